@@ -1,0 +1,218 @@
+"""The shared words: an attempt and its folder, how it ended (exit), what came of it (outcome)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from splatbatch.files import Record
+
+ATTEMPT_PREFIX = "attempt-"
+
+
+@dataclass(frozen=True)
+class AttemptFolder:
+    """The one place where the file names of an attempt are written down. Every file has exactly one writer."""
+
+    path: Path
+
+    @property
+    def number(self) -> int:
+        """Return 1 for attempt-01."""
+        return int(self.path.name.removeprefix(ATTEMPT_PREFIX))
+
+    @property
+    def job(self) -> Path:
+        """Parent, before the start: key, argv, environment and limits for the supervisor."""
+        return self.path / "job.json"
+
+    @property
+    def settings(self) -> Path:
+        """Parent, before the start: what the training process is to do."""
+        return self.path / "settings.json"
+
+    @property
+    def cancel(self) -> Path:
+        """Parent: please stop."""
+        return self.path / "cancel"
+
+    @property
+    def start(self) -> Path:
+        """Supervisor, O_EXCL: the fence. A second start in this folder loses."""
+        return self.path / "start.json"
+
+    @property
+    def heartbeat(self) -> Path:
+        """Supervisor: a sequence number that moves while it lives."""
+        return self.path / "heartbeat.json"
+
+    @property
+    def gpu_samples(self) -> Path:
+        """Supervisor: what NVML says while the attempt runs."""
+        return self.path / "gpu.jsonl"
+
+    @property
+    def log(self) -> Path:
+        """Supervisor: stdout and stderr of the training process."""
+        return self.path / "train.log"
+
+    @property
+    def exit(self) -> Path:
+        """Supervisor, last of all: how the process ended."""
+        return self.path / "exit.json"
+
+    @property
+    def progress(self) -> Path:
+        """Training process: phase, step, loss, number of Gaussians."""
+        return self.path / "progress.jsonl"
+
+    @property
+    def metrics(self) -> Path:
+        """Training process: hold-out metrics, per photograph and in the mean."""
+        return self.path / "metrics.json"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Training process: whole or absent."""
+        return self.path / "checkpoint.pt"
+
+    @property
+    def splat(self) -> Path:
+        """Training process, last of all: the product."""
+        return self.path / "splat.ply"
+
+
+@dataclass(frozen=True)
+class Exited:
+    """The process ended by itself with this code."""
+
+    code: int
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A signal that was not ours ended the process (SIGSEGV, SIGKILL of the kernel's memory killer)."""
+
+    signal: int
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """We ended it: it ran too long (`wall`) or did nothing for too long (`stall`)."""
+
+    limit: Literal["wall", "stall"]
+    limit_s: float
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """We ended it because a person or the batch asked."""
+
+    by: str
+
+
+@dataclass(frozen=True)
+class NotStarted:
+    """The command could not be started at all."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """No word came back: the machine, the supervisor or the engine died."""
+
+    reason: str
+
+
+Exit = Exited | Killed | TimedOut | Cancelled | NotStarted | Lost
+EXITS: dict[str, type[Exit]] = {
+    "exited": Exited,
+    "killed": Killed,
+    "timed_out": TimedOut,
+    "cancelled": Cancelled,
+    "not_started": NotStarted,
+    "lost": Lost,
+}
+
+
+def exit_to_record(end: Exit) -> Record:
+    """Return the JSON form of an exit: its kind and its fields."""
+    kind = next(name for name, cls in EXITS.items() if isinstance(end, cls))
+    return {"kind": kind, **vars(end)}
+
+
+def exit_from_record(record: Record) -> Exit:
+    """Return the exit that `exit_to_record` wrote; a foreign record counts as lost."""
+    fields = dict(record)
+    try:
+        return EXITS[str(fields.pop("kind", ""))](**fields)
+    except (KeyError, TypeError):
+        return Lost(f"unreadable exit record {record!r}")
+
+
+Action = Literal["ok", "retry", "degrade", "fail"]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why an attempt failed, what may help, and the lines that show it."""
+
+    cause: str
+    action: Action
+    advice: str
+    evidence: tuple[str, ...] = ()
+    phase: str = ""
+
+
+@dataclass(frozen=True)
+class Splat:
+    """A whole, finite splat file from the last step."""
+
+    path: Path
+    num_gaussians: int
+    sh_degree: int
+    step: int
+    metrics: Record = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """What an attempt left is no splat that counts, and why: "missing", "cut: 120 of 400 bytes"."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The attempt left a whole splat; warnings say what was odd on the way (a crash after success, poor health)."""
+
+    splat: Splat
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The attempt left no splat that counts."""
+
+    diagnosis: Diagnosis
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The attempt was ended before it could fail or succeed; it does not count against the patch."""
+
+    reason: str
+
+
+Outcome = Trained | Failed | Stopped
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try at one patch: its folder and the settings it changes."""
+
+    patch: str
+    folder: AttemptFolder
+    changes: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,54 @@
+"""What stops a command. A failing training is no exception: it is data, an `Outcome`.
+
+SplatbatchError             message, hint, exit_code
+├── ConfigError        2    the YAML, or an option of the command line
+├── SceneError         3    patches, reconstructions, photographs
+├── TrainerError       4    the trainer cannot run here (gsplat, CUDA, an external program)
+├── ExecutorError      5    the executor cannot run here (no such GPU, no Slurm)
+└── OutputError        6    another run holds the output folder, or it cannot be written or read
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class SplatbatchError(Exception):
+    """A command cannot go on: what is wrong, how to mend it, and the exit code that says so."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class ConfigError(SplatbatchError):
+    """The configuration or an option is wrong."""
+
+    exit_code = 2
+
+
+class SceneError(SplatbatchError):
+    """Patches, reconstructions or photographs are missing, broken or do not fit each other."""
+
+    exit_code = 3
+
+
+class TrainerError(SplatbatchError):
+    """The chosen trainer cannot run on this machine."""
+
+    exit_code = 4
+
+
+class ExecutorError(SplatbatchError):
+    """The chosen executor cannot run on this machine."""
+
+    exit_code = 5
+
+
+class OutputError(SplatbatchError):
+    """The output folder is held by another run, or cannot be read or written."""
+
+    exit_code = 6

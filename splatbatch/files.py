@@ -1,0 +1,152 @@
+"""How files are written and read: whole or absent, and read without trust.
+
+Every reader here tolerates what a killed machine leaves behind: a missing file, a torn last line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+Record = dict[str, Any]
+MIB = 1 << 20
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let `write` fill a file beside `path`, then fsync and rename it: `path` is whole or as it was before."""
+    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+    try:
+        with aside.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text as UTF-8, whole or not at all."""
+    write_whole(path, lambda file: file.write(text.encode()))
+
+
+def write_json(path: Path, record: Mapping[str, Any]) -> None:
+    """Write one JSON object, whole or not at all; NaN and infinity are refused, since JSON has neither."""
+    write_text(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Record | None:
+    """Return the object in a JSON file; None if it is missing or no whole JSON object."""
+    try:
+        record = _parse(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) -> None:
+    """Append one JSON line by a single write; `durable` waits until the disk has it.
+
+    A torn last line (a machine that died while writing) is closed first, so that it spoils nothing but itself.
+    A line that does not fit on a full disk is taken back and is an OSError.
+    """
+    line = json.dumps(record, allow_nan=False).encode() + b"\n"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            line = b"\n" + line
+        if os.write(descriptor, line) < len(line):
+            os.ftruncate(descriptor, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        if durable:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_lines(path: Path) -> Iterator[Record]:
+    """Yield the JSON objects of a .jsonl file in order; torn and foreign lines are skipped."""
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return
+    for line in text.splitlines():
+        try:
+            record = _parse(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            yield record
+
+
+def last_line(path: Path, tail_bytes: int = 65536) -> Record | None:
+    """Return the last whole JSON object of a .jsonl file, reading only its end."""
+    last = None
+    for line in read_tail(path, tail_bytes).splitlines():
+        with contextlib.suppress(ValueError):
+            record = _parse(line)
+            last = record if isinstance(record, dict) else last
+    return last
+
+
+def read_tail(path: Path, tail_bytes: int = 65536) -> str:
+    """Return the last bytes of a text file, undecodable ones replaced; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - tail_bytes))
+            return file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def free_mib(path: Path) -> int | None:
+    """Return the room on the file system of a path, in MiB; None if it cannot be told."""
+    try:
+        return shutil.disk_usage(path).free // MIB
+    except OSError:
+        return None
+
+
+def is_out_of_space(error: BaseException) -> bool:
+    """Return whether a full disk or an exhausted quota is what went wrong."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writers that were killed have left beside their files; none may be at work here."""
+    for aside in folder.glob(".*.[0-9]*"):
+        with contextlib.suppress(OSError):
+            aside.unlink()
+
+
+def _parse(text: str | bytes) -> Any:
+    """Read JSON; NaN and infinity, which Python alone writes, become None, so that what was read can be written.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    try:
+        return json.loads(text, parse_constant=lambda _: None)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable; file systems that cannot sync a folder are left alone."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,109 @@
+"""Files are whole or absent, and are read without trust."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splatbatch.files import (
+    append_line,
+    last_line,
+    read_json,
+    read_lines,
+    read_tail,
+    write_json,
+    write_text,
+    write_whole,
+)
+
+
+def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+
+    def fail(file: BinaryIO) -> None:
+        file.write(b"half of the n")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, fail)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_written_file_is_read_back(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"ä": [1, 2.5, None]})
+    assert read_json(tmp_path / "a.json") == {"ä": [1, 2.5, None]}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_json_cannot_hold_is_not_written(tmp_path: Path, value: float) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "a.json", {"loss": value})
+    with pytest.raises(ValueError, match="JSON"):
+        append_line(tmp_path / "a.jsonl", {"loss": value})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'{"a": 1', b"[1]", b"7", b"null", b"\xff\xfe", b"[" * 100_000])
+def test_a_file_that_is_no_whole_json_object_counts_as_missing(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(text)
+    assert read_json(tmp_path / "a.json") is None
+    assert list(read_lines(tmp_path / "a.json")) == []
+    assert last_line(tmp_path / "a.json") is None
+
+
+def test_missing_files_and_folders_read_as_nothing(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing", tmp_path):
+        assert read_json(path) is None
+        assert list(read_lines(path)) == []
+        assert last_line(path) is None
+        assert read_tail(path) == ""
+
+
+@pytest.mark.parametrize("torn", [b'{"a": 2', b'{"a"', b"\xff", b"{"])
+def test_a_torn_last_line_spoils_nothing_but_itself(tmp_path: Path, torn: bytes) -> None:
+    path = tmp_path / "a.jsonl"
+    append_line(path, {"a": 1})
+    path.write_bytes(path.read_bytes() + torn)
+    assert last_line(path) == {"a": 1}
+    append_line(path, {"a": 3})
+    assert [line["a"] for line in read_lines(path)] == [1, 3]
+    assert last_line(path) == {"a": 3}
+
+
+def test_foreign_lines_are_skipped_and_nan_is_read_as_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('hello\n\n[1]\n7\n{"a": NaN}\n{"a": -Infinity}\n')
+    assert list(read_lines(path)) == [{"a": None}, {"a": None}]
+
+
+def test_the_last_line_is_found_from_the_end_of_a_long_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f'{{"step": {i}}}\n' for i in range(10_000)))
+    assert last_line(path, tail_bytes=100) == {"step": 9_999}
+
+
+def test_the_tail_of_a_log_survives_a_character_cut_in_two(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes("ää".encode())
+    assert read_tail(tmp_path / "log", tail_bytes=3) == "\ufffdä"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(records=st.lists(st.dictionaries(st.text(), json_values, max_size=3), max_size=4))
+def test_any_records_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, records: list[dict]) -> None:
+    path = tmp_path_factory.mktemp("lines") / "a.jsonl"
+    for record in records:
+        append_line(path, record, durable=False)
+    assert list(read_lines(path)) == records
+    assert last_line(path, 1 << 20) == (records[-1] if records else None)

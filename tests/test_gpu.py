@@ -1,0 +1,73 @@
+"""The GPUs as NVML sees them, also where there are none; when the next attempt may start on one."""
+
+from __future__ import annotations
+
+import pytest
+
+from splatbatch import gpu
+from splatbatch.batch.slots import SlotGate
+from splatbatch.config import Cooldown
+from splatbatch.executors import Slot
+from splatbatch.gpu import Sample
+
+NO_GPU = not gpu.gpus()
+BEFORE = Sample(used_mib=500, temperature_c=40, processes=(7,))
+
+
+@pytest.mark.skipif(not NO_GPU, reason="there is a GPU here")
+def test_without_a_driver_there_is_no_gpu_and_nothing_to_say() -> None:
+    assert gpu.gpus() == ()
+    assert gpu.driver_version() == ""
+    assert gpu.sample("GPU-0123") == Sample()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(NO_GPU, reason="no GPU here")
+def test_every_gpu_has_a_uuid_memory_and_a_temperature() -> None:
+    for card in gpu.gpus():
+        sample = gpu.sample(card.uuid)
+        assert card.uuid.startswith("GPU-")
+        assert 0 <= (sample.used_mib or 0) <= card.total_mib
+        assert sample.temperature_c is None or 0 < sample.temperature_c < 120
+    assert gpu.driver_version()
+
+
+def test_a_sample_is_written_with_all_its_figures() -> None:
+    assert Sample(used_mib=3).to_record().keys() == Sample().to_record().keys() >= {"used_mib", "throttled"}
+
+
+@pytest.mark.parametrize(
+    ("now", "cooldown", "why"),
+    [
+        (BEFORE, Cooldown(), ""),
+        (Sample(used_mib=564), Cooldown(), ""),
+        (Sample(used_mib=565), Cooldown(), "65 MiB more in use than before the batch"),
+        (Sample(used_mib=900, processes=(7, 8, 9)), Cooldown(), "held by process 8, 9"),
+        (Sample(used_mib=900), Cooldown(free_mib=500), ""),
+        (Sample(temperature_c=70), Cooldown(), ""),
+        (Sample(temperature_c=69), Cooldown(below_c=70), ""),
+        (Sample(temperature_c=70), Cooldown(below_c=70), "70 °C, wanted below 70 °C"),
+        (Sample(), Cooldown(below_c=10, free_mib=0), ""),
+    ],
+)
+def test_a_gpu_is_ready_when_it_is_as_free_and_cool_as_wanted(now: Sample, cooldown: Cooldown, why: str) -> None:
+    reason = gpu.why_not_ready(now, BEFORE, cooldown)
+    assert why in reason
+    assert bool(reason) == bool(why)
+
+
+def test_a_slot_opens_when_it_is_free_and_the_floor_has_passed() -> None:
+    gate = SlotGate(Slot("cpu0"), Cooldown(floor_s=5))
+    assert gate.is_open(0)
+    gate.take()
+    assert not gate.is_open(0)
+    gate.release(10)
+    assert [gate.is_open(now) for now in (10, 14.9, 15)] == [False, False, True]
+
+
+def test_a_slot_is_given_up_when_its_gpu_is_held_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = SlotGate(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
+    monkeypatch.setattr(gate, "_before", BEFORE)
+    monkeypatch.setattr(gpu, "sample", lambda _: Sample(used_mib=900, processes=(9,)))
+    assert [gate.is_open(now) or gate.given_up(now) for now in (0, 60, 61)] == [False, False, True]
+    assert "400 MiB more in use than before the batch held by process 9" in gate.reason
