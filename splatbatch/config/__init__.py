@@ -1,0 +1,22 @@
+"""The YAML: one small section per layer, every mistake listed at once with its line and the nearest known name."""
+
+from splatbatch.config.load import DEFAULT_CONFIG, Config, find_config, json_schema, load, parse_change, to_yaml
+from splatbatch.config.sections import (
+    Cooldown,
+    Evaluation,
+    Executor,
+    LadderName,
+    Limits,
+    Output,
+    Recipe,
+    Retry,
+    Rung,
+    Scene,
+    Training,
+)
+from splatbatch.config.source import nearest
+
+__all__ = [
+    "DEFAULT_CONFIG", "Config", "Cooldown", "Evaluation", "Executor", "LadderName", "Limits", "Output", "Recipe",
+    "Retry", "Rung", "Scene", "Training", "find_config", "json_schema", "load", "nearest", "parse_change", "to_yaml",
+]  # fmt: skip

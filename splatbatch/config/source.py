@@ -1,0 +1,102 @@
+"""The YAML as text: a tree of values that remembers the line of every key. The only door to PyYAML."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from splatbatch.errors import ConfigError
+
+Keys = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where settings came from: values, and the line of each key (1 is the first)."""
+
+    name: str
+    tree: Any
+    lines: Mapping[Keys, int] = field(default_factory=dict)
+
+    @staticmethod
+    def read(path: Path) -> Source:
+        """Read a YAML file.
+
+        Raises:
+            ConfigError: unreadable, no YAML, a key written twice, or no mapping at the top.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+            node = yaml.compose(text, Loader=yaml.SafeLoader)
+            lines = dict(_key_lines(node)) if node else {}
+            tree = yaml.safe_load(text)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot be read ({error})") from error
+        except ValueError as error:  # PyYAML lets these through: no such day as 2026-13-45, a number of 5,000 digits
+            raise ConfigError(f"{path}: no valid YAML: {error}", "Quote what should stay text.") from error
+        except yaml.MarkedYAMLError as error:
+            line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+            hint = "Look for a missing colon, a tab, or indentation that changes inside a section."
+            raise ConfigError(f"{path}{line}: no valid YAML: {error.problem or error}", hint) from error
+        except (yaml.YAMLError, RecursionError) as error:
+            raise ConfigError(f"{path}: no valid YAML: {error}") from error
+        if tree is None:
+            return Source(str(path), {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"{path}: should be a mapping of sections, is a {type(tree).__name__}")
+        return Source(str(path), tree, lines)
+
+    def where(self, keys: Keys) -> str:
+        """Return "line 12, " for a key of the file, or nothing where lines are unknown."""
+        line = next((self.lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in self.lines), None)
+        return f"line {line}, " if line else ""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint with the known name most like `name`, else with all of them."""
+    names = sorted(known)
+    if close := difflib.get_close_matches(name, names, n=1, cutoff=0.6):
+        return f"Did you mean {close[0]}?"
+    return f"Known: {', '.join(names)}."
+
+
+def parse_value(text: str) -> Any:
+    """Read one value as YAML does: 3 is a number, [1, 2] a list.
+
+    Raises:
+        ConfigError: `text` is no YAML.
+    """
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{text!r}: the value is no YAML") from error
+
+
+def dump(tree: Mapping[str, Any]) -> str:
+    """Return a tree as YAML, keys in their order."""
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _key_lines(node: yaml.Node, above: Keys = ()) -> Iterable[tuple[Keys, int]]:
+    """Yield (keys, line) for every key and list element; a key written twice is a mistake that YAML itself hides."""
+    if isinstance(node, yaml.MappingNode):
+        seen: dict[Hashable, int] = {}
+        for key, value in node.value:
+            # a key may itself be a list or mapping, which nothing of ours is called
+            name, line = str(key.value), key.start_mark.line + 1
+            if name in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{name!r} stands here and in line {seen[name]}", problem_mark=key.start_mark
+                )
+            seen[name] = line
+            yield (*above, name), line
+            yield from _key_lines(value, (*above, name))
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield (*above, index), value.start_mark.line + 1
+            yield from _key_lines(value, (*above, index))
