@@ -1,0 +1,191 @@
+"""The audit: every patch, every camera, every photograph, before a GPU is touched; what is broken becomes a finding."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from splatbatch.errors import SceneError
+from splatbatch.files import Record
+from splatbatch.scene.checks_camera import check_camera
+from splatbatch.scene.checks_drift import as_source, check_drift
+from splatbatch.scene.checks_model import check_model
+from splatbatch.scene.checks_pairing import check_pairing
+from splatbatch.scene.checks_photos import Shot, check_photos
+from splatbatch.scene.checks_rigs import check_rigs
+from splatbatch.scene.checks_size import CameraRow, camera_rows, check_sizes
+from splatbatch.scene.colmap import Camera, Image
+from splatbatch.scene.findings import Finding, Scribe, TrainerRules
+from splatbatch.scene.folders import Folders, Found, is_folder
+from splatbatch.scene.header_cache import read_headers
+from splatbatch.scene.headers import unreadable
+from splatbatch.scene.model_files import MissingModel, ModelError, shown
+from splatbatch.scene.patches import Patch, model_folder
+from splatbatch.scene.photo import Photo
+from splatbatch.scene.reconstruction import read_reconstruction
+
+__all__ = ["SOURCE", "Audit", "CameraRow", "Finding", "TrainerRules", "audit_patches", "source_patch"]
+
+SOURCE = "source"
+"""What the source reconstruction is called in rows and findings; it is no patch."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found, in the order of the patches."""
+
+    patches: tuple[str, ...]
+    rows: tuple[CameraRow, ...]
+    findings: tuple[Finding, ...]
+    trainer: str
+
+    def errors(self) -> tuple[Finding, ...]:
+        """Return the findings that keep a patch from being trained."""
+        return tuple(finding for finding in self.findings if finding.severity == "error")
+
+    def warnings(self) -> tuple[Finding, ...]:
+        """Return the findings that only want to be known."""
+        return tuple(finding for finding in self.findings if finding.severity == "warning")
+
+    def bad_patches(self) -> tuple[str, ...]:
+        """Return the names of the patches that must not be trained, in order."""
+        bad = {finding.patch for finding in self.errors()}
+        return tuple(name for name in self.patches if name in bad)
+
+    def exit_code(self, *, strict: bool = False) -> int:
+        """Return 3 if there are errors (with `strict`: if there is anything), else 0."""
+        return SceneError.exit_code if self.errors() or (strict and self.findings) else 0
+
+    def to_record(self) -> Record:
+        """Return the JSON form."""
+        return {
+            "trainer": self.trainer,
+            "patches": list(self.patches),
+            "bad_patches": list(self.bad_patches()),
+            "num_errors": len(self.errors()),
+            "num_warnings": len(self.warnings()),
+            "cameras": [asdict(row) for row in self.rows],
+            "findings": [finding.to_record() for finding in self.findings],
+        }
+
+
+@dataclass(frozen=True)
+class _Dossier:
+    """A patch while it is audited; its points are checked already and let go."""
+
+    patch: Patch
+    scribe: Scribe
+    findings: tuple[Finding, ...]
+    images: tuple[Image, ...] = ()
+    cameras: Mapping[int, Camera] = field(default_factory=dict)
+
+
+def audit_patches(
+    patches: Sequence[Patch],
+    source: Path | None,
+    rules: TrainerRules,
+    cache: Path | None = None,
+    holdout_every: int = 8,
+) -> Audit:
+    """Audit the patches, and the source reconstruction if there is one; nothing that a file holds raises.
+
+    `cache` is the file that keeps the headers of photographs between runs.
+    """
+    dossiers = [_open_dossier(patch, rules, holdout_every) for patch in patches]
+    original = _open_dossier(source_patch(source, patches), rules, 0) if source else None
+    everything = [*dossiers, original] if original else dossiers
+    drift_from = as_source(original.images, original.cameras) if original and original.images else None
+    rows: list[CameraRow] = []
+    findings: list[Finding] = []
+    paired: set[Path] = set()
+    for dossier, shots in zip(everything, _photograph(everything, cache), strict=True):
+        used = camera_rows(dossier.patch.name, shots)
+        rows += used
+        findings += dossier.findings
+        findings += _check_photographs(dossier, shots, used)
+        if drift_from and dossier is not original:
+            findings += check_drift(dossier.images, dossier.cameras, drift_from, dossier.scribe)
+        if dossier.patch.images not in paired:  # patches that share their photographs share the finding
+            paired.add(dossier.patch.images)
+            findings += check_pairing(dossier.patch.images, dossier.scribe)
+    return Audit(tuple(patch.name for patch in patches), tuple(rows), tuple(findings), rules.name)
+
+
+def source_patch(source: Path, patches: Sequence[Patch]) -> Patch:
+    """Return the source reconstruction as if it were a patch; it may share the photographs of the patches."""
+    images = source / "images"
+    folders = {patch.images for patch in patches}
+    if not is_folder(images) and len(folders) == 1:
+        images = folders.pop()
+    return Patch(SOURCE, _model_of(source), images)
+
+
+def _model_of(source: Path) -> Path:
+    """Return the folder of the model; the reader says what is wrong with it."""
+    try:
+        is_bare = any((source / f"cameras.{suffix}").is_file() for suffix in ("bin", "txt"))
+        return source if is_bare else model_folder(source) or source / "sparse/0"
+    except OSError:
+        return source / "sparse/0"
+
+
+def _open_dossier(patch: Patch, rules: TrainerRules, holdout_every: int) -> _Dossier:
+    scribe = Scribe(patch.name, rules)
+    try:
+        model = read_reconstruction(patch.sparse, tracks=True)
+    except ModelError as error:
+        kind = "missing_model" if isinstance(error, MissingModel) else "corrupt_model"
+        finding = scribe.note(kind, shown(str(error.path)), shown(error.what), error.hint)
+        return _Dossier(patch, scribe, (finding,))
+    findings = (*check_model(model, scribe, holdout_every), *check_rigs(patch.sparse, scribe))
+    return _Dossier(patch, scribe, findings, model.images, model.cameras)
+
+
+def _photograph(dossiers: Sequence[_Dossier], cache: Path | None) -> list[list[Shot]]:
+    """Return the shots of every dossier; a photograph that several share is read once."""
+    folders = Folders()
+    places = [[folders.locate(each.patch.images, image.name) for image in each.images] for each in dossiers]
+    paths = dict.fromkeys(place.path for group in places for place in group if isinstance(place, Found))
+    headers = read_headers(list(paths), cache)
+    return [
+        [
+            Shot(
+                image,
+                each.cameras[image.camera_id],
+                place,
+                headers.get(place.path) if isinstance(place, Found) else None,
+            )
+            for image, place in zip(each.images, group, strict=True)
+        ]
+        for each, group in zip(dossiers, places, strict=True)
+    ]
+
+
+def _check_photographs(dossier: _Dossier, shots: list[Shot], rows: tuple[CameraRow, ...]) -> Iterator[Finding]:
+    for row in rows:
+        yield from check_camera(dossier.cameras[row.camera_id], dossier.scribe)
+    yield from check_sizes(shots, rows, dossier.scribe)
+    yield from _check_files(dossier, shots)
+
+
+def _check_files(dossier: _Dossier, shots: list[Shot]) -> Iterator[Finding]:
+    is_hopeless = shots and not any(isinstance(shot.header, Photo) for shot in shots)
+    problem = _folder_problem(dossier.patch.images) if is_hopeless else ""
+    if problem:  # one finding instead of thousands
+        message = f"{problem}; {len(shots)} photographs should be below it"
+        remedy = "Set scene.images to the folder of the photographs, or make this one readable."
+        yield dossier.scribe.note("no_image_folder", shown(str(dossier.patch.images)), message, remedy)
+    else:
+        yield from check_photos(shots, dossier.scribe)
+
+
+def _folder_problem(folder: Path) -> str:
+    try:
+        os.listdir(folder)  # noqa: PTH208 - for its errors
+    except NotADirectoryError:
+        return "not a folder"
+    except OSError as error:
+        return unreadable(error).what.replace("file", "folder")
+    return ""

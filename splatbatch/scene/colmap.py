@@ -1,0 +1,183 @@
+"""The nouns of a COLMAP model: camera models, cameras, images, points. Ids and conventions are COLMAP's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.errors import SceneError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CameraModel:
+    """A projection that COLMAP knows; `params` are the names of its parameters in the order of the file."""
+
+    id: int
+    name: str
+    params: tuple[str, ...]
+
+
+def _model(number: int, name: str, params: str) -> CameraModel:
+    return CameraModel(number, name, tuple(params.split()))
+
+
+CAMERA_MODELS = {
+    model.name: model
+    for model in (  # colmap/src/colmap/sensor/models.h; the last six came with COLMAP 3.12 to 4.2
+        _model(0, "SIMPLE_PINHOLE", "f cx cy"),
+        _model(1, "PINHOLE", "fx fy cx cy"),
+        _model(2, "SIMPLE_RADIAL", "f cx cy k"),
+        _model(3, "RADIAL", "f cx cy k1 k2"),
+        _model(4, "OPENCV", "fx fy cx cy k1 k2 p1 p2"),
+        _model(5, "OPENCV_FISHEYE", "fx fy cx cy k1 k2 k3 k4"),
+        _model(6, "FULL_OPENCV", "fx fy cx cy k1 k2 p1 p2 k3 k4 k5 k6"),
+        _model(7, "FOV", "fx fy cx cy omega"),
+        _model(8, "SIMPLE_RADIAL_FISHEYE", "f cx cy k"),
+        _model(9, "RADIAL_FISHEYE", "f cx cy k1 k2"),
+        _model(10, "THIN_PRISM_FISHEYE", "fx fy cx cy k1 k2 p1 p2 k3 k4 sx1 sy1"),
+        _model(11, "RAD_TAN_THIN_PRISM_FISHEYE", "fx fy cx cy k0 k1 k2 k3 k4 k5 p0 p1 s0 s1 s2 s3"),
+        _model(12, "SIMPLE_DIVISION", "f cx cy k"),
+        _model(13, "DIVISION", "fx fy cx cy k"),
+        _model(14, "SIMPLE_FISHEYE", "f cx cy"),
+        _model(15, "FISHEYE", "fx fy cx cy"),
+        _model(16, "EUCM", "fx fy cx cy alpha beta"),
+        _model(17, "EQUIRECTANGULAR", "w h"),
+    )
+}
+CAMERA_MODELS_BY_ID = {model.id: model for model in CAMERA_MODELS.values()}
+PINHOLE_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
+
+
+@dataclass(frozen=True)
+class Camera:
+    """The intrinsics shared by some images. The top-left corner of the image is (0, 0), pixel centres lie at .5."""
+
+    id: int
+    model: str
+    """Name of the camera model; a text file can name one that `CAMERA_MODELS` does not know."""
+    width: int
+    height: int
+    params: tuple[float, ...]
+
+    def param(self, *names: str) -> float:
+        """Return the first of the named parameters that the model has.
+
+        Raises:
+            SceneError: the model has none of them, or the count of parameters does not fit the model.
+        """
+        known = CAMERA_MODELS.get(self.model)
+        if known is None or len(known.params) != len(self.params):
+            wants = f"takes {len(known.params)}" if known else "is unknown"
+            raise SceneError(f"camera {self.id}: {len(self.params)} parameters, but {self.model} {wants}")
+        for name in names:
+            if name in known.params:
+                return self.params[known.params.index(name)]
+        raise SceneError(
+            f"camera {self.id}: {self.model} has no parameter {names[0]}",
+            "Undistort the reconstruction to PINHOLE cameras: colmap image_undistorter.",
+        )
+
+    @property
+    def fx(self) -> float:
+        """Focal length along x in pixels."""
+        return self.param("fx", "f")
+
+    @property
+    def fy(self) -> float:
+        """Focal length along y in pixels."""
+        return self.param("fy", "f")
+
+    @property
+    def cx(self) -> float:
+        """Principal point, pixels from the left edge."""
+        return self.param("cx")
+
+    @property
+    def cy(self) -> float:
+        """Principal point, pixels from the top edge."""
+        return self.param("cy")
+
+    @property
+    def K(self) -> Floats:
+        """The 3x3 matrix of the pinhole part; distortion is not in it."""
+        return np.array([[self.fx, 0.0, self.cx], [0.0, self.fy, self.cy], [0.0, 0.0, 1.0]])
+
+
+@dataclass(frozen=True)
+class Image:
+    """A photograph with a pose: x_camera = R(quat) x_world + translation."""
+
+    id: int
+    name: str
+    """Relative path below the folder of photographs, "/" between its parts."""
+    camera_id: int
+    quat: tuple[float, float, float, float]
+    """w, x, y, z as in the file; not necessarily of unit length."""
+    translation: tuple[float, float, float]
+
+    def rotation(self) -> Floats:
+        """Return the 3x3 rotation from world to camera; NaN where the quaternion is no rotation."""
+        with np.errstate(all="ignore"):
+            length = np.linalg.norm(self.quat)  # infinite where the squares overflow
+            w, x, y, z = np.array(self.quat) / (length if 0 < length < np.inf else np.nan)
+            return np.array(
+                [
+                    [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+                    [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+                    [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+                ]
+            )
+
+    def world_to_camera(self) -> Floats:
+        """Return the [4, 4] matrix from world to camera coordinates (x right, y down, z forward)."""
+        matrix = np.eye(4)
+        matrix[:3, :3] = self.rotation()
+        matrix[:3, 3] = self.translation
+        return matrix
+
+    def center(self) -> Floats:
+        """Return where the camera stands in the world, [3]."""
+        with np.errstate(all="ignore"):
+            center: Floats = -self.rotation().T @ np.array(self.translation)
+        return center
+
+
+@dataclass(frozen=True, eq=False)
+class Tracks:
+    """Which keypoint of which image sees which point: observations starts[i] to starts[i + 1] belong to point i."""
+
+    starts: Ints  # [P + 1]
+    image_ids: NDArray[np.uint32]  # [O]
+    point2d_idxs: NDArray[np.uint32]  # [O]
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """The sparse points of a reconstruction, in the order of the file."""
+
+    xyz: Floats  # [P, 3]
+    rgb: NDArray[np.uint8]  # [P, 3]
+    errors: Floats  # [P], mean reprojection error in pixels as stored
+    track_lengths: Ints  # [P]
+    ids: NDArray[np.uint64]  # [P]
+    tracks: Tracks | None = None
+    """Only where the reader was asked for them."""
+
+    def __len__(self) -> int:
+        return len(self.xyz)
+
+
+@dataclass(frozen=True, eq=False)
+class Points2D:
+    """The keypoints of one image."""
+
+    xy: Floats  # [N, 2] in pixels
+    point3d_ids: NDArray[np.uint64]  # [N], NO_POINT3D where the keypoint was not triangulated
+
+
+NO_POINT3D = 2**64 - 1

@@ -1,0 +1,128 @@
+"""Every class of finding: its name, how grave it is, for whom, and why. The one place where that is decided."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from splatbatch.files import Record
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True)
+class TrainerRules:
+    """What the chosen trainer forgives."""
+
+    absorbs_resize: bool
+    """It works from the field of view, so that photographs of another resolution are right to it."""
+    camera_models: frozenset[str]
+    """Names of the COLMAP camera models that it takes."""
+    name: str
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class of finding; `absorbed` says why a trainer that works from the field of view may go on, if it may."""
+
+    severity: Severity
+    why: str
+    absorbed: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, where, how it is mended, and why it is an error or only a warning."""
+
+    patch: str
+    severity: Severity
+    kind: str
+    """A key of `KINDS`."""
+    subject: str
+    """The file, camera or image that it is about."""
+    message: str
+    remedy: str
+    why: str
+
+    def to_record(self) -> Record:
+        """Return the JSON form."""
+        return asdict(self)
+
+
+_WRONG_K = "the trainer takes K as it stands, so every ray of these photographs is bent and the splat blurs silently"
+_FIELD_OF_VIEW = "the trainer works from the field of view, which a pure resize leaves as it is"
+_NEARLY = "the trainer works from the field of view; a few pixels move the principal point by at most as many"
+_DIES = "the trainer cannot load it and dies, at worst in mid-run"
+_NO_RAYS = "no ray can be computed from it"
+_LOADERS_DIFFER = "loaders differ in what they make of it: most convert to 8-bit RGB, some fail"
+_IN_ITSELF = "the patch is whole in itself and can be trained, but it will not fit what is cut from the source today"
+_UNUSUAL = "possible, but rarely meant"
+
+KINDS: dict[str, Kind] = {
+    # the model
+    "missing_model": Kind("error", "there is nothing to train from"),
+    "corrupt_model": Kind("error", "there is nothing to train from"),
+    "no_images": Kind("error", "there is nothing to train from"),
+    "few_images": Kind("warning", "it trains, but its quality is measured on too few photographs to mean anything"),
+    "too_few_images": Kind("error", "a splat needs at least two photographs besides those held out"),
+    "no_points": Kind("error", "the first Gaussians are placed on the points"),
+    "bad_points": Kind("error", "a Gaussian at a place that is no number poisons the whole training"),
+    "unseen_points": Kind("warning", "Gaussians start there that no photograph of the patch corrects"),
+    "no_pose": Kind("error", _NO_RAYS),
+    "bad_pose": Kind("error", _NO_RAYS),
+    "duplicate_name": Kind("error", "one photograph would be trained with two poses"),
+    "broken_rigs": Kind("warning", "poses are read from images; but COLMAP and programs built on it refuse the model"),
+    # cameras
+    "bad_params": Kind("error", _NO_RAYS),
+    "params_count": Kind("error", _NO_RAYS),
+    "bad_camera_size": Kind("error", _NO_RAYS),
+    "unsupported_model": Kind("error", "the trainer does not take this camera model"),
+    "principal_point_outside": Kind("error", "K belongs to a photograph of another size"),
+    "principal_point_far": Kind("warning", _UNUSUAL),
+    "impossible_focal": Kind("error", "no lens has it at this image size; K belongs to another photograph"),
+    "unusual_focal": Kind("warning", _UNUSUAL),
+    # sizes
+    "scaled": Kind("error", _WRONG_K, _FIELD_OF_VIEW),
+    "few_pixels_off": Kind("error", _WRONG_K, _NEARLY),
+    "transposed": Kind("error", _WRONG_K),
+    "other_size": Kind("error", _WRONG_K),
+    "mixed_sizes": Kind("error", "one K cannot be right for several sizes", _FIELD_OF_VIEW),
+    "unlike_ratios": Kind(
+        "error", "trainers rescale every camera by the ratio of the first photograph", _FIELD_OF_VIEW
+    ),
+    # files
+    "no_image_folder": Kind("error", _DIES),
+    "missing_image": Kind("error", _DIES),
+    "wrong_case": Kind("error", "file systems that tell upper from lower case do not find it"),
+    "empty_image": Kind("error", _DIES),
+    "truncated_image": Kind("error", _DIES),
+    "unreadable_image": Kind("error", _DIES),
+    "cmyk": Kind("error", "its four channels are ink, not light; loaders that take three see wrong colours"),
+    "sixteen_bit": Kind("warning", _LOADERS_DIFFER),
+    "alpha": Kind("warning", _LOADERS_DIFFER),
+    "animated": Kind("warning", "only its first frame is used"),
+    "exif_orientation": Kind("warning", "the pixels fit the camera as stored; a program that obeys EXIF turns them"),
+    "name_clash": Kind("warning", "programs that know photographs by their stem take one for the other"),
+    "shifted_pairing": Kind(
+        "warning", "programs that pair the folders by position train photographs with a neighbour's pose"
+    ),
+    # against the source
+    "camera_drift": Kind("warning", _IN_ITSELF),
+    "pose_drift": Kind("warning", _IN_ITSELF),
+    "not_in_source": Kind("warning", _IN_ITSELF),
+}
+
+
+@dataclass(frozen=True)
+class Scribe:
+    """Writes findings about one patch with the severity that the trainer's rules give them."""
+
+    patch: str
+    rules: TrainerRules
+
+    def note(self, kind: str, subject: str, message: str, remedy: str) -> Finding:
+        """Return a finding; its severity and its reason come from `KINDS`."""
+        known = KINDS[kind]
+        if known.absorbed and self.rules.absorbs_resize:
+            return Finding(self.patch, "warning", kind, subject, message, remedy, known.absorbed)
+        return Finding(self.patch, known.severity, kind, subject, message, remedy, known.why)

@@ -1,0 +1,49 @@
+"""Which photographs are held out: chosen on the source scene, so that one is test in every patch or in none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from splatbatch.config.sections import Evaluation
+from splatbatch.errors import SceneError
+from splatbatch.scene.patches import Patch, model_folder
+from splatbatch.scene.reconstruction import read_images
+
+
+def choose_holdout(patch: Patch, evaluation: Evaluation) -> tuple[str, ...]:
+    """Return the names of the patch's held-out photographs, sorted.
+
+    Raises:
+        SceneError: a model or the hold-out list cannot be read.
+    """
+    names = sorted(image.name for image in read_images(patch.sparse))
+    if evaluation.holdout_list is not None:
+        chosen = _listed(evaluation)
+    elif patch.source is not None:
+        sparse = model_folder(patch.source) or patch.source
+        chosen = every_nth(_source_names(sparse), evaluation.holdout_every)
+    else:
+        chosen = every_nth(names, evaluation.holdout_every)
+    return tuple(name for name in names if name in chosen)
+
+
+@cache
+def _source_names(sparse: Path) -> tuple[str, ...]:
+    """Return the image names of the source: read once, though every patch asks."""
+    return tuple(image.name for image in read_images(sparse))
+
+
+def every_nth(names: Iterable[str], n: int) -> frozenset[str]:
+    """Return every n-th name, the first included, in sorted order; none for n = 0."""
+    return frozenset(sorted(names)[::n] if n else ())
+
+
+def _listed(evaluation: Evaluation) -> frozenset[str]:
+    path = evaluation.holdout_list
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise SceneError(f"evaluation.holdout_list: {path}: cannot be read ({error})") from error
+    return frozenset(line.strip() for line in lines if line.strip())

@@ -1,0 +1,104 @@
+"""The files of a COLMAP model, opened without trust: what cannot be read is a SceneError that names the file."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from splatbatch.errors import SceneError
+
+T = TypeVar("T")
+PARTS = ("cameras", "images", "points3D")
+_LFS = b"version https://git-lfs"
+_COPY_AGAIN = "Copy the file again, or export the model again (colmap model_converter); a backup may hold a whole one."
+_REMEDIES = {
+    errno.EACCES: ("no permission to read it", "Give the user who runs splatbatch read access (chmod, chown)."),
+    errno.ELOOP: ("its symbolic links run in a circle", "Replace the link by the file it was to point to."),
+    errno.ENOTDIR: ("not below a folder", "Name the folder that holds cameras, images and points3D (.bin or .txt)."),
+}
+
+
+class ModelError(SceneError):
+    """A file or folder of a COLMAP model cannot be used."""
+
+    def __init__(self, path: Path, what: str, hint: str = _COPY_AGAIN) -> None:
+        super().__init__(f"{path}: {what}", hint)
+        self.path = path
+        self.what = what
+
+
+class MissingModel(ModelError):
+    """There is no COLMAP model, or only some of its files."""
+
+
+def unreadable(path: Path, error: OSError) -> ModelError:
+    """Return the error for a path that the system does not let us read."""
+    if error.errno == errno.ENOENT and path.is_symlink():
+        return ModelError(path, f"a link to {path.readlink()}, which does not exist", "Mend the link.")
+    return ModelError(path, *_REMEDIES.get(error.errno or 0, (error.strerror or str(error), _COPY_AGAIN)))
+
+
+def choose_format(folder: Path) -> str:
+    """Return "bin" or "txt": the binary set wins when it is complete, as in COLMAP itself.
+
+    Raises:
+        ModelError: the folder cannot be read, or neither set is complete.
+    """
+    try:
+        names = set(os.listdir(folder))  # noqa: PTH208 - names alone are wanted
+    except FileNotFoundError as error:
+        if folder.is_symlink():
+            raise unreadable(folder, error) from error
+        raise MissingModel(folder, "no such folder", "A patch keeps its COLMAP model in sparse/0.") from error
+    except OSError as error:
+        raise unreadable(folder, error) from error
+    for suffix in ("bin", "txt"):
+        if all(f"{part}.{suffix}" in names for part in PARTS):
+            return suffix
+    suffix = "bin" if any(f"{part}.bin" in names for part in PARTS) or not names else "txt"
+    missing = ", ".join(f"{part}.{suffix}" for part in PARTS if f"{part}.{suffix}" not in names)
+    raise MissingModel(
+        folder,
+        f"no COLMAP model, {missing} missing{'' if names else ' (the folder is empty)'}",
+        "A model is cameras, images and points3D, all three .bin or all three .txt.",
+    )
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a regular file and give its size in bytes; a pipe, an empty file and a git-lfs pointer are refused.
+
+    Raises:
+        ModelError: the file cannot be opened or read.
+    """
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait for ever
+            raise ModelError(path, "not a regular file")
+        with path.open("rb") as file:
+            if file.read(len(_LFS)) == _LFS:
+                raise ModelError(path, "a git-lfs pointer, not the file itself", "Run `git lfs pull` where it lies.")
+            file.seek(0)
+            if status.st_size == 0:
+                raise ModelError(path, "empty (0 bytes)")
+            yield file, status.st_size
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def shown(name: str) -> str:
+    """Return a file name that is safe to print: control characters and undecodable bytes are escaped."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)
+
+
+def unique_ids(path: Path, items: list[T], key: Callable[[T], int]) -> dict[int, T]:
+    """Return the items by id; the same id twice is a broken file."""
+    by_id = {key(item): item for item in items}
+    if len(by_id) != len(items):
+        raise ModelError(path, f"{len(items)} entries share {len(by_id)} ids")
+    return by_id

@@ -1,0 +1,116 @@
+"""Which patches there are, in natural order (p2 before p10), and where their models and photographs lie."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch.config import Scene, nearest
+from splatbatch.errors import ConfigError, SceneError
+
+MODEL_FOLDERS = ("sparse/0", "sparse")
+MODEL_FILE_NAMES = tuple(
+    f"{name}{suffix}" for suffix in (".bin", ".txt") for name in ("cameras", "images", "points3D", "rigs", "frames")
+)
+_NUMBERED = re.compile(r"[A-Za-z_-]*\d+")
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A part of the scene that becomes one splat: a COLMAP model and its photographs."""
+
+    name: str
+    sparse: Path
+    """Folder of cameras, images and points3D (.bin or .txt); need not exist."""
+    images: Path
+    """Folder that the image names of the model are relative to; need not exist."""
+    source: Path | None = None
+    """The COLMAP scene it was cut from, if the config names one."""
+
+
+def find_patches(scene: Scene) -> tuple[Patch, ...]:
+    """Return the patches of a scene in natural order; a plain COLMAP scene is a batch of one.
+
+    A numbered sub-folder (p7) without a model counts too, so that the audit can say what it lacks.
+
+    Raises:
+        SceneError: the folder is missing or holds neither patches nor a model.
+    """
+    root = scene.patches
+    try:
+        exists = root.is_dir()
+    except OSError as error:
+        raise SceneError(f"scene.patches: {root}: cannot be read ({error.strerror})") from error
+    if not exists:
+        raise SceneError(f"scene.patches: {root}: no such folder", "Name the folder that holds p0, p1, …")
+    if model_folder(root):
+        return (_patch(root, scene),)
+    folders = [folder for folder in _subfolders(root) if _may_be_patch(folder, scene.source)]
+    if not any(model_folder(folder) for folder in folders):
+        found = ", ".join(folder.name for folder in _subfolders(root)) or "nothing"
+        raise SceneError(
+            f"scene.patches: {root}: no patch with sparse/0 (found {found})",
+            "A patch is a folder with a COLMAP model (cameras, images, points3D) in sparse/0 or sparse.",
+        )
+    return tuple(_patch(folder, scene) for folder in sorted(folders, key=lambda folder: natural_key(folder.name)))
+
+
+def select(patches: Sequence[Patch], names: Iterable[str]) -> tuple[Patch, ...]:
+    """Return the named patches in the order of the batch; all if no name is given.
+
+    Raises:
+        ConfigError: a name is unknown.
+    """
+    wanted = set(names)
+    known = [patch.name for patch in patches]
+    for name in wanted - set(known):
+        raise ConfigError(f"--patch {name}: no such patch", f"{nearest(name, known)} The patches are {spell(known)}.")
+    return tuple(patch for patch in patches if not wanted or patch.name in wanted)
+
+
+def spell(names: Sequence[str], most: int = 20) -> str:
+    """Return names as a list that stays readable: "p0, p1, p2, … p99"."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 1])}, … {names[-1]}"
+
+
+def natural_key(name: str) -> list[tuple[int, int, str]]:
+    """Return a sort key under which p2 stands before p10."""
+    parts = re.split(r"(\d+)", name)
+    return [(1, int(part), part) if part.isdecimal() else (0, 0, part) for part in parts if part]
+
+
+def model_folder(folder: Path) -> Path | None:
+    """Return the folder of the COLMAP model below `folder`: sparse/0, else sparse; None if there is neither."""
+    for name in MODEL_FOLDERS:
+        if any(_is_file(folder / name / file) for file in ("cameras.bin", "cameras.txt")):
+            return folder / name
+    return None
+
+
+def _may_be_patch(folder: Path, source: Path | None) -> bool:
+    """Return whether a folder is meant to be a patch; the source that lies beside its patches is none."""
+    is_source = folder.name == "source" or (source is not None and folder.resolve() == source.resolve())
+    return not is_source and bool(model_folder(folder) or _NUMBERED.fullmatch(folder.name))
+
+
+def _patch(folder: Path, scene: Scene) -> Patch:
+    sparse = model_folder(folder) or folder / MODEL_FOLDERS[0]
+    return Patch(folder.resolve().name, sparse, scene.images or folder / "images", scene.source)
+
+
+def _subfolders(root: Path) -> list[Path]:
+    try:
+        return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError as error:
+        raise SceneError(f"scene.patches: {root}: cannot be read ({error.strerror})") from error
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # no permission, a loop of links: the audit says so when it reads the model
+        return False

@@ -1,0 +1,81 @@
+"""A COLMAP model read in a fraction of a second and without trust: broken files end in a SceneError, nothing worse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch.scene import colmap_binary, colmap_text
+from splatbatch.scene.colmap import (
+    CAMERA_MODELS,
+    NO_POINT3D,
+    PINHOLE_MODELS,
+    Camera,
+    CameraModel,
+    Image,
+    Points,
+    Points2D,
+    Tracks,
+)
+from splatbatch.scene.model_files import ModelError, choose_format, shown, unique_ids
+
+__all__ = [
+    "CAMERA_MODELS", "NO_POINT3D", "PINHOLE_MODELS", "Camera", "CameraModel", "Image", "Points", "Points2D",
+    "Reconstruction", "Tracks", "read_images", "read_points2d", "read_reconstruction",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """Cameras, posed images and sparse points of one COLMAP model."""
+
+    folder: Path
+    cameras: dict[int, Camera]
+    images: tuple[Image, ...]
+    """Sorted by name."""
+    points: Points
+
+
+def read_reconstruction(sparse: Path, *, tracks: bool = False) -> Reconstruction:
+    """Read the model in a folder: the .bin files when all three are there, else the .txt files.
+
+    Values are not judged here (a NaN pose or an absurd focal length is for the audit), only whether the files are
+    whole and fit each other. `tracks` asks for `points.tracks` as well.
+
+    Raises:
+        ModelError: a file is missing, unreadable, cut or garbage; it is named.
+    """
+    suffix = choose_format(sparse)
+    files = colmap_binary if suffix == "bin" else colmap_text
+    cameras_path, images_path = sparse / f"cameras.{suffix}", sparse / f"images.{suffix}"
+    cameras = unique_ids(cameras_path, files.read_cameras(cameras_path), lambda camera: camera.id)
+    images = files.read_images(images_path)
+    unique_ids(images_path, images, lambda image: image.id)
+    for image in images:
+        if image.camera_id not in cameras:
+            lack = f"image '{shown(image.name)}' is of camera {image.camera_id}, which {cameras_path.name} lacks"
+            raise ModelError(images_path, lack)
+    points = files.read_points(sparse / f"points3D.{suffix}", tracks=tracks)
+    return Reconstruction(sparse, cameras, tuple(sorted(images, key=lambda image: image.name)), points)
+
+
+def read_images(sparse: Path) -> list[Image]:
+    """Return the images of a model without reading its points.
+
+    Raises:
+        ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
+    """
+    suffix = choose_format(sparse)
+    read = colmap_binary.read_images if suffix == "bin" else colmap_text.read_images
+    return read(sparse / f"images.{suffix}")
+
+
+def read_points2d(sparse: Path) -> dict[int, Points2D]:
+    """Return the keypoints of every image by image id, those without a 3D point too.
+
+    Raises:
+        ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
+    """
+    suffix = choose_format(sparse)
+    read = colmap_binary.read_points2d if suffix == "bin" else colmap_text.read_points2d
+    return read(sparse / f"images.{suffix}")

@@ -1,0 +1,107 @@
+"""How the size of a photograph relates to the size its camera was calibrated for. Pure arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Size = tuple[int, int]
+"""Width and height in pixels."""
+
+FEW_PX = 4
+"""Up to here a difference may be rounding or a crop; nobody can tell which."""
+_FEW_SHARE = 0.1  # of the side: 4 px of a thumbnail are not few
+_WORDS = {2: "a half", 3: "a third", 4: "a quarter", 8: "an eighth", 16: "a sixteenth"}
+
+
+@dataclass(frozen=True)
+class Equal:
+    """The photograph is as the camera says."""
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Both sides are `factor` times as long, to the pixel."""
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class FewPixels:
+    """After scaling by `factor` up to 4 px are missing or too many on an axis."""
+
+    factor: float
+    off: Size
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """Width and height are exchanged."""
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class Unlike:
+    """Another shape altogether: cropped, padded, stretched or another camera's photograph."""
+
+
+Relation = Equal | Scaled | FewPixels | Transposed | Unlike
+
+
+def relate(camera: Size, photo: Size) -> Relation:
+    """Return how `photo` relates to `camera`; sides must be positive."""
+    turned = (camera[1], camera[0])
+    if photo == camera:
+        return Equal()
+    if photo == turned:
+        return Transposed(1.0)
+    if _is_few(camera, photo):
+        return FewPixels(1.0, (photo[0] - camera[0], photo[1] - camera[1]))
+    if (factor := uniform_factor(camera, photo)) is not None:
+        return Scaled(factor)
+    if (factor := uniform_factor(turned, photo)) is not None:
+        return Transposed(factor)
+    return _scaled_and_few(camera, photo)
+
+
+def uniform_factor(camera: Size, photo: Size) -> float | None:
+    """Return the one factor that explains both sides when each was rounded up or down to a pixel; None if none does."""
+    low = max((photo[axis] - 1) / camera[axis] for axis in (0, 1))
+    high = min((photo[axis] + 1) / camera[axis] for axis in (0, 1))
+    if low >= high:
+        return None
+    for divisor in _WORDS:
+        if low < 1 / divisor < high:
+            return 1 / divisor
+    return (photo[0] / camera[0] + photo[1] / camera[1]) / 2
+
+
+def spell_factor(factor: float) -> str:
+    """Return "images_4, a quarter", "2 times as large" or "37.5 % of the size"."""
+    divisor = round(1 / factor)
+    if divisor > 1 and abs(1 / factor - divisor) < 1e-9:
+        return f"images_{divisor}, {_WORDS.get(divisor, f'1/{divisor}')}"
+    if factor > 1:
+        return f"{factor:.4g} times as large"
+    return f"{100 * factor:.4g} % of the size"
+
+
+def spell(size: Size) -> str:
+    """Return "1548x1357"."""
+    return f"{size[0]}x{size[1]}"
+
+
+def _is_few(expected: tuple[float, float], photo: Size) -> bool:
+    return all(abs(photo[axis] - expected[axis]) <= min(FEW_PX, _FEW_SHARE * expected[axis]) for axis in (0, 1))
+
+
+def _scaled_and_few(camera: Size, photo: Size) -> Relation:
+    for axis in (0, 1):
+        divisor = round(camera[axis] / photo[axis])
+        factor = (
+            1 / divisor if divisor and abs(camera[axis] / divisor - photo[axis]) < 1 else photo[axis] / camera[axis]
+        )
+        expected = (camera[0] * factor, camera[1] * factor)
+        if _is_few(expected, photo):
+            return FewPixels(factor, (round(photo[0] - expected[0]), round(photo[1] - expected[1])))
+    return Unlike()

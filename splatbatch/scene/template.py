@@ -1,0 +1,68 @@
+"""A commented configuration for what lies in a folder: what `splatbatch init` writes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from splatbatch.config import Scene
+from splatbatch.scene.patches import find_patches, model_folder, spell
+
+TEMPLATE = """\
+# splatbatch: one Gaussian splat per patch. `splatbatch config schema` lists every key.
+# Paths are relative to this file; ~ and $VARIABLES are expanded in them.
+
+scene:
+  # {found}
+  patches: {patches}
+{images}{source}
+training:
+  max_steps: 30000        # schedules are given for 30,000 steps and scale with this
+  strategy: mcmc          # mcmc (at most cap_max Gaussians) or default (3DGS)
+  cap_max: 1000000
+
+evaluation:
+  holdout_every: 8        # every 8th photograph is held out and measured on; 0: none
+
+executor:
+  gpus: auto              # or [0, 1]; [] trains on the CPU
+
+output:
+  folder: output
+
+# settings of single patches that differ from the rest:
+# patches:
+#   p5:
+#     training: {{init_scale: 0.3}}
+"""
+
+
+def config_for(folder: Path, base: Path) -> str:
+    """Return the YAML for a folder with patches, a folder with a `patches` folder, or a COLMAP scene.
+
+    Args:
+        folder: where to look.
+        base: the folder that the YAML will lie in.
+
+    Raises:
+        SceneError: there are neither patches nor a model.
+    """
+    holds_patches = (folder / "patches").is_dir()
+    root = folder / "patches" if holds_patches else folder
+    patches = find_patches(Scene(patches=root))
+    names = [patch.name for patch in patches]
+    own_images = all(patch.images.is_dir() for patch in patches)
+    shared = next((path for path in (folder / "images", root.parent / "images") if path.is_dir()), None)
+    source = folder if holds_patches and model_folder(folder) else None
+    return TEMPLATE.format(
+        found=f"{len(names)} found: {spell(names)}" if len(names) > 1 else f"one scene: {names[0]}",
+        patches=_relative(root, base),
+        images=f"  images: {_relative(shared, base)}\n" if shared and not own_images else "",
+        source=f"  source: {_relative(source, base)}\n" if source else "",
+    )
+
+
+def _relative(path: Path, base: Path) -> str:
+    """Return a path as the YAML writes it: quoted, so that a folder named 2024 or true stays a name."""
+    return json.dumps(os.path.relpath(path.resolve(), base), ensure_ascii=False)

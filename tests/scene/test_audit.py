@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from scenes import FOV, HEIGHT, OURS, WIDTH, MadeScene, pinhole
+
+from splatbatch.scene import header_cache
+from splatbatch.scene.audit import Audit, audit_patches
+from splatbatch.scene.audit_table import render
+
+
+def printed(audit: Audit) -> str:
+    console = Console(width=200, force_terminal=False)
+    with console.capture() as capture:
+        console.print(*render(audit), sep="\n")
+    return capture.get()
+
+
+def cut_patch(scene: MadeScene, tmp_path: Path) -> MadeScene:
+    """Return a patch cut from the scene, with images and cameras of its own to spoil."""
+    patch = MadeScene(tmp_path / "cut", list(scene.cameras), list(scene.images))
+    return patch.write()
+
+
+def test_a_broken_patch_does_not_keep_the_others_from_being_audited(scene: MadeScene) -> None:
+    lost = replace(scene.patch("p1"), sparse=scene.root / "nowhere")
+    audit = audit_patches([lost, scene.patch("p2")], None, OURS)
+    assert audit.bad_patches() == ("p1",)
+    assert [row.patch for row in audit.rows] == ["p2"]
+
+
+def test_old_cameras_of_a_patch_have_drifted_from_the_source(scene: MadeScene, tmp_path: Path) -> None:
+    patch = cut_patch(scene, tmp_path)
+    patch.cameras = [replace(pinhole(), params=(86.0, 87.0, 48.0, 36.0))]
+    patch.write_model()
+    (finding,) = patch.audit(source=scene.root).findings
+    assert (finding.kind, finding.severity, finding.subject) == ("camera_drift", "warning", "camera 1")
+
+
+def test_moved_poses_of_a_patch_have_drifted_from_the_source(scene: MadeScene, tmp_path: Path) -> None:
+    patch = cut_patch(scene, tmp_path)
+    patch.images[2] = replace(patch.images[2], translation=(0.5, 0.0, 0.0))
+    patch.write_model()
+    (finding,) = patch.audit(source=scene.root).findings
+    assert (finding.kind, finding.severity, finding.subject) == ("pose_drift", "warning", "03.jpg")
+
+
+def test_a_sign_of_the_quaternion_is_no_drift(scene: MadeScene, tmp_path: Path) -> None:
+    patch = cut_patch(scene, tmp_path)
+    patch.images = [replace(image, quat=tuple(-value for value in image.quat)) for image in patch.images]
+    patch.write_model()
+    assert patch.audit(source=scene.root).findings == ()
+
+
+def test_an_image_that_the_source_lacks_is_named(scene: MadeScene, tmp_path: Path) -> None:
+    patch = cut_patch(scene, tmp_path)
+    patch.images[2] = replace(patch.images[2], name="new.jpg")
+    patch.write()
+    (finding,) = patch.audit(source=scene.root).findings
+    assert (finding.kind, finding.subject) == ("not_in_source", "new.jpg")
+
+
+def test_the_source_is_audited_but_is_no_bad_patch(scene: MadeScene, tmp_path: Path) -> None:
+    patch = cut_patch(scene, tmp_path)
+    scene.photograph("03.jpg", (50, 72))
+    audit = patch.audit(source=scene.root)
+    assert {finding.patch for finding in audit.errors()} == {"source"}
+    assert audit.bad_patches() == ()
+    assert audit.exit_code() == 3
+
+
+def test_a_broken_source_is_a_finding(scene: MadeScene, tmp_path: Path) -> None:
+    (finding,) = scene.audit(source=tmp_path / "no-source").findings
+    assert (finding.patch, finding.kind) == ("source", "missing_model")
+
+
+def test_patches_that_share_photographs_read_them_once(scene: MadeScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    read = header_cache.read_known
+    monkeypatch.setattr(header_cache, "read_known", lambda path, status: asked.append(path) or read(path, status))
+    audit_patches([scene.patch("p1"), scene.patch("p2")], scene.root, OURS)
+    assert len(asked) == len(set(asked)) == 8
+
+
+def test_a_second_run_reads_no_photograph_but_those_that_changed(
+    scene: MadeScene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, asked = tmp_path / "cache/headers.json", []
+    scene.audit(cache=cache)
+    read = header_cache.read_known
+    monkeypatch.setattr(header_cache, "read_known", lambda path, status: asked.append(path) or read(path, status))
+    scene.photograph("03.jpg", (48, 36))
+    audit = scene.audit(cache=cache)
+    assert [Path(path).name for path in asked] == ["03.jpg"]
+    assert {finding.subject for finding in audit.errors()} == {"camera 1", "03.jpg"}
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"version": 1, "photos": {"x": [1, 2]}}', '{"version": 99}', "\x00"])
+def test_a_corrupt_cache_is_ignored(scene: MadeScene, tmp_path: Path, content: str) -> None:
+    cache = tmp_path / "headers.json"
+    cache.write_text(content)
+    assert scene.audit(cache=cache).findings == ()
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(scene: MadeScene) -> None:
+    assert scene.audit(cache=scene.photographs / "01.jpg/headers.json").findings == ()
+
+
+def test_the_record_is_json_and_counts_what_it_lists(scene: MadeScene) -> None:
+    scene.photograph("03.jpg", (48, 36))
+    record = json.loads(json.dumps(scene.audit().to_record()))
+    assert record["bad_patches"] == ["p0"]
+    assert record["num_errors"] == len(record["findings"]) == 2
+    assert record["cameras"][0]["sizes"] == [[[WIDTH, HEIGHT], 7], [[48, 36], 1]]
+
+
+def test_the_table_counts_sizes_caps_details_and_sums_up(scene: MadeScene) -> None:
+    scene.images = [replace(scene.images[0], id=i, name=f"{i:03d}.jpg") for i in range(1, 46)]
+    scene.write_model()
+    for image in scene.images:
+        scene.photograph(image.name, (48, 36))
+    text = printed(scene.audit())
+    assert "45 x 48x36" in text
+    assert text.count("images_2, a half") == 8
+    assert "… and 37 more" in text
+    assert "1 patch, 45 images audited for gsplat: 45 errors, 0 warnings in p0" in text
+
+
+def test_names_are_printed_as_they_are_and_never_as_markup_or_escapes(scene: MadeScene) -> None:
+    scene.images[0] = replace(scene.images[0], name="[red]a[/b]\x1b[31m.jpg")
+    scene.write_model()
+    text = printed(scene.audit())
+    assert "[red]a[/b]\\x1b[31m.jpg: no such file" in text
+
+
+def test_subfolders_are_prefixes_of_their_camera(scene: MadeScene) -> None:
+    scene.images = [replace(image, name=f"left/{image.name}") for image in scene.images]
+    scene.write()
+    audit = scene.audit()
+    assert audit.rows[0].prefixes == ("left",)
+    assert audit.findings == ()
+
+
+def test_a_folder_in_wrong_case_is_told_from_a_missing_one(scene: MadeScene) -> None:
+    scene.images = [replace(image, name=f"Left/{image.name}") for image in scene.images]
+    scene.write()
+    (scene.photographs / "Left").rename(scene.photographs / "left")
+    assert "is called left/01.jpg" in scene.audit().findings[0].message
+
+
+def test_the_trainer_decides_which_model_is_too_much(scene: MadeScene) -> None:
+    scene.cameras = [replace(pinhole(), model="SIMPLE_RADIAL", params=(86.0, 48.0, 36.0, 0.01))]
+    scene.write_model()
+    takes_it = replace(FOV, camera_models=frozenset({"SIMPLE_RADIAL"}))
+    assert [finding.kind for finding in scene.audit().findings] == ["unsupported_model"]
+    assert scene.audit(takes_it).findings == ()
+
+
+def test_a_copy_of_two_photographs_from_two_folders_is_a_clash(scene: MadeScene) -> None:
+    scene.images = [replace(scene.images[0], id=i, name=f"{side}/1.jpg") for i, side in enumerate(["l", "r"], 1)]
+    shutil.rmtree(scene.photographs)
+    scene.write()
+    (scene.root / "images_2").mkdir()
+    shutil.copy(scene.photographs / "l/1.jpg", scene.root / "images_2/1.jpg")
+    assert "images_2/1" in {finding.subject for finding in scene.audit().findings if finding.kind == "name_clash"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission_is_named(scene: MadeScene) -> None:
+    (scene.photographs / "03.jpg").chmod(0)
+    (scene.sparse / "cameras.bin").chmod(0)
+    assert "no permission" in scene.audit().findings[0].message
+
+
+def test_real_patches_are_clean(caliterra: Path) -> None:
+    from splatbatch.scene.patches import Patch
+
+    patches = [Patch(name, caliterra / f"patches/{name}/sparse/0", caliterra / "images") for name in ("p0", "p2")]
+    audit = audit_patches(patches, caliterra, OURS)
+    assert audit.findings == ()
+    assert [row.num_images for row in audit.rows] == [41, 24, 75]
