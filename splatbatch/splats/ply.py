@@ -1,0 +1,181 @@
+"""The splat file: 3DGS PLY as every viewer reads it (Kerbl 2023), binary little endian, COLMAP's world frame.
+
+    x y z, f_dc_0..2, f_rest_0..3K-1 (channel by channel), opacity (logit), scale_0..2 (log), rot_0..3 (w x y z)
+
+`nx ny nz`, which the first implementation also writes, are left out as gsplat does: readers go by name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from splatbatch.files import write_whole
+
+FloatArray = npt.NDArray[np.float32]
+MOST_HEADER_BYTES = 65536
+_STEP = re.compile(r"^comment splatbatch step (\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Gaussians:
+    """The parameters of N Gaussians as they are optimised and stored.
+
+    Shapes: means [N, 3] in world units; scales [N, 3], logarithms; quats [N, 4], w x y z, any length;
+    opacities [N], logits; sh0 [N, 3]; shN [N, K, 3] with K = (degree + 1)^2 - 1.
+    """
+
+    means: FloatArray
+    scales: FloatArray
+    quats: FloatArray
+    opacities: FloatArray
+    sh0: FloatArray
+    shN: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+
+@dataclass(frozen=True)
+class SplatHeader:
+    """What the header of a splat file promises."""
+
+    num_gaussians: int
+    properties: tuple[str, ...]
+    header_bytes: int
+    step: int | None
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of the whole file: header and 4 bytes per property and Gaussian."""
+        return self.header_bytes + 4 * len(self.properties) * self.num_gaussians
+
+    @property
+    def sh_degree(self) -> int:
+        """Degree of the spherical harmonics, from the number of f_rest properties: 3 ((degree + 1)^2 - 1)."""
+        rest = sum(name.startswith("f_rest_") for name in self.properties)
+        return math.isqrt(rest // 3 + 1) - 1
+
+
+def property_names(num_rest: int) -> tuple[str, ...]:
+    """Return the properties of a splat in their order in the file."""
+    return (
+        *("x", "y", "z"),
+        *(f"f_dc_{i}" for i in range(3)),
+        *(f"f_rest_{i}" for i in range(num_rest)),
+        "opacity",
+        *(f"scale_{i}" for i in range(3)),
+        *(f"rot_{i}" for i in range(4)),
+    )
+
+
+def write_splat(path: Path, gaussians: Gaussians, step: int) -> None:
+    """Write a splat, whole or not at all, with the step it was trained to.
+
+    Raises:
+        ValueError: a parameter is not finite; such a file would be worthless to every reader.
+    """
+    num_rest = 3 * gaussians.shN.shape[1]
+    shn = gaussians.shN.transpose(0, 2, 1).reshape(len(gaussians), num_rest)  # [N, 3K], channel by channel
+    columns = (gaussians.means, gaussians.sh0, shn, gaussians.opacities[:, None], gaussians.scales, gaussians.quats)
+    table = np.concatenate(columns, axis=1).astype("<f4")
+    if not np.isfinite(table).all():
+        bad = int((~np.isfinite(table).all(axis=1)).sum())
+        raise ValueError(f"{bad} of {len(gaussians)} Gaussians have parameters that are not finite")
+    header = [
+        "ply",
+        "format binary_little_endian 1.0",
+        f"comment splatbatch step {step}",
+        f"element vertex {len(gaussians)}",
+        *(f"property float {name}" for name in property_names(num_rest)),
+        "end_header\n",
+    ]
+
+    def write(file: BinaryIO) -> None:
+        file.write("\n".join(header).encode("ascii"))
+        file.write(table.data)
+
+    write_whole(path, write)
+
+
+def read_header(path: Path) -> SplatHeader:
+    """Read the header of a splat file.
+
+    Raises:
+        ValueError: it is no binary little-endian PLY of float properties.
+    """
+    with path.open("rb") as file:
+        start = file.read(MOST_HEADER_BYTES)
+    end = start.find(b"end_header\n")
+    if not start.startswith(b"ply\n") or end < 0:
+        raise ValueError("no PLY header")
+    text = start[:end].decode("ascii", errors="replace")
+    lines = [line.split() for line in text.splitlines()]
+    if ["format", "binary_little_endian", "1.0"] not in lines:
+        raise ValueError("not binary little endian")
+    elements = [line for line in lines if line[:1] == ["element"]]
+    properties = [line for line in lines if line[:1] == ["property"]]
+    if [line[1:2] for line in elements] != [["vertex"]] or any(line[1:2] != ["float"] for line in properties):
+        raise ValueError("not a list of vertices with float properties")
+    step = _STEP.search(text)
+    return SplatHeader(
+        num_gaussians=_count(elements[0]),
+        properties=tuple(line[-1] for line in properties),
+        header_bytes=end + len(b"end_header\n"),
+        step=int(step[1]) if step else None,
+    )
+
+
+def _count(element: list[str]) -> int:
+    if len(element) != 3 or not element[2].isdecimal():
+        raise ValueError("the number of vertices is no number")
+    return int(element[2])
+
+
+def read_table(path: Path, header: SplatHeader) -> FloatArray:
+    """Map the rows of a splat file, [N, properties], without reading them.
+
+    Raises:
+        ValueError: the file is smaller than its header says.
+    """
+    shape = (header.num_gaussians, len(header.properties))
+    if header.num_gaussians == 0:
+        return np.zeros(shape, dtype=np.float32)
+    return np.memmap(path, dtype="<f4", mode="r", offset=header.header_bytes, shape=shape)
+
+
+def read_splat(path: Path) -> Gaussians:
+    """Read a splat of any writer that uses the 3DGS property names.
+
+    Raises:
+        ValueError: it is no splat, or cut.
+        OSError: it cannot be read.
+    """
+    header = read_header(path)
+    table = read_table(path, header)
+    column = {name: index for index, name in enumerate(header.properties)}
+    rest = [name for name in header.properties if name.startswith("f_rest_")]
+
+    def take(*names: str) -> FloatArray:
+        missing = [name for name in names if name not in column]
+        if missing:
+            raise ValueError(f"no property {missing[0]}")
+        return np.array(table[:, [column[name] for name in names]])
+
+    if len(rest) % 3:
+        raise ValueError(f"{len(rest)} properties f_rest are no whole number for each of 3 channels")
+    shn = take(*(f"f_rest_{i}" for i in range(len(rest)))).reshape(len(table), 3, len(rest) // 3)  # [N, 3, K]
+    return Gaussians(
+        means=take("x", "y", "z"),
+        scales=take("scale_0", "scale_1", "scale_2"),
+        quats=take("rot_0", "rot_1", "rot_2", "rot_3"),
+        opacities=take("opacity")[:, 0],
+        sh0=take("f_dc_0", "f_dc_1", "f_dc_2"),
+        shN=np.ascontiguousarray(shn.transpose(0, 2, 1)),
+    )
