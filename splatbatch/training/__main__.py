@@ -1,0 +1,22 @@
+"""`python -m splatbatch.training <attempt folder>`: train the patch of settings.json into the folder."""
+
+import sys
+from pathlib import Path
+
+from splatbatch.attempt import AttemptFolder
+from splatbatch.errors import SplatbatchError
+from splatbatch.training.session import train_attempt
+
+
+def main(folder: Path) -> int:
+    """Train; known causes of failure end in one line that the diagnosis reads, others in a traceback."""
+    try:
+        train_attempt(AttemptFolder(folder))
+    except SplatbatchError as error:
+        print(f"splatbatch: {error.message}", file=sys.stderr)  # noqa: T201 - the log is read by the parent
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

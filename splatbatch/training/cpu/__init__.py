@@ -1,0 +1,8 @@
+"""Gaussian splatting on the CPU: pure PyTorch, deterministic, by the rules of gsplat's CUDA kernels."""
+
+from splatbatch.training.cpu.projection import Cameras, Ellipsoids, Footprints, project
+from splatbatch.training.cpu.raster import raster
+from splatbatch.training.cpu.relocation import compute_relocation
+from splatbatch.training.cpu.spherical_harmonics import view_colors
+
+__all__ = ["Cameras", "Ellipsoids", "Footprints", "compute_relocation", "project", "raster", "view_colors"]

@@ -1,0 +1,72 @@
+"""Gaussians as parameters: made from the sparse points, turned into a splat file's arrays."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+from torch import Tensor
+from torch.nn import Parameter
+
+from splatbatch.config import Training
+from splatbatch.scene.reconstruction import Points
+from splatbatch.splats import Gaussians
+from splatbatch.training.views import Frame
+
+SH_C0 = 0.28209479177387814  # Y_0^0 = 1 / (2 sqrt(pi)): colour = 0.5 + C0 sh0 (3DGS)
+SMALLEST_SCALE = 1e-7
+AUTO_SCALE = {"default": 1.0, "mcmc": 0.5}
+AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}
+
+Parameters = dict[str, Parameter]
+"""means [N, 3], scales [N, 3] (log), quats [N, 4], opacities [N] (logit), sh0 [N, 1, 3], shN [N, K, 3]."""
+
+
+def initialise(points: Points, frame: Frame, training: Training, device: torch.device) -> Parameters:
+    """Return one Gaussian per sparse point, as large as the distance to its neighbours, in the colour of the point."""
+    means = (points.xyz - frame.center) / frame.unit
+    num, num_sh = len(means), (training.sh_degree + 1) ** 2
+    scale = AUTO_SCALE[training.strategy] if training.init_scale == "auto" else training.init_scale
+    opacity = AUTO_OPACITY[training.strategy] if training.init_opacity == "auto" else training.init_opacity
+    scales = np.log(np.maximum(_neighbour_distance(means) * scale, SMALLEST_SCALE))
+    generator = torch.Generator().manual_seed(training.seed)
+    values = {
+        "means": torch.from_numpy(means),
+        "scales": torch.from_numpy(scales)[:, None].repeat(1, 3),
+        "quats": torch.rand(num, 4, generator=generator),
+        "opacities": torch.full((num,), math.log(opacity / (1 - opacity))),
+        "sh0": torch.from_numpy((points.rgb / 255 - 0.5) / SH_C0)[:, None],
+        "shN": torch.zeros(num, num_sh - 1, 3),
+    }
+    return {name: Parameter(value.float().to(device)) for name, value in values.items()}
+
+
+def export(gaussians: Parameters, frame: Frame) -> Gaussians:
+    """Return the Gaussians in world coordinates as arrays on the host."""
+
+    def array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        return tensor.detach().float().cpu().numpy()
+
+    means = array(gaussians["means"]).astype(np.float64) * frame.unit + frame.center
+    return Gaussians(
+        means=means.astype(np.float32),
+        scales=array(gaussians["scales"]) + np.float32(math.log(frame.unit)),
+        quats=array(torch.nn.functional.normalize(gaussians["quats"], dim=-1)),
+        opacities=array(gaussians["opacities"]),
+        sh0=array(gaussians["sh0"][:, 0]),
+        shN=array(gaussians["shN"]),
+    )
+
+
+def _neighbour_distance(
+    means: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Return the root mean square distance of each point to its three nearest neighbours, [N] (3DGS)."""
+    neighbours = min(4, len(means))
+    if neighbours < 2:
+        return np.ones(len(means))
+    distances, _ = cKDTree(means).query(means, k=neighbours, workers=-1)
+    rms: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = np.sqrt((distances[:, 1:] ** 2).mean(axis=1))
+    return rms

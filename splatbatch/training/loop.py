@@ -1,0 +1,55 @@
+"""The training loop, top to bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from splatbatch.config import Recipe
+from splatbatch.config.schedule import schedule
+from splatbatch.training.evaluate import evaluate
+from splatbatch.training.gaussians import Parameters
+from splatbatch.training.loss import photometric_loss
+from splatbatch.training.optimise import decay, make_optimizers
+from splatbatch.training.progress import Progress
+from splatbatch.training.rasterize import RasterOptions, rasterize
+from splatbatch.training.strategy import STRATEGIES
+from splatbatch.training.views import Photo, Views
+
+
+def train(gaussians: Parameters, views: Views, recipe: Recipe, progress: Progress) -> Parameters:
+    """Train Gaussians in place on the photographs of a patch; return them.
+
+    Raises:
+        TrainerError: the health rules found that the run is hopeless.
+    """
+    training, plan = recipe.training, schedule(recipe)
+    optimizers = make_optimizers(gaussians, recipe, plan, views.frame.scene_scale)
+    strategy = STRATEGIES[training.strategy](gaussians, optimizers, recipe, plan, views.frame.scene_scale)
+    photos = shuffled(views.training, training.seed)
+    for step in range(training.max_steps):
+        photo = next(photos)
+        degree = min(training.sh_degree, step // plan.sh_every)
+        rendering = rasterize(gaussians, photo.view, RasterOptions(degree, absgrad=recipe.refinement.absgrad))
+        strategy.before_backward(step, rendering)
+        loss = photometric_loss(rendering.colors, photo.target(), training.ssim_lambda)
+        torch.autograd.backward(strategy.regularise(loss))
+        if progress.due(step):
+            progress.step(step, loss, gaussians)
+        for optimizer in optimizers.values():
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        rate = decay(optimizers, plan)
+        strategy.after_step(step, rendering, rate)
+        if step + 1 in recipe.evaluation.steps:
+            progress.evaluated(evaluate(gaussians, views.holdout, recipe))
+    return gaussians
+
+
+def shuffled(photos: tuple[Photo, ...], seed: int) -> Iterator[Photo]:
+    """Yield photographs for ever: all of them in a random order, then all again in another."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        for index in torch.randperm(len(photos), generator=generator).tolist():
+            yield photos[index]

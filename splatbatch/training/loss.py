@@ -1,0 +1,88 @@
+"""How far a rendering is from its photo: the loss of 3DGS, and PSNR and SSIM to report.
+
+Nothing here waits for the GPU: all results are tensors of one number, on the device of the images.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+from torch.nn.functional import conv2d
+
+# Wang 2004, for images in [0, 1], as 3DGS (Kerbl 2023) uses it: an 11 x 11 Gaussian window, zeros beyond the border.
+WINDOW_PX = 11
+SIGMA_PX = 1.5
+C1, C2 = 0.01**2, 0.03**2
+
+
+@dataclass(frozen=True)
+class Target:
+    """A photo with the part of SSIM that depends on it alone: worth keeping on CPU, where photos come again."""
+
+    image: Tensor  # [3, H, W], floating point, 0 to 1
+    mean: Tensor  # [3, H, W], the image seen through the window
+    square: Tensor  # [3, H, W], its square seen through the window
+
+    @classmethod
+    def of(cls, photo: Tensor, dtype: torch.dtype = torch.float32) -> "Target":
+        """From `[H, W, 3]`, uint8 or floating point in [0, 1]."""
+        image = _unit_range(photo, dtype).movedim(-1, 0).contiguous()
+        mean, square = _blur(torch.cat((image, image * image))).chunk(2)
+        return cls(image, mean, square)
+
+
+def photometric_loss(render: Tensor, target: Tensor | Target, ssim_lambda: float = 0.2) -> Tensor:
+    """(1 - lambda) L1 + lambda (1 - SSIM) (3DGS eq. 7), differentiable in `render`.
+
+    `render` is `[H, W, 3]`; `target` the photo, `[H, W, 3]` uint8 or floating point in [0, 1], or a Target made of it.
+    """
+    if not isinstance(target, Target):
+        target = Target.of(target, render.dtype)
+    image = render.movedim(-1, 0)
+    l1 = (image - target.image).abs().mean()
+    return (1 - ssim_lambda) * l1 + ssim_lambda * (1 - _ssim(image, target))
+
+
+def ssim(render: Tensor, photo: Tensor) -> Tensor:
+    """Mean structural similarity (equal: 1) of two images `[H, W, 3]` in [0, 1]; uint8 is scaled."""
+    dtype = render.dtype if render.is_floating_point() else torch.float32
+    return _ssim(_unit_range(render, dtype).movedim(-1, 0), Target.of(photo, dtype))
+
+
+def psnr(render: Tensor, photo: Tensor) -> Tensor:
+    """Peak signal-to-noise ratio in dB of two images `[H, W, 3]` in [0, 1]; uint8 is scaled, nothing is clamped."""
+    dtype = render.dtype if render.is_floating_point() else torch.float32
+    return -10 * (_unit_range(render, dtype) - _unit_range(photo, dtype)).square().mean().log10()
+
+
+def _unit_range(image: Tensor, dtype: torch.dtype) -> Tensor:
+    return image.to(dtype) if image.is_floating_point() else image.to(dtype) / 255
+
+
+def _ssim(image: Tensor, target: Target) -> Tensor:
+    mean, square, product = _blur(torch.cat((image, image * image, image * target.image))).chunk(3)
+    variance, target_variance = square - mean * mean, target.square - target.mean * target.mean
+    covariance = product - mean * target.mean
+    luminance = (2 * mean * target.mean + C1) / (mean * mean + target.mean * target.mean + C1)
+    structure = (2 * covariance + C2) / (variance + target_variance + C2)
+    return (luminance * structure).mean()
+
+
+def _blur(maps: Tensor) -> Tensor:
+    """`[M, H, W]` through the window, which is separable: across, then down.
+
+    One depthwise convolution over M channels: as a batch of M one-channel images it takes 9 times as long on CPU.
+    """
+    num_maps, half = len(maps), WINDOW_PX // 2
+    window = _window(maps.dtype, maps.device)
+    across = conv2d(maps[None], window.view(1, 1, 1, -1).expand(num_maps, 1, 1, -1), padding=(0, half), groups=num_maps)
+    return conv2d(across, window.view(1, 1, -1, 1).expand(num_maps, 1, -1, 1), padding=(half, 0), groups=num_maps)[0]
+
+
+@cache
+@torch.inference_mode(False)  # the first caller may be an evaluation, whose tensors no later training could use
+def _window(dtype: torch.dtype, device: torch.device) -> Tensor:
+    places = torch.arange(WINDOW_PX, dtype=torch.float64) - WINDOW_PX // 2
+    weights = torch.exp(-places.square() / (2 * SIGMA_PX**2))
+    return (weights / weights.sum()).to(device, dtype)

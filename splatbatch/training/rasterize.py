@@ -1,0 +1,102 @@
+"""Draw Gaussians as one camera sees them: gsplat's kernels for CUDA tensors, our own rasteriser for CPU tensors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from splatbatch.training.cpu import Cameras, Ellipsoids, project, raster, view_colors
+
+
+@dataclass(frozen=True)
+class View:
+    """What a photo was taken with, and from where: a pinhole looking along +z, pixel centres at half integers."""
+
+    viewmat: Tensor  # [4, 4], world to camera
+    K: Tensor  # [3, 3], px
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class RasterOptions:
+    """How to draw. `packed` keeps only what is visible, to save GPU memory; the CPU ignores it."""
+
+    sh_degree: int = 3
+    absgrad: bool = False
+    antialiased: bool = False
+    packed: bool = False
+    near_plane: float = 0.01
+    far_plane: float = 1e10
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """An image over black, and what gsplat's strategies read after the backward pass."""
+
+    colors: Tensor  # [H, W, 3], not clamped: may exceed 1
+    alphas: Tensor  # [H, W, 1]
+    info: dict[str, Any]
+    packed: bool  # whether `info` is: DefaultStrategy.step_post_backward must be told
+
+
+def rasterize(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions = RasterOptions()) -> Rendering:
+    """Render trainable Gaussians, on the device they live on.
+
+    `gaussians` holds what is optimised, before activation: `means` `[N, 3]`, `quats` `[N, 4]` (w first, any length),
+    `scales` `[N, 3]` (logarithms), `opacities` `[N]` (logits), `sh0` `[N, 1, 3]`, `shN` `[N, K, 3]`.
+    Raises ValueError on CPU for an `sh_degree` above 3 or above what `shN` holds.
+    """
+    if gaussians["means"].is_cuda:
+        return _rasterize_cuda(gaussians, view, options)
+    return _rasterize_cpu(gaussians, view, options)
+
+
+def _rasterize_cuda(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Rendering:
+    from gsplat import rasterization
+
+    colors, alphas, info = rasterization(
+        means=gaussians["means"],
+        quats=gaussians["quats"],
+        scales=gaussians["scales"].exp(),
+        opacities=gaussians["opacities"].sigmoid(),
+        colors=torch.cat((gaussians["sh0"], gaussians["shN"]), 1),
+        viewmats=view.viewmat[None],
+        Ks=view.K[None],
+        width=view.width,
+        height=view.height,
+        near_plane=options.near_plane,
+        far_plane=options.far_plane,
+        sh_degree=options.sh_degree,
+        packed=options.packed,
+        absgrad=options.absgrad,
+        rasterize_mode="antialiased" if options.antialiased else "classic",
+    )
+    return Rendering(colors[0], alphas[0], info, options.packed)
+
+
+def _rasterize_cpu(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Rendering:
+    rotation, translation = view.viewmat[:3, :3], view.viewmat[:3, 3]
+    directions = gaussians["means"] + rotation.T @ translation  # the camera stands at -R^T t
+    colors = view_colors(directions[None], gaussians["sh0"], gaussians["shN"], options.sh_degree)
+
+    cameras = Cameras(view.viewmat[None], view.K[None], view.width, view.height, options.near_plane, options.far_plane)
+    scales, opacities = gaussians["scales"].exp(), gaussians["opacities"].sigmoid()
+    ellipsoids = Ellipsoids(gaussians["means"], gaussians["quats"], scales, opacities)
+    footprints = project(ellipsoids, cameras, antialiased=options.antialiased)
+    images, alphas = raster(footprints, colors, view.width, view.height, absgrad=options.absgrad)
+    info = {
+        "width": view.width,
+        "height": view.height,
+        "n_cameras": 1,
+        "gaussian_ids": None,  # there, and None: every Gaussian has its row
+        # The very tensor that was drawn from: strategies call retain_grad() on it and read .grad or .absgrad.
+        "means2d": footprints.means2d,
+        "radii": footprints.radii,
+        "depths": footprints.depths,
+        "conics": footprints.conics,
+        "opacities": footprints.opacities,
+    }
+    return Rendering(images[0], alphas[0], info, packed=False)

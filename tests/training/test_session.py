@@ -1,0 +1,241 @@
+"""One real training on the CPU, from settings.json to splat.ply; what it says of itself, and how it gives up."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image as Pillow
+from torch.nn import Parameter
+
+from splatbatch.attempt import AttemptFolder, Splat
+from splatbatch.config import Recipe, Training
+from splatbatch.errors import SceneError, SplatbatchError, TrainerError
+from splatbatch.files import read_json, read_lines
+from splatbatch.scene.patches import Patch, find_patches
+from splatbatch.scene.reconstruction import read_reconstruction
+from splatbatch.splats import read_splat
+from splatbatch.trainers import open_trainer
+from splatbatch.training.__main__ import main
+from splatbatch.training.gaussians import export, initialise
+from splatbatch.training.progress import Progress
+from splatbatch.training.session import train_attempt
+from splatbatch.training.views import load_views
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
+
+QUARRY = Path(__file__).parents[2] / "examples/quarry"
+STEPS = 60
+
+
+def recipe(**training: Any) -> Recipe:
+    return Recipe.model_validate({"training": {"max_steps": STEPS, "device": "cpu", "cap_max": 150, **training}})
+
+
+def paint(images: Path) -> None:
+    """Paint what the nine cameras of the made-up scene see: a wavy plane at z = 3."""
+    u, v = np.meshgrid(np.arange(32) + 0.5, np.arange(24) + 0.5)
+    for index in range(9):
+        x, y = (u - 16) / 30 * 3 + 0.1 * index, (v - 12) / 30 * 3
+        waves = [np.sin(2 * x), np.cos(2 * y), np.sin(x + y)]
+        Pillow.fromarray((127.5 + 100 * np.stack(waves, -1)).astype(np.uint8)).save(images / f"img{index}.png")
+
+
+@pytest.fixture
+def patch(batch: FakeBatch) -> Patch:
+    batch.make("p0")
+    paint(batch.folder / "images")
+    return Patch("p0", batch.folder / "patches/p0/sparse/0", batch.folder / "images")
+
+
+def prepared(patch: Patch, settings: Recipe, name: str = "attempt-01") -> AttemptFolder:
+    folder = AttemptFolder(patch.images.parent / name)
+    folder.path.mkdir()
+    open_trainer(settings).command(patch, folder)
+    return folder
+
+
+def trained(patch: Patch, settings: Recipe, name: str = "attempt-01") -> tuple[AttemptFolder, Splat]:
+    folder = prepared(patch, settings, name)
+    train_attempt(folder)
+    splat = open_trainer(settings).collect(folder)
+    assert isinstance(splat, Splat), splat
+    return folder, splat
+
+
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+def test_a_training_shows_photographs_it_has_never_seen_better_than_its_start(patch: Patch, strategy: str) -> None:
+    _, splat = trained(patch, recipe(strategy=strategy))
+    initial, final = splat.metrics["initial"], splat.metrics["final"]
+    assert final["psnr"] >= initial["psnr"] + 3
+    assert final["ssim"] > initial["ssim"]
+    assert list(final["images"]) == ["img0.png", "img8.png"]
+    assert 0 < splat.num_gaussians <= 150
+
+
+def test_progress_tells_every_phase_and_ends_with_the_last_step(patch: Patch) -> None:
+    folder, _ = trained(patch, recipe())
+    records = list(read_lines(folder.progress))
+    assert list(dict.fromkeys(record["phase"] for record in records)) == [
+        "start", "load", "init", "train", "eval", "export", "done",
+    ]  # fmt: skip
+    steps = [record for record in records if "loss" in record]
+    assert (steps[0]["step"], steps[-1]["step"], records[-1]["step"]) == (1, STEPS, STEPS)
+    assert steps[-1]["loss"] < steps[0]["loss"]
+    assert all(record["grad_norm"] > 0 and record["max_steps"] == STEPS for record in steps)
+
+
+def test_the_same_seed_gives_the_same_splat_and_another_gives_another(patch: Patch) -> None:
+    splats = [trained(patch, recipe(seed=seed), name)[1] for name, seed in (("a-1", 1), ("a-2", 1), ("a-3", 2))]
+    one, same, other = (splat.path.read_bytes() for splat in splats)
+    assert one == same
+    assert one != other
+
+
+@pytest.mark.parametrize("degree", [0, 1, 3])
+def test_a_splat_has_the_degree_that_was_asked_for(patch: Patch, degree: int) -> None:
+    _, splat = trained(patch, recipe(sh_degree=degree, max_steps=5))
+    assert splat.sh_degree == degree
+
+
+def test_without_holdout_a_splat_is_trained_and_nothing_is_measured(patch: Patch) -> None:
+    settings = Recipe.model_validate({**recipe(max_steps=5).model_dump(), "evaluation": {"holdout_every": 0}})
+    folder, splat = trained(patch, settings)
+    assert splat.metrics == {"initial": None, "final": None}
+    assert not any("psnr" in record for record in read_lines(folder.progress))
+
+
+def test_what_is_odd_about_the_photographs_is_noted(patch: Patch) -> None:
+    Pillow.new("RGB", (16, 12)).save(patch.images / "img3.png")
+    folder, _ = trained(patch, recipe(max_steps=5))
+    assert [record["warning"] for record in read_lines(folder.progress) if "warning" in record] == [
+        "1 photographs differ in size from their camera, as img3.png: K was rescaled"
+    ]
+
+
+def test_without_points_there_is_nothing_to_start_from(patch: Patch) -> None:
+    (patch.sparse / "points3D.txt").write_text("# none\n")
+    with pytest.raises(SplatbatchError, match="0 points at initialisation"):
+        train_attempt(prepared(patch, recipe()))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_cuda_that_is_demanded_and_not_there_is_said(patch: Patch) -> None:
+    with pytest.raises(TrainerError, match="no CUDA GPUs are available"):
+        train_attempt(prepared(patch, recipe(device="cuda")))
+
+
+def test_a_failure_leaves_one_line_an_exit_code_and_no_splat(patch: Patch, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = prepared(patch, recipe())
+    (patch.images / "img3.png").unlink()
+    assert main(folder.path) == SceneError.exit_code
+    assert capsys.readouterr().err.startswith(f"splatbatch: {patch.images}/img3.png: missing image")
+    assert not folder.splat.exists()
+    assert [record["phase"] for record in read_lines(folder.progress)][-1] == "load"
+
+
+def test_gaussians_start_at_the_points_and_are_written_in_world_coordinates(patch: Patch) -> None:
+    model = read_reconstruction(patch.sparse)
+    frame = load_views(model, patch.images, frozenset(), Training(), torch.device("cpu")).frame
+    assert frame.unit != 1
+    settings = Training(init_scale=1.0, init_opacity=0.25, sh_degree=2)
+    splat = export(initialise(model.points, frame, settings, torch.device("cpu")), frame)
+    assert np.allclose(splat.means, model.points.xyz, atol=1e-5)
+    # a grid of 0.4: the three nearest of an inner point are 0.4 away
+    assert np.median(np.exp(splat.scales)) == pytest.approx(0.4, rel=1e-3)
+    assert np.allclose(1 / (1 + np.exp(-splat.opacities)), 0.25)
+    assert np.allclose(np.linalg.norm(splat.quats, axis=1), 1, atol=1e-5)
+    assert np.allclose(0.5 + 0.28209479177387814 * splat.sh0, model.points.rgb / 255, atol=1e-6)
+    assert splat.shN.shape == (36, 8, 3)
+
+
+def test_one_point_alone_has_a_size(patch: Patch) -> None:
+    (patch.sparse / "points3D.txt").write_text("1 0 0 3 128 100 90 0.5 1 0\n")
+    _, splat = trained(patch, recipe(max_steps=3, strategy="default"))
+    assert np.isfinite(read_splat(splat.path).scales).all()
+
+
+def gaussians(num: int, gradient: float | None) -> dict[str, Parameter]:
+    means = Parameter(torch.zeros(num, 3))
+    means.grad = None if gradient is None else torch.full((num, 3), gradient)
+    return {"means": means}
+
+
+@pytest.mark.parametrize(
+    ("num", "gradient", "loss", "why"),
+    [
+        (0, 0.0, 0.5, "health: zero_gaussians"),
+        (3, 1.0, float("nan"), "health: nan_loss: loss nan"),
+        (3, float("inf"), 0.5, "health: nan_loss"),
+        (3, 0.0, 0.5, "health: zero_gradients: every gradient was exactly zero at the last 3 records"),
+        (3, None, 0.5, "health: zero_gradients"),
+    ],
+)
+def test_a_hopeless_run_ends_itself(tmp_path: Path, num: int, gradient: float, loss: float, why: str) -> None:
+    progress = Progress(tmp_path / "progress.jsonl", 300)
+
+    def run() -> None:
+        for step in range(3):
+            progress.step(step, torch.tensor(loss), gaussians(num, gradient))
+
+    with pytest.raises(TrainerError, match=why):
+        run()
+    assert json.dumps(list(read_lines(tmp_path / "progress.jsonl")), allow_nan=False)
+
+
+def test_a_gradient_between_zeros_is_a_sign_of_life(tmp_path: Path) -> None:
+    progress = Progress(tmp_path / "progress.jsonl", 300)
+    for step, gradient in enumerate([0.0, 0.0, 1.0, 0.0, 0.0]):
+        progress.step(step, torch.tensor(0.5), gaussians(3, gradient))
+
+
+@pytest.mark.parametrize(("max_steps", "records"), [(1, 1), (30, 30), (300, 61), (30_000, 301)])
+def test_figures_are_read_seldom_enough_and_at_the_last_step(tmp_path: Path, max_steps: int, records: int) -> None:
+    progress = Progress(tmp_path / "progress.jsonl", max_steps)
+    due = [step for step in range(max_steps) if progress.due(step)]
+    assert (len(due), due[-1]) == (records, max_steps - 1)
+
+
+def train_for_real(patches: str, images: str, folder: Path, max_steps: int) -> dict[str, Any]:
+    """Train through the command line; return the report."""
+    config = folder / "splat_config.yml"
+    settings = {"patches": patches, "images": images}
+    training = {"max_steps": max_steps, "device": "cpu"}
+    config.write_text(json.dumps({"scene": settings, "training": training, "output": {"folder": str(folder / "out")}}))
+    command = [sys.executable, "-m", "splatbatch", "train", "--config", str(config)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return read_json(folder / "out/report.json") or {}
+
+
+@pytest.mark.slow
+def test_real_photographs_reach_their_psnr_on_the_cpu(real_photos: Path, tmp_path: Path) -> None:
+    started = time.monotonic()
+    report = train_for_real(str(real_photos), str(real_photos / "images"), tmp_path, max_steps=300)
+    patch = report["patches"][0]
+    print(f"{patch['initial_psnr']:.2f} -> {patch['psnr']:.2f} dB in {time.monotonic() - started:.0f} s")
+    assert patch["psnr"] >= 25.5
+    assert patch["initial_psnr"] < 20
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (QUARRY / "patches/p0/sparse").exists(), reason="examples/quarry is not here")
+def test_a_patch_of_the_quarry_gets_better_in_30_steps(tmp_path: Path) -> None:
+    from splatbatch.config import load
+
+    patch = find_patches(load(QUARRY / "splat_config.yml").scene)[0]
+    folder = AttemptFolder(tmp_path / "attempt-01")
+    folder.path.mkdir()
+    settings = recipe(max_steps=30, cap_max=20_000)
+    open_trainer(settings).command(patch, folder)
+    train_attempt(folder)
+    metrics = read_json(folder.metrics) or {}
+    assert metrics["final"]["psnr"] >= metrics["initial"]["psnr"] + 3
