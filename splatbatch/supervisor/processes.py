@@ -1,0 +1,161 @@
+"""Processes as Linux sees them: a death that reaches the child, and every descendant found and ended.
+
+On other systems the Linux-only parts do nothing and the process group alone is ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+MARKER = "SPLATBATCH_ATTEMPT"
+"""Environment variable of every process of an attempt: its key, so that what outlives a killed supervisor is found."""
+MOST_FILES = 65_536
+
+# linux/prctl.h
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+_ROUNDS = 100
+_ROUND_S = 0.005
+"""A process dies some moments after its SIGKILL; what takes longer than a hundred rounds waits for a device."""
+
+
+def die_with_parent(sig: int, parent: int) -> None:
+    """Have the kernel send us `sig` when the thread that started us ends (prctl(2)); kept across exec.
+
+    Called between fork and exec. There the parent's handlers are still ours: one of them could swallow the signal.
+    """
+    if sig != signal.SIGKILL:
+        signal.signal(sig, signal.SIG_DFL)
+    _prctl(_PR_SET_PDEATHSIG, sig)
+    if os.getppid() != parent:  # it died before the kernel knew of our wish
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every orphaned descendant, so that a grandchild in its own session cannot escape."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def raise_file_limit() -> None:
+    """Allow as many open files as the hard limit does: loader workers and cached photographs need thousands."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes below `pid`, parents before children."""
+    return _below(pid, _stats())
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time that a process, all below it, and those they have waited for, have used."""
+    stats = _stats()
+    # proc(5): utime, stime, cutime, cstime
+    ticks = (sum(map(int, stats[one][11:15])) for one in (pid, *_below(pid, stats)) if one in stats)
+    return sum(ticks) / os.sysconf("SC_CLK_TCK")
+
+
+def _stats() -> dict[int, list[str]]:
+    """Return the fields of /proc/<pid>/stat behind the command's name, of every process."""
+    stats = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # the command name in parentheses may itself hold blanks and parentheses: fields start after the last one
+            stats[int(stat.parent.name)] = stat.read_text().rpartition(")")[2].split()
+    return {pid: fields for pid, fields in stats.items() if fields}
+
+
+def _below(pid: int, stats: dict[int, list[str]]) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for child, fields in stats.items():
+        children.setdefault(int(fields[1]), []).append(child)
+    found, front = [], [pid]
+    while front:
+        born = children.get(front.pop(), [])
+        found += born
+        front += born
+    return found
+
+
+def marked(prefix: str) -> dict[int, str]:
+    """Return the processes of attempts whose keys start with `prefix`, each with its key, as far as we may look."""
+    found = {}
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            for variable in environ.read_bytes().split(b"\0"):
+                if variable.startswith(f"{MARKER}={prefix}".encode()):
+                    found[int(environ.parent.name)] = os.fsdecode(variable).partition("=")[2]
+    found.pop(os.getpid(), None)
+    return found
+
+
+def end_marked(key: str) -> None:
+    """End by force all that is left of an attempt whose supervisor was killed, also what is born meanwhile."""
+    for _ in range(_ROUNDS):
+        left = [pid for pid, its_key in marked(key).items() if its_key == key]
+        if not left:
+            return
+        send(signal.SIGKILL, left)
+        time.sleep(_ROUND_S)
+
+
+def send(sig: int, pids: list[int]) -> None:
+    """Signal processes; those that are gone already are left alone."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, sig)
+
+
+def send_group(sig: int, leader: int) -> None:
+    """Signal a process group, as far as it still exists."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, sig)
+
+
+def end_orphans(spared: int) -> None:
+    """End by force what our child `spared` has left behind, also what is born meanwhile.
+
+    The child itself is not waited for: its exit code belongs to whoever started it.
+    """
+    for _ in range(_ROUNDS):
+        left = [pid for pid in descendants(os.getpid()) if pid != spared]
+        if not left:
+            return
+        send(signal.SIGKILL, left)
+        for pid in left:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(_ROUND_S)
+
+
+def boot_id() -> str:
+    """Return what tells this boot of this machine from any other; empty where the kernel does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def start_ticks(pid: int) -> int:
+    """Return when a process started, in clock ticks since boot: with the pid it names a process for ever; 0 if gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return 0 if fields[0] == "Z" else int(fields[19])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)

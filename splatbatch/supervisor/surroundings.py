@@ -1,0 +1,43 @@
+"""What happened around the process of an attempt: evidence that its own log does not hold."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from splatbatch import gpu
+from splatbatch.files import Record, free_mib
+from splatbatch.supervisor import processes
+from splatbatch.supervisor.kernel_log import KernelLog
+from splatbatch.supervisor.memory import OomWatch
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the file system itself, nothing is written there
+
+
+class Surroundings:
+    """Watches the memory killer, the kernel's log, the disk and shared memory from the start of an attempt."""
+
+    def __init__(self, folder: Path, gpu_uuid: str | None) -> None:
+        self._memory = OomWatch()
+        self._kernel = KernelLog(gpu.bus(gpu_uuid) if gpu_uuid else "")
+        self._least: dict[Path, int] = {}
+        self._folder = folder
+        self._pids: set[int] = set()
+
+    def look(self) -> None:
+        """Look around; now and then while the process runs, and once after its end."""
+        self._pids.update(processes.descendants(os.getpid()))
+        self._kernel.look(self._pids)
+        for path in (self._folder, SHARED_MEMORY):
+            free = free_mib(path)
+            if free is not None:
+                self._least[path] = min(free, self._least.get(path, free))
+
+    def to_record(self) -> Record:
+        """Return what was seen; the least room, since it may be back by now."""
+        return {
+            "out_of_memory": self._memory.struck(),
+            "kernel_lines": list(self._kernel.lines),
+            "disk_free_mib": self._least.get(self._folder),
+            "shm_free_mib": self._least.get(SHARED_MEMORY),
+        }

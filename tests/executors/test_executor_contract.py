@@ -1,0 +1,163 @@
+"""What every executor promises; a new one joins by a line in EXECUTORS and a way to open it here."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatbatch import gpu
+from splatbatch.attempt import AttemptFolder
+from splatbatch.config import Executor as ExecutorConfig
+from splatbatch.errors import ExecutorError
+from splatbatch.executors import EXECUTORS, Executor, Job, Seen, open_executor
+from splatbatch.files import read_json
+
+PATIENCE_S = 15.0
+ASLEEP = "import time; time.sleep(600)"
+MANY = {"cpu_slots": 3}
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not happen in time")
+
+
+class Engine:
+    """An executor, and jobs for it that are small Python programs."""
+
+    def __init__(self, kind: str, root: Path) -> None:
+        self.kind, self.root, self.batch = kind, root, f"batch{abs(hash(root)):x}"
+        self.executor = self.open()
+        self.jobs: list[Job] = []
+
+    def open(self) -> Executor:
+        return open_executor(ExecutorConfig(kind=self.kind, **MANY), "cpu")
+
+    def job(self, code: str) -> Job:
+        number = len(self.jobs) + 1
+        folder = AttemptFolder(self.root / f"attempt-{number:02d}")
+        folder.path.mkdir()
+        key = f"{self.batch}.p0.a{number}"
+        record = {"key": key, "argv": [sys.executable, "-c", code], "limits": {"wall_s": 60, "grace_s": 0.3}}
+        folder.job.write_text(json.dumps(record))
+        self.jobs.append(Job(key, folder))
+        return self.jobs[-1]
+
+    def start(self, code: str) -> tuple[Job, dict[str, str]]:
+        job = self.job(code)
+        return job, dict(self.executor.submit([job]))
+
+    def end(self, job: Job) -> dict[str, Any]:
+        return wait_for(lambda: read_json(job.folder.exit))
+
+    def seen(self, handles: dict[str, str]) -> Seen:
+        return next(iter(self.executor.poll(handles).values()))
+
+
+@pytest.fixture(params=sorted(EXECUTORS))
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    engine = Engine(request.param, tmp_path)
+    yield engine
+    engine.executor.cancel(engine.executor.find(engine.batch))
+    wait_for(lambda: not engine.executor.find(engine.batch))
+
+
+def test_there_is_room_and_every_slot_has_its_own_name(engine: Engine) -> None:
+    names = [slot.name for slot in engine.executor.slots()]
+    assert len(names) == len(set(names)) == 3
+
+
+def test_a_job_runs_to_its_end_and_is_seen_to_have_ended(engine: Engine) -> None:
+    job, handles = engine.start("print('done')")
+    assert handles.keys() == {job.key}
+    assert engine.end(job)["kind"] == "exited"
+    wait_for(lambda: engine.seen(handles).phase in ("ended", "gone"))
+    assert job.folder.log.read_text() == "done\n"
+
+
+def test_several_jobs_run_at_once(engine: Engine) -> None:
+    jobs = [engine.job(ASLEEP), engine.job(ASLEEP)]
+    handles = engine.executor.submit(jobs)
+    wait_for(lambda: all(job.folder.heartbeat.exists() for job in jobs))
+    assert {seen.phase for seen in engine.executor.poll(handles).values()} == {"running"}
+
+
+def test_a_job_that_is_submitted_twice_runs_once(engine: Engine) -> None:
+    job, first = engine.start("print('once')")
+    assert engine.executor.submit([job]) == first
+    engine.end(job)
+    assert engine.executor.submit([job]).keys() == first.keys()
+    assert job.folder.log.read_text() == "once\n"
+
+
+def test_a_running_job_is_seen_and_found_and_its_handle_is_a_string(engine: Engine) -> None:
+    _, handles = engine.start(ASLEEP)
+    assert engine.seen(handles).phase in ("queued", "running")
+    assert wait_for(lambda: engine.executor.find(engine.batch)) == handles
+    assert all(isinstance(handle, str) for handle in handles.values())
+    assert engine.executor.find("another-batch") == {}
+
+
+def test_another_parent_finds_sees_and_cancels_what_runs(engine: Engine) -> None:
+    job, handles = engine.start(ASLEEP)
+    wait_for(job.folder.heartbeat.exists)
+    other = engine.open()
+    found = other.find(engine.batch)
+    assert found == handles
+    assert other.poll(found)[job.key].phase == "running"
+    other.cancel(found)
+    assert engine.end(job)["kind"] == "cancelled"
+    wait_for(lambda: other.poll(found)[job.key].phase in ("ended", "gone"))
+
+
+def test_a_cancelled_job_says_so_and_is_found_no_more(engine: Engine) -> None:
+    job, handles = engine.start(ASLEEP)
+    wait_for(job.folder.heartbeat.exists)
+    engine.executor.cancel(handles)
+    assert engine.end(job)["kind"] == "cancelled"
+    wait_for(lambda: not engine.executor.find(engine.batch))
+    engine.executor.cancel(handles)
+
+
+def test_the_handle_of_another_boot_is_of_a_job_that_is_gone(engine: Engine) -> None:
+    _, handles = engine.start(ASLEEP)
+    stranger = {key.replace(".a1", ".a99"): handle + "x" for key, handle in handles.items()}
+    assert engine.seen(stranger).phase == "gone"
+    engine.executor.cancel(stranger)
+    assert engine.seen(handles).phase == "running"
+
+
+def test_nothing_asked_is_nothing_answered(engine: Engine) -> None:
+    assert engine.executor.submit([]) == {}
+    assert engine.executor.poll({}) == {}
+    engine.executor.cancel({})
+
+
+@pytest.mark.skipif(bool(gpu.gpus()), reason="there is a GPU here")
+@pytest.mark.parametrize(
+    ("gpus", "device", "slots"),
+    [("auto", "auto", ["cpu0"]), ((), "auto", ["cpu0"]), ("auto", "cpu", ["cpu0"]), ((0,), "cpu", ["cpu0"])],
+)
+def test_without_a_gpu_the_cpu_has_the_slots(gpus: Any, device: str, slots: list[str]) -> None:
+    executor = open_executor(ExecutorConfig(gpus=gpus), device)
+    assert [(slot.name, slot.gpu) for slot in executor.slots()] == [(name, None) for name in slots]
+
+
+@pytest.mark.parametrize("indices", [(0, 1), "auto"])
+def test_every_gpu_is_a_slot_by_its_uuid(monkeypatch: pytest.MonkeyPatch, indices: Any) -> None:
+    cards = (gpu.Gpu(0, "GPU-a", "H200", 1), gpu.Gpu(1, "GPU-b", "H200", 1))
+    monkeypatch.setattr(gpu, "gpus", lambda: cards)
+    executor = open_executor(ExecutorConfig(gpus=indices), "auto")
+    assert [(slot.name, slot.gpu) for slot in executor.slots()] == [("gpu0", "GPU-a"), ("gpu1", "GPU-b")]
+    with pytest.raises(ExecutorError, match=r"executor.gpus: \[7\]: no such GPU; NVML sees 0 \(H200\), 1 \(H200\)"):
+        open_executor(ExecutorConfig(gpus=(7,)), "auto")

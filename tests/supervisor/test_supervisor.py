@@ -1,0 +1,282 @@
+"""The supervisor: one start per folder, an end that is written down whatever it is, and nothing left running."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatbatch.attempt import AttemptFolder
+from splatbatch.files import read_json
+from splatbatch.supervisor import log, memory, processes, watch
+
+PATIENCE_S = 15.0
+ASLEEP = "import time; print('ready', flush=True); time.sleep(600)"
+DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {ASLEEP}"
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not happen in time")
+
+
+def alive(pid: int) -> bool:
+    return processes.start_ticks(pid) != 0
+
+
+class Attempts:
+    """Starts supervisors over small Python programs, and ends what is left of them."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = AttemptFolder(root / "attempt-01")
+        self.folder.path.mkdir()
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def job(self, *argv: str, wall_s: float = 60.0, grace_s: float = 0.3, **more: Any) -> Attempts:
+        job = {"argv": argv, "limits": {"wall_s": wall_s, "grace_s": grace_s}, "env": {}, "gpu": None, **more}
+        self.folder.job.write_text(json.dumps(job))
+        return self
+
+    def program(self, code: str, **job: Any) -> Attempts:
+        return self.job(sys.executable, "-c", code, **job)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "splatbatch.supervisor", str(self.folder.path)]
+        self.started.append(subprocess.Popen(command, start_new_session=True))
+        return self.started[-1]
+
+    def run(self) -> int:
+        return self.start().wait(PATIENCE_S)
+
+    def until_ready(self) -> subprocess.Popen[bytes]:
+        supervisor = self.start()
+        wait_for(lambda: self.folder.log.exists() and "ready" in self.folder.log.read_text())
+        return supervisor
+
+    @property
+    def end(self) -> dict[str, Any]:
+        return read_json(self.folder.exit) or {}
+
+    @property
+    def child(self) -> int:
+        return int(wait_for(lambda: read_json(self.folder.heartbeat))["child"])
+
+
+@pytest.fixture
+def attempt(tmp_path: Path) -> Iterator[Attempts]:
+    attempts = Attempts(tmp_path)
+    yield attempts
+    for process in attempts.started:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "facts", "ends_with"),
+    [
+        ("", "exited", {"code": 0}, 0),
+        ("raise SystemExit(3)", "exited", {"code": 3}, 1),
+        ("import os; os._exit(255)", "exited", {"code": 255}, 1),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed", {"signal": 9}, 1),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "killed", {"signal": 11}, 1),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "killed", {"signal": 15}, 1),
+    ],
+)
+def test_every_end_is_written_down(
+    attempt: Attempts, code: str, kind: str, facts: dict[str, int], ends_with: int
+) -> None:
+    assert attempt.program(code).run() == ends_with
+    assert attempt.end.items() >= {"kind": kind, **facts, "out_of_memory": False}.items()
+    assert 0 <= attempt.end["seconds"] < PATIENCE_S
+
+
+@pytest.mark.parametrize("argv", [["/nowhere/trainer"], ["/etc/hostname"], ["a\0b"]])
+def test_a_command_that_cannot_be_started_is_a_reason_not_a_crash(attempt: Attempts, argv: list[str]) -> None:
+    assert attempt.job(*argv).run() == 1
+    assert attempt.end["kind"] == "not_started"
+    assert argv[0] in attempt.end["reason"]
+
+
+def test_a_folder_that_vanishes_before_the_start_is_a_reason_too(attempt: Attempts, tmp_path: Path) -> None:
+    assert attempt.program("", cwd=str(tmp_path / "gone")).run() == 1
+    assert attempt.end["kind"] == "not_started"
+
+
+def test_a_second_start_loses_and_changes_nothing(attempt: Attempts) -> None:
+    attempt.program("print('once', flush=True)").run()
+    before = attempt.end
+    assert attempt.run() == watch.FENCED == 75
+    assert attempt.end == before
+    assert attempt.folder.log.read_text() == "once\n"
+
+
+def test_of_two_starts_at_once_one_runs(attempt: Attempts) -> None:
+    attempt.program("print('once', flush=True)")
+    first, second = attempt.start(), attempt.start()
+    assert sorted((first.wait(PATIENCE_S), second.wait(PATIENCE_S))) == [0, 75]
+    assert attempt.folder.log.read_text() == "once\n"
+
+
+def test_without_a_job_nothing_is_claimed(attempt: Attempts) -> None:
+    assert attempt.run() == 75
+    assert not attempt.folder.start.exists()
+
+
+def test_start_json_says_who_runs_it(attempt: Attempts) -> None:
+    attempt.program("").run()
+    start = read_json(attempt.folder.start)
+    assert start is not None
+    assert {"host", "pid", "boot_id", "started_at", "ticks"} <= start.keys()
+    assert start["pid"] == attempt.end["pid"] == attempt.started[0].pid
+
+
+def test_the_program_sees_its_environment_its_folder_and_no_stdin(attempt: Attempts) -> None:
+    code = "import os, sys; print(os.environ['WHO'], os.getcwd(), repr(sys.stdin.read()), os.getsid(0) == os.getpid())"
+    attempt.program(code, env={"WHO": "me"}).run()
+    assert attempt.folder.log.read_text() == f"me {attempt.folder.path} '' True\n"
+
+
+def test_both_streams_are_logged_to_the_last_word(attempt: Attempts) -> None:
+    attempt.program("import sys; print('out', flush=True); print('x' * 200_000, end='', file=sys.stderr)").run()
+    assert attempt.folder.log.read_text() == "out\n" + "x" * 200_000
+
+
+def test_the_heartbeat_moves_while_the_program_is_silent(attempt: Attempts) -> None:
+    attempt.program(ASLEEP).until_ready()
+    first = wait_for(lambda: read_json(attempt.folder.heartbeat))["sequence"]
+    wait_for(lambda: (read_json(attempt.folder.heartbeat) or {}).get("sequence", 0) > first)
+
+
+def test_a_program_that_closes_its_streams_is_watched_on(attempt: Attempts) -> None:
+    attempt.program("import os, time; os.close(1); os.close(2); time.sleep(0.4); os._exit(7)").run()
+    assert attempt.end["code"] == 7
+
+
+@pytest.mark.parametrize("code", [ASLEEP, DEAF], ids=["obedient", "deaf"])
+def test_at_the_wall_limit_it_is_asked_then_forced_to_end(attempt: Attempts, code: str) -> None:
+    started = time.monotonic()
+    assert attempt.program(code, wall_s=0.5, grace_s=0.3).run() == 1
+    assert attempt.end.items() >= {"kind": "timed_out", "limit": "wall", "limit_s": 0.5}.items()
+    assert time.monotonic() - started < PATIENCE_S / 2
+
+
+@pytest.mark.parametrize("code", [ASLEEP, DEAF], ids=["obedient", "deaf"])
+def test_a_cancel_file_ends_it(attempt: Attempts, code: str) -> None:
+    supervisor = attempt.program(code).until_ready()
+    attempt.folder.cancel.touch()
+    supervisor.wait(PATIENCE_S)
+    assert attempt.end.items() >= {"kind": "cancelled", "by": "cancel file"}.items()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_to_the_supervisor_ends_the_program_and_is_named(attempt: Attempts, number: signal.Signals) -> None:
+    supervisor = attempt.program(ASLEEP).until_ready()
+    child = attempt.child
+    supervisor.send_signal(number)
+    supervisor.wait(PATIENCE_S)
+    assert attempt.end.items() >= {"kind": "cancelled", "by": number.name}.items()
+    assert not alive(child)
+
+
+def test_who_ends_well_when_asked_to_stop_has_ended_well(attempt: Attempts) -> None:
+    code = f"import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); {ASLEEP}"
+    supervisor = attempt.program(code).until_ready()
+    supervisor.terminate()
+    assert supervisor.wait(PATIENCE_S) == 0
+    assert attempt.end["kind"] == "exited"
+
+
+def test_a_grandchild_in_its_own_session_is_ended_too(attempt: Attempts) -> None:
+    code = "import subprocess; p = subprocess.Popen(['sleep', '600'], start_new_session=True); print(p.pid, flush=True)"
+    assert attempt.program(code).run() == 0
+    assert not alive(int(attempt.folder.log.read_text()))
+
+
+def test_grandchildren_of_a_program_that_is_forced_to_end_are_ended(attempt: Attempts) -> None:
+    spawn = (
+        "import subprocess; p = subprocess.Popen(['sleep', '600'], start_new_session=True); print(p.pid, flush=True)"
+    )
+    supervisor = attempt.program(f"{spawn}; {DEAF}").until_ready()
+    supervisor.terminate()
+    supervisor.wait(PATIENCE_S)
+    assert not alive(int(attempt.folder.log.read_text().split()[0]))
+
+
+def test_a_program_dies_with_its_supervisor(attempt: Attempts) -> None:
+    supervisor = attempt.program(ASLEEP).until_ready()
+    child = attempt.child
+    supervisor.kill()
+    wait_for(lambda: not alive(child))
+    assert not attempt.folder.exit.exists()
+
+
+def test_the_middle_of_a_log_that_grows_too_large_is_cut_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("HEAD_BYTES", 10), ("TAIL_BYTES", 20), ("LARGEST_BYTES", 100)):
+        monkeypatch.setattr(log, name, size)
+    bounded = log.BoundedLog(tmp_path / "train.log")
+    bounded.write(b"first wrong" + b"." * 80)
+    bounded.write(b"." * 80 + b"last words")
+    bounded.write(b" and more")
+    bounded.close()
+    said = (tmp_path / "train.log").read_bytes()
+    assert said == b"first wron\n[splatbatch: 151 bytes left out here]\n..........last words and more"
+
+
+@pytest.mark.slow
+def test_a_program_that_talks_without_end_fills_no_disk(attempt: Attempts) -> None:
+    attempt.program("import sys\nfor _ in range(40): sys.stdout.write('y' * (1 << 20))").run()
+    assert attempt.folder.log.stat().st_size <= log.LARGEST_BYTES + (1 << 17)
+    assert b"bytes left out here" in attempt.folder.log.read_bytes()
+
+
+def test_the_memory_killer_is_seen_when_its_counter_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = tmp_path / "memory.events"
+    counter.write_text("oom 1\noom_kill 2\n")
+    monkeypatch.setattr(memory, "_COUNTERS", (counter, tmp_path / "missing"))
+    oom = memory.OomWatch()
+    assert not oom.struck()
+    counter.write_text("oom 2\noom_kill 3\n")
+    assert oom.struck()
+
+
+def test_a_process_is_named_by_its_number_and_its_start(attempt: Attempts) -> None:
+    attempt.program(ASLEEP).until_ready()
+    assert processes.start_ticks(attempt.child) > 0
+    assert attempt.child in processes.descendants(attempt.started[0].pid)
+    assert processes.start_ticks(1 << 30) == 0
+    assert processes.boot_id()
+
+
+def test_signals_to_processes_that_are_gone_are_no_error() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    processes.send(signal.SIGTERM, [gone.pid])
+    processes.send_group(signal.SIGTERM, gone.pid)
+
+
+def test_inside_this_process_it_is_watched_the_same(attempt: Attempts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signals and orphans are the whole process's affair, so that here only the calls of this thread are looked at."""
+    monkeypatch.setattr(watch.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(watch.processes, "adopt_orphans", lambda: None)
+    monkeypatch.setattr(watch.processes, "end_orphans", lambda _: None)
+    attempt.program(f"print({os.getpid()})", gpu="GPU-none")
+    assert watch.supervise(attempt.folder) == 0
+    assert attempt.folder.log.read_text() == f"{os.getpid()}\n"
+    assert json.loads(attempt.folder.gpu_samples.read_text().splitlines()[0])["used_mib"] is None
+    for job in (lambda: attempt.program(ASLEEP, wall_s=0.2, grace_s=0.1), lambda: attempt.job("/nowhere")):
+        attempt.folder.start.unlink()
+        assert watch.supervise(job().folder) == 1
+    assert watch.supervise(attempt.folder) == watch.FENCED
