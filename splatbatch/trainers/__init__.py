@@ -1,0 +1,15 @@
+"""WHICH program trains. A trainer knows nothing of processes: it names a command and judges what is left."""
+
+from splatbatch.config import Recipe
+from splatbatch.trainers.gsplat import CAMERA_MODELS, GsplatTrainer, check_importable
+from splatbatch.trainers.protocol import Trainer
+
+__all__ = ["CAMERA_MODELS", "Trainer", "check_importable", "open_trainer"]
+
+
+def open_trainer(recipe: Recipe) -> Trainer:
+    """Return the trainer of a recipe."""
+    return TRAINERS[recipe.training.trainer](recipe)
+
+
+TRAINERS = {"gsplat": GsplatTrainer}

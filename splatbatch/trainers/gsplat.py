@@ -1,0 +1,58 @@
+"""Our own trainer: `python -m splatbatch.training`, on gsplat's rasteriser or on the CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import sys
+
+from splatbatch.attempt import AttemptFolder, Splat, Unfit
+from splatbatch.config import Recipe
+from splatbatch.errors import TrainerError
+from splatbatch.files import read_json, write_json
+from splatbatch.scene.holdout import choose_holdout
+from splatbatch.scene.patches import Patch
+from splatbatch.splats import check_splat
+
+CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
+"""What gsplat's rasteriser takes without distortion; others must be undistorted first."""
+
+
+class GsplatTrainer:
+    """Trains with `splatbatch.training`."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+
+    def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+        """Write settings.json and return the command of the training process."""
+        settings = {
+            "patch": patch.name,
+            "sparse": str(patch.sparse),
+            "images": str(patch.images),
+            "holdout": choose_holdout(patch, self._recipe.evaluation),
+            "recipe": self._recipe.model_dump(mode="json"),
+        }
+        write_json(folder.settings, settings)
+        return (sys.executable, "-m", "splatbatch.training", str(folder.path))
+
+    def collect(self, folder: AttemptFolder) -> Splat | Unfit:
+        """Return the splat if it is whole, finite and from the last step, with its metrics."""
+        splat = check_splat(folder.splat, self._recipe.training.max_steps)
+        if isinstance(splat, Splat):
+            return dataclasses.replace(splat, metrics=read_json(folder.metrics) or {})
+        return splat
+
+
+def check_importable() -> None:
+    """See that the training process will find what it imports, without importing it.
+
+    Raises:
+        TrainerError: a package is missing.
+    """
+    for package in ("torch", "gsplat", "pycolmap"):
+        if importlib.util.find_spec(package) is None:
+            raise TrainerError(
+                f"the trainer gsplat needs the Python package {package}, which is not importable here",
+                "Install splatbatch with its constraints: pip install -c constraints.txt splatbatch",
+            )

@@ -1,0 +1,20 @@
+"""The seam to a program that trains: the command that does it, and what it left behind."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from splatbatch.attempt import AttemptFolder, Splat, Unfit
+from splatbatch.scene.patches import Patch
+
+
+class Trainer(Protocol):
+    """A program that trains one patch in one folder. Made for one recipe."""
+
+    def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+        """Prepare `folder` and return the argv that trains `patch` into it."""
+        ...
+
+    def collect(self, folder: AttemptFolder) -> Splat | Unfit:
+        """Return the splat that a finished process left in `folder`, or why there is none that counts."""
+        ...

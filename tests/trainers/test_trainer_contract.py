@@ -1,0 +1,105 @@
+"""What every trainer promises; a new one joins by a line in TRAINERS."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from fake_trainer import SCRIPT_VARIABLE, FakeTrainer, splat_of
+
+from splatbatch.attempt import AttemptFolder, Splat, Unfit
+from splatbatch.config import Recipe, Training
+from splatbatch.files import read_json, write_json
+from splatbatch.scene.patches import Patch
+from splatbatch.splats import read_header, write_splat
+from splatbatch.trainers import TRAINERS, Trainer, check_importable, open_trainer
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
+
+STEPS = 10
+RECIPE = Recipe(training=Training(max_steps=STEPS, device="cpu", cap_max=200))
+EVERY_TRAINER: dict[str, Callable[[Recipe], Trainer]] = {**TRAINERS, "fake": FakeTrainer}
+
+
+@pytest.fixture(params=sorted(EVERY_TRAINER))
+def trainer(request: pytest.FixtureRequest, batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> Trainer:
+    batch.make("p0")
+    monkeypatch.setenv(SCRIPT_VARIABLE, str(batch.folder / "script.json"))
+    return EVERY_TRAINER[request.param](RECIPE)
+
+
+@pytest.fixture
+def patch(batch: FakeBatch) -> Patch:
+    return Patch("p0", batch.folder / "patches/p0/sparse/0", batch.folder / "images")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> AttemptFolder:
+    (tmp_path / "attempt-01").mkdir()
+    return AttemptFolder(tmp_path / "attempt-01")
+
+
+def test_its_command_trains_a_splat_that_it_collects(trainer: Trainer, patch: Patch, folder: AttemptFolder) -> None:
+    argv = trainer.command(patch, folder)
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    ended = subprocess.run(argv, env=environment, cwd=folder.path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    splat = trainer.collect(folder)
+    assert isinstance(splat, Splat), splat
+    assert (splat.path, splat.step) == (folder.splat, STEPS)
+    assert splat.num_gaussians == read_header(folder.splat).num_gaussians > 0
+
+
+def test_preparing_writes_into_the_folder_of_the_attempt_alone(
+    trainer: Trainer, patch: Patch, folder: AttemptFolder
+) -> None:
+    before = {path for path in folder.path.parent.rglob("*") if folder.path not in path.parents}
+    argv = trainer.command(patch, folder)
+    assert all(isinstance(word, str) for word in argv)
+    assert argv[0] == sys.executable
+    assert {path for path in folder.path.parent.rglob("*") if folder.path not in path.parents} == before
+    assert (read_json(folder.settings) or {})["recipe"]["training"]["max_steps"] == STEPS
+
+
+def test_an_empty_folder_has_no_splat(trainer: Trainer, folder: AttemptFolder) -> None:
+    assert trainer.collect(folder) == Unfit("missing")
+
+
+@pytest.mark.parametrize(("step", "cut"), [(STEPS - 1, 0), (STEPS, 1)])
+def test_a_splat_that_is_early_or_cut_is_not_collected(
+    trainer: Trainer, folder: AttemptFolder, step: int, cut: int
+) -> None:
+    write_splat(folder.splat, splat_of(3), step)
+    os.truncate(folder.splat, folder.splat.stat().st_size - cut)
+    assert isinstance(trainer.collect(folder), Unfit)
+
+
+def test_a_splat_that_is_not_finite_is_not_collected(trainer: Trainer, folder: AttemptFolder) -> None:
+    write_splat(folder.splat, splat_of(3), STEPS)
+    folder.splat.write_bytes(folder.splat.read_bytes()[:-4] + np.float32(np.nan).tobytes())
+    assert trainer.collect(folder) == Unfit("not finite: 1 of 3 Gaussians")
+
+
+def test_ours_hands_over_the_metrics_that_the_process_left(folder: AttemptFolder) -> None:
+    write_splat(folder.splat, splat_of(3), STEPS)
+    write_json(folder.metrics, {"final": {"psnr": 25.0}})
+    splat = open_trainer(RECIPE).collect(folder)
+    assert isinstance(splat, Splat)
+    assert splat.metrics == {"final": {"psnr": 25.0}}
+
+
+def test_ours_holds_out_what_the_recipe_says(patch: Patch, folder: AttemptFolder, batch: FakeBatch) -> None:
+    batch.make("p0")
+    open_trainer(RECIPE).command(patch, folder)
+    assert (read_json(folder.settings) or {})["holdout"] == ["img0.png", "img8.png"]
+
+
+def test_all_that_ours_imports_is_there() -> None:
+    check_importable()
