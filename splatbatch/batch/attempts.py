@@ -1,0 +1,105 @@
+"""One attempt from the parent's side: its folder made ready, its files read back, its end judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from splatbatch.attempt import (
+    Attempt,
+    AttemptFolder,
+    Cancelled,
+    Exit,
+    Exited,
+    Failed,
+    Outcome,
+    Splat,
+    Stopped,
+    Trained,
+    Unfit,
+    exit_to_record,
+)
+from splatbatch.batch.diagnosis import Evidence, diagnose
+from splatbatch.batch.folder import PatchFolder
+from splatbatch.config import Limits
+from splatbatch.executors import Slot
+from splatbatch.files import Record, last_line, read_json, read_lines, read_tail, write_json
+from splatbatch.scene.patches import Patch
+from splatbatch.trainers import Trainer
+
+LOG_TAIL_BYTES = 1 << 18
+
+
+def prepare(
+    patch: Patch, folder: PatchFolder, trainer: Trainer, changes: Mapping[str, Any]
+) -> tuple[Attempt, tuple[str, ...]]:
+    """Make the folder of the next attempt; return the attempt and the command that trains into it."""
+    attempt = Attempt(patch.name, folder.new_attempt(), dict(changes))
+    return attempt, trainer.command(patch, attempt.folder)
+
+
+def write_job(attempt: Attempt, key: str, argv: tuple[str, ...], slot: Slot, limits: Limits) -> None:
+    """Write job.json, all that the supervisor has to know."""
+    # no GPU is visible to an attempt on the CPU, and exactly one, by UUID, to any other
+    env = {"CUDA_VISIBLE_DEVICES": slot.gpu or "", "LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1"}
+    write_json(
+        attempt.folder.job,
+        {
+            "key": key,
+            "argv": list(argv),
+            "env": env,
+            "gpu": slot.gpu,
+            "slot": slot.name,
+            "limits": {"wall_s": limits.wall_s, "grace_s": limits.grace_s},
+            "changes": attempt.changes,
+        },
+    )
+
+
+def judge(folder: AttemptFolder, trainer: Trainer, end: Exit) -> Outcome:
+    """Say what came of an attempt: the artifact decides, then the diagnosis."""
+    product = trainer.collect(folder)
+    match product, end:
+        case Splat() as splat, Exited(code=0):
+            return Trained(splat, _health_warnings(folder))
+        case Splat() as splat, _:
+            odd = ", ".join(f"{key} {value}" for key, value in exit_to_record(end).items())
+            warning = f"the process ended badly after its splat was whole ({odd})"
+            return Trained(splat, (warning, *_health_warnings(folder)))
+        case Unfit(), Cancelled(by=by):
+            return Stopped(by)
+        case Unfit(reason=reason), _:
+            return Failed(diagnose(_evidence(folder, end, reason)))
+
+
+def progress(folder: AttemptFolder) -> Record:
+    """Return the latest progress record of an attempt; empty before the first."""
+    return last_line(folder.progress) or {}
+
+
+def facts(folder: AttemptFolder) -> Record:
+    """Return what is worth keeping of an ended attempt: duration, peak memory on the card, last step."""
+    used = [sample["used_mib"] for sample in read_lines(folder.gpu_samples) if sample.get("used_mib") is not None]
+    last = progress(folder)
+    return {
+        "seconds": (read_json(folder.exit) or {}).get("seconds"),
+        "step": last.get("step"),
+        "phase": last.get("phase"),
+        "gpu_peak_mib": max(used, default=None),
+    }
+
+
+def _evidence(folder: AttemptFolder, end: Exit, artifact: str) -> Evidence:
+    last = progress(folder)
+    return Evidence(
+        end=end,
+        log=read_tail(folder.log, LOG_TAIL_BYTES),
+        phase=str(last.get("phase", "")),
+        step=last.get("step"),
+        artifact=artifact,
+        oom_killed=bool((read_json(folder.exit) or {}).get("out_of_memory")),
+    )
+
+
+def _health_warnings(folder: AttemptFolder) -> tuple[str, ...]:
+    return tuple(str(record["warning"]) for record in read_lines(folder.progress) if record.get("warning"))

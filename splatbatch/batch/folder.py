@@ -1,0 +1,90 @@
+"""The output folder: the one place where its file names are written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch.attempt import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.errors import OutputError
+
+
+@dataclass(frozen=True)
+class PatchFolder:
+    """What lies in the output folder for one patch."""
+
+    path: Path
+
+    @property
+    def splat(self) -> Path:
+        """The accepted product."""
+        return self.path / "splat.ply"
+
+    @property
+    def result(self) -> Path:
+        """Its manifest; written after the splat, so that a manifest never stands without its product."""
+        return self.path / "result.json"
+
+    def attempts(self) -> list[AttemptFolder]:
+        """Return the folders of all attempts, first to last."""
+        found = [path for path in self.path.glob(f"{ATTEMPT_PREFIX}*") if path.name[len(ATTEMPT_PREFIX) :].isdecimal()]
+        return sorted((AttemptFolder(path) for path in found), key=lambda folder: folder.number)
+
+    def new_attempt(self) -> AttemptFolder:
+        """Make the folder of the next attempt; a number is never used twice."""
+        number = max((folder.number for folder in self.attempts()), default=0) + 1
+        folder = AttemptFolder(self.path / f"{ATTEMPT_PREFIX}{number:02d}")
+        folder.path.mkdir(parents=True)
+        return folder
+
+
+@dataclass(frozen=True)
+class OutputFolder:
+    """Everything a batch writes."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The resolved config of the latest run."""
+        return self.path / "batch.yaml"
+
+    @property
+    def ledger(self) -> Path:
+        """The history: one line per event."""
+        return self.path / "ledger.jsonl"
+
+    @property
+    def lock(self) -> Path:
+        """Who runs here."""
+        return self.path / "lock"
+
+    @property
+    def audit_cache(self) -> Path:
+        """Sizes of the photographs as read from their headers."""
+        return self.path / ".audit-cache.json"
+
+    def report(self, suffix: str) -> Path:
+        """Return report.json, report.md, …"""
+        return self.path / f"report.{suffix}"
+
+    def patch(self, name: str) -> PatchFolder:
+        """Return the folder of a patch."""
+        return PatchFolder(self.path / "patches" / name)
+
+    def create(self) -> None:
+        """Make the folder.
+
+        Raises:
+            OutputError: it cannot be made or written.
+        """
+        try:
+            (self.path / "patches").mkdir(parents=True, exist_ok=True)
+            probe = self.path / ".writable"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise OutputError(
+                f"output.folder: {self.path}: cannot be written ({error.strerror})",
+                "Choose another folder, free space, or mend its permissions.",
+            ) from error

@@ -1,0 +1,38 @@
+"""The form of one known failure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from splatbatch.attempt import Action
+
+
+@dataclass(frozen=True)
+class Row:
+    """One known failure: what it is called, what may help, what to tell the user, and the text it leaves."""
+
+    cause: str
+    action: Action
+    advice: str
+    pattern: re.Pattern[str]
+    also: re.Pattern[str] | None = None
+    """This must stand somewhere in the log too."""
+    unless: re.Pattern[str] | None = None
+    """This must stand nowhere in the log: it is a look-alike."""
+    holds: Callable[[str], bool] | None = None
+    """This must be true of the matched line: numbers that a pattern cannot weigh."""
+    midrun: Action | None = None
+    """The action once steps were made, where the same message is another story."""
+    watched: Action | None = None
+    """The action for an attempt of ours, whose settings and start can be changed; a log alone cannot promise that."""
+    silent: bool = False
+    """The program may well go on, say that it is done and exit 0."""
+    optional: bool = False
+    """It may concern a thing one can do without: a program that exits 0 did without."""
+
+
+def text(*patterns: str) -> re.Pattern[str]:
+    """Return a pattern that finds any of the given ones, in any case, line by line."""
+    return re.compile("|".join(patterns), re.IGNORECASE | re.MULTILINE)

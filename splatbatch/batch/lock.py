@@ -1,0 +1,109 @@
+"""One run at a time per output folder.
+
+On one host the kernel decides (flock), so a killed run leaves nothing to clean up. Between hosts that share the
+folder without sharing locks, a sequence number decides: as long as it moves, its writer lives.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from types import TracebackType
+
+from splatbatch.errors import OutputError
+from splatbatch.files import Record, read_json
+from splatbatch.supervisor.processes import boot_id, start_ticks
+
+BEAT_S = 5.0
+FOREIGN_SILENCE_S = 3 * BEAT_S
+RECORD_BYTES = 512
+
+
+class OutputLock:
+    """Holds the output folder while the `with` block runs."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._sequence = 0
+        self._next_beat = 0.0
+        self._descriptor = -1
+
+    def __enter__(self) -> OutputLock:
+        try:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise OutputError(f"{self._path}: cannot be opened ({error.strerror})") from error
+        locked = self._lock()
+        before = read_json(self._path) or {}
+        foreign = before.get("host") not in (None, socket.gethostname())
+        if locked is False or (_moves(self._path, before) if foreign else locked is None and holder(self._path)):
+            os.close(self._descriptor)
+            raise _held(self._path, before)
+        self.beat()
+        return self
+
+    def _lock(self) -> bool | None:
+        """Return whether the lock is ours; None if the file system has none (Lustre without -o flock)."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            return False
+        except OSError:
+            return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # emptied, not removed: a lock file that vanishes could be locked twice, once under each of two inodes
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+    def beat(self) -> None:
+        """Show that we live, at most every few seconds."""
+        if time.monotonic() < self._next_beat:
+            return
+        self._next_beat = time.monotonic() + BEAT_S
+        self._sequence += 1
+        text = json.dumps(
+            {
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "boot_id": boot_id(),
+                "ticks": start_ticks(os.getpid()),
+                "sequence": self._sequence,
+                "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+            }
+        ).encode()
+        # in place, since the lock belongs to this very file, and of one length, so that no reader sees it torn
+        os.pwrite(self._descriptor, text.ljust(RECORD_BYTES), 0)
+
+
+def holder(path: Path) -> Record | None:
+    """Return who runs in an output folder, as far as this host can tell; None if nobody does."""
+    record = read_json(path)
+    if record is None or record.get("host") != socket.gethostname():
+        return record
+    same_boot = record.get("boot_id") == boot_id()
+    return record if same_boot and start_ticks(int(record.get("pid") or 0)) == record.get("ticks") else None
+
+
+def _moves(path: Path, before: Record) -> bool:
+    """Return whether the holder on another host still counts; asks for as long as three of its beats."""
+    end = time.monotonic() + FOREIGN_SILENCE_S
+    while time.monotonic() < end:
+        time.sleep(0.5)
+        if (read_json(path) or before).get("sequence") != before.get("sequence"):
+            return True
+    return False
+
+
+def _held(path: Path, holder: Record) -> OutputError:
+    known = {"pid", "host", "since"} <= holder.keys()
+    who = f"process {holder['pid']} on {holder['host']} since {holder['since']}" if known else "another run"
+    return OutputError(
+        f"{path.parent}: {who} is training into this folder",
+        "Wait for it, stop it (kill the process), or name another output.folder. See `splatbatch status`.",
+    )

@@ -1,0 +1,107 @@
+"""Accepted products: what they depend on, how a splat becomes one, and what lies there."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from splatbatch import __version__
+from splatbatch.attempt import Attempt, Trained
+from splatbatch.batch.folder import PatchFolder
+from splatbatch.batch.plan import Fingerprint, Found
+from splatbatch.config import Evaluation, Recipe
+from splatbatch.errors import SceneError
+from splatbatch.files import read_json, write_json, write_whole
+from splatbatch.scene.holdout import choose_holdout
+from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
+from splatbatch.scene.reconstruction import read_images
+from splatbatch.splats import check_splat
+
+CHUNK_BYTES = 1 << 20
+
+
+def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
+    """Return what a result of this patch under this recipe depends on."""
+    return Fingerprint(_recipe_hash(recipe), _inputs_hash(patch, recipe.evaluation))
+
+
+def found(folder: PatchFolder) -> Found:
+    """Look at what lies in the output folder for a patch."""
+    return Found(read_json(folder.result), check_splat(folder.splat))
+
+
+def accept(folder: PatchFolder, attempt: Attempt, trained: Trained, facts: Mapping[str, Any]) -> None:
+    """Make the splat of an attempt the patch's product.
+
+    At every moment result.json, if it is there, belongs to the splat.ply beside it: a kill between any two steps
+    leaves a finished attempt that the next run accepts again.
+    """
+    splat = trained.splat
+    folder.result.unlink(missing_ok=True)
+    _link_over(splat.path, folder.splat)
+    write_json(
+        folder.result,
+        {
+            **facts,
+            "patch": attempt.patch,
+            "attempt": attempt.folder.path.name,
+            "changes": attempt.changes,
+            "num_gaussians": splat.num_gaussians,
+            "sh_degree": splat.sh_degree,
+            "step": splat.step,
+            "bytes": splat.path.stat().st_size,
+            "metrics": splat.metrics,
+            "warnings": list(trained.warnings),
+            "version": __version__,
+        },
+    )
+    splat.path.unlink(missing_ok=True)
+
+
+def _link_over(source: Path, target: Path) -> None:
+    """Make `target` the file `source`, at once: a second name for it, or a copy where links are not possible."""
+    aside = target.with_name(f".{target.name}.new")
+    aside.unlink(missing_ok=True)
+    try:
+        os.link(source, aside)
+    except OSError:
+        with source.open("rb") as file:
+            write_whole(target, lambda copy: copy.writelines(iter(lambda: file.read(CHUNK_BYTES), b"")))
+        return
+    aside.replace(target)
+
+
+def short_hash(text: str) -> str:
+    """Return 16 hexadecimal digits that stand for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _recipe_hash(recipe: Recipe) -> str:
+    return short_hash(json.dumps(recipe.model_dump(mode="json"), sort_keys=True))
+
+
+def _inputs_hash(patch: Patch, evaluation: Evaluation) -> str:
+    """Hash the model by content, the choice of hold-out, and photographs by name and size: they are many."""
+    digest = hashlib.sha256()
+    for path in (patch.sparse / name for name in MODEL_FILE_NAMES):
+        if path.is_file():
+            digest.update(path.name.encode())
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    with contextlib.suppress(SceneError):  # a broken model is the audit's to report, and fails when it is trained
+        digest.update("\0".join(choose_holdout(patch, evaluation)).encode())
+        for name in sorted(image.name for image in read_images(patch.sparse)):
+            digest.update(f"{name}\0{_size(patch.images / name)}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except (OSError, ValueError):
+        return -1

@@ -1,0 +1,176 @@
+"""Whether a failed patch is tried again, with which change, and after how long. Pure: history in, decision out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from splatbatch.attempt import Diagnosis
+from splatbatch.config import LadderName, Retry, Rung
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failed attempt: why, and how many rungs of each ladder had been taken for it."""
+
+    diagnosis: Diagnosis
+    rungs: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How often one cause is tried again unchanged, and how patiently."""
+
+    times: int
+    patience: float = 1.0
+    """Factor on the configured wait: some things need longer to pass."""
+    may_repeat: bool = False
+    """True for causes outside the patch (a busy card, a lost node): the same twice proves nothing about the patch."""
+
+
+POLICIES: Mapping[str, Policy] = {
+    "cuda_busy_or_unavailable": Policy(5, patience=3, may_repeat=True),
+    "interrupted": Policy(3, patience=6, may_repeat=True),
+    "lost": Policy(3, patience=1, may_repeat=True),
+    "io_error": Policy(3, patience=1.5, may_repeat=True),
+    "download_failed": Policy(3, patience=1.5, may_repeat=True),
+    "jit_build_race": Policy(3, patience=1.5, may_repeat=True),
+    "nccl": Policy(3, patience=1.5),
+    "gpu_hardware_fault": Policy(1, patience=12),
+    "cuda_init_unknown": Policy(1, patience=6),
+    "hang": Policy(1, patience=3),
+    "host_oom": Policy(1, patience=3),
+}
+ONCE = Policy(1)
+
+LADDERS: Mapping[str, LadderName] = {
+    "cuda_oom": "gpu_memory",
+    "cublas_cudnn_error": "gpu_memory",
+    "cuda_absurd_alloc": "gpu_memory",
+    "tensor_limit": "gpu_memory",
+    "host_oom": "host_memory",
+    "shm_bus_error": "host_memory",
+    "dataloader_worker_killed": "host_memory",
+    "process_limit": "host_memory",
+    "segfault": "segfault",
+    "cuda_invalid_configuration": "numerics",
+    "nan_loss": "numerics",
+    "zero_gaussians": "pruning",
+}
+"""Which ladder of the config a cause climbs."""
+
+ENVIRONMENT = frozenset(
+    {
+        "cuda_no_kernel_image",
+        "cuda_driver_mismatch",
+        "cuda_invalid_device",
+        "jit_build_failed",
+        "missing_dependency",
+        "not_started",
+        "disk_full",
+        "gpu_hardware_fault",
+        "bad_config",
+        "illegal_instruction",
+    }
+)
+"""Causes that lie in the machine, not in the patch: every further patch would end the same way."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """Try again after a wait; with the settings of a rung changed, if one is taken."""
+
+    wait_s: float
+    ladder: str = ""
+    rung: Rung = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """Do not try again."""
+
+    reason: str
+
+
+def decide(history: Sequence[Failure], config: Retry, jitter: float = 0.0) -> Again | GiveUp:
+    """Decide on a patch after its last failure.
+
+    Args:
+        history: the failed attempts of this run, first to last; interrupted ones are not in it.
+        config: caps, waits and ladders.
+        jitter: 0 to 1; lengthens the wait by up to a tenth, so that patches do not come back all at once.
+    """
+    last = history[-1].diagnosis
+    if last.action == "fail":
+        return GiveUp(f"{last.cause}: trying again cannot help")
+    if len(history) >= config.max_attempts:
+        return GiveUp(f"{len(history)} attempts failed (retry.max_attempts)")
+    policy = POLICIES.get(last.cause, ONCE)
+    wait_s = _wait_s(history, config, policy) * (1 + 0.1 * jitter)
+    vain = _why_not_unchanged(history, policy)
+    climbing = LADDERS.get(last.cause) in history[-1].rungs
+    if last.action == "degrade" or climbing or vain:
+        rung = _next_rung(history, config, wait_s)
+        return rung or (GiveUp(vain) if vain else Again(wait_s))
+    return Again(wait_s)
+
+
+def why_stop_batch(failures: Mapping[str, Sequence[Failure]]) -> str:
+    """Say why the rest of a batch is not worth starting; empty if it is.
+
+    Args:
+        failures: of every patch, by name.
+    """
+    seen: dict[str, str] = {}
+    for patch, history in failures.items():
+        for cause in {failure.diagnosis.cause for failure in history} & ENVIRONMENT:
+            if cause in seen:
+                return f"{cause} on {seen[cause]} and on {patch}: it lies in this machine, not in the patches"
+            seen[cause] = patch
+    return ""
+
+
+def resolve(rung: Rung, current: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a rung: "x0.6" is a factor on the current value, anything else replaces it.
+
+    Args:
+        rung: as the config has it.
+        current: the settings in force, by the same names.
+    """
+    return {key: _scaled(value, current.get(key)) for key, value in rung.items()}
+
+
+def _why_not_unchanged(history: Sequence[Failure], policy: Policy) -> str:
+    """Say why trying once more under the same settings would be in vain; empty if it would not."""
+    last = history[-1]
+    same_settings = [past for past in history if past.rungs == last.rungs]
+    alike = sum(past.diagnosis.cause == last.diagnosis.cause for past in same_settings)
+    before = [(past.diagnosis.cause, past.diagnosis.phase) for past in same_settings[:-1]]
+    if not policy.may_repeat and (last.diagnosis.cause, last.diagnosis.phase) in before:
+        where = f"phase {last.diagnosis.phase}" if last.diagnosis.phase else "the same phase"
+        return f"{last.diagnosis.cause} twice in {where}: deterministic, an unchanged attempt would fail again"
+    return f"{last.diagnosis.cause}: tried again {alike - 1} times" if alike > policy.times else ""
+
+
+def _next_rung(history: Sequence[Failure], config: Retry, wait_s: float) -> Again | None:
+    last = history[-1]
+    ladder = LADDERS.get(last.diagnosis.cause)
+    if ladder is None:
+        return None
+    rungs = config.ladders.get(ladder, ())
+    taken = last.rungs.get(ladder, 0)
+    return Again(wait_s, ladder, rungs[taken]) if taken < len(rungs) else None
+
+
+def _wait_s(history: Sequence[Failure], config: Retry, policy: Policy) -> float:
+    same_cause = sum(past.diagnosis.cause == history[-1].diagnosis.cause for past in history)
+    return min(config.first_wait_s * policy.patience * 2.0 ** (same_cause - 1), config.longest_wait_s)
+
+
+def _scaled(value: Any, current: Any) -> Any:
+    if not (isinstance(value, str) and value.startswith("x")):
+        return value
+    if isinstance(current, int):
+        return int(current * float(value[1:]))
+    return round(current * float(value[1:]), 12)

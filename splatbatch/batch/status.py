@@ -1,0 +1,142 @@
+"""What the files say of every patch, at any time and from any machine that sees them; nobody needs to be running."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from splatbatch.attempt import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.batch.attempts import progress
+from splatbatch.batch.folder import OutputFolder
+from splatbatch.batch.ledger import events
+from splatbatch.files import Record, read_json, read_lines
+from splatbatch.scene.patches import natural_key
+from splatbatch.supervisor.processes import boot_id, start_ticks
+
+State = Literal["trained", "running", "failed", "stopped", "refused", "waiting"]
+
+
+@dataclass(frozen=True)
+class PatchStatus:
+    """One patch as its files show it."""
+
+    patch: str
+    state: State
+    attempt: str = ""
+    phase: str = ""
+    step: int = 0
+    max_steps: int = 0
+    loss: float | None = None
+    psnr: float | None = None
+    """On held-out photographs, in dB."""
+    initial_psnr: float | None = None
+    num_gaussians: int | None = None
+    seconds: float | None = None
+    cause: str = ""
+    advice: str = ""
+    evidence: tuple[str, ...] = ()
+    changes: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    splat: str = ""
+
+
+def read_status(output: OutputFolder, names: Iterable[str] = ()) -> tuple[PatchStatus, ...]:
+    """Return the state of the named patches and of all that have a folder, in natural order."""
+    history: dict[str, list[Record]] = {}
+    for event in events(output.ledger):
+        history.setdefault(str(event.get("patch", "")), []).append(event)
+    folders = [path.name for path in (output.path / "patches").glob("*") if path.is_dir()]
+    patches = sorted({*names, *folders}, key=natural_key)
+    return tuple(_status(output, name, history.get(name, [])) for name in patches)
+
+
+def _status(output: OutputFolder, name: str, history: Sequence[Record]) -> PatchStatus:
+    folder = output.patch(name)
+    attempts = folder.attempts()
+    latest = attempts[-1] if attempts else None
+    if latest and latest.job.exists() and not latest.exit.exists() and not _judged(history, latest):
+        return _lost(name, latest) if _has_died(latest) else _running(name, latest)
+    result = read_json(folder.result)
+    if result is not None and folder.splat.exists():
+        return _trained(name, result, str(folder.splat))
+    ended = next((event for event in reversed(history) if event["event"] in ("attempt_ended", "refused")), None)
+    if ended is None:
+        return PatchStatus(name, "waiting")
+    if ended["event"] == "refused":
+        return PatchStatus(name, "refused", cause="audit", advice=str(ended.get("reason", "")))
+    return _ended(name, ended)
+
+
+def _judged(history: Sequence[Record], attempt: AttemptFolder) -> bool:
+    return any(event["event"] == "attempt_ended" and event.get("attempt") == attempt.number for event in history)
+
+
+def _has_died(attempt: AttemptFolder) -> bool:
+    """Return whether the attempt's supervisor was a process of this machine that is no more; False if unknown."""
+    start = read_json(attempt.start) or {}
+    if "ticks" not in start or start.get("host") != socket.gethostname():
+        return False
+    return start.get("boot_id") != boot_id() or start_ticks(_whole(start.get("pid"))) != start["ticks"]
+
+
+def _lost(name: str, attempt: AttemptFolder) -> PatchStatus:
+    advice = "Its supervisor was killed, or the machine went down: `splatbatch train` goes on with it."
+    return replace(_running(name, attempt), state="stopped", cause="lost", advice=advice)
+
+
+def _whole(value: Any) -> int:
+    """Return a number from a file of ours as an int; 0 for anything else that may stand there."""
+    return int(value) if isinstance(value, int | float) else 0
+
+
+def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
+    last, losses = progress(attempt), [record for record in read_lines(attempt.progress) if "loss" in record]
+    figures = losses[-1] if losses else {}
+    return PatchStatus(
+        name,
+        "running",
+        attempt=attempt.path.name,
+        phase=str(last.get("phase", "start")),
+        step=_whole(last.get("step")),
+        max_steps=_whole(last.get("max_steps")),
+        loss=figures.get("loss"),
+        num_gaussians=figures.get("num_gaussians"),
+        seconds=last.get("seconds"),
+    )
+
+
+def _trained(name: str, result: Record, splat: str) -> PatchStatus:
+    metrics = result.get("metrics") or {}
+    return PatchStatus(
+        name,
+        "trained",
+        attempt=str(result.get("attempt", "")),
+        phase="done",
+        step=_whole(result.get("step")),
+        max_steps=_whole(result.get("step")),
+        psnr=(metrics.get("final") or {}).get("psnr"),
+        initial_psnr=(metrics.get("initial") or {}).get("psnr"),
+        num_gaussians=result.get("num_gaussians"),
+        seconds=result.get("seconds"),
+        changes=result.get("changes") or {},
+        warnings=tuple(result.get("warnings") or ()),
+        splat=splat,
+    )
+
+
+def _ended(name: str, event: Record) -> PatchStatus:
+    diagnosis = event.get("diagnosis") or {}
+    stopped = event.get("outcome") == "stopped"
+    return PatchStatus(
+        name,
+        "stopped" if stopped else "failed",
+        attempt=f"{ATTEMPT_PREFIX}{_whole(event.get('attempt')):02d}",
+        phase=str(event.get("phase") or ""),
+        step=_whole(event.get("step")),
+        seconds=event.get("seconds"),
+        cause=str(event.get("reason", "")) if stopped else str(diagnosis.get("cause", "unknown")),
+        advice="" if stopped else str(diagnosis.get("advice", "")),
+        evidence=tuple(diagnosis.get("evidence") or ()),
+    )

@@ -1,0 +1,154 @@
+"""One run at a time per output folder, on one host and between hosts, and never a lock that outlives its holder."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatbatch.batch import lock
+from splatbatch.batch.lock import OutputLock, holder
+from splatbatch.errors import OutputError
+from splatbatch.supervisor.processes import boot_id
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from splatbatch.batch.lock import OutputLock
+with OutputLock(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+RACE = """
+import sys, time
+from pathlib import Path
+from splatbatch.batch.lock import OutputLock
+from splatbatch.errors import OutputError
+folder, start = Path(sys.argv[1]), float(sys.argv[2])
+for number in range(20):
+    while time.time() < start + number * 0.1: pass
+    try:
+        with OutputLock(folder / f"lock{number}"):
+            print("held", flush=True)
+            time.sleep(0.06)
+    except OutputError:
+        print("refused", flush=True)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "lock"
+
+
+def python(code: str, *arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+
+
+def foreign(path: Path, **facts: Any) -> dict[str, Any]:
+    record = {"host": "elsewhere", "pid": 7, "boot_id": "x", "ticks": 1, "sequence": 3, "since": "yesterday", **facts}
+    path.write_text(json.dumps(record))
+    return record
+
+
+def test_a_lock_is_held_inside_and_free_afterwards(path: Path) -> None:
+    with OutputLock(path):
+        assert (holder(path) or {})["host"] == socket.gethostname()
+        with pytest.raises(OutputError, match=r"process \d+ on .* is training into this folder"), OutputLock(path):
+            pass
+    assert holder(path) is None
+    with OutputLock(path):
+        pass
+
+
+def test_of_two_processes_at_the_same_instant_one_holds_the_lock_twenty_times(path: Path) -> None:
+    start = time.time() + 1
+    both = [python(RACE, path.parent, start).communicate for _ in range(2)]
+    first, second = (communicate(timeout=30)[0].split() for communicate in both)
+    assert [sorted(pair) for pair in zip(first, second, strict=True)] == [["held", "refused"]] * 20
+
+
+def test_the_lock_of_a_killed_process_is_free(path: Path) -> None:
+    process = python(HOLD, path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    assert (holder(path) or {})["pid"] == process.pid
+    process.kill()
+    process.wait()
+    assert holder(path) is None
+    with OutputLock(path):
+        assert (holder(path) or {})["pid"] != process.pid
+
+
+def test_the_lock_of_a_silent_foreign_host_is_taken_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "FOREIGN_SILENCE_S", 0.6)
+    before = foreign(path)
+    assert holder(path) == before
+    with OutputLock(path):
+        assert (holder(path) or {})["host"] == socket.gethostname()
+
+
+def test_the_lock_of_a_foreign_host_that_beats_is_respected(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "FOREIGN_SILENCE_S", 5.0)
+    foreign(path)
+    beat = threading.Timer(0.2, foreign, [path], {"sequence": 4})
+    beat.start()
+    with pytest.raises(OutputError, match="process 7 on elsewhere since yesterday"), OutputLock(path):
+        pass
+    assert (holder(path) or {})["sequence"] == 4
+
+
+@pytest.mark.parametrize("junk", [b"", b"{", b"\0\0", b"[1]", b'{"pid": "x"}', b'{"host": null}'])
+def test_junk_in_the_lock_file_is_nobody(path: Path, junk: bytes) -> None:
+    path.write_bytes(junk)
+    with OutputLock(path):
+        assert (holder(path) or {})["sequence"] == 1
+
+
+def test_the_record_of_this_host_before_its_last_boot_is_nobody(path: Path) -> None:
+    foreign(path, host=socket.gethostname(), boot_id="before")
+    assert holder(path) is None
+    foreign(path, host=socket.gethostname(), boot_id=boot_id(), pid=1 << 30)
+    assert holder(path) is None
+
+
+def test_the_lock_beats_now_and_then_and_is_never_seen_torn(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "BEAT_S", 0.0)
+    with OutputLock(path) as held:
+        size = path.stat().st_size
+        for _ in range(200):
+            held.beat()
+            assert path.stat().st_size == size
+        assert (holder(path) or {})["sequence"] == 201
+        monkeypatch.setattr(lock, "BEAT_S", 60.0)
+        held.beat()
+        held.beat()
+        assert (holder(path) or {})["sequence"] == 202
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_where_the_file_system_has_no_locks_the_record_decides(
+    path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(reason, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with OutputLock(path), pytest.raises(OutputError, match="is training into this folder"), OutputLock(path):
+        pass
+    with OutputLock(path):
+        pass
+
+
+def test_a_lock_in_a_folder_that_is_not_there_is_said(path: Path) -> None:
+    with pytest.raises(OutputError, match="cannot be opened"), OutputLock(path / "below"):
+        pass

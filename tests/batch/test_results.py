@@ -1,0 +1,152 @@
+"""Accepted products: what they depend on, and that a kill at any moment leaves nothing false."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_trainer import splat_of
+
+from splatbatch.attempt import Attempt, Splat, Trained, Unfit
+from splatbatch.batch.folder import PatchFolder
+from splatbatch.batch.results import accept, fingerprint, found
+from splatbatch.config import Recipe, Training
+from splatbatch.config.sections import Evaluation
+from splatbatch.files import read_json
+from splatbatch.scene.patches import Patch
+from splatbatch.splats import check_splat, write_splat
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
+
+RECIPE = Recipe()
+
+
+@pytest.fixture
+def patch(batch: FakeBatch) -> Patch:
+    batch.make("p0")
+    return Patch("p0", batch.folder / "patches/p0/sparse/0", batch.folder / "images")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> PatchFolder:
+    return PatchFolder(tmp_path / "output/patches/p0")
+
+
+def attempt_with_splat(folder: PatchFolder, num: int = 10) -> tuple[Attempt, Trained]:
+    attempt = Attempt("p0", folder.new_attempt(), {"training.seed": 1})
+    write_splat(attempt.folder.splat, splat_of(num), 20)
+    splat = check_splat(attempt.folder.splat)
+    assert isinstance(splat, Splat)
+    return attempt, Trained(splat, ("odd",))
+
+
+def test_an_accepted_splat_moves_up_and_has_its_manifest(folder: PatchFolder) -> None:
+    attempt, trained = attempt_with_splat(folder)
+    accept(folder, attempt, trained, {"seconds": 3.0})
+    assert not attempt.folder.splat.exists()
+    there = found(folder)
+    assert isinstance(there.splat, Splat)
+    assert there.result is not None
+    wanted = {"patch": "p0", "attempt": "attempt-01", "num_gaussians": 10, "step": 20, "seconds": 3.0}
+    assert there.result.items() >= wanted.items()
+    assert there.result["bytes"] == folder.splat.stat().st_size
+    assert (there.result["changes"], there.result["warnings"]) == ({"training.seed": 1}, ["odd"])
+
+
+def test_a_later_splat_replaces_an_earlier_one(folder: PatchFolder) -> None:
+    for num in (3, 4):
+        accept(folder, *attempt_with_splat(folder, num), {})
+    assert (found(folder).result or {})["num_gaussians"] == 4
+    names = sorted(path.name for path in folder.path.iterdir())
+    assert names == ["attempt-01", "attempt-02", "result.json", "splat.ply"]
+
+
+@pytest.mark.parametrize("step", ["link", "replace"])
+def test_a_kill_between_any_two_steps_leaves_no_manifest_of_another_splat(
+    folder: PatchFolder, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    accept(folder, *attempt_with_splat(folder, 3), {})
+    attempt, trained = attempt_with_splat(folder, 4)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(*((os, "link", killed) if step == "link" else (Path, "replace", killed)))
+    with pytest.raises(KeyboardInterrupt):
+        accept(folder, attempt, trained, {})
+    assert found(folder).result is None
+    assert isinstance(check_splat(attempt.folder.splat), Splat)
+
+
+def test_where_links_are_not_possible_the_splat_is_copied(folder: PatchFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    accept(folder, *attempt_with_splat(folder), {})
+    assert isinstance(found(folder).splat, Splat)
+    assert sorted(path.name for path in folder.path.iterdir()) == ["attempt-01", "result.json", "splat.ply"]
+
+
+def test_an_empty_folder_holds_nothing(folder: PatchFolder) -> None:
+    assert found(folder).result is None
+    assert found(folder).splat == Unfit("missing")
+
+
+def test_attempts_are_numbered_on_and_strangers_beside_them_are_no_attempts(folder: PatchFolder) -> None:
+    for name in ("attempt-09", "attempt-10", "attempt-x", "attempt-", "attempt-1.bak"):
+        (folder.path / name).mkdir(parents=True)
+    assert [attempt.number for attempt in folder.attempts()] == [9, 10]
+    assert folder.new_attempt().path.name == "attempt-11"
+
+
+def append(path: str) -> Callable[[Path], object]:
+    def change(root: Path) -> None:
+        (root / path).write_bytes((root / path).read_bytes() + b"\n")
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        append("patches/p0/sparse/0/points3D.txt"),
+        append("patches/p0/sparse/0/cameras.txt"),
+        append("images/img3.png"),
+        lambda root: (root / "images/img3.png").unlink(),
+        lambda root: (root / "patches/p0/sparse/0/rigs.txt").touch(),
+        lambda root: (root / "patches/p0/sparse/0/images.txt").write_bytes(b"junk"),
+    ],
+)
+def test_a_changed_input_changes_the_fingerprint(batch: FakeBatch, patch: Patch, change: Any) -> None:
+    before = fingerprint(patch, RECIPE)
+    assert fingerprint(patch, RECIPE) == before
+    change(batch.folder)
+    after = fingerprint(patch, RECIPE)
+    assert after.inputs != before.inputs
+    assert after.recipe == before.recipe
+
+
+def test_a_photograph_of_no_patch_changes_nothing(batch: FakeBatch, patch: Patch) -> None:
+    before = fingerprint(patch, RECIPE)
+    (batch.folder / "images/other.png").touch()
+    assert fingerprint(patch, RECIPE) == before
+
+
+def test_a_changed_setting_or_holdout_list_changes_the_fingerprint(batch: FakeBatch, patch: Patch) -> None:
+    assert fingerprint(patch, Recipe(training=Training(seed=7))).recipe != fingerprint(patch, RECIPE).recipe
+    listed = Recipe(evaluation=Evaluation(holdout_list=batch.folder / "holdout.txt"))
+    prints = []
+    for text in ("img1.png\n", "img2.png\n"):
+        (batch.folder / "holdout.txt").write_text(text)
+        prints.append(fingerprint(patch, listed).inputs)
+    assert prints[0] != prints[1]
+
+
+def test_the_manifest_is_read_back_as_json(folder: PatchFolder) -> None:
+    accept(folder, *attempt_with_splat(folder), {"gpu_peak_mib": None})
+    assert (read_json(folder.result) or {})["gpu_peak_mib"] is None

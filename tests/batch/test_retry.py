@@ -1,0 +1,129 @@
+"""Whether, when and how often a failed patch is tried again; pure, so tables say it all."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splatbatch.attempt import Diagnosis
+from splatbatch.batch.retry import POLICIES, Again, Failure, GiveUp, decide, resolve, why_stop_batch
+from splatbatch.config import Retry
+
+NO_LADDERS = {name: [] for name in ("gpu_memory", "host_memory", "segfault", "numerics", "pruning")}
+CONFIG = Retry(max_attempts=20, first_wait_s=10, longest_wait_s=600, ladders=NO_LADDERS)
+
+
+def failure(cause: str, action: str = "retry", phase: str = "train", **rungs: int) -> Failure:
+    return Failure(Diagnosis(cause, action, "", phase=phase), rungs)  # type: ignore[arg-type]
+
+
+def attempts_until_given_up(cause: str, config: Retry = CONFIG) -> int:
+    history = [failure(cause)]
+    while isinstance(decide(history, config), Again):
+        history.append(failure(cause))
+    return len(history)
+
+
+def test_what_trying_again_cannot_help_is_given_up_at_once() -> None:
+    assert decide([failure("missing_image", "fail")], CONFIG) == GiveUp("missing_image: trying again cannot help")
+
+
+@pytest.mark.parametrize(
+    ("cause", "attempts"),
+    [("unknown", 2), ("host_oom", 2), ("nccl", 2), ("hang", 2), ("lost", 4), ("cuda_busy_or_unavailable", 6)],
+)
+def test_a_failure_that_repeats_is_given_up(cause: str, attempts: int) -> None:
+    assert attempts_until_given_up(cause) == attempts
+
+
+def test_the_same_twice_in_the_same_phase_is_deterministic() -> None:
+    match decide([failure("nccl"), failure("nccl")], CONFIG):
+        case GiveUp(reason=reason):
+            assert "nccl twice in phase train: deterministic" in reason
+        case again:
+            pytest.fail(f"{again}")
+
+
+def test_the_same_in_another_phase_is_not_yet_deterministic() -> None:
+    history = [failure("nccl", phase="load"), failure("nccl", phase="train")]
+    assert isinstance(decide(history, CONFIG), Again)
+
+
+def test_different_causes_are_counted_apart_but_capped_together() -> None:
+    history = [failure("lost"), failure("io_error"), failure("download_failed"), failure("interrupted")]
+    assert isinstance(decide(history, CONFIG), Again)
+    assert decide(history, Retry(max_attempts=4)) == GiveUp("4 attempts failed (retry.max_attempts)")
+
+
+def test_no_second_attempt_where_one_is_allowed() -> None:
+    assert attempts_until_given_up("lost", Retry(max_attempts=1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("cause", "waits"),
+    [("lost", [10, 20, 40]), ("cuda_busy_or_unavailable", [30, 60, 120, 240, 480]), ("gpu_hardware_fault", [120])],
+)
+def test_waits_double_and_suit_the_cause(cause: str, waits: list[float]) -> None:
+    for number, wait_s in enumerate(waits, start=1):
+        assert decide([failure(cause)] * number, CONFIG) == Again(wait_s)
+
+
+def test_no_wait_is_longer_than_the_longest() -> None:
+    assert decide([failure("lost")] * 3, Retry(first_wait_s=10, longest_wait_s=15)) == Again(15)
+
+
+causes = st.sampled_from([*POLICIES, "unknown", "nan_loss"])
+failures = st.builds(
+    failure, causes, st.sampled_from(["retry", "degrade", "fail"]), st.sampled_from(["", "load", "train"])
+)
+
+
+@given(history=st.lists(failures, min_size=1, max_size=25), first=st.floats(0, 1e4), most=st.integers(1, 20))
+def test_every_history_ends_within_the_caps(history: list[Failure], first: float, most: int) -> None:
+    config = Retry(max_attempts=most, first_wait_s=first, longest_wait_s=600)
+    match decide(history, config):
+        case Again(wait_s=wait_s):
+            assert len(history) < most
+            assert 0 <= wait_s <= 600
+            assert history[-1].diagnosis.action != "fail"
+        case GiveUp(reason=reason):
+            assert reason
+
+
+def climb(cause: str, action: str, attempts: int) -> list[object]:
+    """Return the rungs that are taken when every attempt fails alike."""
+    history, rungs, taken = [], dict[str, int](), list[object]()
+    for _ in range(attempts):
+        history.append(failure(cause, action, "train", **rungs))
+        match decide(history, Retry(max_attempts=20)):
+            case Again(ladder=ladder, rung=rung):
+                taken.append(rung or "unchanged")
+                rungs = {**rungs, ladder: rungs.get(ladder, 0) + 1} if ladder else rungs
+            case GiveUp():
+                return [*taken, "given up"]
+    return taken
+
+
+def test_an_invalid_configuration_is_tried_unchanged_once_and_then_climbs_its_ladder() -> None:
+    rungs = [{"training.init_scale": "x3"}, {"learning_rates.means": "x0.5"}, {"training.strategy": "default"}]
+    assert climb("cuda_invalid_configuration", "retry", 9) == ["unchanged", *rungs, "unchanged", "given up"]
+
+
+def test_a_full_gpu_climbs_at_once() -> None:
+    rungs = [{"training.images": "host"}, {"training.cap_max": "x0.6"}, {"training.resolution": "1/2"}]
+    assert climb("cuda_oom", "degrade", 5)[:3] == rungs
+
+
+def test_a_factor_is_taken_of_the_value_in_force() -> None:
+    current = {"training.cap_max": 1_000_000, "training.init_scale": 0.1}
+    rung = {"training.cap_max": "x0.6", "training.init_scale": "x3", "training.strategy": "default"}
+    changed = {"training.cap_max": 600_000, "training.init_scale": 0.3, "training.strategy": "default"}
+    assert resolve(rung, current) == changed
+
+
+def test_what_lies_in_the_machine_stops_the_batch_after_the_second_patch() -> None:
+    one, two = [failure("cuda_no_kernel_image", "fail")], [failure("cuda_no_kernel_image", "fail")]
+    assert not why_stop_batch({"p0": one})
+    assert "p0 and on p1" in why_stop_batch({"p0": one, "p1": two})
+    assert not why_stop_batch({"p0": [failure("missing_image", "fail")], "p1": [failure("missing_image", "fail")]})

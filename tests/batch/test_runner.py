@@ -1,0 +1,122 @@
+"""Batches from the outside: what is trained, tried again, given up, and with which exit code."""
+
+from __future__ import annotations
+
+import pytest
+from fake_batch import FakeBatch
+
+
+def test_every_patch_is_trained_in_natural_order(batch: FakeBatch) -> None:
+    batch.make("p10", "p2", "p1")
+    done = batch.run("train")
+    assert done.returncode == 0, done.stderr
+    assert [event["patch"] for event in batch.events("attempt_started")] == ["p1", "p2", "p10"]
+    assert "3 of 3 patches trained" in done.stdout
+
+
+def test_a_second_run_trains_nothing(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").run("train")
+    again = batch.run("train")
+    assert again.returncode == 0
+    assert len(batch.events("attempt_started")) == 2
+
+
+def test_a_deleted_splat_is_trained_again_alone(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").run("train")
+    (batch.output / "patches/p1/splat.ply").unlink()
+    assert batch.run("train").returncode == 0
+    assert [event["patch"] for event in batch.events("attempt_started")] == ["p0", "p1", "p1"]
+
+
+@pytest.mark.parametrize("setting", [{"training": {"max_steps": 21}}, {"evaluation": {"holdout_every": 4}}])
+def test_changed_settings_make_a_result_stale(batch: FakeBatch, setting: dict[str, dict[str, int]]) -> None:
+    batch.make("p0").run("train")
+    batch.change(**setting)
+    assert "settings have changed" in batch.run("plan").stdout
+    batch.run("train")
+    assert len(batch.events("attempt_started")) == 2
+
+
+def test_a_changed_photograph_makes_a_result_stale(batch: FakeBatch) -> None:
+    batch.make("p0").run("train")
+    photo = batch.folder / "images/img3.png"
+    photo.write_bytes(photo.read_bytes() + b"\0")
+    assert "photographs have changed" in batch.run("plan").stdout
+
+
+def test_a_killed_trainer_is_tried_again_and_trained(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").script(p0=["die SIGKILL", "train"])
+    assert batch.run("train").returncode == 0
+    assert batch.result("p0")["attempt"] == "attempt-02"
+    assert batch.result("p1")["attempt"] == "attempt-01"
+
+
+def test_a_trainer_that_is_always_killed_fails_and_the_other_patch_is_trained(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").script(p0=["die SIGKILL"])
+    done = batch.run("train")
+    assert done.returncode == 1
+    assert batch.result("p1")["attempt"] == "attempt-01"
+    assert "p0: failed: host_oom" in done.stdout
+    assert [event["changes"] for event in batch.events("retry")][:2] == [
+        {"training.workers": 4},
+        {"training.workers": 0},
+    ]
+
+
+def test_a_permanent_failure_is_not_tried_again(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["exit 1 ModuleNotFoundError: No module named 'gsplat'"])
+    assert batch.run("train").returncode == 1
+    assert len(batch.events("attempt_started")) == 1
+
+
+def test_a_crash_after_the_splat_is_whole_counts_as_trained_with_a_warning(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["train-then-die SIGSEGV"])
+    assert batch.run("train").returncode == 0
+    assert "ended badly after its splat was whole" in batch.result("p0")["warnings"][0]
+
+
+@pytest.mark.parametrize("fault", ["nothing", "cut", "nan", "early"])
+def test_exit_0_without_a_splat_that_counts_is_a_failure(batch: FakeBatch, fault: str) -> None:
+    batch.make("p0").script(p0=[f"spoil {fault}"])
+    assert batch.run("train").returncode == 1
+    assert not (batch.output / "patches/p0/splat.ply").exists()
+
+
+def test_a_hanging_trainer_is_ended_at_the_wall_limit_with_its_deaf_children(batch: FakeBatch) -> None:
+    batch.make("p0", limits={"wall_s": 1, "grace_s": 0.3}, retry={"max_attempts": 1}).script(p0=["hang deaf child"])
+    assert batch.run("train").returncode == 1
+    assert batch.events("attempt_ended")[0]["exit"]["kind"] == "timed_out"
+
+
+def test_an_interrupted_batch_stops_its_attempts_and_says_so(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").script(p0=["hang"])
+    process = batch.start("train")
+    while "attempt 1 started" not in process.stderr.readline():
+        pass
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert batch.events("attempt_ended")[0]["outcome"] == "stopped"
+
+
+def test_a_killed_parent_leaves_no_attempt_running_and_the_next_run_goes_on(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["hang", "train"])
+    process = batch.start("train")
+    while "attempt 1 started" not in process.stderr.readline():
+        pass
+    process.kill()
+    process.communicate()
+    assert batch.run("train").returncode == 0
+    assert batch.result("p0")["attempt"] == "attempt-02"
+
+
+def test_two_runs_at_once_are_one_too_many(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["train 3"])
+    first = batch.start("train")
+    while "attempt 1 started" not in first.stderr.readline():
+        pass
+    second = batch.run("train")
+    assert second.returncode == 6
+    assert "is training into this folder" in second.stderr
+    first.communicate(timeout=20)
+    assert first.returncode == 0

@@ -1,0 +1,66 @@
+"""The command line inside this process: as quick as a function call, with the exit code that a shell would see."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import fake_trainer
+
+from splatbatch import cli, trainers
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Terminal(io.StringIO):
+    """Takes text as a terminal does."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def invoke(*arguments: str, batch: FakeBatch | None = None, terminal: bool = False) -> Ended:
+    """Run a command; with a batch under its config, and with the fake trainer in place of ours."""
+    out, err = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _surroundings(batch):
+        try:
+            cli.main(list(arguments))
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+    return Ended(code, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def _surroundings(batch: FakeBatch | None) -> Iterator[None]:
+    """Set what the command reads, and put back what it changes."""
+    environment, handlers = dict(os.environ), [signal.getsignal(number) for number in SIGNALS]
+    programs = dict(trainers.TRAINERS)
+    if batch:
+        os.environ.update(batch.environment())
+        fake_trainer.install()
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+        trainers.TRAINERS.update(programs)
+        for number, handler in zip(SIGNALS, handlers, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,110 @@
+"""A small made-up scene, and a batch on it with a scripted trainer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fake_trainer
+import numpy as np
+import yaml
+from PIL import Image
+
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared"
+QUARRY = ROOT / "examples" / "quarry"
+
+
+def write_model(sparse: Path, names: list[str], *, size: tuple[int, int] = (32, 24), model: str = "PINHOLE") -> None:
+    """Write a COLMAP text model: one camera, images in a row that look along z, a plane of points."""
+    sparse.mkdir(parents=True, exist_ok=True)
+    width, height = size
+    params = {"PINHOLE": [30, 30, width / 2, height / 2], "OPENCV": [30, 30, width / 2, height / 2, 0.1, 0, 0, 0]}
+    camera = [1, model, width, height, *params[model]]
+    (sparse / "cameras.txt").write_text(" ".join(map(str, camera)) + "\n")
+    poses = [f"{i + 1} 1 0 0 0 {-0.1 * i} 0 0 1 {name}\n10 10 1\n" for i, name in enumerate(names)]
+    (sparse / "images.txt").write_text("".join(poses))
+    grid = np.stack(np.meshgrid(np.linspace(-1, 1, 6), np.linspace(-1, 1, 6)), -1).reshape(-1, 2)
+    tracks = " ".join(f"{i + 1} 0" for i in range(len(names)))
+    points = [f"{i + 1} {x} {y} 3 128 100 90 0.5 {tracks}\n" for i, (x, y) in enumerate(grid)]
+    (sparse / "points3D.txt").write_text("".join(points))
+
+
+def write_photos(folder: Path, names: list[str], size: tuple[int, int] = (32, 24)) -> None:
+    """Write noise pictures, different but reproducible."""
+    for number, name in enumerate(names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(number).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / name)
+
+
+@dataclass
+class FakeBatch:
+    """A folder with a config, patches that share their photographs, and a script for the fake trainer."""
+
+    folder: Path
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "splat_config.yml"
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "output"
+
+    def make(self, *patches: str, **sections: dict[str, Any]) -> FakeBatch:
+        names = [f"img{i}.png" for i in range(9)]
+        write_photos(self.folder / "images", names)
+        for patch in patches:
+            write_model(self.folder / "patches" / patch / "sparse" / "0", names)
+        self.settings = {
+            "scene": {"images": "images"},
+            "training": {"max_steps": 20, "device": "cpu"},
+            "retry": {"first_wait_s": 0.1},
+            "limits": {"grace_s": 0.5},
+        }
+        self.change(**sections)
+        self.script()
+        return self
+
+    def change(self, **sections: dict[str, Any]) -> None:
+        for name, section in sections.items():
+            self.settings[name] = self.settings.get(name, {}) | section
+        self.config.write_text(yaml.safe_dump(self.settings))
+
+    def script(self, **lines: list[str]) -> None:
+        (self.folder / "script.json").write_text(json.dumps(lines))
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, fake_trainer.__file__, *arguments]
+
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "SPLATBATCH_CONFIG": str(self.config),
+            "FAKE_TRAINER_SCRIPT": str(self.folder / "script.json"),
+        }
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(
+            self.command(*arguments), text=True, env=self.environment(), stdin=subprocess.DEVNULL, **pipes
+        )
+
+    def run(self, *arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=timeout_s)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def result(self, patch: str) -> dict[str, Any]:
+        return json.loads((self.output / "patches" / patch / "result.json").read_text())
+
+    def events(self, kind: str = "") -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in (self.output / "ledger.jsonl").read_text().splitlines()]
+        return [line for line in lines if not kind or line["event"] == kind]

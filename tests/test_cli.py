@@ -1,0 +1,407 @@
+"""The command line from the outside: exit codes, pipes and terminals, and what every command says and writes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from command_line import invoke
+
+from splatbatch import __version__
+from splatbatch.batch import narrate
+from splatbatch.config import load
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
+
+SPLATBATCH = Path(sys.executable).with_name("splatbatch")
+COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]")
+# known bugs of commands.py, batch/narrate.py and scene/template.py, to be taken out with them
+COMMANDS = ["plan", "status", "report", "verify-dims", "config show", "logs p0"]
+
+
+def on_terminal(batch: FakeBatch, *arguments: str, **environment: str) -> tuple[int, str]:
+    """Run a command on a terminal; return its exit code and all that the terminal got."""
+    master, slave = pty.openpty()
+    plain = {key: value for key, value in batch.environment().items() if key not in ("NO_COLOR", "FORCE_COLOR")}
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), slave)
+    environment = plain | {"TERM": "xterm-256color", "COLUMNS": "120"} | environment
+    process = subprocess.Popen(batch.command(*arguments), env=environment, **streams)
+    os.close(slave)
+    said = b""
+    with contextlib.suppress(OSError):  # EIO is the end of a terminal
+        while data := os.read(master, 1 << 16):
+            said += data
+    os.close(master)
+    return process.wait(30), said.decode()
+
+
+def wait_until_started(process: subprocess.Popen[str]) -> None:
+    assert process.stderr is not None
+    while "attempt 1 started" not in process.stderr.readline():
+        assert process.poll() is None
+
+
+# exit codes; 2 to 6 for each kind of bad input: test_bad_input.py
+
+
+def test_all_trained_is_0_and_some_failed_is_1(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").script(p1=["exit 1 ModuleNotFoundError: No module named 'x'"])
+    assert invoke("train", "--patch", "p0", batch=batch).code == 0
+    ended = invoke("train", batch=batch)
+    assert ended.code == 1
+    assert "1 of 2 patches trained; failed: p1" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=str
+)
+def test_an_interrupted_batch_ends_with_128_and_the_signal(batch: FakeBatch, number: signal.Signals, code: int) -> None:
+    batch.make("p0", "p1").script(p0=["hang"])
+    process = batch.start("train")
+    wait_until_started(process)
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == code
+    assert batch.events("attempt_ended")[-1]["outcome"] == "stopped"
+
+
+def test_nohup_is_honoured(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["train 0.5"])
+    command = ["nohup", *batch.command("train")]
+    process = subprocess.Popen(
+        command, env=batch.environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    wait_until_started(process)
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+# pipes, terminals, stdin
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(command for command in COMMANDS),
+        *("train", "retry --failed", "--help", "trian", "train --patch p9"),
+    ],
+)
+def test_no_escape_codes_go_into_a_pipe_whatever_the_environment_claims(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    batch.make("p0").run("train")
+    for name, value in (("FORCE_COLOR", "1"), ("CLICOLOR_FORCE", "1"), ("TERM", "xterm-256color")):
+        monkeypatch.setenv(name, value)
+    ended = batch.run(*command.split())
+    assert "\x1b" not in ended.stdout + ended.stderr
+
+
+def test_a_terminal_gets_colours_unless_no_color_is_set(batch: FakeBatch) -> None:
+    batch.make("p0").run("train")
+    code, said = on_terminal(batch, "status")
+    assert (code, bool(COLOUR.search(said)), "trained" in said) == (0, True, True)
+    assert not COLOUR.search(on_terminal(batch, "status", NO_COLOR="1")[1])
+
+
+def test_on_a_terminal_a_batch_is_a_table_that_moves(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").script(p0=["exit 1 CUDA error: out of memory", "train"])
+    code, said = on_terminal(batch, "train")
+    assert code == 0
+    assert "p0: attempt 1 failed" in said
+    assert "2 of 2 patches trained" in said
+    assert "\x1b[?25h" in said.rpartition("\x1b[?25l")[2]  # the cursor is shown again
+
+
+def test_nothing_is_read_from_stdin(batch: FakeBatch) -> None:
+    batch.make("p0")
+    ours, theirs = os.pipe()
+    os.write(theirs, b"y\n")
+    for command in ("train", "status", "report"):
+        subprocess.run(batch.command(command), env=batch.environment(), stdin=ours, capture_output=True, check=True)
+    assert os.read(ours, 9) == b"y\n"
+    os.close(ours)
+    os.close(theirs)
+
+
+@pytest.mark.parametrize("command", ["status --json", "plan --json", "report --json", "status"])
+def test_a_reader_that_goes_away_is_no_error(batch: FakeBatch, command: str) -> None:
+    batch.make(*(f"p{i}" for i in range(300)))
+    process = batch.start(*command.split())
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    said = process.stderr.read()
+    process.wait(30)
+    assert said == ""
+
+
+def test_a_batch_whose_reader_goes_away_goes_on(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").script(p0=["train 0.3"])
+    process = batch.start("train")
+    wait_until_started(process)
+    for stream in (process.stdout, process.stderr):
+        assert stream is not None
+        stream.close()
+    process.wait(30)
+    assert batch.result("p1")["attempt"] == "attempt-01"
+
+
+# how fast
+
+
+def test_help_is_there_in_a_moment() -> None:
+    took = []
+    for _ in range(3):
+        started = time.monotonic()
+        said = subprocess.run([SPLATBATCH, "--help"], capture_output=True, text=True, check=True).stdout
+        took.append(time.monotonic() - started)
+        assert "verify-dims" in said
+    assert min(took) <= 0.3
+
+
+def test_a_second_train_is_quick(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").run("train")
+    started = time.monotonic()
+    assert batch.run("train").returncode == 0
+    assert time.monotonic() - started <= 2
+
+
+# what every command says and writes
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["config", "--help"], ["config", "schema"]])
+def test_what_needs_no_config_works_without_one(tmp_path: Path, arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "splatbatch", *arguments]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.strip()
+
+
+def test_the_version_is_ours() -> None:
+    assert invoke("--version").out == f"{__version__}\n"
+
+
+def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(batch: FakeBatch) -> None:
+    batch.make("p0", "p1")
+    ended = invoke("train", "--dry-run", batch=batch)
+    assert ended.code == 0
+    assert "p0: train: not trained yet\np1: train: not trained yet\n" in ended.out
+    assert not batch.output.exists()
+
+
+def test_the_plan_is_json_with_reasons_and_schedule(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").run("train", "--patch", "p0")
+    rows = json.loads(invoke("plan", "--json", batch=batch).out)["patches"]
+    assert [(row["patch"], row["decision"]) for row in rows] == [("p0", "skip"), ("p1", "train")]
+    assert rows[0]["schedule"]["max_steps"] == 20
+
+
+def test_the_status_of_named_patches_is_json(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").run("train", "--patch", "p1")
+    status = json.loads(invoke("status", "--json", "--patch", "p1", batch=batch).out)
+    assert [(one["patch"], one["state"]) for one in status["patches"]] == [("p1", "trained")]
+    assert status["run"] is None
+
+
+def test_the_status_says_who_is_running(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["hang"])
+    process = batch.start("train")
+    wait_until_started(process)
+    status = json.loads(invoke("status", "--json", batch=batch).out)
+    assert (status["run"]["pid"], status["patches"][0]["state"]) == (process.pid, "running")
+    assert f"Running: process {process.pid}" in invoke("status", batch=batch).out
+    process.terminate()
+    process.communicate(timeout=30)
+
+
+@pytest.mark.parametrize("name", ["[red]p1", "a|b", "<b>p", "p:smile:1", "p 1", "ü1"])
+def test_a_patch_name_with_markup_is_trained_and_shown_as_it_is(batch: FakeBatch, name: str) -> None:
+    batch.make(name)
+    assert invoke("train", batch=batch).code == 0
+    for command in ("status", "plan"):
+        assert name in invoke(command, batch=batch).out
+    assert "<b>" not in invoke("report", batch=batch).out
+
+
+def test_logs_are_those_of_the_latest_or_the_named_attempt(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["exit 1 CUDA error: out of memory", "exit 1 No space left on device"])
+    invoke("train", batch=batch)
+    assert invoke("logs", "p0", batch=batch).out == "No space left on device\n"
+    assert invoke("logs", "p0", "--attempt", "1", batch=batch).out == "CUDA error: out of memory\n"
+    (batch.output / "patches/p0/attempt-01/train.log").unlink()
+    assert invoke("logs", "p0", "-a", "1", batch=batch).code == 6
+
+
+def test_a_report_is_written_from_the_files(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["exit 1 ModuleNotFoundError: No module named 'x'"])
+    invoke("train", batch=batch)
+    shutil.rmtree(batch.output / "patches")
+    facts = json.loads(invoke("report", "--json", batch=batch).out)
+    assert facts["counts"]["failed"] == 1
+    text = invoke("report", batch=batch).out
+    assert text == (batch.output / "report.md").read_text()
+    assert "**missing_dependency**" in text or "No module named" in text
+
+
+def test_the_resolved_config_is_a_config(batch: FakeBatch, tmp_path: Path) -> None:
+    batch.make("p0", patches={"p0": {"training": {"seed": 7}}})
+    again = tmp_path / "again.yml"
+    again.write_text(invoke("config", "show", batch=batch).out)
+    assert load(again) == load(batch.config)
+    assert yaml.safe_load(invoke("config", "show", "--patch", "p0", batch=batch).out)["training"]["seed"] == 7
+
+
+def test_the_schema_is_printed_as_json() -> None:
+    schema = json.loads(invoke("config", "schema").out)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert schema["properties"].keys() >= {"scene", "training", "executor", "patches"}
+
+
+# retry
+
+
+def test_a_fresh_patch_is_tried_again_only_by_force(batch: FakeBatch) -> None:
+    batch.make("p0").run("train")
+    refused = invoke("retry", "--patch", "p0", batch=batch)
+    assert (refused.code, "hint: Add --force" in refused.err) == (2, True)
+    assert invoke("retry", "--patch", "p0", "--force", batch=batch).code == 0
+    assert batch.result("p0")["attempt"] == "attempt-02"
+
+
+def test_retry_failed_trains_what_failed_with_the_changed_setting(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").script(p1=["exit 1 ModuleNotFoundError: No module named 'x'", "train"])
+    invoke("train", batch=batch)
+    assert invoke("retry", "--failed", "--set", "training.init_scale=0.3", batch=batch).code == 0
+    assert batch.result("p1")["changes"] == {"training.init_scale": 0.3}
+    assert [event["patch"] for event in batch.events("attempt_started")] == ["p0", "p1", "p1"]
+    assert "no failed patch" in invoke("retry", "--failed", batch=batch).err
+
+
+# init
+
+
+def scene_with_source(batch: FakeBatch) -> None:
+    shutil.copytree(batch.folder / "patches/p0/sparse", batch.folder / "sparse")
+
+
+def plain_scene(batch: FakeBatch) -> None:
+    shutil.move(batch.folder / "patches/p0/sparse", batch.folder / "sparse")
+    shutil.rmtree(batch.folder / "patches")
+
+
+def folder_of_patches(batch: FakeBatch) -> None:
+    for name in ("p0", "p1"):
+        shutil.move(batch.folder / "patches" / name, batch.folder / name)
+        shutil.copytree(batch.folder / "images", batch.folder / name / "images")
+    shutil.rmtree(batch.folder / "patches")
+    shutil.rmtree(batch.folder / "images")
+
+
+LAYOUTS = [(lambda _: None, 2), (scene_with_source, 2), (plain_scene, 1), (folder_of_patches, 2)]
+
+
+@pytest.mark.parametrize(("arrange", "patches"), LAYOUTS, ids=["shared", "source", "plain", "own"])
+@pytest.mark.parametrize("name", ["scene", "2024", 'my scene (v1.5) it\'s "new" ä', "true", "#1: x"])
+def test_init_writes_a_config_that_verifies_and_plans(batch: FakeBatch, arrange: Any, patches: int, name: str) -> None:
+    batch.folder = batch.folder / name
+    arrange(batch.make("p0", "p1"))
+    batch.config.unlink()
+    ended = invoke("init", str(batch.folder))
+    assert ended.code == 0, ended.err
+    assert f"{patches} patches" in ended.out
+    verified = invoke("verify-dims", batch=batch)
+    assert verified.code == 0, verified.out
+    assert invoke("train", "--dry-run", batch=batch).out.count(": train: not trained yet") == patches
+
+
+@pytest.mark.parametrize("name", ["scene", "2024", "my scene", "1.5"])
+def test_init_may_write_elsewhere(batch: FakeBatch, tmp_path: Path, name: str) -> None:
+    batch.folder = tmp_path / name
+    plain_scene(batch.make("p0"))
+    target = tmp_path / "elsewhere.yml"
+    assert invoke("init", str(batch.folder), "--out", str(target)).code == 0
+    assert "not trained yet" in invoke("plan", "--config", str(target)).out
+
+
+def test_init_overwrites_nothing(batch: FakeBatch) -> None:
+    batch.make("p0").config.write_text("# mine\n")
+    ended = invoke("init", str(batch.folder))
+    assert (ended.code, "exists already" in ended.err, "hint: " in ended.err) == (2, True, True)
+    assert batch.config.read_text() == "# mine\n"
+
+
+@pytest.mark.parametrize("name", ["nowhere", "empty", "file"])
+def test_init_where_nothing_lies_writes_nothing(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    assert invoke("init", str(tmp_path / name)).code == 3
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_init_where_nothing_can_be_written_ends_with_6(batch: FakeBatch, tmp_path: Path) -> None:
+    batch.make("p0")
+    assert invoke("init", str(batch.folder), "--out", str(tmp_path / "nowhere/c.yml")).code == 6
+
+
+# verify-dims
+
+
+def test_verify_dims_finds_what_is_wrong_and_mends_a_copy(batch: FakeBatch, tmp_path: Path) -> None:
+    from PIL import Image
+
+    batch.make("p0")
+    for photo in (batch.folder / "images").iterdir():
+        Image.new("RGB", (16, 12)).save(photo)
+    audit = invoke("verify-dims", "--json", batch=batch)
+    finding = json.loads(audit.out)["findings"][0]
+    assert (audit.code, bool(finding["remedy"]), bool(finding["message"])) == (3, True, True)
+    mended = invoke("verify-dims", "--fix", "scale", "--out", str(tmp_path / "mended"), batch=batch)
+    assert mended.code == 0, mended.err
+    assert list((tmp_path / "mended").rglob("cameras.*"))
+
+
+def test_verify_dims_has_nothing_to_mend_where_all_fits(batch: FakeBatch, tmp_path: Path) -> None:
+    ended = invoke("verify-dims", "--fix", "crop", "--out", str(tmp_path / "mended"), batch=batch.make("p0"))
+    assert "nothing to repair" in ended.out
+
+
+def test_without_verification_a_patch_is_trained_as_it_is_and_the_report_says_so(batch: FakeBatch) -> None:
+    batch.make("p0")
+    (batch.folder / "images/img3.png").unlink()
+    assert invoke("train", "--no-verify", batch=batch).code == 0
+    assert "not verified" in (batch.output / "report.md").read_text()
+
+
+# what is said while a batch runs
+
+
+def test_a_pipe_gets_a_sign_of_life_now_and_then(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narrate, "HEARTBEAT_S", 0.2)
+    batch.make("p0").script(p0=["train 0.6"])
+    said = invoke("train", batch=batch).err
+    assert "p0: train 1/20, loss 0.5000" in said
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in said.splitlines())
+
+
+def test_a_table_that_is_too_long_shows_what_matters(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narrate, "REDRAW_S", 0.1)
+    monkeypatch.setenv("LINES", "9")
+    batch.make(*(f"p{i}" for i in range(9))).script(p8=["exit 1 ModuleNotFoundError: No module named 'x'"])
+    ended = invoke("train", "--patch", "p8", batch=batch, terminal=True)
+    assert ended.code == 1
+    assert "p8: attempt 1 failed" in ended.err

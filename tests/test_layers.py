@@ -1,0 +1,72 @@
+"""Who may import whom, and what the parent of a batch never loads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
+
+ROOT = Path(__file__).parents[1]
+LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
+HEAVY = {"torch", "gsplat", "triton", "pycolmap", "scipy"}
+TELL = """
+import atexit, json, os, sys
+me = os.getpid()
+def tell():
+    if os.getpid() == me:
+        open({told!r}, "w").write(json.dumps(sorted(sys.modules)))
+atexit.register(tell)
+sys.argv = [{fake!r}, *{arguments!r}]
+sys.path.insert(0, {tests!r})
+import runpy
+runpy.run_path({fake!r}, run_name="__main__")
+"""
+
+
+def modules_of(batch: FakeBatch, arguments: list[str]) -> set[str]:
+    """Run a command in a process of its own; return what it had imported at its end."""
+    tests, told = ROOT / "tests", batch.folder / "modules.json"
+    facts = {"told": str(told), "fake": str(tests / "fake_trainer.py"), "arguments": arguments, "tests": str(tests)}
+    command = [sys.executable, "-c", TELL.format(**facts)]
+    subprocess.run(command, env=batch.environment(), capture_output=True, timeout=60, check=False)
+    return set(json.loads(told.read_text()))
+
+
+@pytest.mark.skipif(not LINT_IMPORTS.exists(), reason="import-linter is not installed")
+def test_the_import_contracts_hold() -> None:
+    ended = subprocess.run([LINT_IMPORTS, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout[-2000:]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["train"], ["train", "--dry-run"], ["retry", "--failed"], ["verify-dims"], ["status"], ["report"]],
+    ids=" ".join,
+)
+def test_the_parent_never_loads_torch_gsplat_or_pycolmap(batch: FakeBatch, arguments: list[str]) -> None:
+    batch.make("p0").script(p0=["exit 1 CUDA error: out of memory", "train"])
+    loaded = modules_of(batch, arguments)
+    assert "splatbatch.cli" in loaded
+    assert {name.partition(".")[0] for name in loaded} & HEAVY == set()
+
+
+def test_help_loads_next_to_nothing(batch: FakeBatch) -> None:
+    loaded = modules_of(batch.make("p0"), ["--help"])
+    # the fake trainer itself needs numpy and pydantic, the command line does not
+    assert not {"splatbatch.commands", "splatbatch.batch.runner", "pynvml"} & loaded
+    code = "import sys; from splatbatch import cli; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not {"numpy", "pydantic", "yaml", "PIL", *HEAVY} & set(eval(said))
+
+
+def test_the_supervisor_loads_neither_numpy_nor_torch() -> None:
+    code = "import sys; import splatbatch.supervisor.watch; print({n.partition('.')[0] for n in sys.modules})"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not {"numpy", *HEAVY} & eval(said)
