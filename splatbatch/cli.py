@@ -1,0 +1,189 @@
+"""The commands: one thin function per verb. What they mean is decided below."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from splatbatch.errors import SplatbatchError
+
+app = typer.Typer(
+    help="Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(config_app, name="config")
+
+ConfigOption = Annotated[
+    Optional[Path],  # noqa: UP045 - typer reads this at run time
+    typer.Option("--config", "-c", help="The YAML; else $SPLATBATCH_CONFIG, else splat_config.yml here."),
+]
+PatchOption = Annotated[list[str], typer.Option("--patch", "-p", help="Only this patch; may be given several times.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
+SetOption = Annotated[list[str], typer.Option("--set", help="Change a setting, as training.init_scale=0.3.")]
+
+
+@app.command()
+def train(
+    config: ConfigOption = None,
+    patch: PatchOption = [],  # noqa: B006 - typer's way of saying "none given"
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be trained, train nothing.")] = False,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
+) -> None:
+    """Train every patch that is not trained yet, or whose settings or inputs have changed."""
+    from splatbatch import commands
+
+    commands.train(config, patch, verify=not no_verify, dry_run=dry_run)
+
+
+@app.command()
+def retry(
+    config: ConfigOption = None,
+    patch: PatchOption = [],  # noqa: B006
+    failed: Annotated[bool, typer.Option("--failed", help="All patches that failed.")] = False,
+    set_: SetOption = [],  # noqa: B006
+    force: Annotated[bool, typer.Option("--force", help="Train patches again that are trained and fresh.")] = False,
+) -> None:
+    """Train named patches, or all failed ones, again; with --set under other settings."""
+    from splatbatch import commands
+
+    commands.retry(config, patch, commands.RetryOptions(failed=failed, assignments=tuple(set_), force=force))
+
+
+@app.command("verify-dims")
+def verify_dims(  # noqa: PLR0913, PLR0917 - one parameter per option
+    config: ConfigOption = None,
+    patch: PatchOption = [],  # noqa: B006
+    json_: JsonOption = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
+    fix: Annotated[str, typer.Option("--fix", help="scale or crop: write corrected models to --out.")] = "",
+    out: Annotated[Optional[Path], typer.Option("--out", help="Folder for the corrected models.")] = None,  # noqa: UP045
+) -> None:
+    """Check every photograph of every patch against its camera, and the models themselves."""
+    from splatbatch import commands
+
+    commands.verify_dims(config, patch, commands.VerifyOptions(as_json=json_, strict=strict, fix=fix, out=out))
+
+
+@app.command()
+def plan(config: ConfigOption = None, patch: PatchOption = [], json_: JsonOption = False) -> None:  # noqa: B006
+    """Say which patches would be trained, why, and at which steps things happen."""
+    from splatbatch import commands
+
+    commands.plan(config, patch, as_json=json_)
+
+
+@app.command()
+def status(config: ConfigOption = None, patch: PatchOption = [], json_: JsonOption = False) -> None:  # noqa: B006
+    """Say how far every patch is; from the files alone, also while a batch runs."""
+    from splatbatch import commands
+
+    commands.status(config, patch, as_json=json_)
+
+
+@app.command()
+def logs(
+    patch: Annotated[str, typer.Argument(help="The patch.")],
+    config: ConfigOption = None,
+    attempt: Annotated[int, typer.Option("--attempt", "-a", help="Its number; else the latest.")] = 0,
+) -> None:
+    """Print the log of a patch's attempt."""
+    from splatbatch import commands
+
+    commands.logs(config, patch, attempt)
+
+
+@app.command()
+def explain(patch: Annotated[str, typer.Argument(help="The patch.")], config: ConfigOption = None) -> None:
+    """Tell a patch's whole story: attempts, evidence, changes, advice."""
+    from splatbatch import commands
+
+    commands.explain(config, patch)
+
+
+@app.command()
+def diagnose(
+    log: Annotated[Path, typer.Argument(help="The log of any training.", metavar="LOGFILE")],
+    exit_code: Annotated[Optional[int], typer.Option("--exit-code", help="How it ended; -9 or 137: killed.")] = None,  # noqa: UP045
+    json_: JsonOption = False,
+) -> None:
+    """Explain a log: what went wrong, which lines show it, what to do."""
+    from splatbatch import commands
+
+    commands.diagnose(log, exit_code, as_json=json_)
+
+
+@app.command()
+def report(config: ConfigOption = None, json_: JsonOption = False) -> None:
+    """Write report.json and report.md, and print the latter."""
+    from splatbatch import commands
+
+    commands.report(config, as_json=json_)
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder with patches, or a COLMAP scene.")],
+    out: Annotated[Optional[Path], typer.Option("--out", help="Where to write; else FOLDER/splat_config.yml.")] = None,  # noqa: UP045
+) -> None:
+    """Write a commented splat_config.yml for what lies in a folder."""
+    from splatbatch import commands
+
+    commands.init(folder, out)
+
+
+@config_app.command("show")
+def config_show(config: ConfigOption = None, patch: Annotated[str, typer.Option("--patch", "-p")] = "") -> None:
+    """Print the resolved configuration, or what trains one patch."""
+    from splatbatch import commands
+
+    commands.config_show(config, patch)
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """Print the JSON Schema of the YAML, for editors."""
+    from splatbatch.config import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=1))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from splatbatch import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
+) -> None:
+    """Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended."""
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Run the command line; whatever stops a command ends in a message, a hint and its exit code."""
+    try:
+        return app(arguments)
+    except SplatbatchError as error:
+        typer.echo(f"splatbatch: {error.message}", err=True)
+        if error.hint:
+            typer.echo(f"  hint: {error.hint}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # whoever read our output has gone (`| head`): not an error of ours
+        sys.stderr.close()
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
