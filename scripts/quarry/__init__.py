@@ -1,0 +1,1 @@
+"""The parts of `scripts/make_example`: a quarry that exists only in numpy, photographed and reconstructed."""
