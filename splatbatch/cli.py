@@ -38,9 +38,9 @@ def train(
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
 ) -> None:
     """Train every patch that is not trained yet, or whose settings or inputs have changed."""
-    from splatbatch import commands
+    from splatbatch.commands import run
 
-    commands.train(config, patch, verify=not no_verify, dry_run=dry_run)
+    run.train(config, patch, verify=not no_verify, dry_run=dry_run)
 
 
 @app.command()
@@ -52,9 +52,9 @@ def retry(
     force: Annotated[bool, typer.Option("--force", help="Train patches again that are trained and fresh.")] = False,
 ) -> None:
     """Train named patches, or all failed ones, again; with --set under other settings."""
-    from splatbatch import commands
+    from splatbatch.commands import run
 
-    commands.retry(config, patch, commands.RetryOptions(failed=failed, assignments=tuple(set_), force=force))
+    run.retry(config, patch, run.RetryOptions(failed=failed, assignments=tuple(set_), force=force))
 
 
 @app.command("verify-dims")
@@ -67,25 +67,25 @@ def verify_dims(  # noqa: PLR0913, PLR0917 - one parameter per option
     out: Annotated[Optional[Path], typer.Option("--out", help="Folder for the corrected models.")] = None,  # noqa: UP045
 ) -> None:
     """Check every photograph of every patch against its camera, and the models themselves."""
-    from splatbatch import commands
+    from splatbatch.commands import prepare
 
-    commands.verify_dims(config, patch, commands.VerifyOptions(as_json=json_, strict=strict, fix=fix, out=out))
+    prepare.verify_dims(config, patch, prepare.VerifyOptions(as_json=json_, strict=strict, fix=fix, out=out))
 
 
 @app.command()
 def plan(config: ConfigOption = None, patch: PatchOption = [], json_: JsonOption = False) -> None:  # noqa: B006
     """Say which patches would be trained, why, and at which steps things happen."""
-    from splatbatch import commands
+    from splatbatch.commands import look
 
-    commands.plan(config, patch, as_json=json_)
+    look.plan(config, patch, as_json=json_)
 
 
 @app.command()
 def status(config: ConfigOption = None, patch: PatchOption = [], json_: JsonOption = False) -> None:  # noqa: B006
     """Say how far every patch is; from the files alone, also while a batch runs."""
-    from splatbatch import commands
+    from splatbatch.commands import look
 
-    commands.status(config, patch, as_json=json_)
+    look.status(config, patch, as_json=json_)
 
 
 @app.command()
@@ -95,17 +95,17 @@ def logs(
     attempt: Annotated[int, typer.Option("--attempt", "-a", help="Its number; else the latest.")] = 0,
 ) -> None:
     """Print the log of a patch's attempt."""
-    from splatbatch import commands
+    from splatbatch.commands import look
 
-    commands.logs(config, patch, attempt)
+    look.logs(config, patch, attempt)
 
 
 @app.command()
 def explain(patch: Annotated[str, typer.Argument(help="The patch.")], config: ConfigOption = None) -> None:
     """Tell a patch's whole story: attempts, evidence, changes, advice."""
-    from splatbatch import commands
+    from splatbatch.commands import look
 
-    commands.explain(config, patch)
+    look.explain(config, patch)
 
 
 @app.command()
@@ -115,17 +115,17 @@ def diagnose(
     json_: JsonOption = False,
 ) -> None:
     """Explain a log: what went wrong, which lines show it, what to do."""
-    from splatbatch import commands
+    from splatbatch.commands import look
 
-    commands.diagnose(log, exit_code, as_json=json_)
+    look.diagnose(log, exit_code, as_json=json_)
 
 
 @app.command()
 def report(config: ConfigOption = None, json_: JsonOption = False) -> None:
     """Write report.json and report.md, and print the latter."""
-    from splatbatch import commands
+    from splatbatch.commands import look
 
-    commands.report(config, as_json=json_)
+    look.report(config, as_json=json_)
 
 
 @app.command()
@@ -134,17 +134,17 @@ def init(
     out: Annotated[Optional[Path], typer.Option("--out", help="Where to write; else FOLDER/splat_config.yml.")] = None,  # noqa: UP045
 ) -> None:
     """Write a commented splat_config.yml for what lies in a folder."""
-    from splatbatch import commands
+    from splatbatch.commands import prepare
 
-    commands.init(folder, out)
+    prepare.init(folder, out)
 
 
 @config_app.command("show")
 def config_show(config: ConfigOption = None, patch: Annotated[str, typer.Option("--patch", "-p")] = "") -> None:
     """Print the resolved configuration, or what trains one patch."""
-    from splatbatch import commands
+    from splatbatch.commands import look
 
-    commands.config_show(config, patch)
+    look.config_show(config, patch)
 
 
 @config_app.command("schema")

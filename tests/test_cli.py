@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 SPLATBATCH = Path(sys.executable).with_name("splatbatch")
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]")
-# known bugs of commands.py, batch/narrate.py and scene/template.py, to be taken out with them
 COMMANDS = ["plan", "status", "report", "verify-dims", "config show", "logs p0"]
 
 

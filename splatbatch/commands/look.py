@@ -1,0 +1,122 @@
+"""The commands that only look: plan, status, logs, explain, diagnose, report, config."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from splatbatch import config as configuration
+from splatbatch.batch import batch as batches
+from splatbatch.batch.attempts import LOG_TAIL_BYTES
+from splatbatch.batch.batch import Batch, open_batch
+from splatbatch.batch.diagnosis import diagnose_log
+from splatbatch.batch.lock import holder
+from splatbatch.batch.narrate import status_table
+from splatbatch.batch.report import summary, to_markdown, write_report
+from splatbatch.batch.status import read_status
+from splatbatch.batch.story import tell
+from splatbatch.commands.output import open_console, print_json
+from splatbatch.config.schedule import schedule
+from splatbatch.errors import ConfigError, OutputError
+
+
+def plan(config: Path | None, names: Sequence[str], *, as_json: bool) -> None:
+    """Print what `train` would do."""
+    print_plan(open_batch(config, names), as_json=as_json)
+
+
+def status(config: Path | None, names: Sequence[str], *, as_json: bool) -> None:
+    """Print how far every patch is."""
+    batch = open_batch(config, names)
+    statuses = read_status(batch.output, [patch.name for patch in batch.patches])
+    statuses = tuple(one for one in statuses if not names or one.patch in names)
+    running = holder(batch.output.lock)
+    if as_json:
+        print_json({"summary": summary(statuses), "run": running, "patches": [asdict(one) for one in statuses]})
+        return
+    console = open_console()
+    console.print(status_table(statuses))
+    who = f"process {running['pid']} on {running['host']}" if running else "nobody"
+    console.print(f"{summary(statuses)}. Running: {who}.", markup=False)
+
+
+def logs(config: Path | None, name: str, number: int) -> None:
+    """Print the log of an attempt."""
+    batch = open_batch(config, [name])
+    attempts = batch.output.patch(name).attempts()
+    chosen = [folder for folder in attempts if number in (0, folder.number)]
+    if not chosen:
+        have = ", ".join(str(folder.number) for folder in attempts) or "none"
+        raise ConfigError(f"{name}: no such attempt (there are: {have})", "Leave --attempt out for the latest.")
+    try:
+        sys.stdout.write(chosen[-1].log.read_text(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        raise OutputError(f"{chosen[-1].log}: cannot be read ({error.strerror})") from error
+
+
+def explain(config: Path | None, name: str) -> None:
+    """Print the whole story of a patch."""
+    batch = open_batch(config, [name])
+    for line in tell(batch.output, name):
+        typer.echo(line)
+
+
+def diagnose(log: Path, exit_code: int | None, *, as_json: bool) -> None:
+    """Explain any log, also of another trainer.
+
+    Raises:
+        ConfigError: the log cannot be read.
+    """
+    try:
+        text = log.read_bytes()[-LOG_TAIL_BYTES:].decode("utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"{log}: cannot be read ({error.strerror})", "Name the log of a training.") from error
+    found = diagnose_log(text, exit_code, None)
+    if as_json:
+        print_json(asdict(found))
+        return
+    typer.echo(f"{found.cause} ({found.action}): {found.advice}")
+    for line in found.evidence:
+        typer.echo(f"  | {line}")
+
+
+def report(config: Path | None, *, as_json: bool) -> None:
+    """Write the report and print it."""
+    batch = open_batch(config)
+    batch.output.create()
+    facts = write_report(batch.output, [patch.name for patch in batch.patches])
+    if as_json:
+        print_json(facts)
+    else:
+        typer.echo(to_markdown(facts), nl=False)
+
+
+def config_show(config: Path | None, name: str) -> None:
+    """Print the resolved config, or what trains one patch."""
+    batch = open_batch(config, [name] if name else [])
+    typer.echo(configuration.to_yaml(batch.config.recipe(name) if name else batch.config), nl=False)
+
+
+def print_plan(batch: Batch, *, as_json: bool) -> None:
+    """Print what would be done with each patch and why, and the schedule."""
+    decisions = batch.decisions(batches.refusals(batch.audit()))
+    steps = {patch.name: asdict(schedule(batch.config.recipe(patch.name))) for patch in batch.patches}
+    if as_json:
+        rows = [
+            {"decision": type(one).__name__.lower(), **asdict(one), "schedule": steps[one.patch]} for one in decisions
+        ]
+        print_json({"patches": rows})
+        return
+    for one in decisions:
+        typer.echo(f"{one.patch}: {type(one).__name__.lower()}: {one.reason}")
+    for text in dict.fromkeys(_schedule_line(one) for one in steps.values()):
+        typer.echo(text)
+
+
+def _schedule_line(steps: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value:g}" for key, value in steps.items())

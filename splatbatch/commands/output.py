@@ -1,0 +1,23 @@
+"""How commands print: JSON for programs, tables for people, no escape codes into a pipe."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+PIPE_WIDTH = 200
+
+
+def open_console() -> Console:
+    """Return a console on stdout; a pipe gets no escape codes, whatever FORCE_COLOR claims, and no cut columns."""
+    is_terminal = sys.stdout.isatty()
+    return Console(highlight=False, force_terminal=is_terminal, width=None if is_terminal else PIPE_WIDTH)
+
+
+def print_json(record: Mapping[str, Any]) -> None:
+    """Print a record as JSON on stdout."""
+    sys.stdout.write(json.dumps(record, indent=1, default=str) + "\n")

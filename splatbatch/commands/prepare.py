@@ -1,0 +1,80 @@
+"""`init` and `verify-dims`: the commands before a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from splatbatch import config as configuration
+from splatbatch.batch.batch import Batch, open_batch
+from splatbatch.commands.output import open_console, print_json
+from splatbatch.errors import ConfigError, OutputError, SceneError
+from splatbatch.scene.audit import Audit
+from splatbatch.scene.patches import find_patches
+from splatbatch.scene.template import config_for
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """What `verify-dims` was asked."""
+
+    as_json: bool
+    strict: bool
+    fix: str
+    out: Path | None
+
+
+def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOptions) -> None:
+    """Audit the patches; exit with 3 if there are findings that matter. With --fix, write corrected models.
+
+    Raises:
+        ConfigError: --fix and --out do not fit together.
+        SceneError: a model cannot be repaired honestly.
+    """
+    from splatbatch.scene.audit_table import render
+
+    batch = open_batch(config, names)
+    audit = batch.audit()
+    if options.fix or options.out:
+        _fix(batch, audit, options)
+        return
+    if options.as_json:
+        print_json(audit.to_record())
+    else:
+        console = open_console()
+        for part in render(audit):
+            console.print(part)
+    raise typer.Exit(audit.exit_code(strict=options.strict))
+
+
+def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> None:
+    """Write a corrected copy of every model, and say what changed and what it did to the reprojection errors."""
+    from splatbatch.scene.repair import fix_models
+
+    if options.fix not in ("scale", "crop") or options.out is None:
+        raise ConfigError(f"--fix {options.fix}: should be scale or crop, with --out FOLDER for the corrected copies")
+    how: Literal["scale", "crop"] = "scale" if options.fix == "scale" else "crop"
+    repaired = fix_models(audit, batch.patches, batch.config.scene.source, how, options.out)
+    for one in repaired:
+        typer.echo(one.in_words())
+    if not repaired:
+        typer.echo("every photograph fits its camera: nothing to repair, nothing written")
+
+
+def init(folder: Path, out: Path | None) -> None:
+    """Write a commented config for what lies in a folder; an existing one is never overwritten."""
+    target = out or folder / configuration.DEFAULT_CONFIG
+    if not folder.is_dir():
+        raise SceneError(f"{folder}: no such folder")
+    if target.exists():
+        raise ConfigError(f"{target} exists already", "Move it away, or choose another name with --out.")
+    try:
+        target.write_text(config_for(folder, target.resolve().parent), encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
+    patches = find_patches(configuration.load(target).scene)
+    typer.echo(f"{target}: {len(patches)} patches. Next: splatbatch verify-dims --config {target}")
