@@ -26,7 +26,8 @@ from splatbatch.batch.known_failures_hints import HINTS
 from splatbatch.batch.known_failures_host import HOST
 from splatbatch.batch.known_failures_kernels import KERNELS
 from splatbatch.batch.known_failures_log import Log
-from splatbatch.batch.known_failures_scene import NUMBERS, PROGRAM, REST, SCENE, SETTINGS
+from splatbatch.batch.known_failures_program import PROGRAM, REST, SETTINGS
+from splatbatch.batch.known_failures_scene import NUMBERS, SCENE
 
 # The first row that matches wins, so the order is part of the knowledge: what can be a consequence stands below.
 STRONG: tuple[Row, ...] = (*GPU, *BUILD, *HOST, *SCENE, *NUMBERS, *KERNELS, *NETWORK, *SETTINGS, *CRASHES)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from splatbatch.attempt import Action
+
+_SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_ESCAPE_OR_CAPITAL = re.compile(r"\\.|[A-Z]")
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,17 @@ class Row:
     """It may concern a thing one can do without: a program that exits 0 did without."""
 
 
+def lower(words: str) -> str:
+    """Return words in small letters, as `text` expects them; every character keeps its place."""
+    return words.translate(_SMALL)
+
+
 def text(*patterns: str) -> re.Pattern[str]:
-    """Return a pattern that finds any of the given ones, in any case, line by line."""
-    return re.compile("|".join(patterns), re.IGNORECASE | re.MULTILINE)
+    """Return a pattern that finds any of the given ones line by line, in any case: in words that are `lower`.
+
+    Small letters on both sides: a search that ignores case takes three times as long.
+    """
+    small = _ESCAPE_OR_CAPITAL.sub(
+        lambda match: match[0] if match[0].startswith("\\") else lower(match[0]), "|".join(patterns)
+    )
+    return re.compile(small, re.MULTILINE)

@@ -26,6 +26,7 @@ SIGNALS: dict[int, Meaning] = {
         "illegal_instruction", "fail", "The binaries need a CPU feature this machine lacks: install other builds."
     ),
     SIGABRT: Meaning("native_abort", "fail", "The program aborted itself: read the lines before the end."),
+    5: Meaning("native_abort", "fail", "The program stopped itself (SIGTRAP): read the lines before the end."),
     7: Meaning(
         "shm_bus_error", "degrade", "Bus error (SIGBUS), most likely /dev/shm is full: use fewer loader workers."
     ),
@@ -146,7 +147,10 @@ CRASHES = (
         "retry",
         "The program crashed (access violation): tried once more; again in this phase means a broken installation.",
         text(
-            r"Segmentation fault|\bSIGSEGV\b|access violation|段错误|Erreur de segmentation|Speicherzugriffsfehler",
+            r"Segmentation fault|\bSIGSEGV\b|access violation|段错误|区段错误|區段錯誤|Erreur de segmentation",
+            r"Speicherzugriffsfehler",
+            r"Violación de segmento|[Оо]шибка сегментирования|Errore di segmentazione|セグメンテーション|세그멘테이션",
+            r"signal:? ?11\b|exitcode[: =]+-11\b",
             r"-1073741819|3221225477|0xC0000005|-1073741571|0xC00000FD",
             r"Signals\.SIGSEGV|exit(ed)?( with)? (code|status) (139|-11)\b|failed with code (11|139|35584)\b",
         ),
@@ -158,7 +162,8 @@ CRASHES = (
         text(
             r"free\(\): invalid|double free or corruption|malloc\(\): |corrupted size vs|munmap_chunk",
             r"corrupted double-linked|stack smashing detected|pure virtual method called",
-            r"-1073740791|0xC0000409|-1073740940|0xC0000374",
+            r"-1073740791|0xC0000409|3221226505|-1073740940|0xC0000374|3221226356",
+            r"buffer overflow detected|Floating point exception|Trace/breakpoint trap|exitcode[: =]+-6\b",
         ),
     ),
 )

@@ -68,7 +68,10 @@ HINTS = (
         "dims_mismatch",
         "fail",
         "Two things of different size meet: run verify-dims.",
-        text(r"(shape|size|dimension|resolution)s?[^\n]{0,20} (mismatch|do(es)? not match|must match|differ)"),
+        text(
+            r"(shape|size|dimension|resolution)s?\b[^\n]{0,80} "
+            r"(mismatch|do(es)? ?n[o']t match|must (match|be equal)|differ)"
+        ),
     ),
     Row(
         "cuda_driver_mismatch",

@@ -35,10 +35,10 @@ def is_crowded_out(line: str) -> bool:
 
 _OUT_OF_MEMORY = text(
     r"CUDA out of memory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|VK_ERROR_OUT_OF_DEVICE_MEMORY",
-    r"(CUDA|GPU|device|HIP|driver|wgpu)\w*[^\n]{0,160}\bout of memory",
+    r"(CUDA|GPU|device|HIP|MPS|driver|wgpu)\w*[^\n]{0,160}\bout of memory|\bOutOf(Device|Video)Memory",
     r"\bcu(da)?[A-Z]\w*\([^\n]*out of memory",
-    r"MultiplyDescriptor:\s+out of memory",  # SiftGPU inside COLMAP
-    r"torch\.(cuda\.)?OutOfMemoryError|RESOURCE_EXHAUSTED|OOM when allocating tensor",
+    r"(insufficient|not enough) GPU memory|MultiplyDescriptor:\s+out of memory",  # SiftGPU inside COLMAP
+    r"(?<!lang\.)\bOutOfMemoryError\b|RESOURCE_EXHAUSTED|OOM when allocating tensor",
     r"NVJPEG_STATUS_ALLOCATOR_FAILURE|nvjpeg[^\n]*Memory allocator error",
     r"Failed to allocate \d+ bytes on device",
 )
@@ -96,7 +96,10 @@ KERNELS = (
         "cuda_device_assert",
         "fail",
         "An index on the GPU was out of range (a label, a mask, a camera): find it with CUDA_LAUNCH_BLOCKING=1.",
-        text(r"device-side assert triggered|Assertion `[^\n]*` failed|cudaErrorAssert\b|CUDA_ERROR_ASSERT\b"),
+        text(
+            r"device-side assert triggered|Assertion `[^\n]*` failed|thread: \[\d+,\d+,\d+\] Assertion",
+            r"cudaErrorAssert\b|CUDA_ERROR_ASSERT\b",
+        ),
         midrun="retry",
     ),
     Row(
@@ -112,9 +115,11 @@ KERNELS = (
         "retry",
         "Illegal GPU memory access: tried once more in a fresh process; again means a mismatched build.",
         text(
-            r"illegal memory access|cudaErrorIllegalAddress|CUDA_ERROR_ILLEGAL_ADDRESS|cuda runtime error \((77|700)\)",
+            r"illegal memory access|cudaErrorIllegalAddress|CUDA_ERROR_ILLEGAL_ADDRESS",
+            r"cuda[^\n]{0,80} error[ =:(]+(77|700)\b|Warp Illegal Address",
+            r"Invalid __(global|shared|local)__ (read|write)",
             r"misaligned address|cudaErrorMisalignedAddress|CUDA_ERROR_MISALIGNED",
-            r"Xid[^\n]*\): 31\b",
+            r"Xid( \([^)]*\))?[ :=]+31\b",
         ),
     ),
     Row(
@@ -123,10 +128,10 @@ KERNELS = (
         "A GPU kernel failed without a reason: tried once more; if it repeats, check driver, power and hardware.",
         text(
             r"unspecified launch failure|cudaErrorLaunchFailure|CUDA_ERROR_LAUNCH_FAILED",
-            r"cuda runtime error \((4|719)\)",
+            r"cuda[^\n]{0,80} error[ =:(]+(4|719)\b",
             r"launch timed out and was terminated|cudaErrorLaunchTimeout|CUDA_ERROR_LAUNCH_TIMEOUT",
             r"illegal instruction was encountered|cudaErrorIllegalInstruction",
-            r"Xid[^\n]*\): (8|13|32|43|45|69|109)\b",
+            r"Xid( \([^)]*\))?[ :=]+(8|13|32|43|45|69|109)\b",
         ),
     ),
     Row(
@@ -135,8 +140,10 @@ KERNELS = (
         "A GPU library found no memory to work in: lower the resolution or the number of Gaussians.",
         text(
             r"CU\w+_STATUS_ALLOC_FAILED|cublas runtime error : resource allocation failed",
+            r"CU(BLAS|SOLVER|SPARSE|RAND)_STATUS_\w+,? when calling `cu\w+Create\w*\(",  # no room for its workspace
             r"CUDNN_?\s?STATUS_(?!SUCCESS|VERSION|SUBLIBRARY)\w+|status == CUD\s?NN_STATUS_SUCCESS",
             r"find a valid cuDNN algorithm|unable to find an engine to execute",
+            r"because cuDNN failed to initialize|cuDNN (Frontend )?error",
         ),
     ),
     Row(
@@ -150,11 +157,18 @@ KERNELS = (
     ),
     Row(
         "nccl",
+        "fail",
+        "Two processes share one GPU, or ask NCCL for what it cannot do: give each its own GPU, or use one GPU.",
+        text(r"Duplicate GPU detected|ncclInvalid(Usage|Argument)"),
+    ),
+    Row(
+        "nccl",
         "retry",
         "The GPUs stopped talking to each other: tried once more, then one GPU per patch; see the other rank's log.",
         text(
-            r"NCCL error|\bnccl(UnhandledCuda|System|Internal|Remote|InvalidUsage|InvalidArgument)\w*",
-            r"NCCL communicator",
+            r"NCCL error|\bnccl(UnhandledCuda|System|Internal|Remote)\w*|NCCL (communicator|operations|work)\b",
+            r"NCCL WARN [^\n]*(fail|error|timed? ?out)|\bTCPStore\b|(recvValue|sendBytes) failed|recv, got 0 bytes",
+            r"^\s*RuntimeError: Socket Timeout|\[c10d\] The (client|server) socket",
             r"Dist(Backend|Store|Network)Error|Rendezvous(Timeout|Connection|Closed)Error",
             r"Watchdog caught collective operation timeout",
             r"ProcessGroup(NCCL|Gloo)[^\n]*(exception|timeout|aborted|terminated)",

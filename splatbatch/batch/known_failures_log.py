@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from splatbatch.batch.known_failures import Row, text
+from splatbatch.batch.known_failures import Row, lower, text
 
 QUOTE_CHARS = 240
 LINE_CHARS = 2000
@@ -64,10 +64,14 @@ class Log:
         return ANSI.sub("", self.tail).replace("\r\n", " \n").rstrip()
 
     @cached_property
+    def whole(self) -> str:
+        """All text; the tail's part has the same places as `shown`."""
+        return LONG_LINE.sub(r"\1\n", "\n".join((self.shown, *self.beside)).replace("\r", "\n"))
+
+    @cached_property
     def searched(self) -> str:
-        """All text with harmless lines blanked; the tail's part has the same places as `shown`."""
-        whole = "\n".join((self.shown, *self.beside)).replace("\r", "\n")
-        lines = LONG_LINE.sub(r"\1\n", whole).split("\n")
+        """The same in small letters, with harmless lines blanked."""
+        lines = lower(self.whole).split("\n")
         return "\n".join(" " * len(line) if HARMLESS.search(line) else line for line in lines)
 
     @cached_property
@@ -93,7 +97,7 @@ class Log:
         if row.also and not row.also.search(self.searched):
             return None
         matches = row.pattern.finditer(self.searched)
-        return next((match for match in matches if row.holds is None or row.holds(self._line(match))), None)
+        return next((match for match in matches if row.holds is None or row.holds(lower(self._line(match)))), None)
 
     def quote(self, match: re.Match[str]) -> str:
         """Return the line of a match with its number; a long line is cut around the match."""
@@ -112,6 +116,6 @@ class Log:
         return [f"line {last}: {lines[last - 1][-QUOTE_CHARS:]}"] if last else []
 
     def _line(self, match: re.Match[str]) -> str:
-        start = self.searched.rfind("\n", 0, match.start()) + 1
-        end = self.searched.find("\n", match.start())
-        return self.searched[start : end if end >= 0 else None]
+        start = self.whole.rfind("\n", 0, match.start()) + 1
+        end = self.whole.find("\n", match.start())
+        return self.whole[start : end if end >= 0 else None]

@@ -23,6 +23,7 @@ SCENE = (
             r"Ply(Element|Header)?ParseError|no field of name",
             r"json\.exception\.parse_error|JSONDecodeError",
             r"intr = cam_intrinsics\[extr\.camera_id\]|Invalid format in \w+\.txt",
+            r"KeyError: '(frames|file_path|transform_matrix|fl_[xy]|c[xy]|w|h|camera_angle_[xy])'",
         ),
     ),
     Row(
@@ -43,8 +44,13 @@ SCENE = (
             r"No such file[^\n]*[/\\](sparse|colmap)[/\\'\"](?![^\n]*\.(jpe?g|png)\b)",
             r"No such file[^\n]*((cameras|images|points3D)\.(bin|txt|ply)|transforms(_train|_test)?\.json)",
             r"(COLMAP|sparse)(?![^\n]*\.(jpe?g|png)\b)[^\n]*(does not exist|not found|missing)",
-            r"(cameras|images|points3D)[^\n]* do(es)? not exist",
-            r"(No|Neither|Could not find|cannot open)[^\n]*(cameras|images|points3D)\.(bin|txt)",
+            r"(cameras|points3D|images\.(bin|txt))[^\n]* do(es)? not exist",
+            r"(No|Neither|(can|could)(not|n't| not) (find|open|load|read)|(failed|unable) to \w+)[^\n]*"
+            r"((cameras|images|points3D)\.(bin|txt)|transforms\S*\.json|cameras\.sfm)",
+            r"(cameras|images|points3D)\.(bin|txt)[^\n]*(not found|missing)",
+            r"transforms\S*\.json[^\n]*(not found|missing)",
+            r"\bNeither\b[^\n]*\b(sparse|colmap|transforms)\b",
+            r"variable 'scene_info'|No COLMAP (model|reconstruction|data)\b",
         ),
     ),
     Row(
@@ -66,6 +72,9 @@ SCENE = (
         text(
             r"image file is truncated|broken data stream|unrecognized data stream|Truncated File Read",
             r"cannot identify image file|UnidentifiedImageError|Unsupported image file|BITMAP_ERROR|!buf\.empty\(\)",
+            r"decoder error -\d|Premature end of JPEG|unknown image type|bad png|could not decode image",
+            r"DecompressionBomb",
+            r"Could not load image(?![^\n]*(fopen|exist|found|No such))|not a (TIFF|valid image)",
             r"Not a JPEG file|bad jpeg|Error decoding JPEG|broken PNG|PNG input buffer is incomplete|libpng error",
             r"Failed to (read|decode|load) (the )?image( file)?( format)?\b",
         ),
@@ -88,7 +97,9 @@ SCENE = (
         text(
             r"failed to create sparse model|No good initial image pair|Could not find (a )?good initial",
             r"COLMAP only found poses|No images with matches|insufficient size|\b\d images registered",
-            r"correct camera poses for current points cannot be accessed",  # LLFF
+            r"Could not reconstruct any model",
+            r"Failed to solve (bundle adjustment|global positioning|rotation averaging)",
+            r"correct camera poses for current points cannot be accessed|Mismatch between imgs \d+ and poses",  # LLFF
         ),
     ),
     Row(
@@ -97,8 +108,10 @@ SCENE = (
         "The initial point cloud is empty: check points3D; no further attempt can help.",
         text(
             r"Number of points at initiali[sz]ation\s*:\s*0\b|No (3D )?points (found|in)\b",
+            r"cameras? sees? (no|at least one) gaussian",
             r"(point cloud|points3D)[^\n]{0,40}\b(is empty|has (0|no) points)",
             r"(Loaded|Reading|Initiali[sz]\w+( with)?) 0 (points|gaussians|splats)\b",
+            r"Expected n_neighbors <= n_samples|Found array with 0 sample",
         ),
         silent=True,
     ),
@@ -127,12 +140,20 @@ NUMBERS = (
     ),
     Row(
         "zero_gaussians",
+        "fail",
+        "No Gaussian was to be split, and this torch cannot draw no samples: install the torch the trainer asks for.",
+        text(r"torch\.normal\(mean=means|\bstds\b"),
+        also=text(r"numel\(\) == 0|size=\(0, 3\)|Size\(\[0, 3\]\)"),
+    ),
+    Row(
+        "zero_gaussians",
         "degrade",
         "All Gaussians were pruned: weaker pruning, another random start; check scene extent and poses.",
         text(
             r"got \[0, [\d, ]+\] but expected shape|numel\(\) == 0|reshape tensor of 0 elements",
+            r"for (dimension|axis)( \d)? with size 0|n_sample <= 0|sum of probabilities <= 0",
             r"dimension 0 with size 0|zero-size array to reduction|Expected reduction dim|must be non-empty",
-            r"\b(0|no) gaussians (left|remain)|all gaussians (were|have been) pruned",
+            r"\b(0|no) (gaussians|points|splats) (left|remain)|all gaussians (were|have been) pruned",
         ),
     ),
     Row(
@@ -147,6 +168,7 @@ NUMBERS = (
         "A tensor is too large for torch: cap the Gaussians below 16.7 million, or lower the resolution.",
         text(
             r"input tensor is too large|number of categories cannot exceed 2\^24",
+            r"larger than 2\^3[12]|exceeds? 2\^3[12]|expected to be smaller than 2147483647",
             r"32[- ]bit index math|more than INT_MAX elements|canUse32BitIndexMath",
         ),
     ),
@@ -156,84 +178,13 @@ NUMBERS = (
         "Training diverged (NaN): lower learning rate, another random start; then check poses and near plane.",
         text(
             r"returned nan values|numel: integer multiplication overflow|contains either `inf`, `nan`",
-            r"\bloss['\"]?\s*(is|=|:|became|was)\s*['\"]?(nan|inf|infinite|non-finite)\b",
+            r"nan or inf (was |were )?(found|detected|encountered)|\bassert[^\n]*\bis(nan|finite|inf)\(",
+            r"\bloss['\"]?\s*(is|=|:|became|was)?\s*['\"]?(nan|inf|infinite|non-finite)\b",
+            r"\b(Loss|gradient|value|scale|mean|weight|parameter|grad)\w*[^\n]{0,30} (is|are|became|contains?|has) NaN",
             r"\b(nan|non-finite|infinite) (loss|gradient|value)s?\b|\bNaNs? (in|found|detected|encountered)\b",
             r"(found|encountered|detected|contains?) (a )?(nan|inf)s?\b",
             r"convert float NaN to integer|contained non-finite|elements of std >= 0",
-            r"SVD did not converge|satisfy the constraint",
+            r"linalg[.\w]*: [^\n]*(converge|singular|ill-conditioned)|SVD did not converge|satisfy the constraint",
         ),
-    ),
-)
-
-SETTINGS = (
-    Row(
-        "dims_mismatch",
-        "fail",
-        "Images and intrinsics (or images among themselves) differ in size: run verify-dims.",
-        text(
-            r"size of tensor a \(\d+\) must match the size of tensor b|Sizes of tensors must match",
-            r"expanded size of the tensor \(\d+\) must match|stack expects each tensor to be equal size",
-            r"operands could not be broadcast together|shape of the mask \[\d+, \d+",
-            r"input arrays must have the same shape|Input images must have the same dimensions",
-            r"CAMERA_(SINGLE|EXIST)_DIM_ERROR|images have different dimensions",
-            r"Check failed: distorted_camera\.(Width|Height)",  # COLMAP's undistorter
-            r"(image|mask|depth)[^\n]{0,40}(size|dimension|shape|resolution)[^\n]{0,30}(mismatch|not match|differ)",
-        ),
-    ),
-    Row(
-        "bad_config",
-        "fail",
-        "The command line or the configuration is wrong: correct it.",
-        text(
-            r"error: (unrecognized arguments|argument |the following arguments are required|ambiguous option)",
-            r"invalid choice:|expected (one|at least one) argument|unrecogni[sz]ed (options?|arguments?)",
-            r"No such option|Missing option|unexpected extra argument|Failed to parse options",
-            r"PermissionError|Permission denied",
-            r"omegaconf\.errors|hydra\.errors|Could not override|yaml\.(scanner|parser)|ConfigAttributeError",
-        ),
-    ),
-)
-
-# Weak: often a consequence of a failure before them.
-PROGRAM = (
-    Row(
-        "colmap_failed",
-        "fail",
-        "COLMAP failed: see its own message above.",
-        text(
-            r"(Feature extraction|Feature matching|Mapper|Image undistorter|Undistortion) failed",
-            r"FATAL: command failed|Error running command: colmap|\w\.(cc|h):\d+\] +Check failed",
-        ),
-    ),
-    Row(
-        "missing_dependency",
-        "fail",
-        "Two packages do not fit each other: install the versions the trainer asks for.",
-        text(
-            r"compiled using NumPy 1\.x|_ARRAY_API not found",
-            r"(raster|gaussian_renderer)[^\n]*\n(?:[^\n]*\n){0,2}[^\n]*values to unpack",
-        ),
-    ),
-)
-
-# Weakest of all: what is left when nothing hints at more.
-REST = (
-    Row(
-        "program_bug",
-        "fail",
-        "The trainer itself has a fault (or its versions do not fit): report it with the lines quoted.",
-        text(
-            r"^\s*(\w+\.)*(Name|Type|Attribute|Key|Index|UnboundLocal|Syntax|Indentation|NotImplemented|ZeroDivision"
-            r"|Value|Assertion|Recursion)Error\b",
-            r"mat1 and mat2 shapes cannot be multiplied|tensors to be on the same device|expected scalar type",
-            r"size mismatch for|(Missing|Unexpected) key\(s\) in state_dict|CUDA error: invalid argument",
-            r"Cannot re-initialize CUDA in forked subprocess|process has finished its bootstrapping",
-        ),
-    ),
-    Row(
-        "interrupted",
-        "retry",
-        "A person or another program interrupted the run: run again.",
-        text(r"KeyboardInterrupt|\^C|^\s*Terminated\b|Signals\.SIGTERM"),
     ),
 )

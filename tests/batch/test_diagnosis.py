@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,16 @@ def test_lines_are_quoted_with_their_number_and_cut_around_what_matters():
     assert found.evidence[0].startswith("line 4: x")
     assert "CUDA out of memory" in found.evidence[0]
     assert len(found.evidence[0]) < 260
+
+
+@pytest.mark.parametrize(
+    "line", [BAR, "  File '/py/torch/nn/module.py', line 9, in call\n", "cuda image shape error No ", "x"]
+)
+def test_a_long_log_is_explained_within_a_second(line):
+    log = (line * (100_000 // len(line)))[:100_000]
+    begin = time.process_time()
+    diagnose_log(log, 1)
+    assert time.process_time() - begin < 1.0
 
 
 def test_the_labelled_real_cases_reach_the_bars():
