@@ -44,6 +44,11 @@ class Scene(Section):
     """The COLMAP scene the patches were cut from: hold-out is chosen on it, drift is checked against it."""
 
 
+AUTO_SCALE = {"default": 1.0, "mcmc": 1.0}
+AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}
+"""First sizes and opacities by strategy: gsplat's presets, but for mcmc's scale of 0.1, which starts worse here."""
+
+
 class Training(Section):
     """How one patch is trained."""
 
@@ -56,9 +61,9 @@ class Training(Section):
     cap_max: Steps = 1_000_000
     """At most this many Gaussians."""
     sh_degree: Annotated[int, Field(ge=0, le=3)] = 3
-    """Highest degree of the spherical harmonics; the degree rises by one every thirtieth of the run."""
+    """Highest degree of the spherical harmonics; the degree rises by one at a time."""
     init_scale: Literal["auto"] | Annotated[float, Field(gt=0)] = "auto"
-    """First scale of a Gaussian, times the distance to its three nearest neighbours; auto: 1.0, mcmc 0.1 (gsplat)."""
+    """First scale of a Gaussian, times the distance to its three nearest neighbours; auto: 1.0."""
     init_opacity: Literal["auto"] | Annotated[float, Field(gt=0, lt=1)] = "auto"
     """First opacity of a Gaussian; auto: 0.1, mcmc 0.5 (gsplat)."""
     ssim_lambda: Fraction = 0.2
@@ -74,18 +79,24 @@ class Training(Section):
     seed: Annotated[int, Field(ge=0)] = 42
     """Seed of everything random in a training."""
 
+    def resolved(self) -> Training:
+        """Return the settings with numbers for what the strategy decides."""
+        scale = AUTO_SCALE[self.strategy] if self.init_scale == "auto" else self.init_scale
+        opacity = AUTO_OPACITY[self.strategy] if self.init_opacity == "auto" else self.init_opacity
+        return self.model_copy(update={"init_scale": scale, "init_opacity": opacity})
+
 
 class Refinement(Section):
     """When and where Gaussians are added and removed: gsplat's own names, steps given for a run of 30,000."""
 
     refine_start_iter: int = 500
-    """First step that refines."""
+    """Refining starts after this step."""
     refine_stop_iter: Steps = 15_000
     """Last step that refines with `default`; `mcmc` goes on to 25,000 as in its paper, times this value / 15,000."""
     refine_every: Steps = 100
-    """Steps between two refinements (not scaled)."""
+    """Steps between two refinements; fewer, but at least 50, in runs shorter than 30,000 (`default`: 7,000)."""
     reset_every: Steps = 3_000
-    """`default`: steps between two opacity resets; none falls into the last sixth of the run."""
+    """`default`: steps between two opacity resets; none in runs shorter than 12,000 or in the last sixth of a run."""
     grow_grad2d: Rate = 0.0002
     """`default`: image-plane gradient above which a Gaussian is split or duplicated."""
     grow_scale3d: Rate = 0.01
@@ -180,6 +191,12 @@ class Limits(Section):
     """Longest time of one attempt."""
     grace_s: Seconds = 10.0
     """Time between the request to stop (SIGTERM) and the end by force (SIGKILL)."""
+    stall_s: Seconds = 1800.0
+    """End an attempt that for so long makes no progress, says nothing and uses neither GPU nor CPU; 0: never."""
+    free_disk_mib: Annotated[int, Field(ge=0)] = 2048
+    """Start nothing while the disk of the output folder has less room than this; 0: do not look."""
+    pause_s: Seconds = 3600.0
+    """Wait at most this long for room, then give up the patches that still wait."""
 
 
 class Executor(Section):
@@ -222,6 +239,7 @@ class Recipe(Section):
     evaluation: Evaluation = Evaluation()
 
     def settings(self) -> dict[str, Any]:
-        """Return every setting by its full name, as "training.cap_max"."""
-        sections = self.model_dump()
+        """Return every setting by its full name, as "training.cap_max"; `auto` as the number it stands for."""
+        resolved = self.model_copy(update={"training": self.training.resolved()})
+        sections = resolved.model_dump()
         return {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}

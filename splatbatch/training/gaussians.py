@@ -17,8 +17,6 @@ from splatbatch.training.views import Frame
 
 SH_C0 = 0.28209479177387814  # Y_0^0 = 1 / (2 sqrt(pi)): colour = 0.5 + C0 sh0 (3DGS)
 SMALLEST_SCALE = 1e-7
-AUTO_SCALE = {"default": 1.0, "mcmc": 0.5}
-AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}
 
 Parameters = dict[str, Parameter]
 """means [N, 3], scales [N, 3] (log), quats [N, 4], opacities [N] (logit), sh0 [N, 1, 3], shN [N, K, 3]."""
@@ -28,8 +26,8 @@ def initialise(points: Points, frame: Frame, training: Training, device: torch.d
     """Return one Gaussian per sparse point, as large as the distance to its neighbours, in the colour of the point."""
     means = (points.xyz - frame.center) / frame.unit
     num, num_sh = len(means), (training.sh_degree + 1) ** 2
-    scale = AUTO_SCALE[training.strategy] if training.init_scale == "auto" else training.init_scale
-    opacity = AUTO_OPACITY[training.strategy] if training.init_opacity == "auto" else training.init_opacity
+    settled = training.resolved()
+    scale, opacity = float(settled.init_scale), float(settled.init_opacity)
     scales = np.log(np.maximum(_neighbour_distance(means) * scale, SMALLEST_SCALE))
     generator = torch.Generator().manual_seed(training.seed)
     values = {

@@ -47,11 +47,7 @@ class Default:
     ) -> None:
         settings = recipe.refinement
         self._gaussians, self._optimizers = gaussians, optimizers
-        self._cap_max, self._reset_every, self._refine_stop = (
-            recipe.training.cap_max,
-            plan.reset_every,
-            plan.refine_stop,
-        )
+        self._reset_every, self._reset_stop = plan.reset_every, plan.reset_stop
         self._rule = _CappedDefault(
             cap_max=recipe.training.cap_max,
             prune_opa=settings.prune_opa,
@@ -84,7 +80,7 @@ class Default:
         self._rule.step_post_backward(
             self._gaussians, self._optimizers, self._state, step, rendering.info, packed=rendering.packed
         )
-        if self._reset_every and 0 < step < self._refine_stop and step % self._reset_every == 0:
+        if self._reset_every and 0 < step < self._reset_stop and step % self._reset_every == 0:
             reset_opa(self._gaussians, self._optimizers, self._state, value=2 * self._rule.prune_opa)
 
 

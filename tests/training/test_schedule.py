@@ -34,10 +34,11 @@ def test_a_run_of_30000_steps_has_the_fields_own_schedule(strategy: str, refine_
 @pytest.mark.parametrize(
     ("max_steps", "field", "value"),
     [
-        (7_000, "refine_start", 117),
-        (7_000, "sh_every", 233),
-        (7_000, "refine_every", 50),
-        (15_000, "refine_every", 71),
+        (7_000, "refine_start", 500),
+        (7_000, "refine_stop", 3_500),
+        (7_000, "refine_every", 100),
+        (7_000, "sh_every", 2_000),
+        (15_000, "refine_every", 100),
         (300, "refine_every", 50),
         (300, "means_gain", 10.0),
         (1_000, "means_gain", 3.0),
@@ -51,8 +52,20 @@ def test_a_shorter_run_is_scaled(max_steps: int, field: str, value: float) -> No
     assert getattr(plan(max_steps, "default"), field) == value
 
 
-def test_only_long_runs_of_default_reset_opacities() -> None:
-    assert [plan(steps, "default").reset_every for steps in (300, 7_000, 15_000, 60_000)] == [0, 700, 1_500, 6_000]
+@pytest.mark.parametrize(
+    ("field", "value"), [("refine_start", 117), ("refine_stop", 5_833), ("refine_every", 48), ("sh_every", 233)]
+)
+def test_a_shorter_run_of_mcmc_is_scaled_as_a_whole(field: str, value: int) -> None:
+    expected = max(50, value) if field == "refine_every" else value
+    assert getattr(plan(7_000, "mcmc"), field) == expected
+
+
+def test_only_runs_long_enough_to_recover_reset_opacities() -> None:
+    assert [plan(steps, "default").reset_every for steps in (300, 7_000, 15_000, 60_000)] == [0, 0, 3_000, 6_000]
+
+
+def test_no_opacity_reset_comes_in_the_last_sixth_of_the_run() -> None:
+    assert plan(30_000, "default", refine_stop_iter=30_000).reset_stop == 25_000
 
 
 def test_refining_more_often_than_every_50_steps_is_as_the_config_says() -> None:
