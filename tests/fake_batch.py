@@ -78,8 +78,9 @@ class FakeBatch:
             self.settings[name] = self.settings.get(name, {}) | section
         self.config.write_text(yaml.safe_dump(self.settings))
 
-    def script(self, **lines: list[str]) -> None:
+    def script(self, **lines: list[str]) -> FakeBatch:
         (self.folder / "script.json").write_text(json.dumps(lines))
+        return self
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, fake_trainer.__file__, *arguments]

@@ -6,8 +6,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
+import resource
 import signal
 import sys
 import time
@@ -17,7 +20,7 @@ import numpy as np
 
 from splatbatch import trainers
 from splatbatch.attempt import AttemptFolder, Splat, Unfit
-from splatbatch.config import Recipe
+from splatbatch.config import Recipe, load
 from splatbatch.files import append_line, read_json, write_json
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import Gaussians, check_splat, write_splat
@@ -94,6 +97,42 @@ def spoil(folder: AttemptFolder, rest: str, steps: int) -> int:
     return 0
 
 
+def needs(folder: AttemptFolder, rest: str, steps: int) -> int:
+    """Train if a setting is as it must be ("training.workers<=4 Segmentation fault"), else say the words and fail."""
+    condition, _, words = rest.partition(" ")
+    name, sign, least = re.fullmatch(r"([\w.]+)(<=|>=|==)(.+)", condition).groups()
+    section, _, key = name.partition(".")
+    value = (read_json(folder.settings) or {})["recipe"][section][key]
+    holds = {"<=": lambda: float(value) <= float(least), ">=": lambda: float(value) >= float(least)}
+    if holds.get(sign, lambda: str(value) == least)():
+        return train(folder, "", steps)
+    print(words, file=sys.stderr, flush=True)
+    return die(folder, words, steps) if words.startswith("SIG") else 1
+
+
+def devour(folder: AttemptFolder, rest: str, steps: int) -> int:
+    """Ask for more host memory than the limit of this process allows."""
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+    return len(np.ones(1 << 31, dtype=np.uint8))
+
+
+def linger(folder: AttemptFolder, rest: str, steps: int) -> int:
+    """Train, then stay up as a viewer does."""
+    train(folder, "", steps)
+    return hang(folder, "", steps)
+
+
+def fill_disk(folder: AttemptFolder, rest: str, steps: int) -> int:
+    with folder.splat.open("wb") as file:
+        while True:
+            file.write(b"\0" * (1 << 20))
+
+
+def unhealthy(folder: AttemptFolder, rest: str, steps: int) -> int:
+    append_line(folder.progress, {"phase": "train", "step": 9, "max_steps": steps, "health": rest}, durable=False)
+    return 4
+
+
 def hang(folder: AttemptFolder, rest: str, steps: int) -> int:
     if "deaf" in rest:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -103,20 +142,96 @@ def hang(folder: AttemptFolder, rest: str, steps: int) -> int:
     return 0
 
 
+def train_with_kin(folder: AttemptFolder, rest: str, steps: int) -> int:
+    """Train beside a deaf child in a session of its own; the splat tells which attempt it came from."""
+    if os.fork() == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+    time.sleep(float(rest))
+    write_splat(folder.splat, splat_of(10 + folder.number), steps)
+    return 0
+
+
+def await_file(folder: AttemptFolder, rest: str, steps: int) -> int:
+    """Train once a file lies beside the config."""
+    while not Path(os.environ["SPLATBATCH_CONFIG"]).with_name(rest).exists():
+        time.sleep(0.01)
+    return train(folder, "", steps)
+
+
+def train_then_fill(folder: AttemptFolder, rest: str, steps: int) -> int:
+    """Train, then leave no byte free on the disk of the output folder."""
+    train(folder, "", steps)
+    fill(folder.path.parents[2] / "filler")
+    return 0
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while file.write(b"\0" * size) == size:
+                    pass
+
+
+def talk(folder: AttemptFolder, rest: str, steps: int) -> int:
+    """Say so many MiB as fast as it goes, then train."""
+    for _ in range(int(rest)):
+        sys.stdout.write(("x" * 127 + "\n") * (1 << 13))
+    return train(folder, "", steps)
+
+
+def wait_at_the_barrier() -> None:
+    """Wait until the file of FAKE_TRAINER_BARRIER is there, with everything imported: a start at one instant."""
+    if barrier := os.environ.get("FAKE_TRAINER_BARRIER"):
+        from splatbatch.commands import run  # noqa: F401
+
+        Path(f"{barrier}.{os.getpid()}").touch()
+        while not Path(barrier).exists():
+            pass
+
+
 BEHAVIOURS = {
+    "train-with-kin": train_with_kin,
+    "await": await_file,
+    "talk": talk,
+    "train-then-fill": train_then_fill,
     "train": train,
     "exit": exit_with,
     "die": die,
     "train-then-die": train_then_die,
     "spoil": spoil,
     "hang": hang,
+    "needs": needs,
+    "unhealthy": unhealthy,
+    "devour": devour,
+    "linger": linger,
+    "fill-disk": fill_disk,
 }
+
+
+def train_as_a_plain_program(patch: str, config: Path, output: Path) -> int:
+    """Train as a program that a shell loop calls: settings from the YAML, the splat at a fixed place, no questions."""
+    from splatbatch.batch.folder import PatchFolder
+
+    recipe = load(config).recipe(patch)
+    folder = PatchFolder(output / patch).new_attempt()
+    FakeTrainer(recipe).command(Patch(patch, Path(), Path()), folder)
+    try:
+        return behave(folder)
+    finally:
+        if folder.splat.exists():
+            folder.splat.replace(output / patch / "splat.ply")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--attempt"]:
         sys.exit(behave(AttemptFolder(Path(sys.argv[2]))))
+    if sys.argv[1:2] == ["--plain"]:
+        sys.exit(train_as_a_plain_program(sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4])))
     install()
+    wait_at_the_barrier()
     from splatbatch.cli import main
 
     main()

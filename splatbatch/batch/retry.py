@@ -112,7 +112,8 @@ def decide(history: Sequence[Failure], config: Retry, jitter: float = 0.0) -> Ag
     climbing = LADDERS.get(last.cause) in history[-1].rungs
     if last.action == "degrade" or climbing or vain:
         rung = _next_rung(history, config, wait_s)
-        return rung or (GiveUp(vain) if vain else Again(wait_s))
+        reason = f"{last.cause}: no rung is left" if climbing else vain
+        return rung or (GiveUp(reason) if reason else Again(wait_s))
     return Again(wait_s)
 
 
