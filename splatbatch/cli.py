@@ -9,7 +9,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from splatbatch.errors import SplatbatchError
+from splatbatch.errors import OutputError, SplatbatchError
 
 app = typer.Typer(
     help="Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended.",
@@ -81,11 +81,16 @@ def plan(config: ConfigOption = None, patch: PatchOption = [], json_: JsonOption
 
 
 @app.command()
-def status(config: ConfigOption = None, patch: PatchOption = [], json_: JsonOption = False) -> None:  # noqa: B006
+def status(
+    config: ConfigOption = None,
+    patch: PatchOption = [],  # noqa: B006
+    json_: JsonOption = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing it, until Ctrl-C.")] = False,
+) -> None:
     """Say how far every patch is; from the files alone, also while a batch runs."""
     from splatbatch.commands import look
 
-    look.status(config, patch, as_json=json_)
+    look.status(config, patch, as_json=json_, watch=watch)
 
 
 @app.command()
@@ -93,11 +98,12 @@ def logs(
     patch: Annotated[str, typer.Argument(help="The patch.")],
     config: ConfigOption = None,
     attempt: Annotated[int, typer.Option("--attempt", "-a", help="Its number; else the latest.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what it says, until it ends.")] = False,
 ) -> None:
     """Print the log of a patch's attempt."""
     from splatbatch.commands import look
 
-    look.logs(config, patch, attempt)
+    look.logs(config, patch, attempt, follow=follow)
 
 
 @app.command()
@@ -122,7 +128,7 @@ def diagnose(
 
 @app.command()
 def report(config: ConfigOption = None, json_: JsonOption = False) -> None:
-    """Write report.json and report.md, and print the latter."""
+    """Write report.html, report.md and report.json, and print the report as text."""
     from splatbatch.commands import look
 
     look.report(config, as_json=json_)
@@ -183,6 +189,14 @@ def main(arguments: list[str] | None = None) -> Any:
         # whoever read our output has gone (`| head`): not an error of ours
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        from splatbatch.files import is_out_of_space
+
+        if not is_out_of_space(error):
+            raise
+        typer.echo(f"splatbatch: {error.filename or 'output.folder'}: {error.strerror}", err=True)
+        typer.echo("  hint: Free space, then run again: it goes on where it ended.", err=True)
+        sys.exit(OutputError.exit_code)
 
 
 if __name__ == "__main__":

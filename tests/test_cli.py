@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import pty
 import re
 import shutil
 import signal
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from command_line import invoke
+from command_line import invoke, on_terminal
 
 from splatbatch import __version__
 from splatbatch.batch import narrate
@@ -29,22 +27,6 @@ if TYPE_CHECKING:
 SPLATBATCH = Path(sys.executable).with_name("splatbatch")
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]")
 COMMANDS = ["plan", "status", "report", "verify-dims", "config show", "logs p0"]
-
-
-def on_terminal(batch: FakeBatch, *arguments: str, **environment: str) -> tuple[int, str]:
-    """Run a command on a terminal; return its exit code and all that the terminal got."""
-    master, slave = pty.openpty()
-    plain = {key: value for key, value in batch.environment().items() if key not in ("NO_COLOR", "FORCE_COLOR")}
-    streams = dict.fromkeys(("stdin", "stdout", "stderr"), slave)
-    environment = plain | {"TERM": "xterm-256color", "COLUMNS": "120"} | environment
-    process = subprocess.Popen(batch.command(*arguments), env=environment, **streams)
-    os.close(slave)
-    said = b""
-    with contextlib.suppress(OSError):  # EIO is the end of a terminal
-        while data := os.read(master, 1 << 16):
-            said += data
-    os.close(master)
-    return process.wait(30), said.decode()
 
 
 def wait_until_started(process: subprocess.Popen[str]) -> None:

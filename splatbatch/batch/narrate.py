@@ -11,16 +11,17 @@ from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from splatbatch.batch.folder import OutputFolder
-from splatbatch.batch.status import PatchStatus, read_status
+from splatbatch.batch.status import read_status
+from splatbatch.batch.table import live_view, one_line
 from splatbatch.files import Record
 
 HEARTBEAT_S = 60.0
 REDRAW_S = 1.0
-_COLOURS = {"trained": "green", "running": "cyan", "failed": "red", "refused": "red", "stopped": "yellow"}
+LONGEST_LINE = 600
+_REMARKABLE = ("retry", "gave_up", "slot_given_up", "refused", "paused", "resumed")
 
 
 class Narrator(Protocol):
@@ -98,7 +99,7 @@ class LiveNarrator:
 
     def tell(self, event: Record) -> None:
         """Print failures and decisions above the table."""
-        if event["event"] in ("retry", "gave_up", "slot_given_up", "refused") or event.get("outcome") == "failed":
+        if event["event"] in _REMARKABLE or event.get("outcome") == "failed":
             with contextlib.suppress(OSError):
                 self._live.console.print(Text(f"{time.strftime('%H:%M:%S')} {in_words(event)}"))
 
@@ -110,57 +111,16 @@ class LiveNarrator:
 
     def _redraw(self) -> None:
         statuses = read_status(self._output, self._names)
-        room = max(4, self._live.console.height - 6)
+        size = self._live.console.size
         with contextlib.suppress(OSError):
-            self._live.update(status_table(_most_interesting(statuses, room)), refresh=True)
-
-
-def _most_interesting(statuses: Sequence[PatchStatus], room: int) -> Sequence[PatchStatus]:
-    """Return at most `room` patches, the running ones first, still in their order."""
-    if len(statuses) <= room:
-        return statuses
-    order = ("running", "failed", "refused", "stopped", "waiting", "trained")
-    chosen = {status.patch for status in sorted(statuses, key=lambda status: order.index(status.state))[:room]}
-    return [status for status in statuses if status.patch in chosen]
-
-
-def status_table(statuses: Sequence[PatchStatus]) -> Table:
-    """Return the patches as a table for a terminal."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("patch", "state", "step", "loss", "PSNR dB", "Gaussians", "time", "attempt"):
-        table.add_column(heading, justify="left" if heading in ("patch", "state", "attempt") else "right", no_wrap=True)
-    for status in statuses:
-        # Text, not str: a patch name with [brackets] is no markup
-        cells = [status.patch, _state(status), _step(status), _number(status.loss, ".4f"), _number(status.psnr, ".2f")]
-        cells += [_number(status.num_gaussians, ",d"), _duration(status.seconds), status.attempt]
-        table.add_row(*(Text(cell) for cell in cells), style=_COLOURS.get(status.state, ""))
-    return table
-
-
-def _state(status: PatchStatus) -> str:
-    detail = status.phase if status.state == "running" else status.cause
-    return f"{status.state} ({detail})" if detail else status.state
-
-
-def _step(status: PatchStatus) -> str:
-    return f"{status.step}/{status.max_steps}" if status.max_steps else str(status.step or "")
-
-
-def _number(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+            self._live.update(live_view(statuses, size.width, size.height), refresh=True)
 
 
 def in_words(event: Record) -> str:
-    """Return an event as one line; empty for events that nobody needs to see."""
+    """Return an event as one line, whatever it quotes; empty for events that nobody needs to see."""
     words = _WORDS.get(str(event["event"]))
-    return words(event) if words else ""
+    line = one_line(words(event)) if words else ""
+    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 
 
 def _attempt_ended(event: Record) -> str:
@@ -191,5 +151,7 @@ _WORDS: dict[str, Callable[[Record], str]] = {
     "refused": lambda event: f"{event['patch']}: refused: {event['reason']}",
     "slot_given_up": lambda event: f"{event['slot']}: taken out of service: {event['reason']}",
     "twins_stopped": lambda event: f"stopping {len(event['keys'])} attempts of an earlier run",
+    "paused": lambda event: f"paused, nothing new is started: {event['reason']}",
+    "resumed": lambda event: f"there is room again after {event['waited_s']:.0f} s: going on",
     "heartbeat": lambda event: str(event["text"]),
 }

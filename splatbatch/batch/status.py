@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from splatbatch.attempt import ATTEMPT_PREFIX, AttemptFolder
-from splatbatch.batch.attempts import progress
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.ledger import events
-from splatbatch.files import Record, read_json, read_lines
+from splatbatch.batch.pace import eta_s, steps_per_s
+from splatbatch.files import Record, last_line, read_json, read_lines
 from splatbatch.scene.patches import natural_key
 from splatbatch.supervisor.processes import boot_id, start_ticks
 
@@ -31,6 +32,7 @@ class PatchStatus:
     loss: float | None = None
     psnr: float | None = None
     """On held-out photographs, in dB."""
+    ssim: float | None = None
     initial_psnr: float | None = None
     num_gaussians: int | None = None
     seconds: float | None = None
@@ -40,6 +42,11 @@ class PatchStatus:
     changes: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     splat: str = ""
+    steps_per_s: float | None = None
+    eta_s: float | None = None
+    """Until the last step, at this pace."""
+    gpu_used_mib: int | None = None
+    gpu_temperature_c: int | None = None
 
 
 def read_status(output: OutputFolder, names: Iterable[str] = ()) -> tuple[PatchStatus, ...]:
@@ -57,7 +64,7 @@ def _status(output: OutputFolder, name: str, history: Sequence[Record]) -> Patch
     attempts = folder.attempts()
     latest = attempts[-1] if attempts else None
     if latest and latest.job.exists() and not latest.exit.exists() and not _judged(history, latest):
-        return _lost(name, latest) if _has_died(latest) else _running(name, latest)
+        return _lost(name, latest) if has_died(latest) else _running(name, latest)
     result = read_json(folder.result)
     if result is not None and folder.splat.exists():
         return _trained(name, result, str(folder.splat))
@@ -73,7 +80,7 @@ def _judged(history: Sequence[Record], attempt: AttemptFolder) -> bool:
     return any(event["event"] == "attempt_ended" and event.get("attempt") == attempt.number for event in history)
 
 
-def _has_died(attempt: AttemptFolder) -> bool:
+def has_died(attempt: AttemptFolder) -> bool:
     """Return whether the attempt's supervisor was a process of this machine that is no more; False if unknown."""
     start = read_json(attempt.start) or {}
     if "ticks" not in start or start.get("host") != socket.gethostname():
@@ -91,24 +98,55 @@ def _whole(value: Any) -> int:
     return int(value) if isinstance(value, int | float) else 0
 
 
+def _figure(value: Any) -> float | None:
+    """Return a number from a file; None for anything else that may stand there."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _count(value: Any) -> int | None:
+    figure = _figure(value)
+    return None if figure is None or not math.isfinite(figure) else int(figure)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(str(one) for one in value) if isinstance(value, list) else ()
+
+
 def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
-    last, losses = progress(attempt), [record for record in read_lines(attempt.progress) if "loss" in record]
-    figures = losses[-1] if losses else {}
+    records, sample = list(read_lines(attempt.progress)), last_line(attempt.gpu_samples) or {}
+    last = records[-1] if records else {}
+    figures, measured = _latest(records, "loss"), _latest(records, "psnr")
+    step, max_steps, pace = _whole(last.get("step")), _whole(last.get("max_steps")), steps_per_s(records)
     return PatchStatus(
         name,
         "running",
         attempt=attempt.path.name,
         phase=str(last.get("phase", "start")),
-        step=_whole(last.get("step")),
-        max_steps=_whole(last.get("max_steps")),
-        loss=figures.get("loss"),
-        num_gaussians=figures.get("num_gaussians"),
-        seconds=last.get("seconds"),
+        step=step,
+        max_steps=max_steps,
+        loss=_figure(figures.get("loss")),
+        psnr=_figure(measured.get("psnr")),
+        ssim=_figure(measured.get("ssim")),
+        num_gaussians=_count(figures.get("num_gaussians")),
+        seconds=_figure(last.get("seconds")),
+        steps_per_s=pace,
+        eta_s=eta_s(step, max_steps, pace),
+        gpu_used_mib=_count(sample.get("used_mib")),
+        gpu_temperature_c=_count(sample.get("temperature_c")),
     )
 
 
+def _latest(records: Sequence[Record], key: str) -> Record:
+    return next((record for record in reversed(records) if key in record), {})
+
+
 def _trained(name: str, result: Record, splat: str) -> PatchStatus:
-    metrics = result.get("metrics") or {}
+    metrics = _mapping(result.get("metrics"))
+    final = _mapping(metrics.get("final"))
     return PatchStatus(
         name,
         "trained",
@@ -116,18 +154,19 @@ def _trained(name: str, result: Record, splat: str) -> PatchStatus:
         phase="done",
         step=_whole(result.get("step")),
         max_steps=_whole(result.get("step")),
-        psnr=(metrics.get("final") or {}).get("psnr"),
-        initial_psnr=(metrics.get("initial") or {}).get("psnr"),
-        num_gaussians=result.get("num_gaussians"),
-        seconds=result.get("seconds"),
-        changes=result.get("changes") or {},
-        warnings=tuple(result.get("warnings") or ()),
+        psnr=_figure(final.get("psnr")),
+        ssim=_figure(final.get("ssim")),
+        initial_psnr=_figure(_mapping(metrics.get("initial")).get("psnr")),
+        num_gaussians=_count(result.get("num_gaussians")),
+        seconds=_figure(result.get("seconds")),
+        changes=_mapping(result.get("changes")),
+        warnings=_texts(result.get("warnings")),
         splat=splat,
     )
 
 
 def _ended(name: str, event: Record) -> PatchStatus:
-    diagnosis = event.get("diagnosis") or {}
+    diagnosis = _mapping(event.get("diagnosis"))
     stopped = event.get("outcome") == "stopped"
     return PatchStatus(
         name,
@@ -135,8 +174,8 @@ def _ended(name: str, event: Record) -> PatchStatus:
         attempt=f"{ATTEMPT_PREFIX}{_whole(event.get('attempt')):02d}",
         phase=str(event.get("phase") or ""),
         step=_whole(event.get("step")),
-        seconds=event.get("seconds"),
+        seconds=_figure(event.get("seconds")),
         cause=str(event.get("reason", "")) if stopped else str(diagnosis.get("cause", "unknown")),
         advice="" if stopped else str(diagnosis.get("advice", "")),
-        evidence=tuple(diagnosis.get("evidence") or ()),
+        evidence=_texts(diagnosis.get("evidence")),
     )

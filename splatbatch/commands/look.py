@@ -16,13 +16,14 @@ from splatbatch.batch.attempts import LOG_TAIL_BYTES
 from splatbatch.batch.batch import Batch, open_batch
 from splatbatch.batch.diagnosis import diagnose_log
 from splatbatch.batch.lock import holder
-from splatbatch.batch.narrate import status_table
-from splatbatch.batch.report import summary, to_markdown, write_report
-from splatbatch.batch.status import read_status
+from splatbatch.batch.status import PatchStatus, read_status
 from splatbatch.batch.story import tell
+from splatbatch.batch.table import status_table
+from splatbatch.commands import watching
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import ConfigError, OutputError
+from splatbatch.report import summary, to_markdown, write_report
 
 
 def plan(config: Path | None, names: Sequence[str], *, as_json: bool) -> None:
@@ -30,29 +31,38 @@ def plan(config: Path | None, names: Sequence[str], *, as_json: bool) -> None:
     print_plan(open_batch(config, names), as_json=as_json)
 
 
-def status(config: Path | None, names: Sequence[str], *, as_json: bool) -> None:
-    """Print how far every patch is."""
+def status(config: Path | None, names: Sequence[str], *, as_json: bool, watch: bool) -> None:
+    """Print how far every patch is, once or until Ctrl-C."""
     batch = open_batch(config, names)
-    statuses = read_status(batch.output, [patch.name for patch in batch.patches])
-    statuses = tuple(one for one in statuses if not names or one.patch in names)
-    running = holder(batch.output.lock)
+    if watch and not as_json:
+        watching.watch(lambda: _statuses(batch, names))
+        return
+    statuses, running = _statuses(batch, names), holder(batch.output.lock)
     if as_json:
         print_json({"summary": summary(statuses), "run": running, "patches": [asdict(one) for one in statuses]})
         return
     console = open_console()
-    console.print(status_table(statuses))
+    console.print(status_table(statuses, console.width))
     who = f"process {running['pid']} on {running['host']}" if running else "nobody"
     console.print(f"{summary(statuses)}. Running: {who}.", markup=False)
 
 
-def logs(config: Path | None, name: str, number: int) -> None:
-    """Print the log of an attempt."""
+def _statuses(batch: Batch, names: Sequence[str]) -> tuple[PatchStatus, ...]:
+    statuses = read_status(batch.output, [patch.name for patch in batch.patches])
+    return tuple(one for one in statuses if not names or one.patch in names)
+
+
+def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
+    """Print the log of an attempt; with `follow`, what it says until it ends."""
     batch = open_batch(config, [name])
     attempts = batch.output.patch(name).attempts()
     chosen = [folder for folder in attempts if number in (0, folder.number)]
     if not chosen:
         have = ", ".join(str(folder.number) for folder in attempts) or "none"
         raise ConfigError(f"{name}: no such attempt (there are: {have})", "Leave --attempt out for the latest.")
+    if follow:
+        watching.follow(chosen[-1])
+        return
     try:
         sys.stdout.write(chosen[-1].log.read_text(encoding="utf-8", errors="replace"))
     except OSError as error:

@@ -17,10 +17,10 @@ from splatbatch.batch.batch import Batch, open_batch
 from splatbatch.batch.ledger import Ledger
 from splatbatch.batch.lock import OutputLock
 from splatbatch.batch.narrate import open_narrator
-from splatbatch.batch.report import summary, write_report
 from splatbatch.batch.status import read_status
 from splatbatch.commands.look import print_plan
 from splatbatch.errors import ConfigError, SceneError, SplatbatchError
+from splatbatch.report import summary, write_report
 
 
 class Interruption:
@@ -92,7 +92,7 @@ def _train(batch: Batch, *, verify: bool, force: bool) -> None:
     batch.output.create()
     with OutputLock(batch.output.lock) as lock, open_narrator(batch.output, names) as narrator:
         ledger = Ledger(batch.output.ledger, narrator.tell)
-        batches.adopt(batch, ledger)
+        batches.adopt(batch, ledger, lock.beat)
         decisions = batch.decisions({}, force=force)
         if planning.to_train(decisions):
             todo = batch.only(planning.to_train(decisions))
@@ -107,6 +107,14 @@ def _train(batch: Batch, *, verify: bool, force: bool) -> None:
                 batches.run(todo, ledger, stop=interruption.reason, beat=beat)
     code = _conclude(batch, names)
     raise typer.Exit(interruption.exit_code if interruption.signal else code)
+
+
+def _write_report(batch: Batch, names: Sequence[str]) -> None:
+    """Write the report; that a full disk does not take it must not hide how the batch went."""
+    try:
+        write_report(batch.output, names)
+    except OSError as error:
+        typer.echo(f"the report could not be written ({error.strerror})", err=True)
 
 
 def _gate(batch: Batch, ledger: Ledger) -> Mapping[str, str]:
@@ -129,13 +137,13 @@ def _ungated(ledger: Ledger) -> Mapping[str, str]:
 
 def _conclude(batch: Batch, names: Sequence[str]) -> int:
     """Write the report, say how it went, and return 0 if every patch is trained, 3 if every one was refused, else 1."""
-    write_report(batch.output, names)
+    _write_report(batch, names)
     statuses = [one for one in read_status(batch.output, names) if one.patch in set(names)]
     typer.echo(summary(statuses))
     for one in statuses:
         if one.state != "trained":
             typer.echo(f"  {one.patch}: {one.state}{f': {one.cause}' if one.cause else ''}. {one.advice}")
-    typer.echo(f"report: {batch.output.report('md')}")
+    typer.echo(f"report: {batch.output.report('html')}")
     states = {one.state for one in statuses}
     if states == {"refused"}:
         return SceneError.exit_code

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -65,16 +66,25 @@ class Progress:
         self._judge(value, num, norm)
 
     def _judge(self, loss: float, num: int, norm: float) -> None:
-        if num == 0:
-            raise TrainerError(f"health: zero_gaussians: all Gaussians were pruned by step {self._step}")
-        if not math.isfinite(loss) or not math.isfinite(norm):
-            raise TrainerError(f"health: nan_loss: loss {loss}, gradient norm {norm} at step {self._step}")
         self._without_gradients = 0 if norm else self._without_gradients + 1
+        if num == 0:
+            self.give_up(f"zero_gaussians: all Gaussians were pruned by step {self._step}")
+        if not math.isfinite(loss) or not math.isfinite(norm):
+            self.give_up(f"nan_loss: loss {loss}, gradient norm {norm} at step {self._step}")
         if self._without_gradients >= ZERO_GRADIENT_RECORDS:
-            raise TrainerError(
-                f"health: zero_gradients: every gradient was exactly zero at the last {self._without_gradients} records"
+            self.give_up(
+                f"zero_gradients: every gradient was exactly zero at the last {self._without_gradients} records"
                 f" up to step {self._step}: nothing is learned"
             )
+
+    def give_up(self, finding: str) -> NoReturn:
+        """Note why the run is hopeless, for the diagnosis, and end it.
+
+        Raises:
+            TrainerError: always.
+        """
+        self._write(health=finding)
+        raise TrainerError(f"health: {finding}")
 
     def _write(self, **figures: Any) -> None:
         record = {
@@ -85,7 +95,8 @@ class Progress:
             "max_steps": self._max_steps,
             **figures,
         }
-        append_line(self._path, record, durable=False)
+        with contextlib.suppress(OSError):  # a full disk must not end a good training
+            append_line(self._path, record, durable=False)
 
 
 def _finite(value: float) -> float | None:

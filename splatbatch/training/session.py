@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import platform
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from splatbatch.splats import write_splat
 from splatbatch.training.evaluate import evaluate
 from splatbatch.training.gaussians import export, initialise
 from splatbatch.training.loop import train
+from splatbatch.training.pictures import picture_views
 from splatbatch.training.progress import Progress
 from splatbatch.training.views import load_views
 
@@ -60,8 +64,10 @@ def train_attempt(folder: AttemptFolder) -> None:
 
     progress.phase("eval")
     metrics["final"] = evaluate(gaussians, scene.holdout, recipe)
+    metrics["made_with"] = _versions(device)
     write_json(folder.metrics, metrics)
     progress.evaluated(metrics["final"])
+    picture_views(folder, gaussians, scene.holdout, metrics["final"], recipe)
 
     progress.phase("export")
     write_splat(folder.splat, export(gaussians, scene.frame), recipe.training.max_steps)
@@ -69,6 +75,15 @@ def train_attempt(folder: AttemptFolder) -> None:
     if device.type == "cuda":
         # everything is given back by the end of the process; this only makes sure that no error is still on its way
         torch.cuda.synchronize()
+
+
+def _versions(device: torch.device) -> dict[str, str]:
+    """Return what the result was made with, for whoever compares it with another one."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    versions = {"python": platform.python_version(), "torch": str(torch.__version__), "on": name}
+    with contextlib.suppress(PackageNotFoundError):  # a source tree on the path
+        versions["gsplat"] = version("gsplat")
+    return versions
 
 
 def _device(wanted: str) -> torch.device:

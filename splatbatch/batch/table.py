@@ -1,0 +1,130 @@
+"""The patches of a batch as a table for a terminal, as much of it as its width takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from splatbatch.batch.pace import batch_eta_s
+from splatbatch.batch.status import PatchStatus
+
+WIDE = 120
+"""Columns of a terminal from which on everything is shown."""
+BAR_WIDTH = 10
+LONGEST = {"patch": 16, "state": 24}
+"""Widths on a narrow terminal: what follows is worth more than the rest of a long name."""
+COLOURS = {"trained": "green", "running": "cyan", "failed": "red", "refused": "red", "stopped": "yellow"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """What stands in a column; the narrow ones are shown on any terminal."""
+
+    heading: str
+    cell: Callable[[PatchStatus], RenderableType]
+    narrow: bool = False
+    is_text: bool = False
+
+
+def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
+    """Return the patches as a table for a terminal of this width."""
+    table = Table(box=None, pad_edge=False)
+    columns = [column for column in COLUMNS if column.narrow or width >= WIDE]
+    for column in columns:
+        longest = LONGEST.get(column.heading) if width < WIDE else None
+        table.add_column(column.heading, justify="left" if column.is_text else "right", no_wrap=True, max_width=longest)
+    for status in statuses:
+        table.add_row(*(column.cell(status) for column in columns), style=COLOURS.get(status.state, ""))
+    return table
+
+
+def live_view(statuses: Sequence[PatchStatus], width: int, height: int) -> Group:
+    """Return the table with one line about the batch below it, no higher than the terminal."""
+    shown = most_interesting(statuses, max(4, height - 6))
+    return Group(
+        status_table(shown, width), Text(batch_line(statuses), style="bold", no_wrap=True, overflow="ellipsis")
+    )
+
+
+def batch_line(statuses: Sequence[PatchStatus]) -> str:
+    """Return how far the batch is: "3 of 9 trained, 2 running, 1 failed; about 2:10:00 to go"."""
+    states = [status.state for status in statuses]
+    parts = [f"{states.count('trained')} of {len(states)} trained"]
+    parts += [
+        f"{states.count(state)} {state}" for state in ("running", "failed", "stopped", "refused") if state in states
+    ]
+    eta = batch_eta_s(statuses)
+    return ", ".join(parts) + (f"; about {clock(eta)} to go" if eta is not None else "")
+
+
+def most_interesting(statuses: Sequence[PatchStatus], room: int) -> Sequence[PatchStatus]:
+    """Return at most `room` patches, the running ones first, still in their order."""
+    if len(statuses) <= room:
+        return statuses
+    order = ("running", "failed", "refused", "stopped", "waiting", "trained")
+    chosen = {status.patch for status in sorted(statuses, key=lambda status: order.index(status.state))[:room]}
+    return [status for status in statuses if status.patch in chosen]
+
+
+def clock(seconds: float | None) -> str:
+    """Return a time span as 2:10:05; empty for None."""
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+def _state(status: PatchStatus) -> Text:
+    detail = status.phase if status.state == "running" else status.cause
+    return _text(f"{status.state} ({detail})" if detail else status.state)
+
+
+def one_line(words: str) -> str:
+    """Return words on one line, without what a terminal would obey."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in words).split())
+
+
+def _text(words: str) -> Text:
+    """Return a cell; Text, not str: what comes from a file is no markup."""
+    return Text(one_line(words))
+
+
+def _bar(status: PatchStatus) -> RenderableType:
+    if status.state != "running" or not status.max_steps:
+        return ""
+    return ProgressBar(total=status.max_steps, completed=status.step, width=BAR_WIDTH, finished_style="cyan")
+
+
+def _step(status: PatchStatus) -> str:
+    return f"{status.step}/{status.max_steps}" if status.max_steps else str(status.step or "")
+
+
+def _share(status: PatchStatus) -> str:
+    return f"{100 * status.step // status.max_steps}%" if status.max_steps and status.state == "running" else ""
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+COLUMNS = (
+    Column("patch", lambda status: _text(status.patch), narrow=True, is_text=True),
+    Column("state", _state, narrow=True, is_text=True),
+    Column("", _bar, narrow=True, is_text=True),
+    Column("", _share, narrow=True),
+    Column("step", _step),
+    Column("it/s", lambda status: _number(status.steps_per_s, ".1f")),
+    Column("loss", lambda status: _number(status.loss, ".4f"), narrow=True),
+    Column("PSNR dB", lambda status: _number(status.psnr, ".2f"), narrow=True),
+    Column("Gaussians", lambda status: _number(status.num_gaussians, ",d")),
+    Column("GPU MiB", lambda status: _number(status.gpu_used_mib, ",d")),
+    Column("°C", lambda status: _number(status.gpu_temperature_c, "d")),
+    Column("time", lambda status: clock(status.seconds), narrow=True),
+    Column("to go", lambda status: clock(status.eta_s)),
+    Column("attempt", lambda status: _text(status.attempt), is_text=True),
+)

@@ -1,0 +1,126 @@
+"""What report.json holds, schema 1. Keys are only ever added within a schema.
+
+schema, version         of this file; of the splatbatch that wrote it
+written_at, output      local time with its zone; the output folder
+summary, counts         one line; the number of patches in each state
+patches                 one object per patch, in natural order:
+  patch, state          trained, running, failed, stopped, refused, waiting
+  attempt, phase, step, max_steps, loss, seconds, splat
+  psnr, ssim, initial_psnr, num_gaussians     of the product; PSNR in dB on held-out photographs
+  cause, advice, evidence                     of the last failure; evidence: lines of the log
+  changes, warnings                           settings that differ from the config; what was odd
+  outliers                                    how it differs from the other patches
+  attempts                                    see `splatbatch.report.attempts.attempts_of`
+  versions                                    of what trained it, as far as its files say
+runs                    [{"started_at", "ended_at", "slots", "changes"}]: one per `train` or `retry`
+audit                   the latest: verified, refused, warnings; null if there was none
+config                  batch.yaml, the resolved settings of the latest run
+events                  the ledger
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from splatbatch import __version__
+from splatbatch.batch.folder import OutputFolder
+from splatbatch.batch.ledger import events
+from splatbatch.batch.status import PatchStatus, read_status
+from splatbatch.files import Record, read_json, read_tail
+from splatbatch.report.attempts import attempts_of, mapping, number, text, texts
+from splatbatch.report.outliers import outliers
+
+SCHEMA = 1
+"""Version of report.json; it rises when a field changes its meaning or goes."""
+STATES = ("trained", "running", "failed", "stopped", "refused", "waiting")
+MOST_CONFIG_BYTES = 1 << 18
+
+
+def build(output: OutputFolder, names: Sequence[str]) -> Record:
+    """Return the facts of a batch."""
+    statuses, history = read_status(output, names), events(output.ledger)
+    audits = [event for event in history if event["event"] == "audit"]
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "python": platform.python_version(),
+        "written_at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "output": str(output.path),
+        "summary": summary(statuses),
+        "counts": {state: sum(status.state == state for status in statuses) for state in STATES},
+        "patches": _patches(output, statuses, history),
+        "runs": _runs(history),
+        "audit": _audit(audits[-1]) if audits else None,
+        "config": read_tail(output.config, MOST_CONFIG_BYTES),
+        "events": history,
+    }
+
+
+def summary(statuses: Sequence[PatchStatus]) -> str:
+    """Return one line that says how it went: "7 of 8 patches trained; failed: p5"."""
+    trained = sum(status.state == "trained" for status in statuses)
+    line = f"{trained} of {len(statuses)} patches trained"
+    for state in STATES[1:]:
+        names = [status.patch for status in statuses if status.state == state]
+        line += f"; {state}: {', '.join(names)}" if names else ""
+    return line
+
+
+def _patches(output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[Record]) -> list[Record]:
+    odd, by_patch = outliers(statuses), _by_patch(history)
+    return [
+        {
+            **_finite(asdict(status)),
+            "outliers": list(odd[status.patch]),
+            "attempts": attempts_of(output.patch(status.patch), by_patch.get(status.patch, [])),
+            "versions": _versions(output, status.patch),
+        }
+        for status in statuses
+    ]
+
+
+def _by_patch(history: Sequence[Record]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for event in history:
+        found.setdefault(str(event.get("patch", "")), []).append(event)
+    return found
+
+
+def _versions(output: OutputFolder, patch: str) -> Record:
+    result = read_json(output.patch(patch).result) or {}
+    made_with = mapping(mapping(result.get("metrics")).get("made_with"))
+    versions = {"splatbatch": result.get("version"), **made_with}
+    return {key: str(value) for key, value in versions.items() if value is not None}
+
+
+def _runs(history: Sequence[Record]) -> list[Record]:
+    runs: list[Record] = []
+    for event in history:
+        if event["event"] == "batch_started":
+            facts = {"slots": texts(event.get("slots")), "changes": mapping(event.get("changes"))}
+            runs.append({"started_at": number(event.get("t")), "ended_at": None, **facts})
+        elif event["event"] == "batch_ended" and runs:
+            runs[-1]["ended_at"] = number(event.get("t"))
+    return runs
+
+
+def _audit(event: Record) -> Record:
+    """Return the audit with what may be in it whatever wrote it."""
+    refused = {str(name): text(reason) for name, reason in mapping(event.get("refused")).items()}
+    return {
+        **event,
+        "verified": bool(event.get("verified")),
+        "refused": refused,
+        "warnings": texts(event.get("warnings")),
+    }
+
+
+def _finite(record: Record) -> dict[str, Any]:
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in record.items()
+    }

@@ -1,0 +1,58 @@
+"""HTML that nobody can inject into: whatever was not made by `tag` is text, and is escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from html import escape
+
+VOID = frozenset({"br", "img", "input", "meta"})
+
+Attribute = str | float | bool | None
+
+
+class Html(str):
+    """A string that is HTML already; every other string is text."""
+
+    __slots__ = ()
+
+
+def tag(name: str, /, *children: str, **attributes: Attribute) -> Html:
+    """Return an element. `class_` stands for class, `data_x` for data-x; None and False leave an attribute out."""
+    opened = f"<{name}{''.join(map(_attribute, attributes, attributes.values()))}>"
+    return Html(opened if name in VOID else f"{opened}{join(children)}</{name}>")
+
+
+def join(parts: Iterable[str]) -> Html:
+    """Return parts one after the other, text among them escaped."""
+    return Html("".join(part if isinstance(part, Html) else escape(str(part)) for part in parts))
+
+
+def document(title: str, body: Html, style: str, script: str) -> str:
+    """Return a whole page that may load nothing at all, and run nothing but `script`."""
+    policy = (
+        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    head = [
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", Html(style)),
+    ]
+    page = tag("html", tag("head", *head), tag("body", body, tag("script", Html(script))), lang="en")
+    return f"<!doctype html>\n{page}\n"
+
+
+def _attribute(name: str, value: Attribute) -> str:
+    if value is None or value is False:
+        return ""
+    key = name.removesuffix("_").replace("_", "-")
+    return f" {key}" if value is True else f' {key}="{escape(str(value))}"'
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

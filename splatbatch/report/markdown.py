@@ -1,0 +1,61 @@
+"""report.md: the facts as text, for a terminal, a mail or an issue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from splatbatch.files import Record
+
+_HEADINGS = ("patch", "state", "PSNR dB (before)", "Gaussians", "seconds", "attempt", "changed")
+
+
+def to_markdown(report: Record) -> str:
+    """Return the report as Markdown."""
+    lines = [
+        f"# {_plain(report['summary'])}",
+        "",
+        f"{_plain(report['output'])}, {report['written_at']}",
+        "",
+        *_table(report["patches"]),
+    ]
+    for patch in report["patches"]:
+        lines += _troubles(patch)
+    audit = report["audit"]
+    if audit and not audit["verified"]:
+        lines += ["", "Sizes of photographs were not verified (`--no-verify`)."]
+    elif audit and audit["warnings"]:
+        lines += ["", "## Warnings of the audit", "", *(f"- {_plain(warning)}" for warning in audit["warnings"])]
+    return "\n".join(lines) + "\n"
+
+
+def _table(patches: Sequence[Record]) -> list[str]:
+    rows = [_HEADINGS, ("---",) * len(_HEADINGS), *(_row(patch) for patch in patches)]
+    return [f"| {' | '.join(_plain(cell) for cell in row)} |" for row in rows]
+
+
+def _row(patch: Record) -> tuple[str, ...]:
+    psnr, before = patch["psnr"], patch["initial_psnr"]
+    return (
+        patch["patch"],
+        patch["state"],
+        f"{psnr:.2f} ({before:.2f})" if psnr is not None and before is not None else "",
+        f"{patch['num_gaussians']:,}" if patch["num_gaussians"] else "",
+        f"{patch['seconds']:.0f}" if patch["seconds"] is not None else "",
+        patch["attempt"],
+        ", ".join(f"{key}={value}" for key, value in patch["changes"].items()),
+    )
+
+
+def _troubles(patch: Record) -> list[str]:
+    lines = [f"- {_plain(warning)}" for warning in (*patch["outliers"], *patch["warnings"])]
+    if patch["cause"]:
+        phase = f" in phase {_plain(patch['phase'])}" if patch["phase"] else ""
+        lines = [f"**{_plain(patch['cause'])}**{phase}: {_plain(patch['advice'])}", *lines]
+        evidence = "\n".join(patch["evidence"]).splitlines()
+        lines += ["", *(f"    {line}" for line in evidence)] if evidence else []
+    return ["", f"## {_plain(patch['patch'])}", "", *lines] if lines else []
+
+
+def _plain(text: str) -> str:
+    """Escape what Markdown would read as a table, as HTML or as more lines."""
+    return " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")

@@ -1,0 +1,50 @@
+"""Which patches came out unlike the others: far from the median, measured in median absolute deviations."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from splatbatch.batch.status import PatchStatus
+
+FEWEST = 4
+"""Trained patches below which nobody is unlike the others."""
+FAR = 3.5
+"""Deviations from the median (Iglewicz and Hoaglin 1993, "How to detect and handle outliers")."""
+DEVIATION = 1.4826
+"""Times the median absolute deviation: the standard deviation of a normal distribution."""
+LEAST_DB = 1.0
+LEAST_FACTOR = 1.5
+
+
+def outliers(statuses: Sequence[PatchStatus]) -> dict[str, tuple[str, ...]]:
+    """Return for each patch what is odd about it: "PSNR 6.0 dB under the median"."""
+    trained = [status for status in statuses if status.state == "trained"]
+    marks: dict[str, list[str]] = {status.patch: [] for status in statuses}
+    for patch, value, median in _far({status.patch: status.psnr for status in trained}):
+        if median - value >= LEAST_DB:
+            marks[patch].append(f"PSNR {median - value:.1f} dB under the median")
+    for patch, value, median in _far({status.patch: status.num_gaussians for status in trained}):
+        if factor := _factor(value, median):
+            marks[patch].append(f"Gaussians {factor} the median")
+    for patch, value, median in _far({status.patch: status.seconds for status in trained}):
+        if value > median and (factor := _factor(value, median)):
+            marks[patch].append(f"time {factor} the median")
+    return {patch: tuple(found) for patch, found in marks.items()}
+
+
+def _far(values: dict[str, float | None]) -> list[tuple[str, float, float]]:
+    """Return the patches whose value is far from the median: name, value, median."""
+    known = {patch: value for patch, value in values.items() if value is not None}
+    if len(known) < FEWEST:
+        return []
+    median = statistics.median(known.values())
+    spread = DEVIATION * statistics.median(abs(value - median) for value in known.values())
+    return [(patch, value, median) for patch, value in known.items() if abs(value - median) > FAR * spread]
+
+
+def _factor(value: float, median: float) -> str:
+    """Return "0.2 ×" or "3.1 ×"; empty if that is not worth a word."""
+    if min(value, median) <= 0 or max(value, median) / min(value, median) < LEAST_FACTOR:
+        return ""
+    return f"{value / median:.2g} ×"

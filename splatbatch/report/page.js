@@ -1,0 +1,81 @@
+"use strict";
+// Values under the cursor, zoom by dragging (double click: all again), sliders, sorting. Nothing here fetches or evaluates.
+const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+const label = (value, span, along) =>
+  along === "step" ? value.toFixed(0)
+    : span < 120 ? `${+value.toFixed(span < 8 ? 1 : 0)} s`
+      : span < 7200 ? `${+(value / 60).toFixed(span < 480 ? 1 : 0)} min` : `${+(value / 3600).toFixed(1)} h`;
+
+const relabel = (root, from, to, along) =>
+  all(".tick.x", root).forEach(tick => { tick.textContent = label(from + tick.dataset.share * (to - from), to - from, along); });
+
+// drag over `root` selects a share of what it shows; `show(from, to)` draws that range
+function zoomable(root, plot, full, show) {
+  let shown = [0, full], pressed = null;
+  const at = event => {
+    const box = plot.getBoundingClientRect();
+    return shown[0] + Math.min(1, Math.max(0, (event.clientX - box.left) / box.width)) * (shown[1] - shown[0]);
+  };
+  const turn = range => { shown = range; show(...range); };
+  root.addEventListener("pointerdown", event => { pressed = event.button ? null : { x: event.clientX, at: at(event) }; });
+  root.addEventListener("pointerup", event => {
+    if (pressed && Math.abs(event.clientX - pressed.x) > 8) turn([pressed.at, at(event)].sort((a, b) => a - b));
+    pressed = null;
+  });
+  root.addEventListener("dblclick", () => turn([0, full]));
+  root.addEventListener("dragstart", event => event.preventDefault());
+  return { at, range: () => shown };
+}
+
+for (const frame of all(".timeline")) {
+  const outer = frame.querySelector(":scope > svg"), plot = outer.querySelector(".plot"), span = +frame.dataset.span;
+  let dragged = 0;
+  zoomable(frame, outer, span, (from, to) => {
+    dragged = Date.now();
+    plot.setAttribute("width", `${100 * span / (to - from)}%`);
+    plot.setAttribute("x", `${-100 * from / (to - from)}%`);
+    relabel(outer, from, to, "s");
+  });
+  frame.addEventListener("click", event => { if (Date.now() - dragged < 300) event.preventDefault(); }, true);
+}
+
+for (const chart of all(".chart")) {
+  const plot = chart.querySelector(".plot"), line = chart.querySelector(".latest"), along = chart.dataset.along;
+  const xs = line.getAttribute("points").split(" ").map(parseFloat), ys = line.dataset.values.split(" ");
+  const now = chart.querySelector(".now"), last = now.textContent, cursor = chart.querySelector(".cursor");
+  const zoom = zoomable(chart, plot, +chart.dataset.x1, (from, to) => {
+    plot.setAttribute("viewBox", `${from} -3 ${to - from} 106`);
+    relabel(chart, from, to, along);
+  });
+  chart.addEventListener("pointermove", event => {
+    const x = zoom.at(event);
+    const nearest = xs.reduce((best, value, index) => Math.abs(value - x) < Math.abs(xs[best] - x) ? index : best, 0);
+    cursor.setAttribute("x1", xs[nearest]);
+    cursor.setAttribute("x2", xs[nearest]);
+    cursor.style.visibility = "visible";
+    now.textContent = `${along === "step" ? "step " : ""}${label(xs[nearest], +chart.dataset.x1, along)}: ${ys[nearest]}`;
+  });
+  chart.addEventListener("pointerleave", () => { cursor.style.visibility = "hidden"; now.textContent = last; });
+}
+
+for (const input of all(".compare input"))
+  input.addEventListener("input", () => input.parentElement.style.setProperty("--at", `${input.value}%`));
+
+for (const part of all(".share span")) part.style.flexGrow = part.dataset.grow;
+
+all("th").forEach((head, column) => head.addEventListener("click", () => {
+  const sign = head.dataset.sign = head.dataset.sign === "1" ? -1 : 1, body = document.querySelector("tbody");
+  const cells = [...body.children].map(row => row.children[column]);
+  const known = cell => cell.classList.contains("number") ? cell.dataset.value !== undefined : cell.textContent !== "";
+  const compare = (a, b) => a.dataset.value !== undefined ? a.dataset.value - b.dataset.value
+    : a.textContent.localeCompare(b.textContent, undefined, { numeric: true });
+  // what is unknown comes last, either way
+  cells.sort((a, b) => known(b) - known(a) || (known(a) ? sign * compare(a, b) : 0));
+  body.append(...cells.map(cell => cell.parentElement));
+}));
+
+const unfold = () => { const target = document.getElementById(location.hash.slice(1)); if (target) target.open = true; };
+addEventListener("hashchange", unfold);
+document.addEventListener("click", event => { if (event.target.closest("a")) setTimeout(unfold); });
+unfold();

@@ -1,0 +1,138 @@
+"""report.html: one file that needs nothing else, loads nothing and runs nothing but its own few lines."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from splatbatch.batch.folder import OutputFolder
+from splatbatch.files import Record
+from splatbatch.report.chapter import SIGNS, chapter
+from splatbatch.report.facts import STATES
+from splatbatch.report.html import Html, document, join, tag
+from splatbatch.report.pictures import Budget
+from splatbatch.report.timeline import timelines
+from splatbatch.report.units import assignments, duration
+
+PICTURE_BYTES = 16 << 20
+MOST_WARNINGS = 200
+HEADINGS = ("patch", "state", "PSNR dB", "before", "SSIM", "Gaussians", "time", "GPU peak", "attempts", "notes")
+WORDS = ("patch", "state", "notes")
+
+
+def to_html(report: Record, output: OutputFolder) -> str:
+    """Return the page of a report; curves and pictures come from the output folder."""
+    links = {patch["patch"]: f"patch-{index}" for index, patch in enumerate(report["patches"])}
+    budget = Budget(PICTURE_BYTES)
+    # the poorest patch takes of the budget first
+    by_psnr = sorted(report["patches"], key=lambda patch: math.inf if patch["psnr"] is None else patch["psnr"])
+    chapters = {patch["patch"]: chapter(patch, links[patch["patch"]], output, budget) for patch in by_psnr}
+    body = [
+        _header(report),
+        *_section("Timeline", join(timelines(report, links))),
+        *_section("Patches", _table(report["patches"], links)),
+        *(chapters[name] for name in links),
+        *_section("Audit", join(_audit(report["audit"]))),
+        *_section("Settings", join(_settings(report))),
+    ]
+    title = f"{report['summary']} - splatbatch"
+    return document(title, tag("main", *body), _asset("page.css"), _asset("page.js"))
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("splatbatch.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _section(heading: str, body: Html) -> Iterator[Html]:
+    if body:
+        yield tag("h2", heading)
+        yield body
+
+
+def _header(report: Record) -> Html:
+    tiles = [tag("li", tag("b", value), f" {name}") for name, value in _totals(report)]
+    share = [
+        tag("span", class_=state, data_grow=report["counts"][state], title=f"{state}: {report['counts'][state]}")
+        for state in STATES
+        if report["counts"][state]
+    ]
+    return tag(
+        "header",
+        tag("h1", report["summary"]),
+        tag("div", *share, class_="share", aria_hidden="true"),
+        tag("ul", *tiles, class_="totals"),
+        tag("p", f"{report['output']}, {report['written_at']}", class_="quiet"),
+    )
+
+
+def _totals(report: Record) -> Iterator[tuple[str, str]]:
+    patches = report["patches"]
+    if known := [patch["psnr"] for patch in patches if patch["psnr"] is not None]:
+        yield "dB mean hold-out PSNR", f"{statistics.fmean(known):.2f}"
+        yield "dB in the worst patch", f"{min(known):.2f}"
+    if gaussians := sum(patch["num_gaussians"] or 0 for patch in patches):
+        yield "Gaussians", f"{gaussians:,}"
+    attempts = [attempt for patch in patches for attempt in patch["attempts"]]
+    yield "attempts", str(len(attempts))
+    spent = sum(attempt["seconds"] or 0 for attempt in attempts)
+    yield "in training processes", duration(spent)
+
+
+def _table(patches: list[Record], links: dict[str, str]) -> Html:
+    heads = [
+        tag("th", tag("button", heading, type="button"), class_=None if heading in WORDS else "number")
+        for heading in HEADINGS
+    ]
+    rows = [_row(patch, links[patch["patch"]]) for patch in patches]
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows))
+    return tag("div", table, class_="table")
+
+
+def _row(patch: Record, link: str) -> Html:
+    state, peak = patch["state"], max(_peaks(patch), default=None)
+    notes = [tag("span", mark, class_="mark") for mark in patch["outliers"]]
+    notes += [tag("span", patch["cause"], class_=f"cause {state}")] if patch["cause"] else []
+    notes += [tag("span", f"changed: {assignments(patch['changes'])}", class_="mark")] if patch["changes"] else []
+    notes += [tag("span", warning, class_="mark") for warning in patch["warnings"][:2]]
+    cells = [
+        tag("td", tag("a", patch["patch"], href=f"#{link}")),
+        tag("td", tag("span", SIGNS[state], class_=f"sign {state}"), f" {state}"),
+        _cell(patch["psnr"], ".2f"),
+        _cell(patch["initial_psnr"], ".2f"),
+        _cell(patch["ssim"], ".3f"),
+        _cell(patch["num_gaussians"], ",d"),
+        tag("td", duration(patch["seconds"]), class_="number", data_value=patch["seconds"]),
+        _cell(peak, ",d", " MiB"),
+        _cell(len(patch["attempts"]) or None, "d"),
+        tag("td", *notes),
+    ]
+    return tag("tr", *cells, class_=state)
+
+
+def _peaks(patch: Record) -> Iterator[int]:
+    return (int(one["gpu_peak_mib"]) for one in patch["attempts"] if one["gpu_peak_mib"] is not None)
+
+
+def _cell(value: Any, form: str, unit: str = "") -> Html:
+    shown = f"{value:{form}}{unit}" if value is not None else ""
+    return tag("td", shown, class_="number", data_value=value)
+
+
+def _audit(audit: Record | None) -> Iterator[Html]:
+    if audit and not audit["verified"]:
+        yield tag("p", "Sizes of photographs were not verified (--no-verify).", class_="mark")
+    elif audit:
+        warnings = audit["warnings"]
+        yield tag("p", f"{len(audit['refused'])} patches refused, {len(warnings)} warnings.")
+        yield tag("ul", *(tag("li", warning) for warning in warnings[:MOST_WARNINGS]))
+
+
+def _settings(report: Record) -> Iterator[Html]:
+    if report["config"]:
+        yield tag("details", tag("summary", "batch.yaml, as resolved"), tag("pre", report["config"]), class_="config")
+    yield tag("p", f"Written by splatbatch {report['version']} on Python {report['python']}.", class_="quiet")

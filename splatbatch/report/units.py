@@ -1,0 +1,37 @@
+"""Figures as people read them."""
+
+from __future__ import annotations
+
+import math
+import time
+
+
+def figure(value: float, digits: int = 4) -> str:
+    """Return a number in a few digits: 0.0831, 26.54, 12.4k, 1.2M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"
+    return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time span: 12.3 s, 4:05 min, 2:10 h; empty for None."""
+    if seconds is None or not math.isfinite(seconds):
+        return ""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d} h"
+
+
+def moment(at: float | None) -> str:
+    """Return a time of day with its date, in the zone of the machine that writes; empty for None."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at is not None else ""
+    except (OverflowError, OSError, ValueError):
+        return ""
+
+
+def assignments(changes: dict[str, object]) -> str:
+    """Return changed settings as "training.init_scale=0.3, training.seed=1"."""
+    return ", ".join(f"{key}={value}" for key, value in changes.items())

@@ -1,0 +1,97 @@
+"""What people look at in the report: photograph, rendering and error of the worst, median and best held-out view."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image as Pillow
+
+from splatbatch.attempt import AttemptFolder
+from splatbatch.config import Recipe
+from splatbatch.files import write_json, write_whole
+from splatbatch.training.gaussians import Parameters
+from splatbatch.training.rasterize import RasterOptions, rasterize
+from splatbatch.training.views import Photo, Pixels
+
+LONGEST_PX = 480
+MOST_BYTES = 22_000
+"""Of a JPEG: 81 of them, in base64, make a report of nine patches 2.4 MB."""
+QUALITIES = (80, 70, 60, 45, 30)
+FULL_ERROR = 0.25
+"""Mean absolute difference of the channels, of 1, that is drawn brightest."""
+RAMP = np.array([[0, 0, 4], [87, 16, 110], [188, 55, 84], [249, 142, 9], [252, 255, 164]])  # inferno, five stops
+
+
+def picture_views(
+    folder: AttemptFolder,
+    gaussians: Parameters,
+    photos: tuple[Photo, ...],
+    metrics: dict[str, Any] | None,
+    recipe: Recipe,
+) -> None:
+    """Write the pictures of three views, one view at a time; a full disk only costs the pictures."""
+    if not metrics:
+        return
+    by_name = {photo.name: photo for photo in photos}
+    views = {}
+    with contextlib.suppress(OSError):
+        folder.views.parent.mkdir(exist_ok=True)
+        for rank, name in ranked(metrics["images"]).items():
+            size = _picture(folder, rank, gaussians, by_name[name], recipe)
+            views[rank] = {"name": name, **metrics["images"][name], "width": size[0], "height": size[1]}
+        write_json(folder.views, views)
+
+
+def ranked(images: dict[str, dict[str, float]]) -> dict[str, str]:
+    """Return the names of the worst, the best and the median view by PSNR; of fewer than three, those there are."""
+    names = sorted(images, key=lambda name: images[name]["psnr"])
+    views = {"worst": names[0]}
+    if len(names) > 1:
+        views["best"] = names[-1]
+    if len(names) > 2:
+        views["median"] = names[len(names) // 2]
+    return views
+
+
+@torch.inference_mode()
+def _picture(folder: AttemptFolder, rank: str, gaussians: Parameters, photo: Photo, recipe: Recipe) -> tuple[int, int]:
+    colors = rasterize(gaussians, photo.view, RasterOptions(recipe.training.sh_degree)).colors.clamp(0, 1)
+    rendered = (255 * colors).round().to(torch.uint8).cpu().numpy()
+    del colors
+    render, target = _small(rendered), _small(photo.pixels.cpu().numpy())
+    for kind, picture in (("photo", target), ("render", render), ("error", error(target, render))):
+        _write(folder.picture(rank, kind), to_jpeg(picture))
+    return target.size
+
+
+def _write(path: Path, data: bytes) -> None:
+    write_whole(path, lambda file: file.write(data))
+
+
+def _small(pixels: Pixels) -> Pillow.Image:
+    picture = Pillow.fromarray(pixels)
+    picture.thumbnail((LONGEST_PX, LONGEST_PX), Pillow.Resampling.BOX)
+    return picture
+
+
+def error(target: Pillow.Image, render: Pillow.Image) -> Pillow.Image:
+    """Return the absolute difference of two pictures, averaged over channels, as colours from black to yellow."""
+    difference = np.abs(np.asarray(target, dtype=np.float32) - np.asarray(render, dtype=np.float32)).mean(axis=2) / 255
+    stops = np.linspace(0, FULL_ERROR, len(RAMP))
+    channels = [np.interp(difference, stops, RAMP[:, channel]) for channel in range(3)]
+    return Pillow.fromarray(np.stack(channels, axis=-1).astype(np.uint8))
+
+
+def to_jpeg(picture: Pillow.Image) -> bytes:
+    """Return a picture as a JPEG of few bytes: at a lower quality if need be."""
+    for quality in QUALITIES:
+        file = io.BytesIO()
+        picture.save(file, "JPEG", quality=quality, optimize=True)
+        if len(file.getvalue()) <= MOST_BYTES:
+            break
+    return file.getvalue()

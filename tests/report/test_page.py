@@ -1,0 +1,209 @@
+"""report.html: one file, nothing foreign in it, and everything one wants to see."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from made_output import NASTY, MadeOutput, night, pictures
+
+from splatbatch.batch.folder import OutputFolder
+from splatbatch.report import write_report
+from splatbatch.report.charts import draw
+from splatbatch.report.curves import MOST_POINTS, Chart, Curve, thin
+from splatbatch.report.html import tag
+from splatbatch.report.pictures import Budget, views_of
+
+
+class Page(HTMLParser):
+    """What stands in a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def of(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> OutputFolder:
+    output = night(tmp_path_factory.mktemp("night"))
+    write_report(output, ["p9"])
+    return output
+
+
+@pytest.fixture(scope="module")
+def text(output: OutputFolder) -> str:
+    return output.report("html").read_text()
+
+
+def test_nothing_in_the_page_comes_from_elsewhere_or_runs_but_our_script(text: str) -> None:
+    page = Page(text)
+    assert len(page.of("script")) == 1
+    assert not {"iframe", "link", "object", "i", "base"} & {name for name, _ in page.tags}
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on") or name == "style"]
+    sources = [attributes["src"] or "" for attributes in page.of("img")]
+    assert len(sources) == 7 * 9  # photograph, render, error of the worst, median and best view of the trained ones
+    assert all(source.startswith("data:image/jpeg;base64,") for source in sources)
+    assert all((attributes["href"] or "").startswith("#patch-") for attributes in page.of("a"))
+
+
+def test_the_policy_allows_exactly_the_script_and_the_style_that_are_there(text: str) -> None:
+    policy = next(meta["content"] for meta in Page(text).of("meta") if meta.get("http-equiv")) or ""
+    assert policy.startswith("default-src 'none';")
+    for name in ("script", "style"):
+        content = re.search(f"<{name}>(.*?)</{name}>", text, re.DOTALL)
+        assert content
+        digest = base64.b64encode(hashlib.sha256(content[1].encode()).digest()).decode()
+        assert f"{name}-src 'sha256-{digest}';" in policy
+
+
+def test_a_report_of_nine_patches_is_small(output: OutputFolder) -> None:
+    assert output.report("html").stat().st_size < 3_000_000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "7 of 9 patches trained; failed: p8; refused: p9",
+        "PSNR 6.2 dB under the median",
+        "CUDA out of memory. Tried to allocate 2.10 GiB",
+        "Then again after 10.0 s with training.images=host",
+        "Then given up: nan_loss twice at the same place",
+        "p6 trained in between: the GPU is not to blame",
+        "IMG_0031.JPG: 4000 x 3000, its camera says 3000 x 4000.",
+        "hold-out PSNR, dB",
+        "GPU temperature, °C",
+        "torch 2.13",
+        "p3: img7.jpg: &lt;i&gt;dark&lt;/i&gt;",
+        "max_steps: 30000",
+        "p5 ✕ cuda_oom",
+        "p5 ↻2 ✓",
+    ],
+)
+def test_the_page_tells(text: str, words: str) -> None:
+    assert words in text
+
+
+def test_the_same_facts_are_in_the_json(output: OutputFolder) -> None:
+    report = json.loads(output.report("json").read_text())
+    patches = {patch["patch"]: patch for patch in report["patches"]}
+    assert report["schema"] == 1
+    assert patches["p5"]["outliers"] == [
+        "PSNR 6.2 dB under the median",
+        "Gaussians 0.31 × the median",
+        "time 1.9 × the median",
+    ]
+    assert [one["outcome"] for one in patches["p5"]["attempts"]] == ["failed", "trained"]
+    assert patches["p5"]["attempts"][0]["next"]["changes"] == {"training.images": "host"}
+    assert patches["p8"]["attempts"][1]["next"]["decision"] == "gave_up"
+    assert patches["p0"]["attempts"][0]["setup_s"] == 12.0
+    assert patches[NASTY]["outliers"] == []
+    assert "PSNR 6.2 dB under the median" in output.report("md").read_text()
+
+
+def test_every_evil_in_the_files_stays_text(tmp_path: Path) -> None:
+    evil = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>"
+    made = MadeOutput(tmp_path)
+    made.output.create()
+    diagnosis = {"cause": evil, "advice": evil, "evidence": [evil]}
+    made.tell(1.0, "batch_started", slots=[evil], changes={evil: evil})
+    facts = {"phase": evil, "step": evil, "seconds": evil, "gpu_peak_mib": evil, "changes": {evil: evil}}
+    made.attempt("p0", evil, 20, outcome="failed", diagnosis=diagnosis)
+    made.events[-1] |= facts
+    made.tell(2.0, "retry", patch="p0", wait_s=evil, changes={evil: evil}, trained_in_between=[evil])
+    made.tell(3.0, "audit", verified=evil, refused={evil: evil}, warnings=[evil])
+    write_report(made.finish(), [evil.replace("/", "")])
+    page = Page(made.output.report("html").read_text())
+    assert (len(page.of("script")), len(page.of("img"))) == (1, 0)
+
+
+@pytest.mark.parametrize("value", [None, "x", [], {}, 5, True, 1e300, -1, [None], {"a": 1}])
+def test_events_with_anything_in_them_can_be_reported(tmp_path: Path, value: object) -> None:
+    made = MadeOutput(tmp_path)
+    made.output.create()
+    keys = ("t", "slot", "slots", "attempt", "changes", "diagnosis", "outcome", "phase", "step", "seconds", "adopted",
+            "gpu_peak_mib", "warnings", "refused", "reason", "wait_s", "trained_in_between", "verified")  # fmt: skip
+    kinds = ("batch_started", "audit", "attempt_started", "attempt_ended", "retry", "gave_up", "refused", "batch_ended")
+    for kind in kinds:
+        made.events.append({"event": kind, "patch": "p0", **dict.fromkeys(keys, value)})
+        made.events.append({"event": kind, "patch": "p0", **dict.fromkeys(keys, value), "attempt": 1, "t": 5.0})
+    assert write_report(made.finish(), ["p0"])["schema"] == 1
+
+
+@pytest.mark.parametrize("value", ["null", '"x"', "[]", "{}", "5", "true", "1e300", "NaN"])
+def test_a_manifest_with_anything_in_it_can_be_reported(tmp_path: Path, value: str) -> None:
+    output = OutputFolder(tmp_path)
+    output.create()
+    folder = output.patch("p0").new_attempt()
+    output.patch("p0").splat.touch()
+    keys = ("attempt", "step", "num_gaussians", "seconds", "changes", "warnings", "version", "metrics")
+    output.patch("p0").result.write_text("{" + ", ".join(f'"{key}": {value}' for key in keys) + "}")
+    for path in (folder.start, folder.exit, folder.job, folder.progress, folder.gpu_samples):
+        path.write_text(value)
+    assert write_report(output, [])["patches"][0]["state"] in ("trained", "stopped", "running")
+
+
+def test_a_batch_of_nothing_has_a_page(tmp_path: Path) -> None:
+    output = OutputFolder(tmp_path)
+    output.create()
+    write_report(output, [])
+    assert "0 of 0 patches trained" in output.report("html").read_text()
+
+
+def test_a_page_of_many_patches_is_quickly_made_and_leaves_pictures_out(tmp_path: Path) -> None:
+    made = MadeOutput(tmp_path)
+    made.output.create()
+    for index in range(40):
+        made.trained(f"p{index}", "GPU 0", 600, 26 + index % 3)
+    output = made.finish()
+    started = time.perf_counter()
+    write_report(output, [])
+    assert (time.perf_counter() - started) / 40 < 0.05
+
+
+def test_pictures_are_left_out_when_the_page_is_full(tmp_path: Path) -> None:
+    output = night(tmp_path)
+    patch = {"patch": "p0", "attempt": "attempt-01"}
+    assert len(list(views_of(output, patch, Budget(1 << 20)))) == 3
+    assert [view.count("<img") for view in views_of(output, patch, Budget(1000))] == [0]
+    assert list(views_of(output, patch | {"attempt": "../x"}, Budget(1 << 20))) == []
+
+
+def test_pictures_that_are_none_are_left_out(tmp_path: Path) -> None:
+    made = MadeOutput(tmp_path)
+    folder = made.output.patch("p0").new_attempt()
+    pictures(folder, 20.0)
+    folder.picture("worst", "render").write_bytes(b"<svg onload=alert(1)>")
+    folder.picture("best", "photo").unlink()
+    assert len(list(views_of(made.output, {"patch": "p0", "attempt": "attempt-01"}, Budget(1 << 20)))) == 1
+
+
+def test_a_curve_is_thinned_but_keeps_its_peaks() -> None:
+    points = [(float(i), 1.0 if i != 777 else 99.0) for i in range(5000)]
+    kept = thin(points)
+    assert len(kept) <= MOST_POINTS + 2
+    assert (777.0, 99.0) in kept
+    assert [x for x, _ in kept] == sorted({x for x, _ in kept})
+
+
+def test_a_constant_curve_has_a_middle() -> None:
+    drawn = draw(Chart("x", "", "step", (Curve(1, ((0.0, 5.0), (10.0, 5.0))),)))
+    assert 'points="0,50.00 10,50.00"' in drawn
+
+
+def test_text_is_escaped_and_tags_are_not() -> None:
+    assert tag("p", "a<b", tag("b", '"&"'), data_x='"<', hidden=True, title=None) == (
+        '<p data-x="&quot;&lt;" hidden>a&lt;b<b>&quot;&amp;&quot;</b></p>'
+    )

@@ -1,0 +1,38 @@
+"""Folders as they were left behind: by a batch that was killed in its middle, and by older versions."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from splatbatch.batch.folder import OutputFolder
+from splatbatch.report import write_report
+
+SAMPLES = Path(__file__).with_name("samples")
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> OutputFolder:
+    """One patch trained, one failed and due again, one in the middle when the power went; written by 0.1.0."""
+    shutil.copytree(SAMPLES / "killed-0.1.0", tmp_path / "output")
+    return OutputFolder(tmp_path / "output")
+
+
+def test_a_batch_that_was_killed_is_reported_as_far_as_it_came(killed: OutputFolder) -> None:
+    report = write_report(killed, [])
+    states = {patch["patch"]: patch["state"] for patch in report["patches"]}
+    assert states == {"p0": "trained", "p1": "failed", "p2": "running"}
+    page = killed.report("html").read_text()
+    for words in ("cuda_oom", "Then again after 0.1 s with training.images=host", "CUDA out of memory", "p2 …"):
+        assert words in page
+
+
+@pytest.mark.parametrize("pattern", ["**/*.json", "**/*.jsonl", "**/*.yaml", "**/attempt-01/*", "ledger.jsonl"])
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_files_cut_or_gone_only_leave_gaps(killed: OutputFolder, pattern: str, share: float) -> None:
+    for path in killed.path.glob(pattern):
+        data = path.read_bytes()
+        path.write_bytes(data[: int(len(data) * share)]) if share else path.unlink()
+    assert {patch["patch"] for patch in write_report(killed, [])["patches"]} == {"p0", "p1", "p2"}

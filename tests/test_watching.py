@@ -1,0 +1,189 @@
+"""What is seen while a batch runs: the live table at any width, `status --watch`, `logs -f`; on terminals and pipes."""
+
+from __future__ import annotations
+
+import io
+import re
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from command_line import invoke, on_terminal
+from rich.console import Console
+
+from splatbatch.attempt import AttemptFolder
+from splatbatch.batch.narrate import LONGEST_LINE, in_words
+from splatbatch.batch.pace import batch_eta_s, steps_per_s
+from splatbatch.batch.status import PatchStatus
+from splatbatch.batch.table import batch_line, live_view, status_table
+from splatbatch.commands import watching
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]")
+RUNNING = PatchStatus(
+    "p5", "running", attempt="attempt-02", phase="train", step=1200, max_steps=3000, loss=0.0831, psnr=24.5,
+    seconds=61.0, num_gaussians=912_345, steps_per_s=101.5, eta_s=17.7, gpu_used_mib=9123, gpu_temperature_c=71,
+)  # fmt: skip
+FAILED = PatchStatus("p6", "failed", cause="cuda_busy_or_unavailable", seconds=3.0, attempt="attempt-01", step=5)
+
+
+def shown(statuses: list[PatchStatus], width: int, **options: Any) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, **options)
+    console.print(live_view(statuses, width, 30))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+@pytest.mark.parametrize("name", ["p5", "p" * 200, "p\n\n5", "[red]p"])
+def test_the_table_fits_any_terminal(width: int, name: str) -> None:
+    lines = ESCAPES.sub("", shown([replace(RUNNING, patch=name), FAILED], width)).splitlines()
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= width
+
+
+def test_a_narrow_terminal_shows_what_matters_and_a_wide_one_everything() -> None:
+    narrow, wide = (ESCAPES.sub("", shown([RUNNING, FAILED], width)) for width in (80, 200))
+    for words in ("running (train)", "40%", "0.0831", "24.50", "0:01:01", "failed (cuda_busy"):
+        assert words in narrow
+        assert words in wide
+    for words in ("1200/3000", "101.5", "912,345", "9,123", "71", "attempt-02", "0:00:18"):
+        assert words in wide
+    assert "912,345" not in narrow
+
+
+def test_without_colours_the_table_says_the_same() -> None:
+    plain = shown([RUNNING], 200, no_color=True)
+    assert not COLOUR.search(plain)
+    assert "running (train)" in plain
+
+
+def test_the_batch_is_told_in_one_line() -> None:
+    waiting = [PatchStatus("p7", "waiting"), PatchStatus("p8", "waiting")]
+    trained = PatchStatus("p1", "trained", seconds=100.0)
+    assert batch_line([trained, RUNNING, FAILED, *waiting]) == (
+        "1 of 5 trained, 1 running, 1 failed; about 0:03:38 to go"
+    )
+    assert batch_line([trained]) == "1 of 1 trained"
+
+
+def test_nobody_knows_when_it_ends_before_every_running_patch_has_a_pace() -> None:
+    assert batch_eta_s([RUNNING, PatchStatus("p1", "running")]) is None
+    assert batch_eta_s([]) is None
+
+
+def test_two_at_once_take_half_the_time_but_no_less_than_the_longest() -> None:
+    long, short = (PatchStatus(f"p{eta}", "running", eta_s=eta, seconds=0.0) for eta in (100.0, 10.0))
+    assert batch_eta_s([long, short]) == 100
+    assert batch_eta_s([long, short, *(PatchStatus(f"q{i}", "waiting") for i in range(4))]) == pytest.approx(165)
+
+
+@pytest.mark.parametrize(
+    ("records", "pace"),
+    [
+        ([], None),
+        ([{"t": 1, "step": 0, "loss": 1}], None),
+        ([{"t": 1, "step": 0, "loss": 1}, {"t": 3, "step": 100, "loss": 1}], 50.0),
+        ([{"t": 3, "step": 0, "loss": 1}, {"t": 1, "step": 100, "loss": 1}], None),
+        ([{"t": "x", "step": 0, "loss": 1}, {"t": 1, "step": None, "loss": 1}], None),
+        ([{"t": i, "step": i * i, "loss": 1} for i in range(20)], 29.0),
+    ],
+)
+def test_the_pace_is_that_of_the_latest_records(records: list[dict[str, Any]], pace: float | None) -> None:
+    assert steps_per_s(records) == pace
+
+
+def test_three_hundred_lines_of_a_log_are_one_line_beside_the_table() -> None:
+    diagnosis = {"cause": "unknown", "advice": "\n".join(f"line {i}: \x07 [red]" for i in range(300))}
+    line = in_words(
+        {"event": "attempt_ended", "patch": "p0", "attempt": 1, "outcome": "failed", "diagnosis": diagnosis}
+    )
+    assert "\n" not in line
+    assert len(line) == LONGEST_LINE
+
+
+@pytest.mark.parametrize("width", ["80", "200"])
+def test_a_running_batch_is_a_table_that_keeps_to_its_terminal(batch: FakeBatch, width: str) -> None:
+    batch.make("p0", "p1").script(p0=["train 1.5"], p1=["exit 1 CUDA error: out of memory", "train"])
+    code, said = on_terminal(batch, "train", COLUMNS=width, LINES="24", NO_COLOR="1")
+    assert code == 0
+    assert not COLOUR.search(said)
+    lines = ESCAPES.sub("", said).replace("\r", "").splitlines()
+    table = [line for line in lines if line.startswith(("patch ", "p0  ", "p1  "))]
+    assert any("running" in line and "5%" in line for line in table)
+    assert max(map(len, table)) <= int(width)
+    assert any("of 2 trained" in line for line in lines)
+
+
+def test_watching_a_terminal_goes_on_until_somebody_has_seen_enough(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = []
+
+    def sleep(_: float) -> None:
+        rounds.append(1)
+        if len(rounds) == 3:
+            raise KeyboardInterrupt
+
+    batch.make("p0")
+    monkeypatch.setattr(watching.time, "sleep", sleep)
+    ended = invoke("status", "--watch", batch=batch, terminal=True)
+    assert (ended.code, "0 of 1 trained" in ended.out, len(rounds)) == (0, True, 3)
+    rounds.clear()
+    ended = invoke("status", "--watch", batch=batch)
+    assert (ended.out.count("waiting"), "\x1b" in ended.out) == (3, False)
+
+
+def test_a_log_is_followed_until_its_attempt_has_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = AttemptFolder(tmp_path)
+    folder.log.write_bytes("one ä".encode()[:-1])
+
+    def go_on() -> None:
+        time.sleep(0.5)
+        with folder.log.open("ab") as file:
+            file.write("ä".encode()[-1:] + b"\ntwo\n")
+        folder.exit.write_text("{}")
+
+    writer = threading.Thread(target=go_on)
+    writer.start()
+    watching.follow(folder)
+    writer.join()
+    assert capsys.readouterr().out == "one ä\ntwo\n"
+
+
+def test_a_log_whose_middle_was_cut_out_is_followed_on(tmp_path: Path) -> None:
+    folder = AttemptFolder(tmp_path)
+    folder.log.write_text("short")
+    assert watching._read_on(folder, 10_000) == (b"", 5)
+
+
+def test_following_a_running_attempt_ends_with_it_and_leaves_it_alone(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["train 1.5"])
+    train = batch.start("train")
+    while not list(batch.output.glob("patches/p0/attempt-01/start.json")):
+        time.sleep(0.05)
+    follower = batch.start("logs", "p0", "-f")
+    assert follower.wait(30) == 0
+    train.communicate(timeout=30)
+    assert train.returncode == 0
+
+
+def test_ctrl_c_ends_watching_quietly(batch: FakeBatch) -> None:
+    process = batch.make("p0").start("status", "--watch")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, err, isinstance(out, str)) == (0, "", True)
+
+
+def test_the_table_is_for_people_and_has_no_codes_in_a_pipe() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(status_table([RUNNING]))
+    assert "\x1b" not in console.file.getvalue()  # type: ignore[attr-defined]
