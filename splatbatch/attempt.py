@@ -28,6 +28,11 @@ class AttemptFolder:
         return self.path / "job.json"
 
     @property
+    def ballast(self) -> Path:
+        """Parent, before the start: room that the supervisor frees when it writes down the end on a full disk."""
+        return self.path / ".ballast"
+
+    @property
     def settings(self) -> Path:
         """Parent, before the start: what the training process is to do."""
         return self.path / "settings.json"
@@ -71,6 +76,15 @@ class AttemptFolder:
     def metrics(self) -> Path:
         """Training process: hold-out metrics, per photograph and in the mean."""
         return self.path / "metrics.json"
+
+    @property
+    def views(self) -> Path:
+        """Training process: which held-out views are pictured, by rank: worst, median, best."""
+        return self.path / "renders" / "views.json"
+
+    def picture(self, rank: str, kind: str) -> Path:
+        """Training process: photo, render or error of a held-out view, as JPEG."""
+        return self.path / "renders" / f"{rank}-{kind}.jpg"
 
     @property
     def checkpoint(self) -> Path:
@@ -211,8 +225,9 @@ Outcome = Trained | Failed | Stopped
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try at one patch: its folder and the settings it changes."""
+    """One try at one patch: its folder, the settings it changes, and hashes of what it depends on."""
 
     patch: str
     folder: AttemptFolder
     changes: dict[str, Any] = field(default_factory=dict)
+    depends_on: dict[str, str] = field(default_factory=dict)

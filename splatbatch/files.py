@@ -17,11 +17,12 @@ from typing import Any, BinaryIO
 
 Record = dict[str, Any]
 MIB = 1 << 20
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the file system itself; nothing of ours is written there
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a file beside `path`, then fsync and rename it: `path` is whole or as it was before."""
-    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+    aside = path_beside(path)
     try:
         with aside.open("wb") as file:
             write(file)
@@ -32,6 +33,11 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
     _sync_folder(path.parent)
+
+
+def path_beside(path: Path) -> Path:
+    """Return where this process, and no other, may prepare what becomes `path`; `sweep` knows such names."""
+    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
 
 
 def write_text(path: Path, text: str) -> None:

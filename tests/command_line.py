@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import pty
 import signal
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -64,3 +66,19 @@ def _surroundings(batch: FakeBatch | None) -> Iterator[None]:
         trainers.TRAINERS.update(programs)
         for number, handler in zip(SIGNALS, handlers, strict=True):
             signal.signal(number, handler)
+
+
+def on_terminal(batch: FakeBatch, *arguments: str, **environment: str) -> tuple[int, str]:
+    """Run a command on a terminal; return its exit code and all that the terminal got."""
+    master, slave = pty.openpty()
+    plain = {key: value for key, value in batch.environment().items() if key not in ("NO_COLOR", "FORCE_COLOR")}
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), slave)
+    environment = plain | {"TERM": "xterm-256color", "COLUMNS": "120"} | environment
+    process = subprocess.Popen(batch.command(*arguments), env=environment, **streams)
+    os.close(slave)
+    said = b""
+    with contextlib.suppress(OSError):  # EIO is the end of a terminal
+        while data := os.read(master, 1 << 16):
+            said += data
+    os.close(master)
+    return process.wait(30), said.decode()

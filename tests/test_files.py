@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,10 +12,14 @@ from hypothesis import strategies as st
 
 from splatbatch.files import (
     append_line,
+    free_mib,
+    is_out_of_space,
     last_line,
+    path_beside,
     read_json,
     read_lines,
     read_tail,
+    sweep,
     write_json,
     write_text,
     write_whole,
@@ -107,3 +112,16 @@ def test_any_records_come_back_as_they_were(tmp_path_factory: pytest.TempPathFac
         append_line(path, record, durable=False)
     assert list(read_lines(path)) == records
     assert last_line(path, 1 << 20) == (records[-1] if records else None)
+
+
+def test_what_a_killed_writer_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    for name in (".hidden", "result.json", ".splat.ply.new", path_beside(tmp_path / "splat.ply").name):
+        (tmp_path / name).touch()
+    sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", ".splat.ply.new", "result.json"]
+
+
+def test_of_a_full_disk_and_an_exhausted_quota_we_are_out_of_space() -> None:
+    assert is_out_of_space(OSError(errno.ENOSPC, "")) and is_out_of_space(OSError(errno.EDQUOT, ""))
+    assert not is_out_of_space(OSError(errno.EIO, "")) and not is_out_of_space(ValueError())
+    assert free_mib(Path("/nowhere")) is None

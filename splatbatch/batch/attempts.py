@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import shutil
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from splatbatch.attempt import (
@@ -21,25 +23,42 @@ from splatbatch.attempt import (
 )
 from splatbatch.batch.diagnosis import Evidence, diagnose
 from splatbatch.batch.folder import PatchFolder
+from splatbatch.batch.plan import Fingerprint
 from splatbatch.config import Limits
 from splatbatch.executors import Slot
-from splatbatch.files import Record, last_line, read_json, read_lines, read_tail, write_json
-from splatbatch.scene.patches import Patch
+from splatbatch.files import (
+    SHARED_MEMORY,
+    Record,
+    is_out_of_space,
+    last_line,
+    read_json,
+    read_lines,
+    read_tail,
+    sweep,
+    write_json,
+)
 from splatbatch.trainers import Trainer
 
 LOG_TAIL_BYTES = 1 << 18
+FULL_MIB = 2
+BALLAST_BYTES = 1 << 16
 
 
-def prepare(
-    patch: Patch, folder: PatchFolder, trainer: Trainer, changes: Mapping[str, Any]
-) -> tuple[Attempt, tuple[str, ...]]:
-    """Make the folder of the next attempt; return the attempt and the command that trains into it."""
-    attempt = Attempt(patch.name, folder.new_attempt(), dict(changes))
-    return attempt, trainer.command(patch, attempt.folder)
+@contextlib.contextmanager
+def next_attempt(patch: str, folder: PatchFolder, changes: Mapping[str, Any], prints: Fingerprint) -> Iterator[Attempt]:
+    """Make the folder of the next attempt; if it cannot be filled since the disk is full, it was never there."""
+    attempt = Attempt(patch, folder.new_attempt(), dict(changes), vars(prints))
+    try:
+        attempt.folder.ballast.write_bytes(bytes(BALLAST_BYTES))
+        yield attempt
+    except OSError as error:
+        if is_out_of_space(error):
+            shutil.rmtree(attempt.folder.path, ignore_errors=True)
+        raise
 
 
 def write_job(attempt: Attempt, key: str, argv: tuple[str, ...], slot: Slot, limits: Limits) -> None:
-    """Write job.json, all that the supervisor has to know."""
+    """Write job.json, all that the supervisor has to know, and what a later run asks before it adopts the attempt."""
     # no GPU is visible to an attempt on the CPU, and exactly one, by UUID, to any other
     env = {"CUDA_VISIBLE_DEVICES": slot.gpu or "", "LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1"}
     write_json(
@@ -50,8 +69,9 @@ def write_job(attempt: Attempt, key: str, argv: tuple[str, ...], slot: Slot, lim
             "env": env,
             "gpu": slot.gpu,
             "slot": slot.name,
-            "limits": {"wall_s": limits.wall_s, "grace_s": limits.grace_s},
+            "limits": {"wall_s": limits.wall_s, "grace_s": limits.grace_s, "stall_s": limits.stall_s},
             "changes": attempt.changes,
+            "depends_on": attempt.depends_on,
         },
     )
 
@@ -72,6 +92,12 @@ def judge(folder: AttemptFolder, trainer: Trainer, end: Exit) -> Outcome:
             return Failed(diagnose(_evidence(folder, end, reason)))
 
 
+def tidy(folder: AttemptFolder) -> None:
+    """Remove what an attempt that has ended, or never started, no longer needs: ballast, and files half-written."""
+    folder.ballast.unlink(missing_ok=True)
+    sweep(folder.path)
+
+
 def progress(folder: AttemptFolder) -> Record:
     """Return the latest progress record of an attempt; empty before the first."""
     return last_line(folder.progress) or {}
@@ -90,15 +116,25 @@ def facts(folder: AttemptFolder) -> Record:
 
 
 def _evidence(folder: AttemptFolder, end: Exit, artifact: str) -> Evidence:
-    last = progress(folder)
+    last, record = progress(folder), read_json(folder.exit) or {}
     return Evidence(
         end=end,
         log=read_tail(folder.log, LOG_TAIL_BYTES),
         phase=str(last.get("phase", "")),
         step=last.get("step"),
         artifact=artifact,
-        oom_killed=bool((read_json(folder.exit) or {}).get("out_of_memory")),
+        oom_killed=bool(record.get("out_of_memory")),
+        health=str(last.get("health", "")),
+        kernel_lines=(*map(str, record.get("kernel_lines") or ()), *_short_of_room(record)),
     )
+
+
+def _short_of_room(record: Record) -> Iterator[str]:
+    """Say in the kernel's words what ran full: a program whose writes fail often dies without naming the cause."""
+    for key, where in (("shm_free_mib", str(SHARED_MEMORY)), ("disk_free_mib", "the disk of the output folder")):
+        free = record.get(key)
+        if isinstance(free, int) and free < FULL_MIB:
+            yield f"No space left on device: {free} MiB were free on {where}"
 
 
 def _health_warnings(folder: AttemptFolder) -> tuple[str, ...]:

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch import config as configuration
-from splatbatch.attempt import Attempt, AttemptFolder, Outcome, Trained, exit_to_record
-from splatbatch.batch import attempts, plan, results
+from splatbatch.attempt import Attempt, AttemptFolder, Outcome, Trained
+from splatbatch.batch import attempts, plan, results, twins
+from splatbatch.batch.endings import Ending, settle
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.ledger import Ledger, judged_attempts
 from splatbatch.batch.runner import Runner
-from splatbatch.batch.work import Work, outcome_to_record
+from splatbatch.batch.work import Work
 from splatbatch.config import Config
 from splatbatch.errors import ConfigError
 from splatbatch.executors import open_executor, verdict
 from splatbatch.executors.protocol import Seen
-from splatbatch.files import read_json, write_text
+from splatbatch.files import read_json, sweep, write_text
 from splatbatch.scene.audit import Audit, TrainerRules, audit_patches
 from splatbatch.scene.patches import Patch, find_patches, select
 from splatbatch.trainers import CAMERA_MODELS, check_importable, open_trainer
@@ -107,6 +108,7 @@ def run(batch: Batch, ledger: Ledger, *, stop: Callable[[], str], beat: Callable
         slots=[slot.name for slot in executor.slots()],
         changes=dict(batch.changes),
     )
+    twins.let_go(executor, results.batch_name(batch.output), ledger, batch.config.limits.grace_s, beat)
     runner = Runner(batch.config, executor, ledger)
     works = [Work(patch, dict(batch.changes)) for patch in batch.patches]
     outcomes = runner.run(works, stop=stop, beat=beat)
@@ -115,35 +117,40 @@ def run(batch: Batch, ledger: Ledger, *, stop: Callable[[], str], beat: Callable
     return outcomes
 
 
-def adopt(batch: Batch, ledger: Ledger) -> None:
-    """Judge attempts that ended after their parent had died, and accept what they trained; nothing is trained twice."""
-    judged = judged_attempts(batch.output.ledger)
-    for patch in batch.patches:
-        for folder in batch.output.patch(patch.name).attempts():
-            if (patch.name, folder.number) not in judged and folder.start.exists():
-                _adopt_attempt(batch, patch, folder, ledger)
+def adopt(batch: Batch, ledger: Ledger, beat: Callable[[], None] = lambda: None) -> None:
+    """Settle attempts whose parent died before it could, and accept what they trained; nothing is trained twice.
+
+    Those that still run are stopped first; those that never started are barred from starting late.
+
+    Raises:
+        ExecutorError: an attempt may still run, and the engine that could tell cannot be asked here.
+    """
+    settled = judged_attempts(batch.output.ledger)
+    left = [
+        (patch, folder)
+        for patch in batch.patches
+        for folder in batch.output.patch(patch.name).attempts()
+        if (patch.name, folder.number) not in settled and not (folder.cancel.exists() and not folder.start.exists())
+    ]
+    if any(not folder.exit.exists() for _, folder in left):
+        executor = open_executor(batch.config.executor, batch.config.training.device)
+        twins.let_go(executor, results.batch_name(batch.output), ledger, batch.config.limits.grace_s, beat)
+    for patch, folder in left:
+        sweep(batch.output.patch(patch.name).path)
+        attempts.tidy(folder)
+        if folder.start.exists():
+            _adopt_attempt(batch, patch, folder, ledger)
+        else:
+            folder.cancel.touch()
 
 
 def _adopt_attempt(batch: Batch, patch: Patch, folder: AttemptFolder, ledger: Ledger) -> None:
-    record = read_json(folder.exit)
-    end = verdict(record, heartbeat_moves=False, seen=Seen("gone", "the run that started it has died"))
+    end = verdict(read_json(folder.exit), heartbeat_moves=False, seen=Seen("gone", "the run that started it has died"))
     if end is None:
         return
-    changes = (read_json(folder.job) or {}).get("changes") or {}
-    recipe = batch.config.recipe(patch.name, changes)
-    same_settings = (read_json(folder.settings) or {}).get("recipe") == recipe.model_dump(mode="json")
-    outcome = attempts.judge(folder, open_trainer(recipe), end)
-    facts = attempts.facts(folder)
-    if isinstance(outcome, Trained) and same_settings:
-        prints = results.fingerprint(patch, batch.config.recipe(patch.name))
-        attempt = Attempt(patch.name, folder, changes)
-        results.accept(batch.output.patch(patch.name), attempt, outcome, {**vars(prints), **facts})
-    ledger.write(
-        "attempt_ended",
-        patch=patch.name,
-        attempt=folder.number,
-        exit=exit_to_record(end),
-        adopted=True,
-        **facts,
-        **outcome_to_record(outcome),
-    )
+    job = read_json(folder.job) or {}
+    attempt = Attempt(patch.name, folder, job.get("changes") or {}, job.get("depends_on") or {})
+    outcome = attempts.judge(folder, open_trainer(batch.config.recipe(patch.name, attempt.changes)), end)
+    # what it trained counts only if it is what would be trained today
+    accepted = attempt.depends_on == vars(results.fingerprint(patch, batch.config.recipe(patch.name)))
+    settle(Ending(attempt, end, outcome), batch.output.patch(patch.name), ledger, adopted=True, accepted=accepted)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from splatbatch.files import Record, append_line, read_lines
+from splatbatch.errors import OutputError
+from splatbatch.files import Record, append_line, is_out_of_space, read_lines
 
 Listener = Callable[[Record], None]
 
@@ -18,13 +19,31 @@ class Ledger:
     def __init__(self, path: Path, listener: Listener | None = None) -> None:
         self._path = path
         self._listener = listener
+        self._unwritten: list[Record] = []
 
     def write(self, event: str, **facts: Any) -> None:
-        """Append an event, durably, then show it."""
+        """Append an event, durably, then show it; what a full disk does not take is kept for later.
+
+        Raises:
+            OutputError: the ledger cannot be written, and not for want of room.
+        """
         record = {"t": round(time.time(), 3), "event": event, **facts}
-        append_line(self._path, record)
+        self._unwritten.append(record)
+        self.flush()
         if self._listener:
             self._listener(record)
+
+    def flush(self) -> bool:
+        """Write what could not be written so far; return whether all is written."""
+        while self._unwritten:
+            try:
+                append_line(self._path, self._unwritten[0])
+            except OSError as error:
+                if is_out_of_space(error):
+                    return False
+                raise OutputError(f"{self._path}: cannot be written ({error.strerror})") from error
+            del self._unwritten[0]
+        return True
 
 
 def events(path: Path) -> list[Record]:

@@ -6,6 +6,7 @@ folder without sharing locks, a sequence number decides: as long as it moves, it
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -21,6 +22,8 @@ from splatbatch.supervisor.processes import boot_id, start_ticks
 BEAT_S = 5.0
 FOREIGN_SILENCE_S = 3 * BEAT_S
 RECORD_BYTES = 512
+DYING_S = 2.0
+"""A killed run's lock may live on in a child between fork and exec, for a moment."""
 
 
 class OutputLock:
@@ -37,7 +40,7 @@ class OutputLock:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise OutputError(f"{self._path}: cannot be opened ({error.strerror})") from error
-        locked = self._lock()
+        locked = self._lock_from_the_living()
         before = read_json(self._path) or {}
         foreign = before.get("host") not in (None, socket.gethostname())
         if locked is False or (_moves(self._path, before) if foreign else locked is None and holder(self._path)):
@@ -45,6 +48,13 @@ class OutputLock:
             raise _held(self._path, before)
         self.beat()
         return self
+
+    def _lock_from_the_living(self) -> bool | None:
+        """Lock; what is held although nobody alive says so is about to be free, or about to be somebody's."""
+        give_up_at = time.monotonic() + DYING_S
+        while (locked := self._lock()) is False and holder(self._path) is None and time.monotonic() < give_up_at:
+            time.sleep(0.02)
+        return locked
 
     def _lock(self) -> bool | None:
         """Return whether the lock is ours; None if the file system has none (Lustre without -o flock)."""
@@ -65,6 +75,11 @@ class OutputLock:
         """Show that we live, at most every few seconds."""
         if time.monotonic() < self._next_beat:
             return
+        # its first record must be written; that a later one could not be must not end a batch
+        with contextlib.suppress(*((OSError,) if self._sequence else ())):
+            self._write()
+
+    def _write(self) -> None:
         self._next_beat = time.monotonic() + BEAT_S
         self._sequence += 1
         text = json.dumps(

@@ -12,11 +12,11 @@ from typing import Any
 
 from splatbatch import __version__
 from splatbatch.attempt import Attempt, Trained
-from splatbatch.batch.folder import PatchFolder
+from splatbatch.batch.folder import OutputFolder, PatchFolder
 from splatbatch.batch.plan import Fingerprint, Found
 from splatbatch.config import Evaluation, Recipe
 from splatbatch.errors import SceneError
-from splatbatch.files import read_json, write_json, write_whole
+from splatbatch.files import path_beside, read_json, write_json, write_whole
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.scene.reconstruction import read_images
@@ -36,7 +36,7 @@ def found(folder: PatchFolder) -> Found:
 
 
 def accept(folder: PatchFolder, attempt: Attempt, trained: Trained, facts: Mapping[str, Any]) -> None:
-    """Make the splat of an attempt the patch's product.
+    """Make the splat of an attempt the patch's product; the attempt keeps its own until the ledger knows of it.
 
     At every moment result.json, if it is there, belongs to the splat.ply beside it: a kill between any two steps
     leaves a finished attempt that the next run accepts again.
@@ -48,8 +48,10 @@ def accept(folder: PatchFolder, attempt: Attempt, trained: Trained, facts: Mappi
         folder.result,
         {
             **facts,
+            **attempt.depends_on,
             "patch": attempt.patch,
             "attempt": attempt.folder.path.name,
+            "attempts": attempt.folder.number,
             "changes": attempt.changes,
             "num_gaussians": splat.num_gaussians,
             "sh_degree": splat.sh_degree,
@@ -60,12 +62,11 @@ def accept(folder: PatchFolder, attempt: Attempt, trained: Trained, facts: Mappi
             "version": __version__,
         },
     )
-    splat.path.unlink(missing_ok=True)
 
 
 def _link_over(source: Path, target: Path) -> None:
     """Make `target` the file `source`, at once: a second name for it, or a copy where links are not possible."""
-    aside = target.with_name(f".{target.name}.new")
+    aside = path_beside(target)
     aside.unlink(missing_ok=True)
     try:
         os.link(source, aside)
@@ -74,11 +75,18 @@ def _link_over(source: Path, target: Path) -> None:
             write_whole(target, lambda copy: copy.writelines(iter(lambda: file.read(CHUNK_BYTES), b"")))
         return
     aside.replace(target)
+    # rename(2) leaves both names alone where they are one file already: an attempt that is accepted once more
+    aside.unlink(missing_ok=True)
 
 
 def short_hash(text: str) -> str:
     """Return 16 hexadecimal digits that stand for a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def batch_name(output: OutputFolder) -> str:
+    """Return a name for everything this output folder starts: stable, and unlike that of any other folder."""
+    return short_hash(str(output.path.resolve()))
 
 
 def _recipe_hash(recipe: Recipe) -> str:

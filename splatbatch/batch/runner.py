@@ -5,35 +5,34 @@ One thread, one loop over poll; no thread per attempt. In a test its clock is ou
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from splatbatch.attempt import (
     Attempt,
-    Cancelled,
     Diagnosis,
     Exit,
     Failed,
-    Lost,
     Outcome,
     Stopped,
     Trained,
-    exit_to_record,
 )
 from splatbatch.batch import attempts, results, retry
+from splatbatch.batch.endings import Ending, outcome_to_record, settle
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.ledger import Ledger
+from splatbatch.batch.room import RoomGate
 from splatbatch.batch.slots import SlotGate
-from splatbatch.batch.work import Clock, Running, WallClock, Work, outcome_to_record
+from splatbatch.batch.work import HEARTBEAT_SILENCE_S, Clock, Running, WallClock, Work, how_it_ended
 from splatbatch.config import Config, Rung
 from splatbatch.errors import SplatbatchError
-from splatbatch.executors import Executor, Job, Key, Seen, verdict
-from splatbatch.files import read_json
+from splatbatch.executors import Executor, Job, Key, Seen, Slot
+from splatbatch.files import is_out_of_space
 from splatbatch.trainers import open_trainer
 
 POLL_S = 0.1
-HEARTBEAT_SILENCE_S = 10.0
 
 
 class Runner:
@@ -45,7 +44,8 @@ class Runner:
         self._ledger = ledger
         self._clock = clock or WallClock()
         self._output = OutputFolder(config.output.folder)
-        self._batch = batch_name(self._output)
+        self._batch = results.batch_name(self._output)
+        self._room = RoomGate(self._output.path, config.limits, ledger)
         self._gates = [SlotGate(slot, config.cooldown) for slot in executor.slots()]
         self._queue: list[Work] = []
         self._running: dict[Key, Running] = {}
@@ -62,13 +62,13 @@ class Runner:
             beat: called in every round.
         """
         self._queue = list(works)
-        self._let_go_of_twins()
         while self._queue or self._running:
             if reason := stop():
                 self._stop_all(reason)
                 break
             self._harvest()
             self._start_due()
+            self._ledger.flush()
             beat()
             self._clock.sleep(POLL_S)
         return self.outcomes
@@ -76,7 +76,7 @@ class Runner:
     def _start_due(self) -> None:
         for gate in self._gates:
             work = self._next_due()
-            if work is None:
+            if work is None or not self._has_room():
                 return
             if gate.is_open(self._clock.now()):
                 self._queue.remove(work)
@@ -88,16 +88,22 @@ class Runner:
         now = self._clock.now()
         return next((work for work in self._queue if work.not_before <= now), None)
 
+    def _has_room(self) -> bool:
+        now = self._clock.now()
+        if not (is_open := self._room.is_open(now)) and self._room.given_up(now):
+            self._fail_waiting(self._room.diagnosis())
+        return is_open
+
     def _start(self, work: Work, gate: SlotGate) -> None:
-        folder = self._output.patch(work.patch.name)
-        trainer = open_trainer(self._config.recipe(work.patch.name, work.changes))
         try:
-            attempt, argv = attempts.prepare(work.patch, folder, trainer, work.changes)
+            attempt, key = self._prepare(work, gate.slot)
         except (SplatbatchError, OSError) as error:
-            self._fail_at_the_door(work, error)
+            if is_out_of_space(error):
+                self._queue.insert(0, work)
+                self._room.shut(self._clock.now(), str(error))
+            else:
+                self._fail_at_the_door(work, error)
             return
-        key = f"{self._batch}.{work.patch.name}.a{attempt.folder.number}"
-        attempts.write_job(attempt, key, argv, gate.slot, self._config.limits)
         self._ledger.write(
             "attempt_started",
             patch=work.patch.name,
@@ -110,10 +116,24 @@ class Runner:
         gate.take()
         self._running[key] = Running(work, attempt, gate.slot, handle, beat_seen_at=self._clock.now())
 
+    def _prepare(self, work: Work, slot: Slot) -> tuple[Attempt, Key]:
+        """Make the folder of an attempt with all that its supervisor and its trainer read."""
+        name = work.patch.name
+        trainer = open_trainer(self._config.recipe(name, work.changes))
+        prints = results.fingerprint(work.patch, self._config.recipe(name))
+        with attempts.next_attempt(name, self._output.patch(name), work.changes, prints) as attempt:
+            key = f"{self._batch}.{name}.a{attempt.folder.number}"
+            argv = trainer.command(work.patch, attempt.folder)
+            attempts.write_job(attempt, key, argv, slot, self._config.limits)
+        return attempt, key
+
     def _fail_at_the_door(self, work: Work, error: Exception) -> None:
         """Record a patch that cannot even be handed to its trainer; the others go on."""
-        hint = error.hint if isinstance(error, SplatbatchError) else ""
-        diagnosis = Diagnosis("not_started", "fail", hint or "Mend what the evidence names.", (str(error),), "start")
+        advice = error.hint if isinstance(error, SplatbatchError) and error.hint else "Mend what the evidence names."
+        self._fail(work, Diagnosis("not_started", "fail", advice, (str(error),), "start"))
+
+    def _fail(self, work: Work, diagnosis: Diagnosis) -> None:
+        """Record the failure of a patch that no attempt could be made at."""
         self.outcomes[work.patch.name] = Failed(diagnosis)
         number = max((folder.number for folder in self._output.patch(work.patch.name).attempts()), default=0)
         facts = outcome_to_record(Failed(diagnosis))
@@ -124,52 +144,44 @@ class Runner:
             return
         seen = self._executor.poll({key: running.handle for key, running in self._running.items()})
         for key, running in list(self._running.items()):
-            end = self._ended(running, seen.get(key, Seen("unknown")))
-            if end is not None:
+            seen_now, now = seen.get(key, Seen("unknown")), self._clock.now()
+            end = how_it_ended(running, seen_now, now, survives_parent=self._executor.survives_parent)
+            if end is not None and self._is_judged(running, end):
                 del self._running[key]
-                next(gate for gate in self._gates if gate.slot == running.slot).release(self._clock.now())
-                self._judge(running, end)
+                for gate in self._gates:
+                    if gate.slot == running.slot:
+                        gate.release(self._clock.now())
 
-    def _ended(self, running: Running, seen: Seen) -> Exit | None:
-        """Return how an attempt ended, or None while it may still run; stale means no new beat by our own clock."""
-        record = read_json(running.attempt.folder.exit)
-        if record is None and seen.phase in ("ended", "gone"):
-            beat = int((read_json(running.attempt.folder.heartbeat) or {}).get("sequence", 0))
-            if beat != running.beat:
-                running.beat, running.beat_seen_at = beat, self._clock.now()
-        silent_for_s = self._clock.now() - running.beat_seen_at
-        moves = silent_for_s < HEARTBEAT_SILENCE_S and self._executor.survives_parent
-        end = verdict(record, heartbeat_moves=moves, seen=seen)
-        # a supervisor that is asked to stop in its first moments dies before it can write its record
-        asked = running.attempt.folder.cancel.exists()
-        return Cancelled("stopped at its start") if asked and isinstance(end, Lost) else end
+    def _is_judged(self, running: Running, end: Exit) -> bool:
+        """Judge an attempt; False while a full disk does not take its result: it keeps its slot until there is room."""
+        now = self._clock.now()
+        if not self._room.takes_writes(now) and not self._room.given_up(now):
+            return False
+        try:
+            self._judge(running, end)
+        except OSError as error:
+            if not is_out_of_space(error):
+                raise
+            self._room.shut(now, str(error))
+            self.outcomes[running.work.patch.name] = Failed(self._room.diagnosis())
+            return self._room.given_up(now)
+        return True
 
     def _judge(self, running: Running, end: Exit) -> None:
         work, attempt = running.work, running.attempt
         trainer = open_trainer(self._config.recipe(work.patch.name, work.changes))
         outcome = attempts.judge(attempt.folder, trainer, end)
+        settle(Ending(attempt, end, outcome), self._output.patch(work.patch.name), self._ledger)
         self.outcomes[work.patch.name] = outcome
         if isinstance(outcome, Trained):
-            self._accept(work, attempt, outcome)
             for waiting in self._queue:
                 waiting.trained_since.append(work.patch.name)
-        self._ledger.write(
-            "attempt_ended",
-            patch=work.patch.name,
-            attempt=attempt.folder.number,
-            exit=exit_to_record(end),
-            **attempts.facts(attempt.folder),
-            **outcome_to_record(outcome),
-        )
         if isinstance(outcome, Failed):
+            if outcome.diagnosis.cause == "disk_full":
+                self._room.shut(self._clock.now(), f"disk full at {work.patch.name}")
             work.failures.append(retry.Failure(outcome.diagnosis, dict(work.rungs)))
             self._failures[work.patch.name] = work.failures
             self._try_again(work)
-
-    def _accept(self, work: Work, attempt: Attempt, trained: Trained) -> None:
-        prints = results.fingerprint(work.patch, self._config.recipe(work.patch.name))
-        facts = {**vars(prints), **attempts.facts(attempt.folder), "attempts": attempt.folder.number}
-        results.accept(self._output.patch(work.patch.name), attempt, trained, facts)
 
     def _try_again(self, work: Work) -> None:
         name, witnesses = work.patch.name, work.trained_since if len(work.failures) > 1 else []
@@ -213,22 +225,20 @@ class Runner:
         self._ledger.write("slot_given_up", slot=gate.slot.name, reason=gate.reason)
         if self._gates:
             return
-        diagnosis = Diagnosis(
-            "cuda_busy_or_unavailable",
-            "retry",
-            "No GPU became free: end what holds it (nvidia-smi shows it), or raise cooldown.longest_s.",
-            (f"{gate.slot.name}: {gate.reason}",),
-        )
+        self._fail_waiting(gate.diagnosis())
+
+    def _fail_waiting(self, diagnosis: Diagnosis) -> None:
         for work in self._queue:
-            self.outcomes[work.patch.name] = Failed(diagnosis)
-            self._ledger.write("gave_up", patch=work.patch.name, reason=f"{gate.slot.name}: {gate.reason}")
+            self._fail(work, diagnosis)
+            self._ledger.write("gave_up", patch=work.patch.name, reason="; ".join(diagnosis.evidence))
         self._queue.clear()
 
     def _stop_all(self, reason: str) -> None:
         """End what runs, wait for its records, and write them down."""
         self._queue.clear()
         for running in self._running.values():
-            running.attempt.folder.cancel.touch()
+            with contextlib.suppress(OSError):  # a full disk: the signal below says the same
+                running.attempt.folder.cancel.touch()
         self._executor.cancel({key: running.handle for key, running in self._running.items()})
         end = self._clock.now() + self._config.limits.grace_s + 2 * HEARTBEAT_SILENCE_S
         while self._running and self._clock.now() < end:
@@ -237,24 +247,3 @@ class Runner:
             self._clock.sleep(POLL_S)
         for running in self._running.values():
             self.outcomes[running.work.patch.name] = Stopped(reason)
-
-    def _let_go_of_twins(self) -> None:
-        """Stop attempts of an earlier parent that still run: their settings may no longer be ours."""
-        twins = self._executor.find(self._batch)
-        if not twins:
-            return
-        self._ledger.write("twins_stopped", keys=sorted(twins))
-        self._executor.cancel(twins)
-        end = self._clock.now() + self._config.limits.grace_s + HEARTBEAT_SILENCE_S
-        while self._executor.find(self._batch) and self._clock.now() < end:
-            self._clock.sleep(POLL_S)
-        if self._executor.find(self._batch):
-            raise SplatbatchError(
-                f"attempts of an earlier run do not stop: {', '.join(sorted(twins))}",
-                "End their processes by hand, then start again.",
-            )
-
-
-def batch_name(output: OutputFolder) -> str:
-    """Return a name for everything this output folder starts: stable, and unlike that of any other folder."""
-    return results.short_hash(str(output.path.resolve()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from splatbatch import gpu
+from splatbatch.attempt import Diagnosis
 from splatbatch.config import Cooldown
 from splatbatch.executors import Slot
 
@@ -45,3 +46,8 @@ class SlotGate:
     def given_up(self, now: float) -> bool:
         """Return whether something has kept the GPU for longer than anyone wants to wait."""
         return self._waiting_since is not None and now - self._waiting_since > self._cooldown.longest_s
+
+    def diagnosis(self) -> Diagnosis:
+        """Return why nothing can be trained here."""
+        advice = "No GPU became free: end what holds it (nvidia-smi shows it), or raise cooldown.longest_s."
+        return Diagnosis("cuda_busy_or_unavailable", "retry", advice, (f"{self.slot.name}: {self.reason}",))

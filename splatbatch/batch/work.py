@@ -6,10 +6,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from splatbatch.attempt import Attempt, Failed, Outcome, Stopped, Trained
+from splatbatch.attempt import Attempt, Cancelled, Exit, Lost
 from splatbatch.batch import retry
-from splatbatch.executors import Handle, Slot
+from splatbatch.executors import Handle, Seen, Slot, verdict
+from splatbatch.files import read_json
 from splatbatch.scene.patches import Patch
+
+HEARTBEAT_SILENCE_S = 10.0
 
 
 class Clock(Protocol):
@@ -62,12 +65,15 @@ class Running:
     beat_seen_at: float = 0.0
 
 
-def outcome_to_record(outcome: Outcome) -> dict[str, Any]:
-    """Return the JSON form of an outcome."""
-    match outcome:
-        case Trained(splat=splat, warnings=warnings):
-            return {"outcome": "trained", "num_gaussians": splat.num_gaussians, "warnings": list(warnings)}
-        case Failed(diagnosis=diagnosis):
-            return {"outcome": "failed", "diagnosis": {**vars(diagnosis), "evidence": list(diagnosis.evidence)}}
-        case Stopped(reason=reason):
-            return {"outcome": "stopped", "reason": reason}
+def how_it_ended(running: Running, seen: Seen, now: float, *, survives_parent: bool) -> Exit | None:
+    """Return how an attempt ended, or None while it may still run; stale means no new beat by our own clock."""
+    folder = running.attempt.folder
+    record = read_json(folder.exit)
+    if record is None and seen.phase in ("ended", "gone"):
+        beat = int((read_json(folder.heartbeat) or {}).get("sequence", 0))
+        if beat != running.beat:
+            running.beat, running.beat_seen_at = beat, now
+    moves = now - running.beat_seen_at < HEARTBEAT_SILENCE_S and survives_parent
+    end = verdict(record, heartbeat_moves=moves, seen=seen)
+    # a supervisor that is asked to stop in its first moments dies before it can write its record
+    return Cancelled("stopped at its start") if isinstance(end, Lost) and folder.cancel.exists() else end

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch import gpu
@@ -27,7 +28,7 @@ class LocalExecutor:
 
     def __init__(self, config: ExecutorConfig, *, on_cpu: bool) -> None:
         self._slots = _cpu_slots(config.cpu_slots) if on_cpu else _gpu_slots(config)
-        self._processes: dict[Key, subprocess.Popen[bytes]] = {}
+        self._supervisors: dict[Key, _Supervisor] = {}
 
     def slots(self) -> Sequence[Slot]:
         """Return one slot per GPU, else the CPU slots."""
@@ -36,30 +37,26 @@ class LocalExecutor:
     def submit(self, jobs: Sequence[Job]) -> Mapping[Key, Handle]:
         """Start a supervisor per job; from the main thread, since its death signal follows the thread."""
         for job in jobs:
-            if job.key not in self._processes:
-                self._processes[job.key] = subprocess.Popen(
-                    [sys.executable, "-m", _SUPERVISOR, str(job.folder.path)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                    preexec_fn=_stop_with_parent,  # noqa: PLW1509 - the parent has one thread
-                )
-        return {job.key: _handle(self._processes[job.key].pid) for job in jobs}
+            if job.key not in self._supervisors:
+                self._supervisors[job.key] = _Supervisor(job.folder, _start_supervisor(job.folder))
+        return {job.key: _handle(self._supervisors[job.key].process.pid) for job in jobs}
 
     def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, Seen]:
         """Say which supervisors still run."""
         return {key: self._seen(key, handle) for key, handle in handles.items()}
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:
-        """Ask supervisors to stop their attempts."""
-        for handle in handles.values():
-            if pid := _living(handle):
+        """Ask supervisors to stop their attempts; what is left of an attempt without a supervisor is ended by force."""
+        for key, handle in handles.items():
+            pid = _living(handle)
+            if pid and _supervised_folder(pid):
                 processes.send(signal.SIGTERM, [pid])
+            elif pid:
+                processes.end_marked(key)
 
     def find(self, batch: str) -> Mapping[Key, Handle]:
-        """Return the supervisors of a batch that still run on this machine."""
-        found = {}
+        """Return what still runs of a batch on this machine: supervisors, and what a killed one has left behind."""
+        found = {key: _handle(pid) for pid, key in processes.marked(f"{batch}.").items()}
         for pid in (int(path.name) for path in Path("/proc").glob("[0-9]*")):
             if (folder := _supervised_folder(pid)) and (job := read_json(folder.job)):
                 key = str(job.get("key"))
@@ -68,14 +65,32 @@ class LocalExecutor:
         return found
 
     def _seen(self, key: Key, handle: Handle) -> Seen:
-        if process := self._processes.get(key):
-            code = process.poll()
-            return Seen("running") if code is None else Seen("ended", f"supervisor ended with {code}")
+        if supervisor := self._supervisors.get(key):
+            code = supervisor.process.poll()
+            if code is None:
+                return Seen("running")
+            if not supervisor.folder.exit.exists():
+                processes.end_marked(key)
+            return Seen("ended", f"supervisor ended with {code}")
         return Seen("running") if _living(handle) else Seen("gone")
 
 
-def _stop_with_parent() -> None:
-    processes.die_with_parent(signal.SIGTERM)
+@dataclass(frozen=True)
+class _Supervisor:
+    folder: AttemptFolder
+    process: subprocess.Popen[bytes]
+
+
+def _start_supervisor(folder: AttemptFolder) -> subprocess.Popen[bytes]:
+    me = os.getpid()
+    return subprocess.Popen(
+        [sys.executable, "-m", _SUPERVISOR, str(folder.path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=lambda: processes.die_with_parent(signal.SIGTERM, me),  # noqa: PLW1509 - the parent has one thread
+    )
 
 
 def _handle(pid: int) -> Handle:

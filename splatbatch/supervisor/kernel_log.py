@@ -58,7 +58,7 @@ def message_of(record: bytes) -> str:
 
 
 def concerns(line: str, gpu_bus: str, pids: Container[int]) -> bool:
-    """Return whether a line is about this GPU, about the driver as a whole, or about the end of one of our processes."""
+    """Return whether a line is about this GPU, the driver as a whole, or the end of one of our processes."""
     if victim := _VICTIM.search(line):
         return int(victim[1] or victim[2]) in pids
     if not _DRIVER.search(line):

@@ -6,12 +6,10 @@ import os
 from pathlib import Path
 
 from splatbatch import gpu
-from splatbatch.files import Record, free_mib
+from splatbatch.files import SHARED_MEMORY, Record, free_mib
 from splatbatch.supervisor import processes
 from splatbatch.supervisor.kernel_log import KernelLog
 from splatbatch.supervisor.memory import OomWatch
-
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the file system itself, nothing is written there
 
 
 class Surroundings:

@@ -5,6 +5,7 @@ Writes start.json, heartbeat.json, gpu.jsonl, train.log and, last of all, exit.j
 
 from __future__ import annotations
 
+import fcntl
 import os
 import selectors
 import signal
@@ -18,46 +19,41 @@ from typing import Any
 
 from splatbatch import gpu
 from splatbatch.attempt import AttemptFolder, Cancelled, Exit, Exited, Killed, NotStarted, TimedOut, exit_to_record
-from splatbatch.files import append_line, read_json, write_json
+from splatbatch.files import Record, append_line, read_json, write_json
 from splatbatch.supervisor import processes
 from splatbatch.supervisor.log import BoundedLog
-from splatbatch.supervisor.memory import OomWatch
+from splatbatch.supervisor.stall import StallWatch
+from splatbatch.supervisor.surroundings import Surroundings
 
 FENCED = 75  # sysexits.h, EX_TEMPFAIL: somebody else runs this attempt
 HEARTBEAT_S = 1.0
 GPU_SAMPLE_S = 2.0
+SURROUNDINGS_S = 2.0
+STALL_LOOKS = 10  # in the time that counts as a stall
+LONGEST_STALL_LOOK_S = 10.0
 TICK_S = 0.05
+PIPE_BYTES = 1 << 20  # pipe(7): what anybody may ask for
+UNKILLABLE_S = 60.0
+"""A process that outlives its SIGKILL for so long hangs in a driver: its end is told without it."""
+TELL_S = 60.0
+"""How long a full disk may keep the end from being written down."""
 
 
 def supervise(folder: AttemptFolder) -> int:
     """Run the job in `folder` to its end; return 0 if the process exited with 0, 75 if another supervisor has it."""
     job = read_json(folder.job)
+    stop = _StopRequest()
     if job is None or not _claim(folder):
         return FENCED
-    stop = _StopRequest()
-    for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(sig, stop.by_signal)
     processes.adopt_orphans()
+    processes.raise_file_limit()
     started = time.monotonic()
-    memory = OomWatch()
-    output, inlet = os.pipe()
-    os.set_blocking(output, False)
-    process = _start(folder, job, inlet)
-    os.close(inlet)
-    if isinstance(process, NotStarted):
-        end: Exit = process
-    else:
-        end = _Watch(folder, job, process, output, stop).until_the_end()
-    write_json(
-        folder.exit,
-        {
-            **exit_to_record(end),
-            "seconds": round(time.monotonic() - started, 3),
-            "ended_at": time.time(),
-            "out_of_memory": memory.struck(),
-            **_identity(),
-        },
-    )
+    around = Surroundings(folder.path, job.get("gpu"))
+    end = _run(folder, job, stop, around)
+    around.look()
+    seconds = round(time.monotonic() - started, 3)
+    facts = {"seconds": seconds, "ended_at": time.time(), **around.to_record(), **_identity()}
+    _tell(folder, {**exit_to_record(end), **facts}, stop)
     return 0 if end == Exited(0) else 1
 
 
@@ -68,8 +64,10 @@ def _claim(folder: AttemptFolder) -> bool:
     except FileExistsError:
         return False
     os.close(descriptor)
-    # the empty file is the fence; its contents are for people and for `find`
-    write_json(folder.start, {**_identity(), "started_at": time.time(), "ticks": processes.start_ticks(os.getpid())})
+    ticks = processes.start_ticks(os.getpid())
+    # the empty file is the fence; its contents are for people and for `status`
+    with suppress(OSError):
+        write_json(folder.start, {**_identity(), "started_at": time.time(), "ticks": ticks})
     return True
 
 
@@ -77,10 +75,39 @@ def _identity() -> dict[str, Any]:
     return {"host": socket.gethostname(), "pid": os.getpid(), "boot_id": processes.boot_id()}
 
 
-def _start(folder: AttemptFolder, job: dict[str, Any], output: int) -> subprocess.Popen[bytes] | NotStarted:
-    def in_child() -> None:
-        processes.die_with_parent(signal.SIGKILL)
+def _tell(folder: AttemptFolder, record: Record, stop: _StopRequest) -> None:
+    """Write down how it ended; a full disk or a silent share is waited for, as long as nobody asks us to stop."""
+    folder.ballast.unlink(missing_ok=True)
+    give_up_at = time.monotonic() + TELL_S
+    while True:
+        try:
+            return write_json(folder.exit, record)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            if stop.by or time.monotonic() > give_up_at:
+                raise
+            time.sleep(1.0)
 
+
+def _run(folder: AttemptFolder, job: dict[str, Any], stop: _StopRequest, around: Surroundings) -> Exit:
+    try:
+        log = BoundedLog(folder.log)
+    except OSError as error:
+        return NotStarted(str(error))
+    output, inlet = os.pipe()
+    os.set_blocking(output, False)
+    with suppress(OSError, AttributeError):  # the larger it is, the less a talkative process waits for us
+        fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    process = _start(folder, job, inlet)
+    os.close(inlet)
+    if isinstance(process, NotStarted):
+        return process
+    return _Watch(folder, job, process, output, log, stop, around).until_the_end()
+
+
+def _start(folder: AttemptFolder, job: dict[str, Any], output: int) -> subprocess.Popen[bytes] | NotStarted:
+    me = os.getpid()
     try:
         return subprocess.Popen(
             job["argv"],
@@ -88,9 +115,9 @@ def _start(folder: AttemptFolder, job: dict[str, Any], output: int) -> subproces
             stdout=output,
             stderr=output,
             cwd=job.get("cwd") or folder.path,
-            env={**os.environ, **job.get("env", {})},
+            env={**os.environ, **job.get("env", {}), processes.MARKER: str(job.get("key", folder.path))},
             start_new_session=True,
-            preexec_fn=in_child,  # noqa: PLW1509 - this process has one thread
+            preexec_fn=lambda: processes.die_with_parent(signal.SIGKILL, me),  # noqa: PLW1509 - one thread here
         )
     except (OSError, ValueError) as error:
         return NotStarted(f"{job['argv'][0]}: {error}")
@@ -101,8 +128,10 @@ class _StopRequest:
 
     def __init__(self) -> None:
         self.by = ""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, self._note)
 
-    def by_signal(self, number: int, _frame: object) -> None:
+    def _note(self, number: int, _frame: object) -> None:
         self.by = self.by or signal.Signals(number).name
 
 
@@ -130,37 +159,49 @@ class _Watch:
     job: dict[str, Any]
     process: subprocess.Popen[bytes]
     output: int  # its stdout and stderr: our end of the pipe
+    log: BoundedLog
     stop: _StopRequest
+    around: Surroundings
     started: float = field(default_factory=time.monotonic)
     beats: int = 0
+    gpu_percent: int | None = None  # the highest since we last asked whether it still does anything
     ending: Exit | None = None  # why we are ending it, once we are
-    kill_at: float = 0.0
+    kill_at: float = float("inf")
+
+    def __post_init__(self) -> None:
+        self.limits = {name: float(value) for name, value in self.job["limits"].items()}
+        self.stall = StallWatch(self.folder.progress, self.process.pid)
 
     def until_the_end(self) -> Exit:
         """Watch until the process has ended and nothing below it is left."""
-        chores = [_Every(HEARTBEAT_S, self._beat)]
-        if self.job.get("gpu"):
-            chores.append(_Every(GPU_SAMPLE_S, self._sample_gpu))
-        log = BoundedLog(self.folder.log)
+        chores = self._chores()
         with selectors.DefaultSelector() as selector:
             selector.register(self.output, selectors.EVENT_READ)
-            while self.process.poll() is None:
-                if selector.select(TICK_S) and not _drain(self.output, log):
+            while self.process.poll() is None and time.monotonic() < self.kill_at + UNKILLABLE_S:
+                if selector.select(TICK_S) and self._drain() is None:
                     selector.unregister(self.output)
                 for chore in chores:
                     chore.tick(time.monotonic())
                 self._end_if_due()
-        _drain(self.output, log)
-        log.close()
         processes.end_orphans(self.process.pid)
-        return self._verdict(self.process.wait())
+        self._drain()  # once: nobody is left who could write more
+        self.log.close()
+        return self._verdict(self.process.poll())
+
+    def _chores(self) -> list[_Every]:
+        chores = [_Every(HEARTBEAT_S, self._beat), _Every(SURROUNDINGS_S, self.around.look)]
+        if self.job.get("gpu"):
+            chores.append(_Every(GPU_SAMPLE_S, self._sample_gpu))
+        if stall_s := self.limits.get("stall_s"):
+            chores.append(_Every(min(stall_s / STALL_LOOKS, LONGEST_STALL_LOOK_S), self._look_for_signs_of_life))
+        return chores
 
     def _end_if_due(self) -> None:
         now = time.monotonic()
         if self.ending is None:
             self.ending = self._reason_to_end(now - self.started)
             if self.ending is not None:
-                self.kill_at = now + float(self.job["limits"]["grace_s"])
+                self.kill_at = now + self.limits["grace_s"]
                 processes.send_group(signal.SIGTERM, self.process.pid)
         elif now >= self.kill_at:
             processes.send_group(signal.SIGKILL, self.process.pid)
@@ -171,32 +212,37 @@ class _Watch:
             return Cancelled(self.stop.by)
         if self.folder.cancel.exists():
             return Cancelled("cancel file")
-        wall_s = float(self.job["limits"]["wall_s"])
-        return TimedOut("wall", wall_s) if age_s > wall_s else None
+        wall_s, stall_s = self.limits["wall_s"], self.limits.get("stall_s", 0.0)
+        if age_s > wall_s:
+            return TimedOut("wall", wall_s)
+        return TimedOut("stall", stall_s) if 0 < stall_s < self.stall.idle_s() else None
 
-    def _verdict(self, code: int) -> Exit:
+    def _verdict(self, code: int | None) -> Exit:
         """Say how it ended: our reason if we ended it and it did not finish well all the same."""
         if self.ending is not None and code != 0:
             return self.ending
-        return Killed(-code) if code < 0 else Exited(code)
+        return Killed(-code) if code and code < 0 else Exited(code or 0)
+
+    def _drain(self) -> int | None:
+        """Move what lies in the pipe to the log; return how much it was, None at the pipe's end."""
+        try:
+            data = os.read(self.output, PIPE_BYTES)
+        except BlockingIOError:
+            return 0
+        self.log.write(data)
+        return len(data) or None
 
     def _beat(self) -> None:
         self.beats += 1
         write_json(self.folder.heartbeat, {"sequence": self.beats, "child": self.process.pid})
 
+    def _look_for_signs_of_life(self) -> None:
+        self.stall.look(self.log.said, self.gpu_percent)
+        self.gpu_percent = None if self.gpu_percent is None else 0
+
     def _sample_gpu(self) -> None:
-        record = {"t": round(time.time(), 2), **gpu.sample(self.job["gpu"]).to_record()}
+        sample = gpu.sample(self.job["gpu"])
+        if sample.utilisation_percent is not None:
+            self.gpu_percent = max(sample.utilisation_percent, self.gpu_percent or 0)
+        record = {"t": round(time.time(), 2), **sample.to_record()}
         append_line(self.folder.gpu_samples, record, durable=False)
-
-
-def _drain(pipe: int, log: BoundedLog) -> bool:
-    """Copy what lies in the pipe to the log; return False at its end."""
-    while True:
-        try:
-            data = os.read(pipe, 1 << 16)
-        except BlockingIOError:
-            return True
-        if not data:
-            return False
-        with suppress(OSError):
-            log.write(data)

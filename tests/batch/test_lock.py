@@ -28,6 +28,13 @@ with OutputLock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
+DYING = """
+import fcntl, sys, time
+with open(sys.argv[1], "w") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    print("held", flush=True)
+    time.sleep(1)
+"""
 RACE = """
 import sys, time
 from pathlib import Path
@@ -152,3 +159,22 @@ def test_where_the_file_system_has_no_locks_the_record_decides(
 def test_a_lock_in_a_folder_that_is_not_there_is_said(path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be opened"), OutputLock(path / "below"):
         pass
+
+
+def test_a_lock_that_outlives_its_killed_holder_for_a_moment_is_waited_for(path: Path) -> None:
+    """The holder's child between fork and exec has its descriptors still."""
+    process = python(DYING, path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    with OutputLock(path):
+        assert process.wait() == 0
+
+
+def test_a_beat_that_does_not_fit_on_the_disk_ends_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(lock, "BEAT_S", 0.0)
+    with OutputLock(path) as held:
+        monkeypatch.setattr(lock.os, "pwrite", full)
+        held.beat()

@@ -47,7 +47,7 @@ def attempt_with_splat(folder: PatchFolder, num: int = 10) -> tuple[Attempt, Tra
 def test_an_accepted_splat_moves_up_and_has_its_manifest(folder: PatchFolder) -> None:
     attempt, trained = attempt_with_splat(folder)
     accept(folder, attempt, trained, {"seconds": 3.0})
-    assert not attempt.folder.splat.exists()
+    assert attempt.folder.splat.samefile(folder.splat)
     there = found(folder)
     assert isinstance(there.splat, Splat)
     assert there.result is not None

@@ -6,82 +6,14 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from supervised import ASLEEP, DEAF, PATIENCE_S, Attempts, alive, wait_for
 
-from splatbatch.attempt import AttemptFolder
 from splatbatch.files import read_json
 from splatbatch.supervisor import log, memory, processes, watch
-
-PATIENCE_S = 15.0
-ASLEEP = "import time; print('ready', flush=True); time.sleep(600)"
-DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {ASLEEP}"
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it did not happen in time")
-
-
-def alive(pid: int) -> bool:
-    return processes.start_ticks(pid) != 0
-
-
-class Attempts:
-    """Starts supervisors over small Python programs, and ends what is left of them."""
-
-    def __init__(self, root: Path) -> None:
-        self.folder = AttemptFolder(root / "attempt-01")
-        self.folder.path.mkdir()
-        self.started: list[subprocess.Popen[bytes]] = []
-
-    def job(self, *argv: str, wall_s: float = 60.0, grace_s: float = 0.3, **more: Any) -> Attempts:
-        job = {"argv": argv, "limits": {"wall_s": wall_s, "grace_s": grace_s}, "env": {}, "gpu": None, **more}
-        self.folder.job.write_text(json.dumps(job))
-        return self
-
-    def program(self, code: str, **job: Any) -> Attempts:
-        return self.job(sys.executable, "-c", code, **job)
-
-    def start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "splatbatch.supervisor", str(self.folder.path)]
-        self.started.append(subprocess.Popen(command, start_new_session=True))
-        return self.started[-1]
-
-    def run(self) -> int:
-        return self.start().wait(PATIENCE_S)
-
-    def until_ready(self) -> subprocess.Popen[bytes]:
-        supervisor = self.start()
-        wait_for(lambda: self.folder.log.exists() and "ready" in self.folder.log.read_text())
-        return supervisor
-
-    @property
-    def end(self) -> dict[str, Any]:
-        return read_json(self.folder.exit) or {}
-
-    @property
-    def child(self) -> int:
-        return int(wait_for(lambda: read_json(self.folder.heartbeat))["child"])
-
-
-@pytest.fixture
-def attempt(tmp_path: Path) -> Iterator[Attempts]:
-    attempts = Attempts(tmp_path)
-    yield attempts
-    for process in attempts.started:
-        if process.poll() is None:
-            process.terminate()
-            process.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +100,7 @@ def test_a_program_that_closes_its_streams_is_watched_on(attempt: Attempts) -> N
 @pytest.mark.parametrize("code", [ASLEEP, DEAF], ids=["obedient", "deaf"])
 def test_at_the_wall_limit_it_is_asked_then_forced_to_end(attempt: Attempts, code: str) -> None:
     started = time.monotonic()
-    assert attempt.program(code, wall_s=0.5, grace_s=0.3).run() == 1
+    assert attempt.program(code, limits={"wall_s": 0.5}).run() == 1
     assert attempt.end.items() >= {"kind": "timed_out", "limit": "wall", "limit_s": 0.5}.items()
     assert time.monotonic() - started < PATIENCE_S / 2
 
@@ -276,7 +208,10 @@ def test_inside_this_process_it_is_watched_the_same(attempt: Attempts, monkeypat
     assert watch.supervise(attempt.folder) == 0
     assert attempt.folder.log.read_text() == f"{os.getpid()}\n"
     assert json.loads(attempt.folder.gpu_samples.read_text().splitlines()[0])["used_mib"] is None
-    for job in (lambda: attempt.program(ASLEEP, wall_s=0.2, grace_s=0.1), lambda: attempt.job("/nowhere")):
+    for job in (
+        lambda: attempt.program(ASLEEP, limits={"wall_s": 0.2, "grace_s": 0.1}),
+        lambda: attempt.job("/nowhere"),
+    ):
         attempt.folder.start.unlink()
         assert watch.supervise(job().folder) == 1
     assert watch.supervise(attempt.folder) == watch.FENCED

@@ -1,0 +1,129 @@
+"""A disk that is full pauses a batch; it costs no training and crashes nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_batch import FakeBatch
+from fake_trainer import fill
+
+from splatbatch.batch import room
+from splatbatch.batch.ledger import Ledger, events
+from splatbatch.batch.room import RoomGate
+from splatbatch.config import Limits
+from splatbatch.files import MIB, append_line, read_lines
+
+NOT_LOOKED_AT = {"free_disk_mib": 0}
+SHM = shutil._ntuple_diskusage(1024 * MIB, 1000 * MIB, 24 * MIB)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB; the batch's output folder lies on it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small disk")
+    (tmp_path / "output").symlink_to(disk)
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def until(process: subprocess.Popen[str], words: str) -> None:
+    """Read what a batch says until it has said these words."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if words in line:
+            return
+    raise AssertionError(f"it never said {words!r}")
+
+
+def test_a_batch_pauses_until_there_is_room_and_then_goes_on(batch: FakeBatch, small_disk: Path) -> None:
+    (small_disk / "filler").write_bytes(bytes(4 * MIB))
+    process = batch.make("p0", "p1", limits={"free_disk_mib": 6}).start("train")
+    until(process, "paused, nothing new is started")
+    (small_disk / "filler").unlink()
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert [event["event"] for event in batch.events()][2:5] == ["paused", "resumed", "attempt_started"]
+
+
+def test_who_waits_for_room_in_vain_is_told_so(batch: FakeBatch) -> None:
+    done = batch.make("p0", "p1", limits={"free_disk_mib": 1 << 40, "pause_s": 0.3}).run("train")
+    assert done.returncode == 1
+    assert "p0: failed: disk_full. Free space" in done.stdout
+    assert [event["event"] for event in batch.events()].count("paused") == 1
+    assert batch.events("attempt_started") == []
+
+
+def test_a_disk_that_fills_up_behind_a_splat_costs_no_training(batch: FakeBatch, small_disk: Path) -> None:
+    batch.make("p0", "p1", limits=NOT_LOOKED_AT).script(p0=["train-then-fill"])
+    process = batch.start("train")
+    until(process, "paused")
+    (small_disk / "filler").unlink()
+    process.communicate(timeout=90)
+    assert process.returncode == 0
+    assert [event["outcome"] for event in batch.events("attempt_ended")] == ["trained", "trained"]
+    assert len(batch.events("attempt_started")) == 2
+
+
+def test_a_disk_that_stays_full_is_given_up_and_what_was_trained_is_adopted(batch: FakeBatch, small_disk: Path) -> None:
+    batch.make("p0", "p1", limits=NOT_LOOKED_AT | {"pause_s": 1}).script(p0=["train-then-fill"])
+    done = batch.run("train", timeout_s=120)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    (small_disk / "filler").unlink()
+    assert batch.run("train").returncode == 0
+    assert batch.result("p0")["attempt"] == "attempt-01"
+
+
+def test_a_start_on_a_full_disk_is_refused_in_words(batch: FakeBatch, small_disk: Path) -> None:
+    fill(small_disk / "filler")
+    done = batch.make("p0", limits=NOT_LOOKED_AT).run("train")
+    assert done.returncode == 6
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_line_that_does_not_fit_leaves_the_file_as_it_was(small_disk: Path) -> None:
+    append_line(small_disk / "ledger.jsonl", {"n": 1})
+    fill(small_disk / "filler")
+    with pytest.raises(OSError, match="No space left"):
+        append_line(small_disk / "ledger.jsonl", {"n": "x" * 8192})
+    assert list(read_lines(small_disk / "ledger.jsonl")) == [{"n": 1}]
+    assert (small_disk / "ledger.jsonl").stat().st_size == 9
+
+
+def test_the_ledger_keeps_what_a_full_disk_does_not_take(small_disk: Path) -> None:
+    ledger = Ledger(small_disk / "ledger.jsonl")
+    fill(small_disk / "filler")
+    ledger.write("one", text="x" * 8192)
+    assert not ledger.flush()
+    os.truncate(small_disk / "filler", 0)
+    ledger.write("two")
+    assert [event["event"] for event in events(small_disk / "ledger.jsonl")] == ["one", "two"]
+
+
+def test_a_failed_write_shuts_the_gate_until_a_trial_succeeds(small_disk: Path, tmp_path: Path) -> None:
+    gate = RoomGate(small_disk, Limits(free_disk_mib=0, pause_s=10), Ledger(tmp_path / "ledger.jsonl"))
+    assert gate.is_open(0)
+    fill(small_disk / "filler")
+    gate.shut(1, "No space left on device")
+    assert (gate.is_open(3), gate.takes_writes(5), gate.given_up(11)) == (False, False, False)
+    assert gate.given_up(12)
+    (small_disk / "filler").unlink()
+    assert gate.takes_writes(13)
+    assert not (small_disk / ".room").exists()
+
+
+def test_little_shared_memory_shuts_the_gate_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: SHM)
+    gate = RoomGate(tmp_path, Limits(free_disk_mib=1), Ledger(tmp_path / "ledger.jsonl"))
+    assert not gate.is_open(0)
+    assert gate.reason == "24 MiB free in /dev/shm, wanted 64"
