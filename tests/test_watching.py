@@ -17,9 +17,9 @@ from rich.console import Console
 
 from splatbatch.attempt import AttemptFolder
 from splatbatch.batch.narrate import LONGEST_LINE, in_words
-from splatbatch.batch.pace import batch_eta_s, steps_per_s
+from splatbatch.batch.pace import steps_per_s
 from splatbatch.batch.status import PatchStatus
-from splatbatch.batch.table import batch_line, live_view, status_table
+from splatbatch.batch.table import batch_eta_s, batch_line, live_view, status_table
 from splatbatch.commands import watching
 
 if TYPE_CHECKING:

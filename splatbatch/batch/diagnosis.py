@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from splatbatch.attempt import Cancelled, Diagnosis, Exit, Exited, Killed, Lost, NotStarted, TimedOut
-from splatbatch.batch.known_failures import Row
-from splatbatch.batch.known_failures_build import BUILD
-from splatbatch.batch.known_failures_exits import (
+from splatbatch.batch.known_failures.build import BUILD
+from splatbatch.batch.known_failures.exits import (
     CRASHES,
     SIGABRT,
     SIGNALS,
@@ -20,14 +19,15 @@ from splatbatch.batch.known_failures_exits import (
     meaning_of_health,
     signal_of,
 )
-from splatbatch.batch.known_failures_files import FILES, NETWORK
-from splatbatch.batch.known_failures_gpu import GPU
-from splatbatch.batch.known_failures_hints import HINTS
-from splatbatch.batch.known_failures_host import HOST
-from splatbatch.batch.known_failures_kernels import KERNELS
-from splatbatch.batch.known_failures_log import Log
-from splatbatch.batch.known_failures_program import PROGRAM, REST, SETTINGS
-from splatbatch.batch.known_failures_scene import NUMBERS, SCENE
+from splatbatch.batch.known_failures.files import FILES, NETWORK
+from splatbatch.batch.known_failures.gpu import GPU
+from splatbatch.batch.known_failures.hints import HINTS
+from splatbatch.batch.known_failures.host import HOST
+from splatbatch.batch.known_failures.kernels import KERNELS
+from splatbatch.batch.known_failures.log import Log
+from splatbatch.batch.known_failures.program import PROGRAM, REST, SETTINGS
+from splatbatch.batch.known_failures.row import Row
+from splatbatch.batch.known_failures.scene import NUMBERS, SCENE
 
 # The first row that matches wins, so the order is part of the knowledge: what can be a consequence stands below.
 STRONG: tuple[Row, ...] = (*GPU, *BUILD, *HOST, *SCENE, *NUMBERS, *KERNELS, *NETWORK, *SETTINGS, *CRASHES)

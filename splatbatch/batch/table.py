@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from splatbatch.batch.pace import batch_eta_s
 from splatbatch.batch.status import PatchStatus
 
 WIDE = 120
@@ -128,3 +128,18 @@ COLUMNS = (
     Column("to go", lambda status: clock(status.eta_s)),
     Column("attempt", lambda status: _text(status.attempt), is_text=True),
 )
+
+
+def batch_eta_s(statuses: Sequence[PatchStatus]) -> float | None:
+    """Return the seconds until every running and waiting patch is trained, if all goes well; None if unknown.
+
+    As many patches are taken to run at once as run now, and a waiting one to take as long as the others.
+    """
+    running = [status for status in statuses if status.state == "running"]
+    left = [status.eta_s for status in running if status.eta_s is not None]
+    if not running or len(left) < len(running):
+        return None
+    trained = [status.seconds for status in statuses if status.state == "trained" and status.seconds]
+    typical = statistics.median(trained or [(one.seconds or 0) + (one.eta_s or 0) for one in running])
+    waiting = sum(status.state == "waiting" for status in statuses)
+    return max(*left, (sum(left) + waiting * typical) / len(running))

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from splatbatch.batch.known_failures import Row, lower, text
+from splatbatch.batch.known_failures.row import Row, lower, text
 
 QUOTE_CHARS = 240
 LINE_CHARS = 2000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from splatbatch.batch.known_failures import Row, text
+from splatbatch.batch.known_failures.row import Row, text
 
 _POWERS = {"bytes": -3, "kib": -2, "mib": -1, "gib": 0, "tib": 1, "pib": 2, "eib": 3}  # of 1024, in GiB
 _SIZE = r"(\d[\d.]*) ?(bytes|[KMGTPE]iB)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from splatbatch.batch.known_failures import Row, text
+from splatbatch.batch.known_failures.row import Row, text
 
 _NO_SPACE = (
     r"No space left on device|\[Errno 28\]|\berrno = 28\b|code: 28\b|\bENOSPC\b",

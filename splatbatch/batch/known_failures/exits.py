@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from splatbatch.attempt import Action, Exit, Exited, Killed
-from splatbatch.batch.known_failures import Row, text
+from splatbatch.batch.known_failures.row import Row, text
 
 
 @dataclass(frozen=True)

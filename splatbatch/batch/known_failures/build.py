@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from splatbatch.batch.known_failures import Row, text
+from splatbatch.batch.known_failures.row import Row, text
 
 BUILD = (
     Row(
