@@ -142,14 +142,10 @@ class Round:
 
     def _num_running(self) -> int:
         jobs = self.batch.output.glob("patches/*/attempt-*/job.json")
-        unended = (
-            job.parent for job in jobs if not any((job.parent / end).exists() for end in ("exit.json", "cancel"))
-        )
-        return min(SLOTS, sum(not self._is_settled(attempt) for attempt in unended))
-
-    def _is_settled(self, attempt: Path) -> bool:
+        ends = ("exit.json", "cancel")
+        open_ones = [job.parent for job in jobs if not any(job.with_name(end).exists() for end in ends)]
         settled = {(event["patch"], event["attempt"]) for event in self._events("attempt_ended")}
-        return (attempt.parent.name, int(attempt.name[-2:])) in settled
+        return min(SLOTS, sum((one.parent.name, int(one.name[-2:])) not in settled for one in open_ones))
 
     def _events(self, kind: str) -> list[dict]:
         ledger = self.batch.output / "ledger.jsonl"

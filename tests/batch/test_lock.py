@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +33,6 @@ with open(sys.argv[1], "w") as file:
     fcntl.flock(file, fcntl.LOCK_EX)
     print("held", flush=True)
     time.sleep(1)
-"""
-RACE = """
-import sys, time
-from pathlib import Path
-from splatbatch.batch.lock import OutputLock
-from splatbatch.errors import OutputError
-folder, start = Path(sys.argv[1]), float(sys.argv[2])
-for number in range(20):
-    while time.time() < start + number * 0.1: pass
-    try:
-        with OutputLock(folder / f"lock{number}"):
-            print("held", flush=True)
-            time.sleep(0.06)
-    except OutputError:
-        print("refused", flush=True)
 """
 
 
@@ -75,13 +59,6 @@ def test_a_lock_is_held_inside_and_free_afterwards(path: Path) -> None:
     assert holder(path) is None
     with OutputLock(path):
         pass
-
-
-def test_of_two_processes_at_the_same_instant_one_holds_the_lock_twenty_times(path: Path) -> None:
-    start = time.time() + 1
-    both = [python(RACE, path.parent, start).communicate for _ in range(2)]
-    first, second = (communicate(timeout=30)[0].split() for communicate in both)
-    assert [sorted(pair) for pair in zip(first, second, strict=True)] == [["held", "refused"]] * 20
 
 
 def test_the_lock_of_a_killed_process_is_free(path: Path) -> None:
