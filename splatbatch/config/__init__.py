@@ -1,19 +1,8 @@
 """The YAML: one small section per layer, every mistake listed at once with its line and the nearest known name."""
 
 from splatbatch.config.load import DEFAULT_CONFIG, Config, find_config, json_schema, load, parse_change, to_yaml
-from splatbatch.config.sections import (
-    Cooldown,
-    Evaluation,
-    Executor,
-    LadderName,
-    Limits,
-    Output,
-    Recipe,
-    Retry,
-    Rung,
-    Scene,
-    Training,
-)
+from splatbatch.config.recipe import Evaluation, Recipe, Training
+from splatbatch.config.sections import Cooldown, Executor, LadderName, Limits, Output, Retry, Rung, Scene
 from splatbatch.config.source import nearest
 
 __all__ = [

@@ -10,21 +10,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from splatbatch.config.sections import (
-    Cooldown,
-    Evaluation,
-    Executor,
-    LearningRates,
-    Limits,
-    Output,
-    PatchOverrides,
-    Recipe,
-    Refinement,
-    Retry,
-    Scene,
-    Section,
-    Training,
-)
+from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, Recipe, Refinement, Training
+from splatbatch.config.section import Section
+from splatbatch.config.sections import Cooldown, Executor, Limits, Output, Retry, Scene
 from splatbatch.config.source import Keys, Source, dump, nearest, parse_value
 from splatbatch.errors import ConfigError
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from splatbatch.config.sections import Recipe, Refinement
+from splatbatch.config.recipe import Recipe, Refinement
 
 REFERENCE_STEPS = 30_000  # the length the field's schedules were made for (3DGS, Kerbl 2023)
 UNSCALED_STEPS = 7_000  # down to this length `default` keeps the field's steps between things: 3DGS's own short run

@@ -1,36 +1,13 @@
-"""The sections of the YAML: one small model per layer, each value with its unit, range and default."""
+"""The sections of the YAML around the training: what is trained, where, and what happens when it fails."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
-
-def _expanded(value: Any) -> Any:
-    """Expand ~ and $VARIABLES in a path; an unset variable is an error, never an empty string."""
-    if not isinstance(value, str):
-        return value
-    expanded = os.path.expandvars(os.path.expanduser(value))  # noqa: PTH111 - "~" may stand in a non-path too
-    if "$" in expanded:
-        unset = expanded[expanded.index("$") :].split("/")[0]
-        raise ValueError(f"the environment variable {unset} is not set")
-    return expanded
-
-
-FilePath = Annotated[Path, BeforeValidator(_expanded)]
-Steps = Annotated[int, Field(gt=0)]
-Seconds = Annotated[float, Field(ge=0)]
-Rate = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-
-
-class Section(BaseModel):
-    """A section of the YAML: unknown keys are mistakes, values do not change after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+from splatbatch.config.section import FilePath, Seconds, Section
 
 
 class Scene(Section):
@@ -42,101 +19,6 @@ class Scene(Section):
     """Folder of the photographs when the patches share one; else `images/` beside each patch's `sparse/`."""
     source: FilePath | None = None
     """The COLMAP scene the patches were cut from: hold-out is chosen on it, drift is checked against it."""
-
-
-AUTO_SCALE = {"default": 1.0, "mcmc": 1.0}
-AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}
-"""First sizes and opacities by strategy: gsplat's presets, but for mcmc's scale of 0.1, which starts worse here."""
-
-
-class Training(Section):
-    """How one patch is trained."""
-
-    trainer: Literal["gsplat"] = "gsplat"
-    """The program that trains."""
-    max_steps: Steps = 30_000
-    """Training steps; schedules are given for 30,000 and scale with this."""
-    strategy: Literal["default", "mcmc"] = "mcmc"
-    """Densification: `default` (3DGS, Kerbl 2023) or `mcmc` (3DGS-MCMC, Kheradmand 2024)."""
-    cap_max: Steps = 1_000_000
-    """At most this many Gaussians."""
-    sh_degree: Annotated[int, Field(ge=0, le=3)] = 3
-    """Highest degree of the spherical harmonics; the degree rises by one at a time."""
-    init_scale: Literal["auto"] | Annotated[float, Field(gt=0)] = "auto"
-    """First scale of a Gaussian, times the distance to its three nearest neighbours; auto: 1.0."""
-    init_opacity: Literal["auto"] | Annotated[float, Field(gt=0, lt=1)] = "auto"
-    """First opacity of a Gaussian; auto: 0.1, mcmc 0.5 (gsplat)."""
-    ssim_lambda: Fraction = 0.2
-    """Weight of 1 - SSIM in the loss; the rest is L1."""
-    resolution: Literal["full", "1/2", "1/4", "1/8"] = "full"
-    """Size of the photographs trained on; smaller ones are averaged while loading, K with them."""
-    images: Literal["auto", "gpu", "host"] = "auto"
-    """Where decoded photographs lie: on the GPU, or in host memory and uploaded for each step; auto: where they fit."""
-    workers: Literal["auto"] | Annotated[int, Field(ge=0, le=64)] = "auto"
-    """Threads that decode photographs; 0: none but the main one; auto: one per core, at most 16."""
-    device: Literal["auto", "cuda", "cpu"] = "auto"
-    """`auto`: a GPU when there is one, else the CPU rasteriser."""
-    seed: Annotated[int, Field(ge=0)] = 42
-    """Seed of everything random in a training."""
-
-    def resolved(self) -> Training:
-        """Return the settings with numbers for what the strategy decides."""
-        scale = AUTO_SCALE[self.strategy] if self.init_scale == "auto" else self.init_scale
-        opacity = AUTO_OPACITY[self.strategy] if self.init_opacity == "auto" else self.init_opacity
-        return self.model_copy(update={"init_scale": scale, "init_opacity": opacity})
-
-
-class Refinement(Section):
-    """When and where Gaussians are added and removed: gsplat's own names, steps given for a run of 30,000."""
-
-    refine_start_iter: int = 500
-    """Refining starts after this step."""
-    refine_stop_iter: Steps = 15_000
-    """Last step that refines with `default`; `mcmc` goes on to 25,000 as in its paper, times this value / 15,000."""
-    refine_every: Steps = 100
-    """Steps between two refinements; fewer, but at least 50, in runs shorter than 30,000 (`default`: 7,000)."""
-    reset_every: Steps = 3_000
-    """`default`: steps between two opacity resets; none in runs shorter than 12,000 or in the last sixth of a run."""
-    grow_grad2d: Rate = 0.0002
-    """`default`: image-plane gradient above which a Gaussian is split or duplicated."""
-    grow_scale3d: Rate = 0.01
-    """`default`: Gaussians larger than this share of the scene are split, smaller ones duplicated."""
-    prune_scale3d: Rate = 0.1
-    """`default`: Gaussians larger than this share of the scene are removed."""
-    prune_opa: Fraction = 0.005
-    """Opacity under which a Gaussian is removed (`default`) or relocated (`mcmc`)."""
-    absgrad: bool = False
-    """`default`: use absolute gradients (then grow_grad2d should be about 0.0008)."""
-    noise_lr: Rate = 5e5
-    """`mcmc`: strength of the exploration noise."""
-
-
-class LearningRates(Section):
-    """Learning rates of Adam; the field's values (3DGS, Kerbl 2023; gsplat)."""
-
-    means: Rate = 1.6e-4
-    """Times the scene scale; decays to a hundredth over the run."""
-    scales: Rate = 5e-3
-    """Of the logarithms of the scales."""
-    quats: Rate = 1e-3
-    """Of the rotations."""
-    opacities: Rate = 5e-2
-    """Of the logits of the opacities."""
-    sh0: Rate = 2.5e-3
-    """Of the colour."""
-    shN: Rate = 1.25e-4
-    """Of the higher spherical harmonics."""
-
-
-class Evaluation(Section):
-    """Which photographs are held out, and when the splat is measured on them."""
-
-    holdout_every: Annotated[int, Field(ge=0)] = 8
-    """Every n-th photograph, sorted by name, is held out; 0: none."""
-    holdout_list: FilePath | None = None
-    """Text file with one held-out image name per line, instead of every n-th."""
-    steps: tuple[Steps, ...] = ()
-    """Evaluate after these steps too; the end always is."""
 
 
 Rung = dict[str, int | float | str]
@@ -215,31 +97,3 @@ class Output(Section):
 
     folder: FilePath = Path("output")
     """Everything a run writes lies here."""
-
-
-class PatchOverrides(Section):
-    """Settings of one patch that differ from the rest."""
-
-    training: dict[str, Any] = {}
-    """Keys of `training`."""
-    refinement: dict[str, Any] = {}
-    """Keys of `refinement`."""
-    learning_rates: dict[str, Any] = {}
-    """Keys of `learning_rates`."""
-    evaluation: dict[str, Any] = {}
-    """Keys of `evaluation`."""
-
-
-class Recipe(Section):
-    """All that decides what one patch's training computes; its hash tells whether a result is still fresh."""
-
-    training: Training = Training()
-    refinement: Refinement = Refinement()
-    learning_rates: LearningRates = LearningRates()
-    evaluation: Evaluation = Evaluation()
-
-    def settings(self) -> dict[str, Any]:
-        """Return every setting by its full name, as "training.cap_max"; `auto` as the number it stands for."""
-        resolved = self.model_copy(update={"training": self.training.resolved()})
-        sections = resolved.model_dump()
-        return {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from splatbatch.config.sections import Evaluation
+from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
 from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.scene.reconstruction import read_images

@@ -14,7 +14,7 @@ from splatbatch.attempt import Attempt, Splat, Trained, Unfit
 from splatbatch.batch.folder import PatchFolder
 from splatbatch.batch.results import accept, fingerprint, found
 from splatbatch.config import Recipe, Training
-from splatbatch.config.sections import Evaluation
+from splatbatch.config import Evaluation
 from splatbatch.files import read_json
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, write_splat

@@ -1,0 +1,33 @@
+"""What every section of the YAML is made of: the base model, and types with their ranges."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _expanded(value: Any) -> Any:
+    """Expand ~ and $VARIABLES in a path; an unset variable is an error, never an empty string."""
+    if not isinstance(value, str):
+        return value
+    expanded = os.path.expandvars(os.path.expanduser(value))  # noqa: PTH111 - "~" may stand in a non-path too
+    if "$" in expanded:
+        unset = expanded[expanded.index("$") :].split("/")[0]
+        raise ValueError(f"the environment variable {unset} is not set")
+    return expanded
+
+
+FilePath = Annotated[Path, BeforeValidator(_expanded)]
+Steps = Annotated[int, Field(gt=0)]
+Seconds = Annotated[float, Field(ge=0)]
+Rate = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class Section(BaseModel):
+    """A section of the YAML: unknown keys are mistakes, values do not change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
