@@ -13,8 +13,7 @@ from fake_trainer import splat_of
 from splatbatch.attempt import Attempt, Splat, Trained, Unfit
 from splatbatch.batch.folder import PatchFolder
 from splatbatch.batch.results import accept, fingerprint, found
-from splatbatch.config import Recipe, Training
-from splatbatch.config import Evaluation
+from splatbatch.config import Evaluation, Recipe, Training
 from splatbatch.files import read_json
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, write_splat
