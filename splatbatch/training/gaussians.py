@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -22,8 +23,11 @@ Parameters = dict[str, Parameter]
 """means [N, 3], scales [N, 3] (log), quats [N, 4], opacities [N] (logit), sh0 [N, 1, 3], shN [N, K, 3]."""
 
 
-def initialise(points: Points, frame: Frame, training: Training, device: torch.device) -> Parameters:
-    """Return one Gaussian per sparse point, as large as the distance to its neighbours, in the colour of the point."""
+def first_values(points: Points, frame: Frame, training: Training) -> dict[str, Tensor]:
+    """Return one Gaussian per sparse point, as large as the distance to its neighbours, in the colour of the point.
+
+    In host memory: nothing here touches CUDA.
+    """
     means = (points.xyz - frame.center) / frame.unit
     num, num_sh = len(means), (training.sh_degree + 1) ** 2
     settled = training.resolved()
@@ -38,7 +42,12 @@ def initialise(points: Points, frame: Frame, training: Training, device: torch.d
         "sh0": torch.from_numpy((points.rgb / 255 - 0.5) / SH_C0)[:, None],
         "shN": torch.zeros(num, num_sh - 1, 3),
     }
-    return {name: Parameter(value.float().to(device)) for name, value in values.items()}
+    return {name: value.float() for name, value in values.items()}
+
+
+def to_parameters(values: Mapping[str, Tensor], device: torch.device) -> Parameters:
+    """Return values as what is optimised, on the device that trains."""
+    return {name: Parameter(value.to(device)) for name, value in values.items()}
 
 
 def export(gaussians: Parameters, frame: Frame) -> Gaussians:

@@ -1,15 +1,19 @@
-"""One attempt from settings.json to splat.ply: load, initialise, train, evaluate, export."""
+"""One attempt from settings.json to splat.ply: prepare without a GPU; then train, evaluate and export on one."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import BaseModel
+from torch import Tensor
 
 from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
@@ -18,11 +22,11 @@ from splatbatch.files import write_json
 from splatbatch.scene.reconstruction import read_reconstruction
 from splatbatch.splats import write_splat
 from splatbatch.training.evaluate import evaluate
-from splatbatch.training.gaussians import export, initialise
+from splatbatch.training.gaussians import export, first_values, to_parameters
 from splatbatch.training.loop import train
 from splatbatch.training.pictures import picture_views
 from splatbatch.training.progress import Progress
-from splatbatch.training.views import load_views
+from splatbatch.training.views import Views, decode_views
 
 
 class Settings(BaseModel):
@@ -35,6 +39,16 @@ class Settings(BaseModel):
     recipe: Recipe
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """All that an attempt needs and that takes no GPU to make; it lies in host memory."""
+
+    settings: Settings
+    views: Views
+    gaussians: Mapping[str, Tensor]
+    """First values, as `first_values` makes them."""
+
+
 def train_attempt(folder: AttemptFolder) -> None:
     """Train the patch of `folder`; splat.ply is written last of all.
 
@@ -42,21 +56,47 @@ def train_attempt(folder: AttemptFolder) -> None:
         SplatbatchError: a cause known beforehand: no CUDA, no points, unusable photographs, failing health.
     """
     settings = Settings.model_validate_json(folder.settings.read_text(encoding="utf-8"))
-    recipe, progress = settings.recipe, Progress(folder.progress, settings.recipe.training.max_steps)
+    progress = Progress(folder.progress, settings.recipe.training.max_steps)
+    train_prepared(folder, prepare(settings, progress), progress)
+
+
+def prepare(settings: Settings, progress: Progress) -> Prepared:
+    """Read, decode and compute all that needs no GPU, without touching CUDA: another process may still train on it.
+
+    Raises:
+        SplatbatchError: no points, unusable photographs, or something imported here has touched CUDA.
+    """
+    training = settings.recipe.training
     progress.phase("start")
-    device = _device(recipe.training.device)
-    torch.manual_seed(recipe.training.seed)
+    if training.device != "cpu":
+        _load_kernels()
 
     progress.phase("load")
     reconstruction = read_reconstruction(settings.sparse)
     if not len(reconstruction.points):
         raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
-    scene = load_views(reconstruction, settings.images, frozenset(settings.holdout), recipe.training, device)
-    for warning in scene.warnings:
+    views = decode_views(reconstruction, settings.images, frozenset(settings.holdout), training)
+    for warning in views.warnings:
         progress.warn(warning)
+    gaussians = first_values(reconstruction.points, views.frame, training)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")
+    return Prepared(settings, views, gaussians)
+
+
+def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress) -> None:
+    """Train what was prepared, on the device of the settings, and write metrics, pictures and, last, the splat.
+
+    Raises:
+        SplatbatchError: no CUDA, or failing health.
+    """
+    recipe = prepared.settings.recipe
 
     progress.phase("init")
-    gaussians = initialise(reconstruction.points, scene.frame, recipe.training, device)
+    device = _device(recipe.training.device)
+    torch.manual_seed(recipe.training.seed)
+    scene = prepared.views.to(device, recipe.training.images)
+    gaussians = to_parameters(prepared.gaussians, device)
     metrics: dict[str, Any] = {"initial": evaluate(gaussians, scene.holdout, recipe)}
 
     progress.phase("train")
@@ -75,6 +115,12 @@ def train_attempt(folder: AttemptFolder) -> None:
     if device.type == "cuda":
         # everything is given back by the end of the process; this only makes sure that no error is still on its way
         torch.cuda.synchronize()
+
+
+def _load_kernels() -> None:
+    """Load gsplat's kernels where they were built beforehand; building them would ask the GPU what it is."""
+    if importlib.util.find_spec("gsplat.csrc") is not None:
+        importlib.import_module("gsplat.csrc")
 
 
 def _versions(device: torch.device) -> dict[str, str]:

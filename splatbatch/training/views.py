@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -64,11 +64,19 @@ class Views:
     frame: Frame
     warnings: tuple[str, ...]
 
+    def to(self, device: torch.device, wanted: str) -> Views:
+        """Return the views for a device: cameras on it, photographs there or in host memory (`training.images`)."""
+        home = _home(wanted, sum(photo.pixels.nbytes for photo in (*self.training, *self.holdout)), device)
+        training, holdout = (
+            tuple(_settle(photo, home, device) for photo in photos) for photos in (self.training, self.holdout)
+        )
+        return replace(self, training=training, holdout=holdout)
 
-def load_views(
-    reconstruction: Reconstruction, folder: Path, holdout: frozenset[str], training: Training, device: torch.device
-) -> Views:
-    """Decode every photograph of a reconstruction at the resolution that is trained.
+
+def decode_views(reconstruction: Reconstruction, folder: Path, holdout: frozenset[str], training: Training) -> Views:
+    """Decode every photograph of a reconstruction at the resolution that is trained, in host memory.
+
+    Nothing here touches CUDA: a process may do it while another one still has the GPU.
 
     Raises:
         SceneError: a photograph is missing or unreadable, a camera has distortion, or none is left to train on.
@@ -76,12 +84,10 @@ def load_views(
     shrink = SHRINK[training.resolution]
     frame = _frame(reconstruction.images)
     arrays = _decode_all([folder / image.name for image in reconstruction.images], shrink, training.workers)
-    home = _home(training.images, sum(array.nbytes for array in arrays), device)
     photos = []
     for image, array in zip(reconstruction.images, arrays, strict=True):
         view = _view(image, reconstruction.cameras[image.camera_id], array.shape, shrink, frame)
-        view = View(view.viewmat.to(device), view.K.to(device), view.width, view.height)
-        photos.append(Photo(image.name, view, _settle(array, home, device)))
+        photos.append(Photo(image.name, view, torch.from_numpy(array)))
     kept = tuple(photo for photo in photos if photo.name not in holdout)
     if not kept:
         raise SceneError(f"{reconstruction.folder}: no training cameras: 0 of {len(photos)} photographs are left")
@@ -141,12 +147,12 @@ def _home(wanted: str, num_bytes: int, device: torch.device) -> torch.device:
     return device if wanted == "gpu" or fits else torch.device("cpu")
 
 
-def _settle(pixels: Pixels, home: torch.device, device: torch.device) -> Tensor:
-    """Return a photograph as a tensor where it is to lie; pinned in host memory, so that uploads do not wait."""
-    tensor = torch.from_numpy(pixels)
+def _settle(photo: Photo, home: torch.device, device: torch.device) -> Photo:
+    """Return a photograph with its camera on `device` and its pixels at home; pinned in host memory to upload fast."""
+    view = replace(photo.view, viewmat=photo.view.viewmat.to(device), K=photo.view.K.to(device))
     if home.type == "cuda":
-        return tensor.to(home, non_blocking=True)
-    return tensor.pin_memory() if device.type == "cuda" else tensor
+        return replace(photo, view=view, pixels=photo.pixels.to(home, non_blocking=True))
+    return replace(photo, view=view, pixels=photo.pixels.pin_memory() if device.type == "cuda" else photo.pixels)
 
 
 def _size_warnings(reconstruction: Reconstruction, arrays: Sequence[Pixels], shrink: int) -> tuple[str, ...]:

@@ -24,10 +24,10 @@ from splatbatch.scene.reconstruction import read_reconstruction
 from splatbatch.splats import read_splat
 from splatbatch.trainers import open_trainer
 from splatbatch.training.__main__ import main
-from splatbatch.training.gaussians import export, initialise
+from splatbatch.training.gaussians import export, first_values, to_parameters
 from splatbatch.training.progress import Progress
-from splatbatch.training.session import train_attempt
-from splatbatch.training.views import load_views
+from splatbatch.training.session import Settings, prepare, train_attempt
+from splatbatch.training.views import decode_views
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -93,6 +93,16 @@ def test_progress_tells_every_phase_and_ends_with_the_last_step(patch: Patch) ->
     assert all(record["grad_norm"] > 0 and record["max_steps"] == STEPS for record in steps)
 
 
+def test_preparing_leaves_everything_in_host_memory_and_cuda_alone(patch: Patch) -> None:
+    folder = prepared(patch, recipe())
+    settings = Settings.model_validate_json(folder.settings.read_text())
+    ready = prepare(settings, Progress(folder.progress, STEPS))
+    tensors = [*ready.gaussians.values(), *(photo.pixels for photo in ready.views.training)]
+    assert {tensor.device.type for tensor in tensors} == {"cpu"}
+    assert not torch.cuda.is_initialized()
+    assert [record["phase"] for record in read_lines(folder.progress)] == ["start", "load"]
+
+
 def test_the_same_seed_gives_the_same_splat_and_another_gives_another(patch: Patch) -> None:
     splats = [trained(patch, recipe(seed=seed), name)[1] for name, seed in (("a-1", 1), ("a-2", 1), ("a-3", 2))]
     one, same, other = (splat.path.read_bytes() for splat in splats)
@@ -144,10 +154,10 @@ def test_a_failure_leaves_one_line_an_exit_code_and_no_splat(patch: Patch, capsy
 
 def test_gaussians_start_at_the_points_and_are_written_in_world_coordinates(patch: Patch) -> None:
     model = read_reconstruction(patch.sparse)
-    frame = load_views(model, patch.images, frozenset(), Training(), torch.device("cpu")).frame
+    frame = decode_views(model, patch.images, frozenset(), Training()).frame
     assert frame.unit != 1
     settings = Training(init_scale=1.0, init_opacity=0.25, sh_degree=2)
-    splat = export(initialise(model.points, frame, settings, torch.device("cpu")), frame)
+    splat = export(to_parameters(first_values(model.points, frame, settings), torch.device("cpu")), frame)
     assert np.allclose(splat.means, model.points.xyz, atol=1e-5)
     # a grid of 0.4: the three nearest of an inner point are 0.4 away
     assert np.median(np.exp(splat.scales)) == pytest.approx(0.4, rel=1e-3)

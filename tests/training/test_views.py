@@ -13,12 +13,10 @@ from PIL import Image as Pillow
 from splatbatch.config import Training
 from splatbatch.errors import SceneError
 from splatbatch.scene.reconstruction import Reconstruction, read_reconstruction
-from splatbatch.training.views import Views, load_views
+from splatbatch.training.views import Views, decode_views
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def images(batch: FakeBatch) -> Path:
 
 
 def load(sparse: Path, images: Path, *holdout: str) -> Views:
-    return load_views(read_reconstruction(sparse), images, frozenset(holdout), Training(), CPU)
+    return decode_views(read_reconstruction(sparse), images, frozenset(holdout), Training())
 
 
 def pose(sparse: Path, places: list[tuple[float, float, float]]) -> Reconstruction:
@@ -59,7 +57,7 @@ def test_photographs_are_decoded_once_as_they_are(sparse: Path, images: Path) ->
 
 def test_a_point_is_seen_at_the_same_pixel_in_either_frame(sparse: Path, images: Path) -> None:
     model = pose(sparse, [(i * 5.0, 3.0 - i, 20.0 + i * i) for i in range(6)])
-    views = load_views(model, images, frozenset(), Training(), CPU)
+    views = decode_views(model, images, frozenset(), Training())
     point = np.array([3.0, -2.0, 60.0])
     for image, photo in zip(model.images, views.training, strict=True):
         world = image.world_to_camera()
@@ -71,7 +69,7 @@ def test_a_point_is_seen_at_the_same_pixel_in_either_frame(sparse: Path, images:
 
 def test_the_cameras_stand_around_the_origin_at_distance_one(sparse: Path, images: Path) -> None:
     model = pose(sparse, [(1000 + 50.0 * i, 7.0 * i * i, -3.0 * i) for i in range(7)])
-    views = load_views(model, images, frozenset(), Training(), CPU)
+    views = decode_views(model, images, frozenset(), Training())
     centers = torch.stack([-p.view.viewmat[:3, :3].T @ p.view.viewmat[:3, 3] for p in views.training])
     distances = centers.norm(dim=1)
     assert centers.mean(0).norm() < 1e-4
@@ -84,12 +82,12 @@ def test_the_cameras_stand_around_the_origin_at_distance_one(sparse: Path, image
 def test_cameras_in_one_place_leave_the_unit_as_it_is(
     sparse: Path, images: Path, place: tuple[float, float, float], num: int
 ) -> None:
-    frame = load_views(pose(sparse, [place] * num), images, frozenset(), Training(), CPU).frame
+    frame = decode_views(pose(sparse, [place] * num), images, frozenset(), Training()).frame
     assert (frame.unit, frame.scene_scale) == (1.0, 1.0)
 
 
 def test_one_camera_apart_from_a_crowd_sets_the_unit(sparse: Path, images: Path) -> None:
-    frame = load_views(pose(sparse, [(0, 0, 0)] * 8 + [(9, 0, 0)]), images, frozenset(), Training(), CPU).frame
+    frame = decode_views(pose(sparse, [(0, 0, 0)] * 8 + [(9, 0, 0)]), images, frozenset(), Training()).frame
     assert 1 <= frame.unit <= 9
     assert frame.scene_scale < 20
 
@@ -148,8 +146,8 @@ def test_a_smaller_resolution_averages_pixels_and_divides_k(
 ) -> None:
     batch.make("p0")
     model = read_reconstruction(batch.folder / "patches/p0/sparse/0")
-    full = load_views(model, batch.folder / "images", frozenset(), Training(), CPU)
-    small = load_views(model, batch.folder / "images", frozenset(), Training(resolution=resolution), CPU)
+    full = decode_views(model, batch.folder / "images", frozenset(), Training())
+    small = decode_views(model, batch.folder / "images", frozenset(), Training(resolution=resolution))
     one, other = full.training[0], small.training[0]
     shrink = one.view.width // size[0]
     assert (other.view.width, other.view.height) == size
@@ -163,5 +161,5 @@ def test_a_smaller_resolution_averages_pixels_and_divides_k(
 def test_photographs_are_the_same_however_many_threads_decode_them(batch: FakeBatch, workers: int) -> None:
     batch.make("p0")
     model = read_reconstruction(batch.folder / "patches/p0/sparse/0")
-    views = load_views(model, batch.folder / "images", frozenset(), Training(workers=workers), CPU)
+    views = decode_views(model, batch.folder / "images", frozenset(), Training(workers=workers))
     assert [photo.name for photo in views.training] == [f"img{i}.png" for i in range(9)]
