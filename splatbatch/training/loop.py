@@ -10,6 +10,7 @@ from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.training.evaluate import evaluate
 from splatbatch.training.gaussians import Parameters
+from splatbatch.training.health import Expectations
 from splatbatch.training.loss import photometric_loss
 from splatbatch.training.optimise import decay, make_optimizers
 from splatbatch.training.progress import Progress
@@ -27,6 +28,7 @@ def train(gaussians: Parameters, views: Views, recipe: Recipe, progress: Progres
     training, plan = recipe.training, schedule(recipe)
     optimizers = make_optimizers(gaussians, recipe, plan, views.frame.scene_scale)
     strategy = STRATEGIES[training.strategy](gaussians, optimizers, recipe, plan, views.frame.scene_scale)
+    progress.expect(Expectations.of(recipe, plan))
     photos = shuffled(views.training, training.seed)
     for step in range(training.max_steps):
         photo = next(photos)

@@ -1,4 +1,4 @@
-"""progress.jsonl: where the run is and how it is doing, and the health rules that end a hopeless one."""
+"""progress.jsonl: where the run is and how it is doing; a run that the health rules find hopeless ends here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,11 +14,13 @@ from torch import Tensor
 from splatbatch.errors import TrainerError
 from splatbatch.files import append_line
 from splatbatch.training.gaussians import Parameters
+from splatbatch.training.health import Expectations, Figures, Finding, judge, judge_evaluation
 
 RECORDS_PER_RUN = 60
 MOST_STEPS_BETWEEN = 100
-ZERO_GRADIENT_RECORDS = 3
 MIB = 1 << 20
+REGULARISED = ("scales", "opacities")
+"""Parameters that may have a gradient although no photograph pulls on them."""
 
 
 class Progress:
@@ -31,7 +33,13 @@ class Progress:
         self._phase = "start"
         self._step = 0
         self._started = time.monotonic()
-        self._without_gradients = 0
+        self._history: list[Figures] = []
+        self._expected: Expectations | None = None
+        self._flagged: set[str] = set()
+
+    def expect(self, expected: Expectations) -> None:
+        """Say what the steps to come are judged by."""
+        self._expected = expected
 
     def phase(self, name: str) -> None:
         """Enter a phase: start, load, init, train, eval, export, done."""
@@ -43,9 +51,27 @@ class Progress:
         self._write(warning=warning)
 
     def evaluated(self, metrics: dict[str, Any] | None) -> None:
-        """Note the hold-out figures."""
-        if metrics:
-            self._write(psnr=metrics["psnr"], ssim=metrics["ssim"])
+        """Note the figures of an evaluation, and judge them."""
+        if not metrics:
+            return
+        names = ("psnr", "ssim", "lpips", "training_psnr")
+        self._write(**{name: metrics[name] for name in names if metrics.get(name) is not None})
+        self.found(judge_evaluation(metrics.get("training_psnr"), metrics.get("psnr")))
+
+    def found(self, finding: Finding | None) -> None:
+        """Warn of a finding, once for each rule; a hopeless one ends the run.
+
+        Raises:
+            TrainerError: the finding is hopeless.
+        """
+        if finding is None:
+            return
+        if finding.is_hopeless:
+            self._write(health=str(finding))
+            raise TrainerError(f"health: {finding}")
+        if finding.rule not in self._flagged:
+            self._flagged.add(finding.rule)
+            self.warn(str(finding))
 
     def due(self, step: int) -> bool:
         """Return whether the figures of this step are to be read."""
@@ -55,36 +81,19 @@ class Progress:
         """Read the figures of a step, after its backward pass, and judge them.
 
         Raises:
-            TrainerError: loss not finite, no Gaussian left, or no gradient for several records.
+            TrainerError: the run is hopeless.
         """
         self._step = step + 1
-        num = len(gaussians["means"])
-        gradients = [parameter.grad.norm() for parameter in gaussians.values() if parameter.grad is not None]
-        norm = float(torch.stack(gradients).norm()) if gradients else 0.0
-        value = float(loss.detach())
-        self._write(loss=_finite(value), num_gaussians=num, grad_norm=_finite(norm), peak_mib=_peak_mib(loss))
-        self._judge(value, num, norm)
-
-    def _judge(self, loss: float, num: int, norm: float) -> None:
-        self._without_gradients = 0 if norm else self._without_gradients + 1
-        if num == 0:
-            self.give_up(f"zero_gaussians: all Gaussians were pruned by step {self._step}")
-        if not math.isfinite(loss) or not math.isfinite(norm):
-            self.give_up(f"nan_loss: loss {loss}, gradient norm {norm} at step {self._step}")
-        if self._without_gradients >= ZERO_GRADIENT_RECORDS:
-            self.give_up(
-                f"zero_gradients: every gradient was exactly zero at the last {self._without_gradients} records"
-                f" up to step {self._step}: nothing is learned"
-            )
-
-    def give_up(self, finding: str) -> NoReturn:
-        """Note why the run is hopeless, for the diagnosis, and end it.
-
-        Raises:
-            TrainerError: always.
-        """
-        self._write(health=finding)
-        raise TrainerError(f"health: {finding}")
+        figures = _read(self._step, loss, gaussians)
+        self._history.append(figures)
+        self._write(
+            loss=_finite(figures.loss),
+            num_gaussians=figures.num_gaussians,
+            grad_norm=_finite(figures.gradient),
+            peak_mib=_peak_mib(loss),
+        )
+        for finding in judge(self._history, self._expected) if self._expected else ():
+            self.found(finding)
 
     def _write(self, **figures: Any) -> None:
         record = {
@@ -97,6 +106,15 @@ class Progress:
         }
         with contextlib.suppress(OSError):  # a full disk must not end a good training
             append_line(self._path, record, durable=False)
+
+
+def _read(step: int, loss: Tensor, gaussians: Parameters) -> Figures:
+    """Read the figures of a step: the one wait for the GPU."""
+    norms = {name: parameter.grad.norm() for name, parameter in gaussians.items() if parameter.grad is not None}
+    zero = torch.zeros((), device=loss.device)
+    by_photo = torch.stack([zero, *(norm for name, norm in norms.items() if name not in REGULARISED)]).norm()
+    values = torch.stack([loss.detach().float(), by_photo, torch.stack([zero, *norms.values()]).norm()]).tolist()
+    return Figures(step, values[0], len(gaussians["means"]), values[1], values[2])
 
 
 def _finite(value: float) -> float | None:

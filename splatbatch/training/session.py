@@ -26,6 +26,7 @@ from splatbatch.training.gaussians import export, first_values, to_parameters
 from splatbatch.training.loop import train
 from splatbatch.training.pictures import picture_views
 from splatbatch.training.progress import Progress
+from splatbatch.training.repeats import find_repeats
 from splatbatch.training.views import Views, decode_views
 
 
@@ -78,6 +79,7 @@ def prepare(settings: Settings, progress: Progress) -> Prepared:
     views = decode_views(reconstruction, settings.images, frozenset(settings.holdout), training)
     for warning in views.warnings:
         progress.warn(warning)
+    progress.found(find_repeats(views.training))
     gaussians = first_values(reconstruction.points, views.frame, training)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")

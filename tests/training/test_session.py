@@ -7,16 +7,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image as Pillow
+from small_patch import STEPS, prepared, recipe, trained
 from torch.nn import Parameter
 
-from splatbatch.attempt import AttemptFolder, Splat
+from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe, Training
+from splatbatch.config.schedule import schedule
 from splatbatch.errors import SceneError, SplatbatchError, TrainerError
 from splatbatch.files import read_json, read_lines
 from splatbatch.scene.patches import Patch, find_patches
@@ -25,50 +27,12 @@ from splatbatch.splats import read_splat
 from splatbatch.trainers import open_trainer
 from splatbatch.training.__main__ import main
 from splatbatch.training.gaussians import export, first_values, to_parameters
+from splatbatch.training.health import Expectations
 from splatbatch.training.progress import Progress
 from splatbatch.training.session import Settings, prepare, train_attempt
 from splatbatch.training.views import decode_views
 
-if TYPE_CHECKING:
-    from fake_batch import FakeBatch
-
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
-STEPS = 60
-
-
-def recipe(**training: Any) -> Recipe:
-    return Recipe.model_validate({"training": {"max_steps": STEPS, "device": "cpu", "cap_max": 150, **training}})
-
-
-def paint(images: Path) -> None:
-    """Paint what the nine cameras of the made-up scene see: a wavy plane at z = 3."""
-    u, v = np.meshgrid(np.arange(32) + 0.5, np.arange(24) + 0.5)
-    for index in range(9):
-        x, y = (u - 16) / 30 * 3 + 0.1 * index, (v - 12) / 30 * 3
-        waves = [np.sin(2 * x), np.cos(2 * y), np.sin(x + y)]
-        Pillow.fromarray((127.5 + 100 * np.stack(waves, -1)).astype(np.uint8)).save(images / f"img{index}.png")
-
-
-@pytest.fixture
-def patch(batch: FakeBatch) -> Patch:
-    batch.make("p0")
-    paint(batch.folder / "images")
-    return Patch("p0", batch.folder / "patches/p0/sparse/0", batch.folder / "images")
-
-
-def prepared(patch: Patch, settings: Recipe, name: str = "attempt-01") -> AttemptFolder:
-    folder = AttemptFolder(patch.images.parent / name)
-    folder.path.mkdir()
-    open_trainer(settings).command(patch, folder)
-    return folder
-
-
-def trained(patch: Patch, settings: Recipe, name: str = "attempt-01") -> tuple[AttemptFolder, Splat]:
-    folder = prepared(patch, settings, name)
-    train_attempt(folder)
-    splat = open_trainer(settings).collect(folder)
-    assert isinstance(splat, Splat), splat
-    return folder, splat
 
 
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
@@ -173,6 +137,12 @@ def test_one_point_alone_has_a_size(patch: Patch) -> None:
     assert np.isfinite(read_splat(splat.path).scales).all()
 
 
+def progress_of(folder: Path, max_steps: int = 300) -> Progress:
+    progress, settings = Progress(folder / "progress.jsonl", max_steps), recipe(max_steps=max_steps)
+    progress.expect(Expectations.of(settings, schedule(settings)))
+    return progress
+
+
 def gaussians(num: int, gradient: float | None) -> dict[str, Parameter]:
     means = Parameter(torch.zeros(num, 3))
     means.grad = None if gradient is None else torch.full((num, 3), gradient)
@@ -190,7 +160,7 @@ def gaussians(num: int, gradient: float | None) -> dict[str, Parameter]:
     ],
 )
 def test_a_hopeless_run_ends_itself(tmp_path: Path, num: int, gradient: float, loss: float, why: str) -> None:
-    progress = Progress(tmp_path / "progress.jsonl", 300)
+    progress = progress_of(tmp_path)
 
     def run() -> None:
         for step in range(3):
@@ -202,7 +172,7 @@ def test_a_hopeless_run_ends_itself(tmp_path: Path, num: int, gradient: float, l
 
 
 def test_a_gradient_between_zeros_is_a_sign_of_life(tmp_path: Path) -> None:
-    progress = Progress(tmp_path / "progress.jsonl", 300)
+    progress = progress_of(tmp_path)
     for step, gradient in enumerate([0.0, 0.0, 1.0, 0.0, 0.0]):
         progress.step(step, torch.tensor(0.5), gaussians(3, gradient))
 

@@ -76,6 +76,9 @@ HEALTH: dict[str, Meaning] = {
         "no_densification", "degrade", "Nothing was densified: lower grow_grad2d, or raise init_scale."
     ),
     "nan_loss": Meaning("nan_loss", "degrade", "Training diverged (NaN): lower learning rate, another random start."),
+    "repeated_image": Meaning(
+        "repeated_image", "fail", "All photographs are the same picture: give those the model was made from."
+    ),
     "zero_gaussians": Meaning(
         "zero_gaussians", "degrade", "The Gaussians were pruned away: weaker pruning, another random start."
     ),

@@ -1,0 +1,41 @@
+"""Whether photographs repeat one another: known at loading, long before a training shows that it learns nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d
+
+from splatbatch.training.health import Finding
+from splatbatch.training.views import Photo
+
+THUMBNAIL_PX = 16
+LARGEST_DIFFERENCE = 2.0
+"""Of 255, in any of the 16 x 16 means: another JPEG of the same picture stays below, another view never does."""
+
+
+@torch.inference_mode()
+def find_repeats(photos: Sequence[Photo]) -> Finding | None:
+    """Return a finding if photographs show the same picture; a hopeless one if all do."""
+    if len(photos) < 2:
+        return None
+    thumbnails = torch.stack([_thumbnail(photo.pixels) for photo in photos])  # [n, 3 * 16 * 16]
+    same = torch.cdist(thumbnails, thumbnails, p=float("inf")) <= LARGEST_DIFFERENCE
+    first = same.int().argmax(dim=1).tolist()  # the first one that each is like
+    repeats = [(index, like) for index, like in enumerate(first) if like != index]
+    if not repeats:
+        return None
+    if len(repeats) == len(photos) - 1 and set(first) == {0}:
+        shown_by = f"all {len(photos)} training photographs are the same picture, as {photos[0].name}"
+        return Finding("repeated_image", shown_by, is_hopeless=True)
+    index, like = repeats[0]
+    pair = f"{photos[index].name} and {photos[like].name}"
+    return Finding("repeated_images", f"{len(repeats)} of {len(photos)} training photographs repeat another, as {pair}")
+
+
+def _thumbnail(pixels: Tensor) -> Tensor:
+    """Return the means of 16 x 16 parts of a photograph [H, W, 3], flat, on the host."""
+    channels = pixels.movedim(-1, 0).float()
+    return adaptive_avg_pool2d(channels, THUMBNAIL_PX).flatten().cpu()
