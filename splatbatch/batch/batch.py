@@ -9,7 +9,7 @@ from typing import Any
 
 from splatbatch import config as configuration
 from splatbatch.attempt import Attempt, AttemptFolder, Outcome, Trained
-from splatbatch.batch import attempts, plan, results, twins
+from splatbatch.batch import attempts, needs, plan, results, twins
 from splatbatch.batch.endings import Ending, settle
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.ledger import Ledger, judged_attempts
@@ -108,6 +108,7 @@ def run(batch: Batch, ledger: Ledger, *, stop: Callable[[], str], beat: Callable
         slots=[slot.name for slot in executor.slots()],
         changes=dict(batch.changes),
     )
+    needs.record(needs.needs(batch.config, batch.patches, batch.changes), batch.config, ledger)
     twins.let_go(executor, results.batch_name(batch.output), ledger, batch.config.limits.grace_s, beat)
     runner = Runner(batch.config, executor, ledger)
     works = [Work(patch, dict(batch.changes)) for patch in batch.patches]

@@ -21,7 +21,7 @@ from splatbatch.files import Record
 HEARTBEAT_S = 60.0
 REDRAW_S = 1.0
 LONGEST_LINE = 600
-_REMARKABLE = ("retry", "gave_up", "slot_given_up", "refused", "paused", "resumed")
+_REMARKABLE = ("retry", "gave_up", "slot_given_up", "refused", "tight", "paused", "resumed")
 
 
 class Narrator(Protocol):
@@ -149,6 +149,7 @@ _WORDS: dict[str, Callable[[Record], str]] = {
     "retry": lambda event: f"{event['patch']}: again in {event['wait_s']:.0f} s{_changes(event)}",
     "gave_up": lambda event: f"{event['patch']}: given up: {event['reason']}",
     "refused": lambda event: f"{event['patch']}: refused: {event['reason']}",
+    "tight": lambda event: f"{event['patch']}: {event['reason']}",
     "slot_given_up": lambda event: f"{event['slot']}: taken out of service: {event['reason']}",
     "twins_stopped": lambda event: f"stopping {len(event['keys'])} attempts of an earlier run",
     "paused": lambda event: f"paused, nothing new is started: {event['reason']}",

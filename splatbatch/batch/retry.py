@@ -172,6 +172,10 @@ def _wait_s(history: Sequence[Failure], config: Retry, policy: Policy) -> float:
 def _scaled(value: Any, current: Any) -> Any:
     if not (isinstance(value, str) and value.startswith("x")):
         return value
-    if isinstance(current, int):
-        return int(current * float(value[1:]))
-    return round(current * float(value[1:]), 12)
+    factor = float(value[1:])
+    match current:
+        case int():
+            return int(current * factor)
+        case str():  # a multiple itself, as "2x"
+            return f"{float(current[:-1]) * factor:.6f}".rstrip("0").rstrip(".") + "x"
+    return round(current * factor, 12)

@@ -16,6 +16,7 @@ from splatbatch.batch.attempts import LOG_TAIL_BYTES
 from splatbatch.batch.batch import Batch, open_batch
 from splatbatch.batch.diagnosis import diagnose_log
 from splatbatch.batch.lock import holder
+from splatbatch.batch.needs import needs, tight
 from splatbatch.batch.status import PatchStatus, read_status
 from splatbatch.batch.story import tell
 from splatbatch.batch.table import status_table
@@ -116,14 +117,25 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
     """Print what would be done with each patch and why, and the schedule."""
     decisions = batch.decisions(batches.refusals(batch.audit()))
     steps = {patch.name: asdict(schedule(batch.config.recipe(patch.name))) for patch in batch.patches}
+    expected = needs(batch.config, batch.patches, batch.changes)
     if as_json:
         rows = [
-            {"decision": type(one).__name__.lower(), **asdict(one), "schedule": steps[one.patch]} for one in decisions
+            {
+                "decision": type(one).__name__.lower(),
+                **asdict(one),
+                "schedule": steps[one.patch],
+                "need": asdict(expected[one.patch]) if one.patch in expected else None,
+            }
+            for one in decisions
         ]
         print_json({"patches": rows})
         return
     for one in decisions:
         typer.echo(f"{one.patch}: {type(one).__name__.lower()}: {one.reason}")
+    for name, need in expected.items():
+        typer.echo(f"{name} expected: {need.in_words()}")
+    for name, reason in tight(expected, batch.config).items():
+        typer.echo(f"{name}: {reason}")
     for text in dict.fromkeys(_schedule_line(one) for one in steps.values()):
         typer.echo(text)
 

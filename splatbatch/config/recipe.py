@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from splatbatch.config.section import FilePath, Fraction, Rate, Section, Steps
+from splatbatch.config.section import FilePath, Fraction, Multiple, Rate, Section, Steps
 
 AUTO_SCALE = {"default": 1.0, "mcmc": 1.0}
 AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}
@@ -22,8 +22,8 @@ class Training(Section):
     """Training steps; schedules are given for 30,000 and scale with this."""
     strategy: Literal["default", "mcmc"] = "mcmc"
     """Densification: `default` (3DGS, Kerbl 2023) or `mcmc` (3DGS-MCMC, Kheradmand 2024)."""
-    cap_max: Steps = 1_000_000
-    """At most this many Gaussians."""
+    cap_max: Steps | Multiple = 1_000_000
+    """At most this many Gaussians; "2x": twice as many as the patch has sparse points."""
     sh_degree: Annotated[int, Field(ge=0, le=3)] = 3
     """Highest degree of the spherical harmonics; the degree rises by one at a time."""
     init_scale: Literal["auto"] | Annotated[float, Field(gt=0)] = "auto"
@@ -32,8 +32,9 @@ class Training(Section):
     """First opacity of a Gaussian; auto: 0.1, mcmc 0.5 (gsplat)."""
     ssim_lambda: Fraction = 0.2
     """Weight of 1 - SSIM in the loss; the rest is L1."""
-    resolution: Literal["full", "1/2", "1/4", "1/8"] = "full"
-    """Size of the photographs trained on; smaller ones are averaged while loading, K with them."""
+    resolution: Literal["auto", "full", "1/2", "1/4", "1/8"] = "full"
+    """Size of the photographs trained on: from images_2, images_4 or images_8 beside their folder if all are there,
+    else averaged while loading; auto: the largest whose longer side has at most 1600 px."""
     images: Literal["auto", "gpu", "host"] = "auto"
     """Where decoded photographs lie: on the GPU, or in host memory and uploaded for each step; auto: where they fit."""
     workers: Literal["auto"] | Annotated[int, Field(ge=0, le=64)] = "auto"
@@ -42,6 +43,18 @@ class Training(Section):
     """`auto`: a GPU when there is one, else the CPU rasteriser."""
     seed: Annotated[int, Field(ge=0)] = 42
     """Seed of everything random in a training."""
+
+    def cap(self, num_points: int | None = None) -> int:
+        """Return `cap_max` as a number, for a patch with so many sparse points.
+
+        Raises:
+            ValueError: it is a multiple of them, and they are not known.
+        """
+        if isinstance(self.cap_max, int):
+            return self.cap_max
+        if num_points is None:
+            raise ValueError(f"cap_max {self.cap_max} is a multiple of points that nobody has counted")
+        return max(1, round(float(self.cap_max[:-1]) * num_points))
 
     def resolved(self) -> Training:
         """Return the settings with numbers for what the strategy decides."""
@@ -123,6 +136,11 @@ class Recipe(Section):
     refinement: Refinement = Refinement()
     learning_rates: LearningRates = LearningRates()
     evaluation: Evaluation = Evaluation()
+
+    def settled(self, num_points: int) -> Recipe:
+        """Return the recipe with `cap_max` as a number, for a patch with so many sparse points."""
+        cap_max = self.training.cap(num_points)
+        return self.model_copy(update={"training": self.training.model_copy(update={"cap_max": cap_max})})
 
     def settings(self) -> dict[str, Any]:
         """Return every setting by its full name, as "training.cap_max"; `auto` as the number it stands for."""

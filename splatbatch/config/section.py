@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 
 def _expanded(value: Any) -> Any:
@@ -20,10 +20,18 @@ def _expanded(value: Any) -> Any:
     return expanded
 
 
+def _above_zero(value: str) -> str:
+    if not float(value[:-1]) > 0:
+        raise ValueError("should be above 0x")
+    return value
+
+
 FilePath = Annotated[Path, BeforeValidator(_expanded)]
 Steps = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0)]
+Multiple = Annotated[str, Field(pattern=r"^\d+(\.\d+)?x$"), AfterValidator(_above_zero)]
+"""Such as "2x": that many times a number which is known later."""
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 

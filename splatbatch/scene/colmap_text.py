@@ -80,6 +80,15 @@ def walk_images(path: Path) -> Iterator[tuple[Image, bytes, int]]:
             yield image, keypoints, number + 1
 
 
+def count_points(path: Path) -> int:
+    """Return the number of lines of points3D.txt that hold a point.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    return sum(1 for _ in _entries(path))
+
+
 def read_points(path: Path, *, tracks: bool = False) -> Points:
     """Return the points of points3D.txt, with their tracks if asked for.
 

@@ -21,7 +21,7 @@ from splatbatch.scene.model_files import ModelError, choose_format, shown, uniqu
 
 __all__ = [
     "CAMERA_MODELS", "NO_POINT3D", "PINHOLE_MODELS", "Camera", "CameraModel", "Image", "Points", "Points2D",
-    "Reconstruction", "Tracks", "read_images", "read_points2d", "read_reconstruction",
+    "Reconstruction", "Tracks", "count_points", "read_cameras", "read_images", "read_points2d", "read_reconstruction",
 ]  # fmt: skip
 
 
@@ -57,6 +57,28 @@ def read_reconstruction(sparse: Path, *, tracks: bool = False) -> Reconstruction
             raise ModelError(images_path, lack)
     points = files.read_points(sparse / f"points3D.{suffix}", tracks=tracks)
     return Reconstruction(sparse, cameras, tuple(sorted(images, key=lambda image: image.name)), points)
+
+
+def read_cameras(sparse: Path) -> dict[int, Camera]:
+    """Return the cameras of a model by id.
+
+    Raises:
+        ModelError: cameras.bin (or .txt) is missing, unreadable, cut or garbage.
+    """
+    suffix = choose_format(sparse)
+    files, path = colmap_binary if suffix == "bin" else colmap_text, sparse / f"cameras.{suffix}"
+    return unique_ids(path, files.read_cameras(path), lambda camera: camera.id)
+
+
+def count_points(sparse: Path) -> int:
+    """Return how many points a model says it has, without reading them.
+
+    Raises:
+        ModelError: points3D.bin (or .txt) is missing or unreadable.
+    """
+    suffix = choose_format(sparse)
+    count = colmap_binary.count_points if suffix == "bin" else colmap_text.count_points
+    return count(sparse / f"points3D.{suffix}")
 
 
 def read_images(sparse: Path) -> list[Image]:

@@ -60,7 +60,7 @@ class Expectations:
         return cls(
             max_steps=plan.max_steps,
             strategy=training.strategy,
-            cap_max=training.cap_max,
+            cap_max=training.cap(),
             refine_start=plan.refine_start,
             refine_stop=plan.refine_stop,
             refine_every=plan.refine_every,

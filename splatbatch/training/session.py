@@ -83,7 +83,8 @@ def prepare(settings: Settings, progress: Progress) -> Prepared:
     gaussians = first_values(reconstruction.points, views.frame, training)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")
-    return Prepared(settings, views, gaussians)
+    recipe = settings.recipe.settled(len(reconstruction.points))
+    return Prepared(settings.model_copy(update={"recipe": recipe}), views, gaussians)
 
 
 def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress) -> None:

@@ -49,7 +49,7 @@ class Default:
         self._gaussians, self._optimizers = gaussians, optimizers
         self._reset_every, self._reset_stop = plan.reset_every, plan.reset_stop
         self._rule = _CappedDefault(
-            cap_max=recipe.training.cap_max,
+            cap_max=recipe.training.cap(),
             prune_opa=settings.prune_opa,
             grow_grad2d=settings.grow_grad2d,
             grow_scale3d=settings.grow_scale3d,
@@ -113,7 +113,7 @@ class Mcmc:
         use_cpu_ops()
         self._gaussians, self._optimizers = gaussians, optimizers
         self._rule = MCMCStrategy(
-            cap_max=recipe.training.cap_max,
+            cap_max=recipe.training.cap(),
             noise_lr=recipe.refinement.noise_lr,
             refine_start_iter=plan.refine_start,
             refine_stop_iter=plan.refine_stop,

@@ -17,11 +17,11 @@ from torch import Tensor
 from splatbatch.config import Training
 from splatbatch.errors import SceneError
 from splatbatch.scene.reconstruction import PINHOLE_MODELS, Camera, Image, Reconstruction
+from splatbatch.scene.resolution import divisor_of
 from splatbatch.training.rasterize import View
 
 ROUNDING = 1e-12  # of the largest coordinate: what float64 loses in R^T t, with a margin
 
-SHRINK = {"full": 1, "1/2": 2, "1/4": 4, "1/8": 8}
 LARGEST_SHARE = 0.33
 """Of the free GPU memory that photographs may take before they stay on the host."""
 Pixels = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
@@ -81,7 +81,8 @@ def decode_views(reconstruction: Reconstruction, folder: Path, holdout: frozense
     Raises:
         SceneError: a photograph is missing or unreadable, a camera has distortion, or none is left to train on.
     """
-    shrink = SHRINK[training.resolution]
+    sizes = [(camera.width, camera.height) for camera in reconstruction.cameras.values()]
+    shrink = divisor_of(training.resolution, sizes)
     frame = _frame(reconstruction.images)
     arrays = _decode_all([folder / image.name for image in reconstruction.images], shrink, training.workers)
     photos = []

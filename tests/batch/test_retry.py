@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from splatbatch.attempt import Diagnosis
 from splatbatch.batch.retry import POLICIES, Again, Failure, GiveUp, decide, resolve, why_stop_batch
-from splatbatch.config import Retry
+from splatbatch.config import Retry, Training
 
 NO_LADDERS = {name: [] for name in ("gpu_memory", "host_memory", "segfault", "numerics", "pruning")}
 CONFIG = Retry(max_attempts=20, first_wait_s=10, longest_wait_s=600, ladders=NO_LADDERS)
@@ -120,6 +120,13 @@ def test_a_factor_is_taken_of_the_value_in_force() -> None:
     rung = {"training.cap_max": "x0.6", "training.init_scale": "x3", "training.strategy": "default"}
     changed = {"training.cap_max": 600_000, "training.init_scale": 0.3, "training.strategy": "default"}
     assert resolve(rung, current) == changed
+
+
+@pytest.mark.parametrize(("cap_max", "lowered"), [("2x", "1.2x"), ("1.5x", "0.9x"), ("10x", "6x"), (500, 300)])
+def test_a_cap_is_lowered_in_either_form(cap_max: int | str, lowered: int | str) -> None:
+    changes = resolve({"training.cap_max": "x0.6"}, {"training.cap_max": cap_max})
+    assert changes == {"training.cap_max": lowered}
+    assert Training.model_validate({"cap_max": lowered}).cap_max == lowered
 
 
 def test_what_lies_in_the_machine_stops_the_batch_after_the_second_patch() -> None:

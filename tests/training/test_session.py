@@ -45,6 +45,11 @@ def test_a_training_shows_photographs_it_has_never_seen_better_than_its_start(pa
     assert 0 < splat.num_gaussians <= 150
 
 
+def test_a_cap_may_be_a_multiple_of_the_points(patch: Patch) -> None:
+    _, splat = trained(patch, recipe(strategy="mcmc", cap_max="1.5x", init_scale=1.0))
+    assert splat.num_gaussians == 54
+
+
 def test_progress_tells_every_phase_and_ends_with_the_last_step(patch: Patch) -> None:
     folder, _ = trained(patch, recipe())
     records = list(read_lines(folder.progress))

@@ -1,0 +1,54 @@
+"""What each patch is expected to need, and whether the GPUs of this machine have it: said before anything starts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from splatbatch.batch.ledger import Ledger
+from splatbatch.config import Config
+from splatbatch.errors import SceneError
+from splatbatch.gpu import Gpu, gpus
+from splatbatch.scene.need import Need, estimate, measure, why_tight
+from splatbatch.scene.patches import Patch
+
+
+def needs(config: Config, patches: Iterable[Patch], changes: Mapping[str, Any]) -> dict[str, Need]:
+    """Return the need of every patch whose model can be read, on the smallest GPU of the batch, else on the CPU."""
+    card_mib = smallest_mib(cards(config))
+    device = {"training.device": "cpu"} if config.training.device == "auto" and not cards(config) else {}
+    found = {}
+    for patch in patches:
+        with contextlib.suppress(SceneError):  # the audit names what is wrong with the model
+            found[patch.name] = estimate(config.recipe(patch.name, {**changes, **device}), measure(patch), card_mib)
+    return found
+
+
+def tight(found: Mapping[str, Need], config: Config) -> dict[str, str]:
+    """Return the patches that may not fit the smallest GPU of the batch, with the reason for each."""
+    card_mib = smallest_mib(cards(config))
+    reasons = {name: why_tight(need, card_mib) for name, need in found.items()} if card_mib else {}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def record(found: Mapping[str, Need], config: Config, ledger: Ledger) -> None:
+    """Write the needs down, and which of them are tight."""
+    reasons = tight(found, config)
+    for name, need in found.items():
+        ledger.write("expected", patch=name, **vars(need))
+        if name in reasons:
+            ledger.write("tight", patch=name, reason=reasons[name])
+
+
+def cards(config: Config) -> tuple[Gpu, ...]:
+    """Return the GPUs that the batch may use."""
+    wanted = config.executor.gpus
+    if config.training.device == "cpu":
+        return ()
+    return tuple(card for card in gpus() if wanted == "auto" or card.index in wanted)
+
+
+def smallest_mib(among: Iterable[Gpu]) -> int | None:
+    """Return the memory of the smallest GPU; None without one, or where NVML does not say."""
+    return min((card.total_mib for card in among if card.total_mib), default=None)
