@@ -46,8 +46,9 @@ def test_a_training_shows_photographs_it_has_never_seen_better_than_its_start(pa
 
 
 def test_a_cap_may_be_a_multiple_of_the_points(patch: Patch) -> None:
-    _, splat = trained(patch, recipe(strategy="mcmc", cap_max="1.5x", init_scale=1.0))
-    assert splat.num_gaussians == 54
+    folder = prepared(patch, recipe(cap_max="1.5x"))
+    settings = Settings.model_validate_json(folder.settings.read_text())
+    assert prepare(settings, Progress(folder.progress, STEPS)).settings.recipe.training.cap_max == 54
 
 
 def test_progress_tells_every_phase_and_ends_with_the_last_step(patch: Patch) -> None:
