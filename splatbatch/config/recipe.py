@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from splatbatch.config.section import FilePath, Fraction, Multiple, Rate, Section, Steps
 
@@ -114,6 +114,14 @@ class Evaluation(Section):
     """Text file with one held-out image name per line, instead of every n-th."""
     steps: tuple[Steps, ...] = ()
     """Evaluate after these steps too; the end always is."""
+    every: Annotated[int, Field(ge=0)] = 0
+    """Evaluate every so many steps too; 0: not."""
+    stop_after: Annotated[int, Field(ge=0)] = 0
+    """End the training after so many evaluations without gain, once nothing is refined any more; 0: never."""
+    least_gain_db: Annotated[float, Field(gt=0)] = 0.02
+    """Gain in mean hold-out PSNR that counts for `stop_after`."""
+    tensorboard: bool = False
+    """Write event files for TensorBoard into each attempt's folder; needs the package tensorboard."""
 
 
 class PatchOverrides(Section):
@@ -141,6 +149,13 @@ class Recipe(Section):
         """Return the recipe with `cap_max` as a number, for a patch with so many sparse points."""
         cap_max = self.training.cap(num_points)
         return self.model_copy(update={"training": self.training.model_copy(update={"cap_max": cap_max})})
+
+    @model_validator(mode="after")
+    def _stops_by_evaluations(self) -> Recipe:
+        evaluation = self.evaluation
+        if evaluation.stop_after and not (evaluation.every or len(evaluation.steps) > evaluation.stop_after):
+            raise ValueError("evaluation.stop_after needs evaluations to go by: set evaluation.every too")
+        return self
 
     def settings(self) -> dict[str, Any]:
         """Return every setting by its full name, as "training.cap_max"; `auto` as the number it stands for."""

@@ -17,7 +17,7 @@ def check_splat(path: Path, last_step: int | None = None) -> Splat | Unfit:
 
     Args:
         path: a 3DGS PLY.
-        last_step: the step it must be from, if its writer says; None accepts any.
+        last_step: the step it must be from, or was meant for when it stopped early by its own rules; None: any.
     """
     try:
         size = path.stat().st_size
@@ -32,7 +32,7 @@ def check_splat(path: Path, last_step: int | None = None) -> Splat | Unfit:
         return Unfit(f"no splat: property {min(missing)} is missing")
     if header.num_gaussians == 0:
         return Unfit("empty: 0 Gaussians")
-    if last_step is not None and header.step != last_step:
+    if last_step is not None and header.planned != last_step:
         return Unfit(f"from step {header.step}, not from the last step {last_step}")
     if bad := _rows_not_finite(path, header):
         return Unfit(f"not finite: {bad} of {header.num_gaussians} Gaussians")

@@ -20,7 +20,7 @@ from splatbatch.files import write_whole
 
 FloatArray = npt.NDArray[np.float32]
 MOST_HEADER_BYTES = 65536
-_STEP = re.compile(r"^comment splatbatch step (\d+)$", re.MULTILINE)
+_STEP = re.compile(r"^comment splatbatch step (\d+)(?: of (\d+), stopped early)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,9 @@ class SplatHeader:
     properties: tuple[str, ...]
     header_bytes: int
     step: int | None
+    """The step it was trained to; None where the writer does not say."""
+    planned: int | None = None
+    """The step it was to be trained to: more than `step` if its quality gained nothing any more."""
 
     @property
     def file_bytes(self) -> int:
@@ -75,8 +78,8 @@ def property_names(num_rest: int) -> tuple[str, ...]:
     )
 
 
-def write_splat(path: Path, gaussians: Gaussians, step: int) -> None:
-    """Write a splat, whole or not at all, with the step it was trained to.
+def write_splat(path: Path, gaussians: Gaussians, step: int, planned: int | None = None) -> None:
+    """Write a splat, whole or not at all, with the step it was trained to and, if it stopped early, the planned one.
 
     Raises:
         ValueError: a parameter is not finite; such a file would be worthless to every reader.
@@ -88,10 +91,11 @@ def write_splat(path: Path, gaussians: Gaussians, step: int) -> None:
     if not np.isfinite(table).all():
         bad = int((~np.isfinite(table).all(axis=1)).sum())
         raise ValueError(f"{bad} of {len(gaussians)} Gaussians have parameters that are not finite")
+    early = f" of {planned}, stopped early" if planned is not None and step < planned else ""
     header = [
         "ply",
         "format binary_little_endian 1.0",
-        f"comment splatbatch step {step}",
+        f"comment splatbatch step {step}{early}",
         f"element vertex {len(gaussians)}",
         *(f"property float {name}" for name in property_names(num_rest)),
         "end_header\n",
@@ -129,6 +133,7 @@ def read_header(path: Path) -> SplatHeader:
         properties=tuple(line[-1] for line in properties),
         header_bytes=end + len(b"end_header\n"),
         step=int(step[1]) if step else None,
+        planned=int(step[2] or step[1]) if step else None,
     )
 
 

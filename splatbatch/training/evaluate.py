@@ -4,40 +4,125 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from splatbatch.config import Recipe
+from splatbatch.config.schedule import schedule
 from splatbatch.errors import TrainerError
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import psnr, ssim
+from splatbatch.training.lpips import SMALLEST_PX, Lpips, load_lpips
+from splatbatch.training.peaks import Peaks
+from splatbatch.training.plateau import has_stalled, settled_at
+from splatbatch.training.progress import Progress
 from splatbatch.training.rasterize import RasterOptions, rasterize
-from splatbatch.training.views import Photo
+from splatbatch.training.views import Photo, Views
 
 MOST_PSNR_DB = 100.0  # equal images have an infinite PSNR, which JSON cannot hold
+TRAINING_VIEWS = 4
+"""Measured beside the held-out ones, to see what was merely memorised."""
+Metrics = dict[str, Any]
+
+
+class Evaluator:
+    """Measures a splat now and then, and keeps every evaluation for metrics.json."""
+
+    def __init__(self, views: Views, recipe: Recipe, progress: Progress, device: torch.device) -> None:
+        self._recipe, self._plan, self._progress = recipe, schedule(recipe), progress
+        self._holdout, self._sample = views.holdout, _spread(views.training, TRAINING_VIEWS)
+        self._peaks = Peaks(device)
+        lpips = load_lpips() if views.holdout else ""
+        self._lpips = lpips if isinstance(lpips, Lpips) else None
+        self._notes = [lpips] if isinstance(lpips, str) and lpips else []
+        self.evaluations: list[Metrics] = []
+        """In the order they were made; each has its step."""
+        self.stopped_at: int | None = None
+        """The step after which the run ended early; None: it did not."""
+
+    def ends(self, gaussians: Parameters, step: int) -> bool:
+        """Measure if it is time after so many steps, not at the last; return whether the run may end here."""
+        evaluation = self._recipe.evaluation
+        is_every = evaluation.every > 0 and step % evaluation.every == 0
+        if step >= self._plan.max_steps or not (is_every or step in evaluation.steps):
+            return False
+        self.measure(gaussians, step)
+        start = settled_at(self._recipe, self._plan)
+        if has_stalled([one["psnr"] for one in self.evaluations if one["step"] >= start], evaluation):
+            self.stopped_at = step
+        return self.stopped_at is not None
+
+    def measure(self, gaussians: Parameters, step: int) -> Metrics | None:
+        """Measure the splat after so many steps; None without held-out photographs.
+
+        Raises:
+            TrainerError: a rendering is not finite.
+        """
+        if self.evaluations and self.evaluations[-1]["step"] == step:
+            return self.evaluations[-1]
+        with self._peaks.evaluating():
+            figures = evaluate(gaussians, self._holdout, self._recipe, self._lpips)
+            if figures is None:
+                return None
+            sample = {photo.name: _psnr(gaussians, photo, self._recipe) for photo in self._sample}
+        on_training = {"training_psnr": statistics.fmean(sample.values()), "training_images": sample}
+        metrics = {"step": step, **figures, **on_training}
+        self.evaluations.append(metrics)
+        if step:
+            self._progress.evaluated(metrics)
+        return metrics
+
+    def to_record(self) -> Metrics:
+        """Return what metrics.json says of the evaluations: the first, the last, those between, notes, peaks."""
+        first, last = (self.evaluations[index] if self.evaluations else None for index in (0, -1))
+        figures = {"initial": first, "final": last, "between": self.evaluations[1:-1]}
+        stopped = {"stopped_early_at": self.stopped_at} if self.stopped_at else {}
+        return {**figures, **stopped, "notes": self._notes, "peak": self._peaks.to_record()}
 
 
 @torch.inference_mode()
-def evaluate(gaussians: Parameters, photos: tuple[Photo, ...], recipe: Recipe) -> dict[str, Any] | None:
+def evaluate(
+    gaussians: Parameters, photos: Sequence[Photo], recipe: Recipe, lpips: Lpips | None = None
+) -> Metrics | None:
     """Return the mean PSNR in dB and SSIM (3DGS's: 11 x 11 Gaussian window, zero padding) and those of each photograph.
 
-    None without held-out photographs.
+    With `lpips`, also that. None without photographs.
 
     Raises:
         TrainerError: a rendering is not finite.
     """
     if not photos:
         return None
-    images = {photo.name: _measure(gaussians, photo, recipe) for photo in photos}
+    images = {photo.name: _measure(gaussians, photo, recipe, lpips) for photo in photos}
     blind = [name for name, image in images.items() if not math.isfinite(image["psnr"])]
     if blind:
         raise TrainerError(f"health: nan_loss: the rendering of {blind[0]} is not finite")
-    means = {key: statistics.fmean(image[key] for image in images.values()) for key in ("psnr", "ssim")}
+    measured = {key for image in images.values() for key in image}
+    means = {key: statistics.fmean(image[key] for image in images.values() if key in image) for key in sorted(measured)}
     return {**means, "num_images": len(images), "images": images}
 
 
-def _measure(gaussians: Parameters, photo: Photo, recipe: Recipe) -> dict[str, float]:
-    colors = rasterize(gaussians, photo.view, RasterOptions(recipe.training.sh_degree)).colors.clamp(0, 1)
-    target = photo.target()
-    return {"psnr": min(MOST_PSNR_DB, float(psnr(colors, target))), "ssim": float(ssim(colors, target))}
+def _measure(gaussians: Parameters, photo: Photo, recipe: Recipe, lpips: Lpips | None) -> dict[str, float]:
+    colors, target = _render(gaussians, photo, recipe), photo.target()
+    figures = {"psnr": min(MOST_PSNR_DB, float(psnr(colors, target))), "ssim": float(ssim(colors, target))}
+    if lpips and min(colors.shape[:2]) >= SMALLEST_PX:
+        figures["lpips"] = float(lpips(colors, target.float() / 255))
+    return figures
+
+
+@torch.inference_mode()
+def _psnr(gaussians: Parameters, photo: Photo, recipe: Recipe) -> float:
+    return min(MOST_PSNR_DB, float(psnr(_render(gaussians, photo, recipe), photo.target())))
+
+
+def _render(gaussians: Parameters, photo: Photo, recipe: Recipe) -> Tensor:
+    return rasterize(gaussians, photo.view, RasterOptions(recipe.training.sh_degree)).colors.clamp(0, 1)
+
+
+def _spread(photos: tuple[Photo, ...], most: int) -> tuple[Photo, ...]:
+    """Return at most so many photographs, evenly spread over all."""
+    count = min(most, len(photos))
+    return tuple(photos[index * len(photos) // count] for index in range(count))

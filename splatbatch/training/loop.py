@@ -8,7 +8,7 @@ import torch
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
-from splatbatch.training.evaluate import evaluate
+from splatbatch.training.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.health import Expectations
 from splatbatch.training.loss import photometric_loss
@@ -19,7 +19,7 @@ from splatbatch.training.strategy import STRATEGIES
 from splatbatch.training.views import Photo, Views
 
 
-def train(gaussians: Parameters, views: Views, recipe: Recipe, progress: Progress) -> Parameters:
+def train(gaussians: Parameters, views: Views, recipe: Recipe, progress: Progress, evaluator: Evaluator) -> Parameters:
     """Train Gaussians in place on the photographs of a patch; return them.
 
     Raises:
@@ -44,8 +44,8 @@ def train(gaussians: Parameters, views: Views, recipe: Recipe, progress: Progres
             optimizer.zero_grad(set_to_none=True)
         rate = decay(optimizers, plan)
         strategy.after_step(step, rendering, rate)
-        if step + 1 in recipe.evaluation.steps:
-            progress.evaluated(evaluate(gaussians, views.holdout, recipe))
+        if evaluator.ends(gaussians, step + 1):
+            break
     return gaussians
 
 

@@ -35,6 +35,7 @@ class Progress:
         self._started = time.monotonic()
         self._history: list[Figures] = []
         self._expected: Expectations | None = None
+        self._highest_mib = 0
         self._flagged: set[str] = set()
 
     def expect(self, expected: Expectations) -> None:
@@ -90,10 +91,16 @@ class Progress:
             loss=_finite(figures.loss),
             num_gaussians=figures.num_gaussians,
             grad_norm=_finite(figures.gradient),
-            peak_mib=_peak_mib(loss),
+            peak_mib=self._peak_mib(loss),
         )
         for finding in judge(self._history, self._expected) if self._expected else ():
             self.found(finding)
+
+    def _peak_mib(self, tensor: Tensor) -> int | None:
+        """Return the highest torch has said so far; evaluations make it count anew."""
+        if tensor.is_cuda:
+            self._highest_mib = max(self._highest_mib, torch.cuda.max_memory_allocated() // MIB)
+        return self._highest_mib or None
 
     def _write(self, **figures: Any) -> None:
         record = {
@@ -119,7 +126,3 @@ def _read(step: int, loss: Tensor, gaussians: Parameters) -> Figures:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _peak_mib(tensor: Tensor) -> int | None:
-    return torch.cuda.max_memory_allocated() // MIB if tensor.is_cuda else None

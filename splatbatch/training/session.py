@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import BaseModel
@@ -21,7 +20,7 @@ from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import write_json
 from splatbatch.scene.reconstruction import read_reconstruction
 from splatbatch.splats import write_splat
-from splatbatch.training.evaluate import evaluate
+from splatbatch.training.evaluate import Evaluator
 from splatbatch.training.gaussians import export, first_values, to_parameters
 from splatbatch.training.loop import train
 from splatbatch.training.pictures import picture_views
@@ -100,20 +99,21 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     torch.manual_seed(recipe.training.seed)
     scene = prepared.views.to(device, recipe.training.images)
     gaussians = to_parameters(prepared.gaussians, device)
-    metrics: dict[str, Any] = {"initial": evaluate(gaussians, scene.holdout, recipe)}
+    evaluator = Evaluator(scene, recipe, progress, device)
+    evaluator.measure(gaussians, 0)
 
     progress.phase("train")
-    gaussians = train(gaussians, scene, recipe, progress)
+    gaussians = train(gaussians, scene, recipe, progress, evaluator)
+    planned = recipe.training.max_steps
+    step = evaluator.stopped_at or planned
 
     progress.phase("eval")
-    metrics["final"] = evaluate(gaussians, scene.holdout, recipe)
-    metrics["made_with"] = _versions(device)
-    write_json(folder.metrics, metrics)
-    progress.evaluated(metrics["final"])
-    picture_views(folder, gaussians, scene.holdout, metrics["final"], recipe)
+    final = evaluator.measure(gaussians, step)
+    write_json(folder.metrics, {**evaluator.to_record(), "made_with": _versions(device)})
+    picture_views(folder, gaussians, scene.holdout, final, recipe)
 
     progress.phase("export")
-    write_splat(folder.splat, export(gaussians, scene.frame), recipe.training.max_steps)
+    write_splat(folder.splat, export(gaussians, scene.frame), step, planned)
     progress.phase("done")
     if device.type == "cuda":
         # everything is given back by the end of the process; this only makes sure that no error is still on its way

@@ -1,0 +1,125 @@
+"""What is measured on photographs, when, at which cost in memory; and when a run may end since nothing is gained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_patch import recipe, trained
+
+from splatbatch.config import Evaluation, Recipe
+from splatbatch.config.schedule import schedule
+from splatbatch.errors import ConfigError
+from splatbatch.files import read_json, read_lines
+from splatbatch.scene.patches import Patch
+from splatbatch.training.lpips import ALEXNET_FILE, LAYERS, Lpips, load_lpips
+from splatbatch.training.plateau import has_stalled, settled_at
+
+CHANNELS = (3, 64, 192, 384, 256, 256)
+SIZES = (11, 5, 3, 3, 3)
+
+
+def with_evaluation(max_steps: int = 60, **evaluation: Any) -> Recipe:
+    return Recipe.model_validate({**recipe(max_steps=max_steps).model_dump(), "evaluation": evaluation})
+
+
+def alexnet() -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    weights = {}
+    for (name, *_), before, after, size in zip(LAYERS, CHANNELS[:-1], CHANNELS[1:], SIZES, strict=True):
+        weights[f"{name}.weight"] = torch.randn(after, before, size, size, generator=generator) / size
+        weights[f"{name}.bias"] = torch.zeros(after)
+    return weights
+
+
+def place_weights(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(folder))
+    file = Path(torch.hub.get_dir()) / "checkpoints" / ALEXNET_FILE
+    file.parent.mkdir(parents=True)
+    torch.save(alexnet(), file)
+
+
+def test_every_evaluation_is_kept_with_each_photograph(patch: Patch) -> None:
+    folder, _ = trained(patch, with_evaluation(every=20, steps=[30]))
+    metrics = read_json(folder.metrics) or {}
+    steps = [metrics["initial"], *metrics["between"], metrics["final"]]
+    assert [one["step"] for one in steps] == [0, 20, 30, 40, 60]
+    assert all(one["images"]["img0.png"].keys() >= {"psnr", "ssim"} and len(one["images"]) == 2 for one in steps)
+    assert [record["step"] for record in read_lines(folder.progress) if "psnr" in record] == [20, 30, 40, 60]
+
+
+def test_training_views_are_measured_beside_held_out_ones(patch: Patch) -> None:
+    folder, _ = trained(patch, recipe())
+    final = (read_json(folder.metrics) or {})["final"]
+    assert list(final["training_images"]) == ["img1.png", "img2.png", "img4.png", "img6.png"]
+    assert final["training_psnr"] > 15
+    assert (read_json(folder.metrics) or {})["peak"]["host_mib"] > 100
+
+
+def test_without_weights_a_note_says_where_they_belong(patch: Patch, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
+        _, splat = trained(patch, recipe(max_steps=3))
+    assert "lpips" not in splat.metrics["final"]
+    assert f"weights not found at {tmp_path}/none/hub/checkpoints/alexnet" in splat.metrics["notes"][0]
+
+
+def test_weights_that_are_cut_are_a_note_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place_weights(tmp_path, monkeypatch)
+    file = next(tmp_path.rglob("*.pth"))
+    file.write_bytes(file.read_bytes()[:-100])
+    note = load_lpips()
+    assert isinstance(note, str)
+    assert "cannot be read" in note
+
+
+def test_lpips_is_zero_for_equal_pictures_and_grows_with_the_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torchmetrics")
+    place_weights(tmp_path, monkeypatch)
+    lpips = load_lpips()
+    assert isinstance(lpips, Lpips)
+    picture = torch.rand(64, 80, 3, generator=torch.Generator().manual_seed(0))
+    noise = torch.randn(64, 80, 3, generator=torch.Generator().manual_seed(1))
+    distances = [float(lpips((picture + strength * noise).clamp(0, 1), picture)) for strength in (0, 0.05, 0.3)]
+    assert distances[0] == 0 < distances[1] < distances[2]
+
+
+@pytest.mark.parametrize(
+    ("psnrs", "stalled"),
+    [
+        ([], False),
+        ([20.0, 21.0, 21.0], False),
+        ([21.0, 21.0, 21.0, 21.0], True),
+        ([21.0, 21.01, 21.02, 21.03], True),
+        ([21.0, 21.0, 21.0, 21.06], False),
+        ([21.0, 20.0, 20.5, 20.9], True),
+    ],
+)
+def test_a_plateau_is_so_many_evaluations_without_gain(psnrs: list[float], stalled: bool) -> None:
+    assert has_stalled(psnrs, Evaluation(stop_after=3, least_gain_db=0.05, every=1)) == stalled
+    assert not has_stalled(psnrs, Evaluation())
+
+
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+def test_a_plateau_counts_only_when_refining_and_colours_are_done(strategy: str) -> None:
+    settings = recipe(strategy=strategy, max_steps=30_000)
+    plan = schedule(settings)
+    assert settled_at(settings, plan) >= max(plan.refine_stop, 3 * plan.sh_every)
+    assert settled_at(settings, plan) < 30_000
+
+
+def test_a_run_that_stops_early_leaves_a_whole_splat_that_says_so(patch: Patch) -> None:
+    settings = with_evaluation(120, every=5, stop_after=2, least_gain_db=9.0)
+    folder, splat = trained(patch, settings)
+    assert settled_at(settings, schedule(settings)) <= splat.step < 120
+    assert f"comment splatbatch step {splat.step} of 120, stopped early\n".encode() in folder.splat.read_bytes()
+    assert splat.metrics["stopped_early_at"] == splat.metrics["final"]["step"] == splat.step
+
+
+def test_to_stop_at_a_plateau_one_has_to_evaluate() -> None:
+    with pytest.raises((ConfigError, ValueError), match=r"set evaluation\.every too"):
+        with_evaluation(stop_after=3)
