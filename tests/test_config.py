@@ -205,7 +205,8 @@ def test_a_complete_example_is_without_mistakes(path: Path) -> None:
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates()
-keys = st.sampled_from(["training", "patches", "seed", "scene", "p0", "evaluation", "holdout_list", "gpus"])
+SECTIONS = ["training", "patches", "scene", "p0", "evaluation", "trainers"]
+keys = st.sampled_from([*SECTIONS, "seed", "holdout_list", "gpus", "trainer", "command", "setting", "settings"])
 trees = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys | st.integers(), inner, max_size=4)
 )

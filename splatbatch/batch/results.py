@@ -90,7 +90,7 @@ def batch_name(output: OutputFolder) -> str:
 
 
 def _recipe_hash(recipe: Recipe) -> str:
-    return short_hash(json.dumps(recipe.model_dump(mode="json"), sort_keys=True))
+    return short_hash(json.dumps(recipe.decisive(), sort_keys=True))
 
 
 def _inputs_hash(patch: Patch, evaluation: Evaluation) -> str:

@@ -133,7 +133,7 @@ def why_stop_batch(failures: Mapping[str, Sequence[Failure]]) -> str:
 
 
 def resolve(rung: Rung, current: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a rung: "x0.6" is a factor on the current value, anything else replaces it.
+    """Return the settings of a rung: "x0.6" is a factor on the current value, words are added, a value replaces it.
 
     Args:
         rung: as the config has it.
@@ -170,6 +170,8 @@ def _wait_s(history: Sequence[Failure], config: Retry, policy: Policy) -> float:
 
 
 def _scaled(value: Any, current: Any) -> Any:
+    if isinstance(value, tuple):
+        return (*(current or ()), *value)
     if not (isinstance(value, str) and value.startswith("x")):
         return value
     factor = float(value[1:])

@@ -185,7 +185,8 @@ class Runner:
 
     def _try_again(self, work: Work) -> None:
         name, witnesses = work.patch.name, work.trained_since if len(work.failures) > 1 else []
-        decision = retry.decide(work.failures, self._config.retry, self._random.random())
+        config = self._config.retry_of(name, work.changes)
+        decision = retry.decide(work.failures, config, self._random.random())
         work.trained_since = []
         if reason := retry.why_stop_batch(self._failures):
             self._stop_hopeless(work, reason)
@@ -205,7 +206,7 @@ class Runner:
         if not ladder:
             return {}
         recipe = self._config.recipe(work.patch.name, work.changes)
-        current = {**recipe.settings(), "slots": len(self._gates)}
+        current = {**work.changes, **recipe.settings(), "slots": len(self._gates)}
         changes = retry.resolve(rung, current)
         work.rungs[ladder] = work.rungs.get(ladder, 0) + 1
         if "slots" in changes:

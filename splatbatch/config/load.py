@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from splatbatch.config.program_checks import check_programs
+from splatbatch.config.programs import Program
 from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, Recipe, Refinement, Training
 from splatbatch.config.section import Section
 from splatbatch.config.sections import Cooldown, Executor, Limits, Output, Retry, Scene
@@ -20,6 +22,7 @@ DEFAULT_CONFIG = "splat_config.yml"
 CONFIG_VARIABLE = "SPLATBATCH_CONFIG"
 AnySection = TypeVar("AnySection", bound=Section)
 Mistake = tuple[str, str]  # where, what
+RECIPE_SECTIONS = ("training", "refinement", "learning_rates", "evaluation")
 
 
 class Config(Section):
@@ -35,6 +38,8 @@ class Config(Section):
     limits: Limits = Limits()
     executor: Executor = Executor()
     output: Output = Output()
+    trainers: dict[str, Program] = {}
+    """Programs that `training.trainer` can name besides ours."""
     patches: dict[str, PatchOverrides] = {}
     """Overrides by patch name."""
 
@@ -44,17 +49,25 @@ class Config(Section):
         Raises:
             ConfigError: a change names no setting, or its value does not fit.
         """
-        tree = {name: getattr(self, name).model_dump() for name in Recipe.model_fields}
-        overrides = self.patches.get(patch, PatchOverrides())
-        for name in tree:
-            tree[name] |= getattr(overrides, name)
-        for key, value in (changes or {}).items():
+        changed, overrides = dict(changes or {}), self.patches.get(patch, PatchOverrides())
+        arguments = tuple(changed.pop("arguments", ()))
+        tree = {name: getattr(self, name).model_dump() | getattr(overrides, name) for name in RECIPE_SECTIONS}
+        program = self.trainers.get(str(changed.get("training.trainer", tree["training"]["trainer"])))
+        tree["setting"] = program.settings | overrides.setting if program else {}
+        for key, value in changed.items():
             section_name, _, setting = key.partition(".")
             if setting not in tree.get(section_name, {}):
                 known = [f"{name}.{setting}" for name, section in tree.items() for setting in section]
                 raise ConfigError(f"{key}: unknown setting", nearest(key, known))
             tree[section_name][setting] = value
-        return _validated(Recipe, Source(f"settings of {patch}", tree))
+        settings = tree.pop("setting")
+        told = program.called_with(arguments).model_dump() | {"settings": settings} if program else None
+        return _validated(Recipe, Source(f"settings of {patch}", {**tree, "program": told}))
+
+    def retry_of(self, patch: str, changes: Mapping[str, Any]) -> Retry:
+        """Return when and with what a patch is tried again: a program of somebody else climbs its own ladders."""
+        program = self.recipe(patch, changes).program
+        return self.retry.model_copy(update={"ladders": program.ladders}) if program else self.retry
 
 
 def find_config(path: Path | None) -> Path:
@@ -86,6 +99,7 @@ def load(path: Path) -> Config:
     except ValidationError as error:
         mistakes += [_mistake(Config, detail, source) for detail in error.errors()]
     mistakes += _override_mistakes(source)
+    mistakes += [_described(keys, message, source) for keys, message in check_programs(source.tree, config.trainers)]
     _raise_all(mistakes, source)
     return _anchored(config, path.resolve().parent)
 
@@ -165,6 +179,10 @@ def _mistake(model: type[Section], detail: ErrorDetails, source: Source, above: 
     return f"{where}{key}", f"{detail['input']!r}: {message[0].lower()}{message[1:]}"
 
 
+def _described(keys: Keys, message: str, source: Source) -> Mistake:
+    return f"{source.where(keys)}{'.'.join(map(str, keys))}", message
+
+
 def _known_keys(model: type[Section], place: Keys) -> list[str]:
     """Return the keys known at a place of the YAML."""
     current: type[Section] = model
@@ -186,6 +204,7 @@ def _anchored(config: Config, base: Path) -> Config:
         paths = {key: value for key, value in checked if key in overrides.evaluation and isinstance(value, Path)}
         return overrides.model_copy(update={"evaluation": overrides.evaluation | paths})
 
-    sections = {key: anchor(value) for key, value in config if isinstance(value, Section)}
-    patches = {name: anchor_overrides(overrides) for name, overrides in config.patches.items()}
-    return config.model_copy(update={**sections, "patches": patches})
+    sections: dict[str, Any] = {key: anchor(value) for key, value in config if isinstance(value, Section)}
+    sections["patches"] = {name: anchor_overrides(overrides) for name, overrides in config.patches.items()}
+    sections["trainers"] = {name: anchor(program) for name, program in config.trainers.items()}
+    return config.model_copy(update=sections)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from splatbatch.config.programs import OUR_TRAINER, Program
 from splatbatch.config.section import FilePath, Fraction, Multiple, Rate, Section, Steps
 
 AUTO_SCALE = {"default": 1.0, "mcmc": 1.0}
@@ -16,8 +17,8 @@ AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}
 class Training(Section):
     """How one patch is trained."""
 
-    trainer: Literal["gsplat"] = "gsplat"
-    """The program that trains."""
+    trainer: str = OUR_TRAINER
+    """The program that trains: `gsplat` is ours, any other name stands under `trainers`."""
     max_steps: Steps = 30_000
     """Training steps; schedules are given for 30,000 and scale with this."""
     strategy: Literal["default", "mcmc"] = "mcmc"
@@ -135,6 +136,8 @@ class PatchOverrides(Section):
     """Keys of `learning_rates`."""
     evaluation: dict[str, Any] = {}
     """Keys of `evaluation`."""
+    setting: dict[str, Any] = {}
+    """Keys of the `settings` of the patch's trainer, if that is a program of its own."""
 
 
 class Recipe(Section):
@@ -144,6 +147,8 @@ class Recipe(Section):
     refinement: Refinement = Refinement()
     learning_rates: LearningRates = LearningRates()
     evaluation: Evaluation = Evaluation()
+    program: Program | None = None
+    """The trainer, if it is not ours."""
 
     def settled(self, num_points: int) -> Recipe:
         """Return the recipe with `cap_max` as a number, for a patch with so many sparse points."""
@@ -160,5 +165,13 @@ class Recipe(Section):
     def settings(self) -> dict[str, Any]:
         """Return every setting by its full name, as "training.cap_max"; `auto` as the number it stands for."""
         resolved = self.model_copy(update={"training": self.training.resolved()})
-        sections = resolved.model_dump()
+        sections = resolved.model_dump(exclude={"program"}) | {"setting": self.program.settings if self.program else {}}
         return {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
+
+    def decisive(self) -> dict[str, Any]:
+        """Return, as JSON, what the result depends on; of a program what it is told, not how it is watched."""
+        if self.program is None:
+            return self.model_dump(mode="json", exclude={"program"})
+        told = self.program.model_dump(mode="json", include={"command", "settings", "env", "working_folder"})
+        training = self.training.model_dump(mode="json", include={"trainer", "max_steps", "seed"})
+        return {"training": training, "program": told, "export": list(self.program.artifact.export)}

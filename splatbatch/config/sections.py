@@ -21,8 +21,8 @@ class Scene(Section):
     """The COLMAP scene the patches were cut from: hold-out is chosen on it, drift is checked against it."""
 
 
-Rung = dict[str, int | float | str]
-"""Settings changed together: a value, or a factor such as "x0.6" on the value in force."""
+Rung = dict[str, bool | int | float | str | tuple[str, ...]]
+"""Settings changed together: a value, a factor such as "x0.6" on the value in force, or words that are added."""
 
 LadderName = Literal["gpu_memory", "host_memory", "segfault", "numerics", "pruning"]
 

@@ -1,0 +1,139 @@
+"""Trainers that are programs of somebody else: how one is called, watched, and what it leaves behind."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from splatbatch.config.section import FilePath, Seconds, Section
+from splatbatch.config.sections import LadderName, Rung
+
+LONGEST_PATTERN = 300
+OUR_TRAINER = "gsplat"
+"""The trainer that needs no entry under `trainers`."""
+ARGUMENTS = "{arguments}"
+RESERVED_VARIABLES = ("CUDA_VISIBLE_DEVICES", "SPLATBATCH_ATTEMPT")
+
+
+def _one_group(pattern: str) -> str:
+    """Check a regular expression: it compiles, is short, and captures one thing."""
+    try:
+        groups = re.compile(pattern).groups
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"no valid regular expression ({error})") from error
+    if len(pattern) > LONGEST_PATTERN:
+        raise ValueError(f"longer than {LONGEST_PATTERN} characters")
+    if groups != 1:
+        raise ValueError(f"should capture one value in ( ), captures {groups}; (?: ) groups without capturing")
+    return pattern
+
+
+def _one_group_or_nothing(pattern: str) -> str:
+    return _one_group(pattern) if pattern else pattern
+
+
+def _as_list(given: Any) -> Any:
+    """Take a single text for a list of one."""
+    return [given] if isinstance(given, str) else given
+
+
+def _ours_left_alone(env: dict[str, Any]) -> dict[str, Any]:
+    for name in RESERVED_VARIABLES:
+        if name in env:
+            raise ValueError(f"{name} is set by splatbatch: an attempt sees the one GPU it was given")
+    return env
+
+
+Argv = tuple[str, ...]
+Pattern = Annotated[str, AfterValidator(_one_group)]
+MaybePattern = Annotated[str, AfterValidator(_one_group_or_nothing)]
+Globs = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
+SettingName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
+Scalar = bool | int | float | str
+Metric = Literal["psnr", "ssim", "lpips"]
+
+
+class ProgressLines(Section):
+    """Regular expressions over the lines of the log; each captures one number. The last match of a line counts."""
+
+    step: MaybePattern = ""
+    """The training step."""
+    loss: MaybePattern = ""
+    """The loss."""
+    num_gaussians: MaybePattern = ""
+    """The number of Gaussians; thousands may be set apart by commas."""
+
+
+class Artifact(Section):
+    """What the program leaves behind, and when it counts as whole."""
+
+    ply: Globs = ("**/*.ply",)
+    """Where the splat lies below {output}: one glob or several. Of many files the one of the highest step counts."""
+    step: MaybePattern = r"[_-](\d+)(?=[/.]|$)"
+    """The step in the file's path below {output}, last match; a path without one is the end's. Empty: none has one."""
+    first_step: Literal[0, 1] = 1
+    """What the program calls its first step: 0 where the last of 30,000 is named 29999."""
+    files: Globs = ()
+    """Further files below {output} that must be there, and not empty, before the program counts as done."""
+    export: Argv = ()
+    """A second command, run once the first is done, for programs that write no PLY themselves. `files` must be set."""
+    finished_after_s: Seconds = 60.0
+    """End a program that goes on so long after all it should leave is there, silent and unchanged; 0: never."""
+    trusted_after_crash: bool = True
+    """A whole splat counts although the program crashed afterwards, with a warning."""
+
+
+class Measures(Section):
+    """Where the program says how good its splat is; its own hold-out, its own way of measuring."""
+
+    file: str = ""
+    """Glob of a JSON file below {output}; of many the one of the highest step counts."""
+    keys: dict[Metric, str] = {}
+    """Where a figure lies in it: names with dots between, numbers into lists, * for the only or the last member."""
+    log: dict[Metric, Pattern] = {}
+    """Figures in the log, each captured by a regular expression; the last match counts."""
+
+
+class Cameras(Section):
+    """What the program forgives: decides what the audit calls an error."""
+
+    models: tuple[str, ...] = ("PINHOLE", "SIMPLE_PINHOLE")
+    """COLMAP camera models that it takes."""
+    absorbs_resize: bool = False
+    """It works from the field of view, so that photographs of another resolution are right to it."""
+
+
+class Program(Section):
+    """A trainer that is a program: argv templates, never a shell; its stdin is empty, so that questions end at once.
+
+    Placeholders in command, export, env and the globs: {patch} {scene} {images} {sparse} {output} {steps} {seed} {gpu}
+    {setting.NAME}, and {arguments} where a rung's extra words go (else at the end). A brace itself is written twice.
+    """
+
+    command: Annotated[Argv, Field(min_length=1)]
+    """The program and its arguments, one word each."""
+    settings: dict[SettingName, Scalar] = {}
+    """Values for {setting.NAME}; patches, ladders and --set change them as setting.NAME."""
+    env: Annotated[dict[str, Scalar], AfterValidator(_ours_left_alone)] = {}
+    """Environment variables besides those of splatbatch itself."""
+    working_folder: FilePath | None = None
+    """Where it is started; else in {output}."""
+    progress: ProgressLines = ProgressLines()
+    """Where its log says how far it is."""
+    artifact: Artifact = Artifact()
+    """What it leaves behind."""
+    metrics: Measures = Measures()
+    """Where it says how good that is."""
+    cameras: Cameras = Cameras()
+    """What it takes."""
+    ladders: dict[LadderName, tuple[Rung, ...]] = {}
+    """What to change for causes that an unchanged attempt cannot mend: setting.NAME, `arguments: [--words]`, slots."""
+
+    def called_with(self, arguments: tuple[str, ...]) -> Program:
+        """Return the program with words added to its command, where {arguments} stands or else at the end."""
+        words = tuple(word.replace("{", "{{").replace("}", "}}") for word in arguments)
+        place = self.command.index(ARGUMENTS) if ARGUMENTS in self.command else len(self.command)
+        command = (*self.command[:place], *words, *self.command[place + 1 :])
+        return self.model_copy(update={"command": command})
