@@ -26,6 +26,7 @@ ConfigOption = Annotated[
     typer.Option("--config", "-c", help="The YAML; else $SPLATBATCH_CONFIG, else splat_config.yml here."),
 ]
 PatchOption = Annotated[list[str], typer.Option("--patch", "-p", help="Only this patch; may be given several times.")]
+OnlyOption = Annotated[list[str], typer.Option("--only", help="Only variant=NAME or patch=NAME; * for anything.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
 SetOption = Annotated[list[str], typer.Option("--set", help="Change a setting, as training.init_scale=0.3.")]
 
@@ -36,25 +37,27 @@ def train(
     patch: PatchOption = [],  # noqa: B006 - typer's way of saying "none given"
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be trained, train nothing.")] = False,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
+    only: OnlyOption = [],  # noqa: B006
 ) -> None:
     """Train every patch that is not trained yet, or whose settings or inputs have changed."""
     from splatbatch.commands import run
 
-    run.train(config, patch, verify=not no_verify, dry_run=dry_run)
+    run.train(config, patch, only, verify=not no_verify, dry_run=dry_run)
 
 
 @app.command()
-def retry(
+def retry(  # noqa: PLR0913, PLR0917 - one parameter per option
     config: ConfigOption = None,
     patch: PatchOption = [],  # noqa: B006
     failed: Annotated[bool, typer.Option("--failed", help="All patches that failed.")] = False,
     set_: SetOption = [],  # noqa: B006
     force: Annotated[bool, typer.Option("--force", help="Train patches again that are trained and fresh.")] = False,
+    only: OnlyOption = [],  # noqa: B006
 ) -> None:
     """Train named patches, or all failed ones, again; with --set under other settings."""
     from splatbatch.commands import run
 
-    run.retry(config, patch, run.RetryOptions(failed=failed, assignments=tuple(set_), force=force))
+    run.retry(config, patch, run.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only)))
 
 
 @app.command("verify-dims")
@@ -73,11 +76,16 @@ def verify_dims(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 
 @app.command()
-def plan(config: ConfigOption = None, patch: PatchOption = [], json_: JsonOption = False) -> None:  # noqa: B006
+def plan(
+    config: ConfigOption = None,
+    patch: PatchOption = [],  # noqa: B006
+    only: OnlyOption = [],  # noqa: B006
+    json_: JsonOption = False,
+) -> None:
     """Say which patches would be trained, why, and at which steps things happen."""
     from splatbatch.commands import look
 
-    look.plan(config, patch, as_json=json_)
+    look.plan(config, patch, only, as_json=json_)
 
 
 @app.command()

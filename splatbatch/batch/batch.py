@@ -14,6 +14,7 @@ from splatbatch.batch.endings import Ending, settle
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.ledger import Ledger, judged_attempts
 from splatbatch.batch.runner import Runner
+from splatbatch.batch.units import named_units, only, originals, units_of
 from splatbatch.batch.work import Work
 from splatbatch.config import Config
 from splatbatch.errors import ConfigError
@@ -31,6 +32,7 @@ class Batch:
 
     config: Config
     patches: tuple[Patch, ...]
+    """In a sweep: each under each variant, with a name that says so."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings changed by --set, for every patch of this run."""
 
@@ -40,12 +42,12 @@ class Batch:
         return OutputFolder(self.config.output.folder)
 
     def audit(self) -> Audit:
-        """Check the patches before a GPU is touched."""
+        """Check the patches before a GPU is touched; in a sweep each of them once."""
         training = self.config.training
         rules = TrainerRules(name=training.trainer, absorbs_resize=False, camera_models=CAMERA_MODELS)
         cache = self.output.audit_cache if self.output.path.is_dir() else None
         every = self.config.evaluation.holdout_every
-        return audit_patches(self.patches, self.config.scene.source, rules, cache, every)
+        return audit_patches(originals(self.config, self.patches), self.config.scene.source, rules, cache, every)
 
     def decisions(self, refusals: Mapping[str, str], *, force: bool = False) -> tuple[plan.Decision, ...]:
         """Decide which patches have to be trained."""
@@ -66,11 +68,22 @@ class Batch:
         return replace(self, patches=tuple(patch for patch in self.patches if patch.name in wanted))
 
 
-def open_batch(path: Path | None, names: Sequence[str] = (), changes: Mapping[str, Any] | None = None) -> Batch:
+def open_batch(
+    path: Path | None,
+    names: Sequence[str] = (),
+    changes: Mapping[str, Any] | None = None,
+    conditions: Sequence[str] = (),
+) -> Batch:
     """Load the config, find its patches and see that everything it says of them holds.
 
+    Args:
+        path: of the YAML; None for the usual one.
+        names: of the patches that are meant, with or without a variant of the sweep; none for all.
+        changes: settings that differ from the YAML.
+        conditions: of the patches that are meant, as "variant=base".
+
     Raises:
-        ConfigError: the YAML, a patch name or a change is wrong.
+        ConfigError: the YAML, a patch name, a change or a condition is wrong.
         SceneError: there are no patches.
     """
     config = configuration.load(configuration.find_config(path))
@@ -79,18 +92,21 @@ def open_batch(path: Path | None, names: Sequence[str] = (), changes: Mapping[st
     for name in config.patches:
         if name not in known:
             raise ConfigError(f"patches.{name}: no such patch", configuration.nearest(name, known))
-    batch = Batch(config, select(patches, names), dict(changes or {}))
+    units = units_of(config, patches)
+    chosen = only(config, select(units, named_units(config, units, names)), conditions)
+    batch = Batch(config, chosen, dict(changes or {}))
     for patch in batch.patches:
         config.recipe(patch.name, batch.changes)
     return batch
 
 
-def refusals(audit: Audit) -> dict[str, str]:
-    """Return the patches that the audit refuses, with the first of the reasons for each."""
+def refusals(batch: Batch, audit: Audit) -> dict[str, str]:
+    """Return the patches of a batch that the audit refuses, with the first of the reasons for each."""
     reasons: dict[str, str] = {}
     for finding in audit.errors():
         reasons.setdefault(finding.patch, f"{finding.subject}: {finding.message}. {finding.remedy}")
-    return reasons
+    found = {patch.name: reasons.get(batch.config.split(patch.name)[0], "") for patch in batch.patches}
+    return {name: reason for name, reason in found.items() if reason}
 
 
 def run(batch: Batch, ledger: Ledger, *, stop: Callable[[], str], beat: Callable[[], None]) -> Mapping[str, Outcome]:

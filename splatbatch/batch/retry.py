@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from splatbatch.attempt import Diagnosis
-from splatbatch.config import LadderName, Retry, Rung
+from splatbatch.config import LadderName, Retry, Rung, split_unit
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,9 @@ ENVIRONMENT = frozenset(
 )
 """Causes that lie in the machine, not in the patch: every further patch would end the same way."""
 
+OF_SETTINGS = frozenset({"bad_config", "not_started", "missing_dependency"})
+"""Those of them that settings can cause too: a variant of a sweep, or a patch, may fail so by itself."""
+
 
 @dataclass(frozen=True)
 class Again:
@@ -123,13 +126,20 @@ def why_stop_batch(failures: Mapping[str, Sequence[Failure]]) -> str:
     Args:
         failures: of every patch, by name.
     """
-    seen: dict[str, str] = {}
+    seen: dict[str, list[str]] = {}
     for patch, history in failures.items():
-        for cause in {failure.diagnosis.cause for failure in history} & ENVIRONMENT:
-            if cause in seen:
-                return f"{cause} on {seen[cause]} and on {patch}: it lies in this machine, not in the patches"
-            seen[cause] = patch
+        for cause in sorted({failure.diagnosis.cause for failure in history} & ENVIRONMENT):
+            for other in seen.setdefault(cause, []):
+                if cause not in OF_SETTINGS or _are_unlike(patch, other):
+                    return f"{cause} on {other} and on {patch}: it lies in this machine, not in the patches"
+            seen[cause].append(patch)
     return ""
+
+
+def _are_unlike(one: str, other: str) -> bool:
+    """Return whether two units of work have neither patch nor variant in common."""
+    (patch, variant), (other_patch, other_variant) = split_unit(one), split_unit(other)
+    return patch != other_patch and (not variant or variant != other_variant)
 
 
 def resolve(rung: Rung, current: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from splatbatch.batch.needs import needs, tight
 from splatbatch.batch.status import PatchStatus, read_status
 from splatbatch.batch.story import tell
 from splatbatch.batch.table import status_table
+from splatbatch.batch.units import the_unit
 from splatbatch.commands import watching
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.config.schedule import schedule
@@ -27,9 +28,9 @@ from splatbatch.errors import ConfigError, OutputError
 from splatbatch.report import summary, to_markdown, write_report
 
 
-def plan(config: Path | None, names: Sequence[str], *, as_json: bool) -> None:
+def plan(config: Path | None, names: Sequence[str], only: Sequence[str], *, as_json: bool) -> None:
     """Print what `train` would do."""
-    print_plan(open_batch(config, names), as_json=as_json)
+    print_plan(open_batch(config, names, conditions=only), as_json=as_json)
 
 
 def status(config: Path | None, names: Sequence[str], *, as_json: bool, watch: bool) -> None:
@@ -49,14 +50,14 @@ def status(config: Path | None, names: Sequence[str], *, as_json: bool, watch: b
 
 
 def _statuses(batch: Batch, names: Sequence[str]) -> tuple[PatchStatus, ...]:
-    statuses = read_status(batch.output, [patch.name for patch in batch.patches])
-    return tuple(one for one in statuses if not names or one.patch in names)
+    chosen = [patch.name for patch in batch.patches]
+    return tuple(one for one in read_status(batch.output, chosen) if not names or one.patch in chosen)
 
 
 def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
     """Print the log of an attempt; with `follow`, what it says until it ends."""
     batch = open_batch(config, [name])
-    attempts = batch.output.patch(name).attempts()
+    attempts = batch.output.patch(the_unit(batch.patches, name)).attempts()
     chosen = [folder for folder in attempts if number in (0, folder.number)]
     if not chosen:
         have = ", ".join(str(folder.number) for folder in attempts) or "none"
@@ -73,7 +74,7 @@ def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
 def explain(config: Path | None, name: str) -> None:
     """Print the whole story of a patch."""
     batch = open_batch(config, [name])
-    for line in tell(batch.output, name):
+    for line in tell(batch.output, the_unit(batch.patches, name)):
         typer.echo(line)
 
 
@@ -115,7 +116,7 @@ def config_show(config: Path | None, name: str) -> None:
 
 def print_plan(batch: Batch, *, as_json: bool) -> None:
     """Print what would be done with each patch and why, and the schedule."""
-    decisions = batch.decisions(batches.refusals(batch.audit()))
+    decisions = batch.decisions(batches.refusals(batch, batch.audit()))
     steps = {patch.name: asdict(schedule(batch.config.recipe(patch.name))) for patch in batch.patches}
     expected = needs(batch.config, batch.patches, batch.changes)
     if as_json:

@@ -11,6 +11,7 @@ import typer
 
 from splatbatch import config as configuration
 from splatbatch.batch.batch import Batch, open_batch
+from splatbatch.batch.units import originals
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.scene.audit import Audit
@@ -58,7 +59,7 @@ def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> None:
     if options.fix not in ("scale", "crop") or options.out is None:
         raise ConfigError(f"--fix {options.fix}: should be scale or crop, with --out FOLDER for the corrected copies")
     how: Literal["scale", "crop"] = "scale" if options.fix == "scale" else "crop"
-    repaired = fix_models(audit, batch.patches, batch.config.scene.source, how, options.out)
+    repaired = fix_models(audit, originals(batch.config, batch.patches), batch.config.scene.source, how, options.out)
     for one in repaired:
         typer.echo(one.in_words())
     if not repaired:

@@ -46,9 +46,9 @@ class Interruption:
         self.signal = self.signal or number
 
 
-def train(config: Path | None, names: Sequence[str], *, verify: bool, dry_run: bool) -> None:
+def train(config: Path | None, names: Sequence[str], only: Sequence[str], *, verify: bool, dry_run: bool) -> None:
     """Train what is not trained; exit with 0 if every patch is, with 1 if not."""
-    batch = open_batch(config, names)
+    batch = open_batch(config, names, conditions=only)
     if dry_run:
         print_plan(batch, as_json=False)
         return
@@ -62,6 +62,7 @@ class RetryOptions:
     failed: bool
     assignments: tuple[str, ...]
     force: bool
+    only: tuple[str, ...] = ()
 
 
 def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> None:
@@ -71,14 +72,14 @@ def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> N
         ConfigError: no patch is named, or a named one is trained and fresh.
     """
     changes = dict(configuration.parse_change(assignment) for assignment in options.assignments)
-    batch = open_batch(config, names, changes)
+    batch = open_batch(config, names, changes, options.only)
     if options.failed:
         states = {status.patch: status.state for status in read_status(batch.output)}
         batch = batch.only(patch.name for patch in batch.patches if states.get(patch.name) in ("failed", "stopped"))
         if not batch.patches:
             typer.echo("no failed patch to retry", err=True)
             return
-    elif not names:
+    elif not names and not options.only:
         raise ConfigError("retry: no patch named", "Name one with --patch p5, or take all failed ones with --failed.")
     fresh = [decision.patch for decision in batch.decisions({}) if isinstance(decision, planning.Skip)]
     if fresh and not options.force:
@@ -120,7 +121,7 @@ def _write_report(batch: Batch, names: Sequence[str]) -> None:
 def _gate(batch: Batch, ledger: Ledger) -> Mapping[str, str]:
     """Audit patches before they are trained; return those that must not be, each with the reason."""
     audit = batch.audit()
-    refused = batches.refusals(audit)
+    refused = batches.refusals(batch, audit)
     warnings = [f"{finding.patch}: {finding.subject}: {finding.message}" for finding in audit.warnings()]
     ledger.write("audit", verified=True, refused=refused, warnings=warnings)
     for name, reason in refused.items():

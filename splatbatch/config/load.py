@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
+from splatbatch.config.mistakes import Mistake, Mistaken, mistake, raise_all, validated
 from splatbatch.config.program_checks import check_programs
 from splatbatch.config.programs import Program
 from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, Recipe, Refinement, Training
 from splatbatch.config.section import Section
 from splatbatch.config.sections import Cooldown, Executor, Limits, Output, Retry, Scene
 from splatbatch.config.source import Keys, Source, dump, nearest, parse_value
+from splatbatch.config.sweep import Sweep, Variant, expand, split_unit
+from splatbatch.config.sweep_checks import check_sweep, normal
 from splatbatch.errors import ConfigError
 
 DEFAULT_CONFIG = "splat_config.yml"
 CONFIG_VARIABLE = "SPLATBATCH_CONFIG"
-AnySection = TypeVar("AnySection", bound=Section)
-Mistake = tuple[str, str]  # where, what
 RECIPE_SECTIONS = ("training", "refinement", "learning_rates", "evaluation")
 
 
@@ -42,14 +43,31 @@ class Config(Section):
     """Programs that `training.trainer` can name besides ours."""
     patches: dict[str, PatchOverrides] = {}
     """Overrides by patch name."""
+    sweep: Sweep = Sweep()
 
-    def recipe(self, patch: str, changes: Mapping[str, Any] | None = None) -> Recipe:
-        """Return what trains `patch`: the config, its overrides, then `changes` such as {"training.seed": 1}.
+    @cached_property
+    def variants(self) -> Mapping[str, Variant]:
+        """The combinations of the sweep by name; none without a sweep."""
+        return {one.name: one for one in expand(self.sweep, self.unswept)}
+
+    def unswept(self, changes: Mapping[str, Any]) -> Recipe:
+        """Return what trains a patch without overrides under these changes, whatever the sweep says."""
+        return self.recipe("", changes)
+
+    def split(self, name: str) -> tuple[str, Variant | None]:
+        """Return the patch that a name stands for and, in a sweep, its variant."""
+        patch, variant = split_unit(name)
+        return (patch, self.variants[variant]) if variant and variant in self.variants else (name, None)
+
+    def recipe(self, name: str, changes: Mapping[str, Any] | None = None) -> Recipe:
+        """Return what trains a patch: the config, its overrides, its variant, then `changes` as {"training.seed": 1}.
 
         Raises:
             ConfigError: a change names no setting, or its value does not fit.
         """
-        changed, overrides = dict(changes or {}), self.patches.get(patch, PatchOverrides())
+        patch, variant = self.split(name)
+        changed = {**(variant.settings if variant else {}), **(changes or {})}
+        overrides = self.patches.get(patch, PatchOverrides())
         arguments = tuple(changed.pop("arguments", ()))
         tree = {name: getattr(self, name).model_dump() | getattr(overrides, name) for name in RECIPE_SECTIONS}
         program = self.trainers.get(str(changed.get("training.trainer", tree["training"]["trainer"])))
@@ -58,11 +76,12 @@ class Config(Section):
             section_name, _, setting = key.partition(".")
             if setting not in tree.get(section_name, {}):
                 known = [f"{name}.{setting}" for name, section in tree.items() for setting in section]
-                raise ConfigError(f"{key}: unknown setting", nearest(key, known))
+                hint = nearest(key, known)
+                raise Mistaken(f"{key}: unknown setting", hint, [(key, f"unknown setting. {hint}")])
             tree[section_name][setting] = value
         settings = tree.pop("setting")
         told = program.called_with(arguments).model_dump() | {"settings": settings} if program else None
-        return _validated(Recipe, Source(f"settings of {patch}", {**tree, "program": told}))
+        return validated(Recipe, Source(f"settings of {name}", {**tree, "program": told}))
 
     def retry_of(self, patch: str, changes: Mapping[str, Any]) -> Retry:
         """Return when and with what a patch is tried again: a program of somebody else climbs its own ladders."""
@@ -97,10 +116,11 @@ def load(path: Path) -> Config:
     try:
         config = Config.model_validate(source.tree)
     except ValidationError as error:
-        mistakes += [_mistake(Config, detail, source) for detail in error.errors()]
+        mistakes += [mistake(Config, detail, source) for detail in error.errors()]
     mistakes += _override_mistakes(source)
-    mistakes += [_described(keys, message, source) for keys, message in check_programs(source.tree, config.trainers)]
-    _raise_all(mistakes, source)
+    found = (*check_programs(source.tree, config.trainers), *check_sweep(source.tree, config.trainers, config.unswept))
+    mistakes += [_described(keys, message, source) for keys, message in found]
+    raise_all(mistakes, source)
     return _anchored(config, path.resolve().parent)
 
 
@@ -139,58 +159,12 @@ def _override_mistakes(source: Source) -> list[Mistake]:
                     section.model_validate(given)
                 except ValidationError as error:
                     place = ("patches", patch, name)
-                    mistakes += [_mistake(section, detail, source, place) for detail in error.errors()]
+                    mistakes += [mistake(section, detail, source, place) for detail in error.errors()]
     return mistakes
-
-
-def _validated(model: type[AnySection], source: Source) -> AnySection:
-    try:
-        return model.model_validate(source.tree)
-    except ValidationError as error:
-        _raise_all([_mistake(model, detail, source) for detail in error.errors()], source)
-        raise
-
-
-def _raise_all(mistakes: list[Mistake], source: Source) -> None:
-    # a value that fits no member of a union is one mistake, although pydantic lists one for each member
-    grouped: dict[str, dict[str, None]] = {}
-    for place, message in mistakes:
-        grouped.setdefault(place, {})[message] = None
-    lines = [f"{place}: {'; or '.join(messages)}" for place, messages in grouped.items()]
-    if lines:
-        count = "1 mistake" if len(lines) == 1 else f"{len(lines)} mistakes"
-        raise ConfigError(
-            "\n  ".join([f"{source.name}: {count}", *lines]),
-            "`splatbatch config schema` lists every key; configs/ holds complete examples.",
-        )
-
-
-def _mistake(model: type[Section], detail: ErrorDetails, source: Source, above: Keys = ()) -> Mistake:
-    """Return where a mistake is, by line and key, and what: its value, what it should be, the nearest known name."""
-    # pydantic appends the members of a union to the place; only keys that stand in the YAML are shown
-    place = tuple(detail["loc"])
-    while len(place) > 1 and (*above, *place) not in source.lines and source.lines:
-        place = place[:-1]
-    key = ".".join(str(part) for part in (*above, *place))
-    where = source.where((*above, *place))
-    if detail["type"] == "extra_forbidden":
-        return f"{where}{key}", f"unknown key. {nearest(str(place[-1]), _known_keys(model, place[:-1]))}"
-    message = detail["msg"].removeprefix("Value error, ")
-    return f"{where}{key}", f"{detail['input']!r}: {message[0].lower()}{message[1:]}"
 
 
 def _described(keys: Keys, message: str, source: Source) -> Mistake:
     return f"{source.where(keys)}{'.'.join(map(str, keys))}", message
-
-
-def _known_keys(model: type[Section], place: Keys) -> list[str]:
-    """Return the keys known at a place of the YAML."""
-    current: type[Section] = model
-    for key in place:
-        info = current.model_fields.get(str(key))
-        annotation = info.annotation if info else PatchOverrides
-        current = annotation if isinstance(annotation, type) and issubclass(annotation, Section) else PatchOverrides
-    return list(current.model_fields)
 
 
 def _anchored(config: Config, base: Path) -> Config:
@@ -198,6 +172,10 @@ def _anchored(config: Config, base: Path) -> Config:
 
     def anchor(section: Section) -> Section:
         return section.model_copy(update={key: base / value for key, value in section if isinstance(value, Path)})
+
+    def anchor_value(key: str, value: Any) -> Any:
+        settled = normal(key, value, config.trainers, config.unswept)
+        return base / settled if isinstance(settled, Path) else settled
 
     def anchor_overrides(overrides: PatchOverrides) -> PatchOverrides:
         checked = anchor(Evaluation.model_validate(overrides.evaluation))
@@ -207,4 +185,5 @@ def _anchored(config: Config, base: Path) -> Config:
     sections: dict[str, Any] = {key: anchor(value) for key, value in config if isinstance(value, Section)}
     sections["patches"] = {name: anchor_overrides(overrides) for name, overrides in config.patches.items()}
     sections["trainers"] = {name: anchor(program) for name, program in config.trainers.items()}
+    sections["sweep"] = config.sweep.with_values(anchor_value)
     return config.model_copy(update=sections)

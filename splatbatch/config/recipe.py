@@ -164,8 +164,11 @@ class Recipe(Section):
 
     def settings(self) -> dict[str, Any]:
         """Return every setting by its full name, as "training.cap_max"; `auto` as the number it stands for."""
-        resolved = self.model_copy(update={"training": self.training.resolved()})
-        sections = resolved.model_dump(exclude={"program"}) | {"setting": self.program.settings if self.program else {}}
+        return self.model_copy(update={"training": self.training.resolved()}).as_given()
+
+    def as_given(self) -> dict[str, Any]:
+        """Return every setting by its full name, `auto` as it is."""
+        sections = self.model_dump(exclude={"program"}) | {"setting": self.program.settings if self.program else {}}
         return {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
 
     def decisive(self) -> dict[str, Any]:

@@ -1,0 +1,90 @@
+"""Mistakes of a YAML: all at once, each with line, key, value and the nearest known name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar, get_args
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from splatbatch.config.section import Section
+from splatbatch.config.source import Keys, Source, nearest
+from splatbatch.errors import ConfigError
+
+AnySection = TypeVar("AnySection", bound=Section)
+Mistake = tuple[str, str]
+"""Where, and what."""
+
+
+class Mistaken(ConfigError):
+    """Settings are wrong; says each mistake by itself too."""
+
+    def __init__(self, message: str, hint: str, mistakes: Sequence[Mistake]) -> None:
+        super().__init__(message, hint)
+        self.mistakes = tuple(mistakes)
+
+
+def validated(model: type[AnySection], source: Source) -> AnySection:
+    """Return a tree as a section.
+
+    Raises:
+        Mistaken: it is none.
+    """
+    try:
+        return model.model_validate(source.tree)
+    except ValidationError as error:
+        raise_all([mistake(model, detail, source) for detail in error.errors()], source)
+        raise
+
+
+def raise_all(mistakes: list[Mistake], source: Source) -> None:
+    """Raise mistakes as one error, if there are any.
+
+    Raises:
+        Mistaken: there are.
+    """
+    # a value that fits no member of a union is one mistake, although pydantic lists one for each member
+    grouped: dict[str, dict[str, None]] = {}
+    for place, message in mistakes:
+        grouped.setdefault(place, {})[message] = None
+    lines = [f"{place}{': ' if place else ''}{'; or '.join(messages)}" for place, messages in grouped.items()]
+    if lines:
+        count = "1 mistake" if len(lines) == 1 else f"{len(lines)} mistakes"
+        raise Mistaken(
+            "\n  ".join([f"{source.name}: {count}", *lines]),
+            "`splatbatch config schema` lists every key; configs/ holds complete examples.",
+            mistakes,
+        )
+
+
+def mistake(model: type[Section], detail: ErrorDetails, source: Source, above: Keys = ()) -> Mistake:
+    """Return where a mistake is, by line and key, and what: its value, what it should be, the nearest known name."""
+    # pydantic appends the members of a union to the place; only keys that stand in the YAML are shown
+    place = tuple(detail["loc"])
+    while len(place) > 1 and (*above, *place) not in source.lines and source.lines:
+        place = place[:-1]
+    key = ".".join(str(part) for part in (*above, *place))
+    where = source.where((*above, *place))
+    if detail["type"] == "extra_forbidden":
+        return f"{where}{key}", f"unknown key. {nearest(str(place[-1]), _known_keys(model, place[:-1]))}"
+    message = detail["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
+    if not place:  # several settings together
+        return f"{where}{key}", message
+    return f"{where}{key}", f"{detail['input']!r}: {message[0].lower()}{message[1:]}"
+
+
+def _known_keys(model: type[Section], place: Keys) -> list[str]:
+    """Return the keys known at a place of the YAML."""
+    current = model
+    for key in place:
+        info = current.model_fields.get(str(key))
+        current = (info and _section_in(info.annotation)) or current
+    return list(current.model_fields)
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    """Return the section that a value, or each element of it, is."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _section_in(part))), None)
