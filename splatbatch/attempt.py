@@ -22,6 +22,12 @@ class AttemptFolder:
         """Return 1 for attempt-01."""
         return int(self.path.name.removeprefix(ATTEMPT_PREFIX))
 
+    def earlier(self) -> tuple[AttemptFolder, ...]:
+        """Return the attempts at the same patch before this one, in no order."""
+        names = (path for path in self.path.parent.glob(f"{ATTEMPT_PREFIX}*") if path.name != self.path.name)
+        folders = (AttemptFolder(path) for path in names if path.name.removeprefix(ATTEMPT_PREFIX).isdecimal())
+        return tuple(folder for folder in folders if folder.number < self.number)
+
     @property
     def job(self) -> Path:
         """Parent, before the start: key, argv, environment and limits for the supervisor."""

@@ -80,5 +80,9 @@ def test_how_a_program_is_watched_makes_no_result_stale(tmp_path: Path) -> None:
 
 
 def test_the_identity_of_our_own_recipe_has_no_program_in_it() -> None:
-    recipe = Recipe(training=Training(max_steps=7))
-    assert recipe.decisive() == recipe.model_dump(mode="json", exclude={"program"})
+    assert "program" not in Recipe(training=Training(max_steps=7)).decisive()
+
+
+def test_where_memory_is_taken_and_what_is_written_beside_makes_no_result_stale() -> None:
+    recipe, elsewhere = Recipe(), Training(images="host", workers=0, checkpoint_every=9)
+    assert Recipe(training=elsewhere).decisive() == recipe.decisive() != Recipe(training=Training(seed=1)).decisive()

@@ -49,6 +49,8 @@ def settle(ending: Ending, folder: PatchFolder, ledger: Ledger, **more: Any) -> 
     )
     if isinstance(outcome, Trained) and ledger.flush():
         attempt.folder.splat.unlink(missing_ok=True)
+        for one in (attempt.folder, *attempt.folder.earlier()):
+            one.checkpoint.unlink(missing_ok=True)  # nobody goes on from there any more
 
 
 def outcome_to_record(outcome: Outcome) -> Record:

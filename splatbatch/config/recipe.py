@@ -14,6 +14,10 @@ AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}
 """First sizes and opacities by strategy: gsplat's presets, but for mcmc's scale of 0.1, which starts worse here."""
 
 
+WITHOUT_EFFECT = ("training.checkpoint_every", "training.images", "training.workers", "evaluation.tensorboard")
+"""Settings that leave the splat as it is: where memory is taken, what is written beside it."""
+
+
 class Training(Section):
     """How one patch is trained."""
 
@@ -42,6 +46,8 @@ class Training(Section):
     """Threads that decode photographs; 0: none but the main one; auto: one per core, at most 16."""
     device: Literal["auto", "cuda", "cpu"] = "auto"
     """`auto`: a GPU when there is one, else the CPU rasteriser."""
+    checkpoint_every: Annotated[int, Field(ge=0)] = 0
+    """Steps between checkpoints, from which an attempt that died is taken up again; 0: none."""
     seed: Annotated[int, Field(ge=0)] = 42
     """Seed of everything random in a training."""
 
@@ -174,7 +180,11 @@ class Recipe(Section):
     def decisive(self) -> dict[str, Any]:
         """Return, as JSON, what the result depends on; of a program what it is told, not how it is watched."""
         if self.program is None:
-            return self.model_dump(mode="json", exclude={"program"})
+            tree = self.model_dump(mode="json", exclude={"program"})
+            for key in WITHOUT_EFFECT:
+                section, _, setting = key.partition(".")
+                del tree[section][setting]
+            return tree
         told = self.program.model_dump(mode="json", include={"command", "settings", "env", "working_folder"})
         training = self.training.model_dump(mode="json", include={"trainer", "max_steps", "seed"})
         return {"training": training, "program": told, "export": list(self.program.artifact.export)}

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import sys
+from typing import Any
+
+from pydantic import ValidationError
 
 from splatbatch.attempt import AttemptFolder, Splat, Unfit
 from splatbatch.config import Recipe
@@ -32,9 +35,18 @@ class GsplatTrainer:
             "images": str(patch.images),
             "holdout": choose_holdout(patch, self._recipe.evaluation),
             "recipe": self._recipe.model_dump(mode="json"),
+            "resume": self._checkpoint_before(folder),
         }
         write_json(folder.settings, settings)
         return (sys.executable, "-m", "splatbatch.training", str(folder.path))
+
+    def _checkpoint_before(self, folder: AttemptFolder) -> str | None:
+        """Return the checkpoint of the latest earlier attempt with the same settings; the child checks the rest."""
+        for earlier in sorted(folder.earlier(), key=lambda attempt: -attempt.number):
+            recipe = (read_json(earlier.settings) or {}).get("recipe")
+            if earlier.checkpoint.exists() and _decisive(recipe) == self._recipe.decisive():
+                return str(earlier.checkpoint)
+        return None
 
     def collect(self, folder: AttemptFolder) -> Splat | Unfit:
         """Return the splat if it is whole, finite and from the last step, with its metrics."""
@@ -42,6 +54,14 @@ class GsplatTrainer:
         if isinstance(splat, Splat):
             return dataclasses.replace(splat, metrics=read_json(folder.metrics) or {})
         return splat
+
+
+def _decisive(recipe: Any) -> dict[str, Any] | None:
+    """Return the settings of an attempt; None if another version of this program wrote them."""
+    try:
+        return Recipe.model_validate(recipe).decisive()
+    except ValidationError:
+        return None
 
 
 def check_importable() -> None:

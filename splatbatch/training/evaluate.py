@@ -40,6 +40,8 @@ class Evaluator:
         self._notes = [lpips] if isinstance(lpips, str) and lpips else []
         self.evaluations: list[Metrics] = []
         """In the order they were made; each has its step."""
+        self.resumed_from: Metrics = {}
+        """The attempt and its step that the run went on from; empty: it began at the beginning."""
         self.stopped_at: int | None = None
         """The step after which the run ended early; None: it did not."""
 
@@ -79,8 +81,8 @@ class Evaluator:
         """Return what metrics.json says of the evaluations: the first, the last, those between, notes, peaks."""
         first, last = (self.evaluations[index] if self.evaluations else None for index in (0, -1))
         figures = {"initial": first, "final": last, "between": self.evaluations[1:-1]}
-        stopped = {"stopped_early_at": self.stopped_at} if self.stopped_at else {}
-        return {**figures, **stopped, "notes": self._notes, "peak": self._peaks.to_record()}
+        facts = {"resumed_from": self.resumed_from or None, "stopped_early_at": self.stopped_at}
+        return {**figures, **facts, "notes": self._notes, "peak": self._peaks.to_record()}
 
 
 @torch.inference_mode()

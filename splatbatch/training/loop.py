@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import torch
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
+from splatbatch.training.checkpoint import Changing, Checkpoints
 from splatbatch.training.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.health import Expectations
 from splatbatch.training.loss import photometric_loss
 from splatbatch.training.optimise import decay, make_optimizers
-from splatbatch.training.progress import Progress
 from splatbatch.training.rasterize import RasterOptions, rasterize
 from splatbatch.training.strategy import STRATEGIES
 from splatbatch.training.views import Photo, Views
 
 
-def train(gaussians: Parameters, views: Views, recipe: Recipe, progress: Progress, evaluator: Evaluator) -> Parameters:
+def train(
+    gaussians: Parameters, views: Views, recipe: Recipe, evaluator: Evaluator, checkpoints: Checkpoints
+) -> Parameters:
     """Train Gaussians in place on the photographs of a patch; return them.
 
     Raises:
         TrainerError: the health rules found that the run is hopeless.
     """
-    training, plan = recipe.training, schedule(recipe)
+    training, plan, progress = recipe.training, schedule(recipe), checkpoints.progress
     optimizers = make_optimizers(gaussians, recipe, plan, views.frame.scene_scale)
     strategy = STRATEGIES[training.strategy](gaussians, optimizers, recipe, plan, views.frame.scene_scale)
     progress.expect(Expectations.of(recipe, plan))
-    photos = shuffled(views.training, training.seed)
-    for step in range(training.max_steps):
+    changing = Changing(gaussians, optimizers, strategy, evaluator)
+    start = checkpoints.resume(changing)
+    photos = islice(shuffled(views.training, training.seed), start, None)
+    for step in range(start, training.max_steps):
         photo = next(photos)
         degree = min(training.sh_degree, step // plan.sh_every)
         rendering = rasterize(gaussians, photo.view, RasterOptions(degree, absgrad=recipe.refinement.absgrad))
@@ -46,6 +51,7 @@ def train(gaussians: Parameters, views: Views, recipe: Recipe, progress: Progres
         strategy.after_step(step, rendering, rate)
         if evaluator.ends(gaussians, step + 1):
             break
+        checkpoints.step_done(step + 1, changing)
     return gaussians
 
 

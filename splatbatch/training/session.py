@@ -20,6 +20,7 @@ from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import write_json
 from splatbatch.scene.reconstruction import read_reconstruction
 from splatbatch.splats import write_splat
+from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.evaluate import Evaluator
 from splatbatch.training.gaussians import export, first_values, to_parameters
 from splatbatch.training.loop import train
@@ -37,6 +38,8 @@ class Settings(BaseModel):
     images: Path
     holdout: tuple[str, ...]
     recipe: Recipe
+    resume: Path | None = None
+    """Checkpoint of an earlier attempt with the same settings."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     evaluator.measure(gaussians, 0)
 
     progress.phase("train")
-    gaussians = train(gaussians, scene, recipe, progress, evaluator)
+    gaussians = train(gaussians, scene, recipe, evaluator, _checkpoints(folder, prepared, progress))
     planned = recipe.training.max_steps
     step = evaluator.stopped_at or planned
 
@@ -114,10 +117,20 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
 
     progress.phase("export")
     write_splat(folder.splat, export(gaussians, scene.frame), step, planned)
+    with contextlib.suppress(OSError):
+        folder.checkpoint.unlink(missing_ok=True)
     progress.phase("done")
     if device.type == "cuda":
         # everything is given back by the end of the process; this only makes sure that no error is still on its way
         torch.cuda.synchronize()
+
+
+def _checkpoints(folder: AttemptFolder, prepared: Prepared, progress: Progress) -> Checkpoints:
+    settings = prepared.settings
+    every, resume_from = settings.recipe.training.checkpoint_every, settings.resume
+    is_wanted = every or resume_from
+    who = identity(settings.recipe, prepared.views, prepared.gaussians) if is_wanted else ""
+    return Checkpoints(folder.checkpoint, who, every, resume_from, progress)
 
 
 def _load_kernels() -> None:

@@ -38,6 +38,14 @@ class Strategy(Protocol):
         """Refine if it is time; `means_rate` is the learning rate of the means."""
         ...
 
+    def state(self) -> dict[str, Any]:
+        """Return what the rule remembers, as tensors and plain values, for a checkpoint."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Remember what a checkpoint says, its tensors on the device of the Gaussians."""
+        ...
+
 
 class Default:
     """3DGS (Kerbl 2023): split and duplicate where image-plane gradients are large, prune what is transparent."""
@@ -82,6 +90,14 @@ class Default:
         )
         if self._reset_every and 0 < step < self._reset_stop and step % self._reset_every == 0:
             reset_opa(self._gaussians, self._optimizers, self._state, value=2 * self._rule.prune_opa)
+
+    def state(self) -> dict[str, Any]:
+        """Return the gradients added up since the last refinement."""
+        return dict(self._state)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on adding up from there."""
+        self._state.update(state)
 
 
 class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
@@ -135,6 +151,13 @@ class Mcmc:
         self._rule.step_post_backward(
             self._gaussians, self._optimizers, self._state, step, rendering.info, lr=means_rate
         )
+
+    def state(self) -> dict[str, Any]:
+        """Return nothing: all that the rule goes by are the Gaussians."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Remember nothing."""
 
 
 STRATEGIES: dict[str, Callable[[Parameters, Optimizers, Recipe, Schedule, float], Strategy]] = {

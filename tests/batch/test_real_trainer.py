@@ -50,3 +50,16 @@ def test_a_trainer_killed_in_mid_run_is_trained_by_the_next_attempt(batch: FakeB
     process.communicate(timeout=120)
     assert process.returncode == 0
     assert batch.result("p0")["attempt"] == "attempt-02"
+
+
+def test_a_trainer_killed_after_a_checkpoint_goes_on_from_it(batch: FakeBatch) -> None:
+    batch.make("p0", training={"max_steps": 400, "checkpoint_every": 50})
+    process, first = start(batch), batch.output / "patches/p0/attempt-01"
+    deadline = time.monotonic() + 60
+    while not (first / "checkpoint.pt").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(int((read_json(first / "heartbeat.json") or {})["child"]), signal.SIGKILL)
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert batch.result("p0")["metrics"]["resumed_from"]["step"] >= 50
+    assert not list(batch.output.rglob("checkpoint.pt"))

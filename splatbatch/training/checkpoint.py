@@ -1,0 +1,124 @@
+"""Checkpoints: a run goes on from one exactly as if it had never stopped, bit by bit on the CPU.
+
+A file is whole or absent (written aside, renamed), holds tensors and plain values only, and is read without unpickling
+anything else. It is believed only for the settings, photographs and first values that it was made with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from splatbatch.config import Recipe
+from splatbatch.files import write_whole
+from splatbatch.training.evaluate import Evaluator
+from splatbatch.training.gaussians import Parameters
+from splatbatch.training.progress import Progress
+from splatbatch.training.strategy import Optimizers, Strategy
+from splatbatch.training.views import Views
+
+FORMAT = 1
+PIXEL_STRIDE = 16
+"""Of photographs every 16th pixel, along both axes, tells whether they are the same ones."""
+
+
+@dataclass(frozen=True)
+class Changing:
+    """All that a step changes; the order of the photographs follows from the seed and the step alone."""
+
+    gaussians: Parameters
+    optimizers: Optimizers
+    strategy: Strategy
+    evaluator: Evaluator
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as tensors and plain values."""
+        device = self.gaussians["means"].device
+        return {
+            "gaussians": {name: value.detach() for name, value in self.gaussians.items()},
+            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
+            "strategy": self.strategy.state(),
+            "evaluations": json.dumps(self.evaluator.evaluations),
+            "random": torch.get_rng_state(),
+            "random_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+        }
+
+    def restore(self, record: Mapping[str, Any]) -> None:
+        """Become what the record says, in place."""
+        device = self.gaussians["means"].device
+        for name, value in record["gaussians"].items():
+            self.gaussians[name] = Parameter(value.to(device))
+            optimizer = self.optimizers[name]
+            optimizer.param_groups[0]["params"] = [self.gaussians[name]]
+            optimizer.load_state_dict(record["optimizers"][name])
+        self.strategy.restore(_moved(record["strategy"], device))
+        self.evaluator.evaluations[:] = json.loads(record["evaluations"])
+        torch.set_rng_state(record["random"])
+        if device.type == "cuda" and record["random_cuda"] is not None:
+            torch.cuda.set_rng_state(record["random_cuda"], device)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where a run writes its checkpoints, how often, and the one that it may go on from."""
+
+    path: Path
+    identity: str
+    every: int
+    """Steps; 0: none is written."""
+    resume_from: Path | None
+    progress: Progress
+
+    def resume(self, changing: Changing) -> int:
+        """Go on from the checkpoint of an earlier attempt, if it is of the same run; return how many steps are done."""
+        if self.resume_from is None:
+            return 0
+        try:
+            record = torch.load(self.resume_from, map_location="cpu", weights_only=True)
+            if (record["format"], record["identity"]) != (FORMAT, self.identity):
+                self.progress.warn(f"{self.resume_from}: of other settings or photographs: trained from the start")
+                return 0
+            step = int(record["step"])
+        except Exception as error:  # noqa: BLE001 - torch raises what it likes over a file that is not whole
+            self.progress.warn(f"{self.resume_from}: no checkpoint that can be read ({error}): trained from the start")
+            return 0
+        changing.restore(record["run"])
+        changing.evaluator.resumed_from = {"attempt": self.resume_from.parent.name, "step": step}
+        return step
+
+    def step_done(self, step: int, changing: Changing) -> None:
+        """Write a checkpoint if it is time; that a full disk does not take it must not end a good training."""
+        if not self.every or step % self.every:
+            return
+        run = changing.to_record()
+        record = {"format": FORMAT, "identity": self.identity, "step": step, "run": run}
+        if not all(bool(value.isfinite().all()) for value in run["gaussians"].values()):
+            return  # nothing that an attempt should go on from
+        try:
+            write_whole(self.path, lambda file: torch.save(record, file))
+        except (OSError, RuntimeError) as error:
+            self.progress.warn(f"{self.path.name} of step {step} could not be written ({error})")
+
+
+def identity(recipe: Recipe, views: Views, first: Mapping[str, Tensor]) -> str:
+    """Return a hash of all that a run depends on: settings with an effect, photographs with cameras, first values."""
+    digest = hashlib.sha256(json.dumps(recipe.decisive(), sort_keys=True).encode())
+    for photo in (*views.training, *views.holdout):
+        digest.update(photo.name.encode())
+        for tensor in (photo.view.viewmat, photo.view.K, photo.pixels[::PIXEL_STRIDE, ::PIXEL_STRIDE]):
+            digest.update(tensor.contiguous().cpu().numpy().tobytes())
+    for name in sorted(first):
+        digest.update(first[name].detach().contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _moved(state: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    return {key: value.to(device) if isinstance(value, Tensor) else value for key, value in state.items()}

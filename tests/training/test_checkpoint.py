@@ -1,0 +1,107 @@
+"""A run that died goes on from its checkpoint and ends with the same splat, bit by bit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_patch import prepared, recipe, trained
+
+from splatbatch.attempt import AttemptFolder
+from splatbatch.config import Recipe
+from splatbatch.files import read_json, read_lines
+from splatbatch.scene.patches import Patch
+from splatbatch.training.evaluate import Evaluator
+from splatbatch.training.session import train_attempt
+
+STEPS, EVERY, DIES_AT = 40, 20, 25
+# refines at steps 5, 10, … so that both sides of the checkpoint grow
+GROWING = {"refine_start_iter": 0, "refine_stop_iter": 18_000, "refine_every": 5}
+
+
+class Died(BaseException):
+    """Not caught by anything of ours, like a signal."""
+
+
+def growing(strategy: str, **training: Any) -> Recipe:
+    settings = recipe(**{"max_steps": STEPS, "strategy": strategy, "checkpoint_every": EVERY, **training}).model_dump()
+    return Recipe.model_validate({**settings, "refinement": GROWING, "evaluation": {"every": 10}})
+
+
+def died(patch: Patch, settings: Recipe, name: str = "attempt-01") -> AttemptFolder:
+    """An attempt that died after its checkpoint."""
+    folder, measure = prepared(patch, settings, name), Evaluator.ends
+
+    def ends(self: Evaluator, gaussians: Any, step: int) -> bool:
+        if step == DIES_AT:
+            raise Died
+        return measure(self, gaussians, step)
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(Evaluator, "ends", ends)
+        with pytest.raises(Died):
+            train_attempt(folder)
+    return folder
+
+
+def warnings(folder: AttemptFolder) -> list[str]:
+    return [record["warning"] for record in read_lines(folder.progress) if "warning" in record]
+
+
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+def test_twenty_steps_and_twenty_more_give_the_splat_of_forty_bit_by_bit(patch: Patch, strategy: str) -> None:
+    _, straight = trained(patch, growing(strategy), "straight-01")
+    assert died(patch, growing(strategy)).checkpoint.exists()
+    second, splat = trained(patch, growing(strategy), "attempt-02")
+    metrics = read_json(second.metrics) or {}
+    assert splat.path.read_bytes() == straight.path.read_bytes()
+    assert metrics["resumed_from"] == {"attempt": "attempt-01", "step": EVERY}
+    assert [one["step"] for one in metrics["between"]] == [10, 20, 30]
+    assert metrics["final"] == straight.metrics["final"]
+    assert not second.checkpoint.exists()
+
+
+def test_the_latest_attempt_with_the_same_settings_is_gone_on_from(patch: Patch) -> None:
+    for name, seed in (("attempt-01", 1), ("attempt-02", 2), ("attempt-03", 3)):
+        died(patch, growing("mcmc", seed=seed), name)
+    # of these settings none changes the splat
+    fourth = prepared(patch, growing("mcmc", seed=2, images="host", workers=0, checkpoint_every=7), "attempt-04")
+    assert (read_json(fourth.settings) or {})["resume"] == str(patch.images.parent / "attempt-02/checkpoint.pt")
+    fifth = prepared(patch, growing("mcmc", seed=4), "attempt-05")
+    assert (read_json(fifth.settings) or {})["resume"] is None
+
+
+def test_other_photographs_start_anew_and_say_so(patch: Patch) -> None:
+    died(patch, growing("mcmc"))
+    (patch.images / "img3.png").write_bytes((patch.images / "img5.png").read_bytes())
+    folder, _ = trained(patch, growing("mcmc"), "attempt-02")
+    assert any("of other settings or photographs: trained from the start" in warning for warning in warnings(folder))
+    assert (read_json(folder.metrics) or {})["resumed_from"] is None
+
+
+@pytest.mark.parametrize("damage", ["cut", "foreign", "empty", "pickle"])
+def test_a_checkpoint_that_cannot_be_read_starts_anew_and_says_so(patch: Patch, damage: str, tmp_path: Path) -> None:
+    file = died(patch, growing("mcmc")).checkpoint
+    if damage == "cut":
+        os.truncate(file, file.stat().st_size // 2)
+    if damage in ("foreign", "pickle"):
+        torch.save({"step": 3} if damage == "foreign" else {"step": Path(tmp_path)}, file)
+    if damage == "empty":
+        file.write_bytes(b"")
+    folder, _ = trained(patch, growing("mcmc"), "attempt-02")
+    assert any("no checkpoint that can be read" in warning for warning in warnings(folder))
+
+
+def test_without_being_asked_for_no_checkpoint_is_written(patch: Patch) -> None:
+    assert not died(patch, recipe(max_steps=STEPS)).checkpoint.exists()
+
+
+def test_a_checkpoint_that_does_not_fit_on_the_disk_is_a_warning(patch: Patch) -> None:
+    folder = prepared(patch, growing("mcmc"))
+    (folder.checkpoint / "in the way").mkdir(parents=True)  # a file cannot be renamed onto a folder
+    train_attempt(folder)
+    assert folder.splat.exists()
+    assert "checkpoint.pt of step 20 could not be written" in warnings(folder)[0]
