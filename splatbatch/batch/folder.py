@@ -25,6 +25,11 @@ class PatchFolder:
         """Its manifest; written after the splat, so that a manifest never stands without its product."""
         return self.path / "result.json"
 
+    @property
+    def preview(self) -> Path:
+        """The report: a few MB of the splat, to look at in the page."""
+        return self.path / "preview.compressed.ply"
+
     def attempts(self) -> list[AttemptFolder]:
         """Return the folders of all attempts, first to last."""
         found = [path for path in self.path.glob(f"{ATTEMPT_PREFIX}*") if path.name[len(ATTEMPT_PREFIX) :].isdecimal()]

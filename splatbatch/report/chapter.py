@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatbatch.batch.folder import OutputFolder
 from splatbatch.files import Record
 from splatbatch.report.charts import draw
 from splatbatch.report.curves import charts_of
 from splatbatch.report.html import Html, tag
 from splatbatch.report.pictures import Budget, views_of
 from splatbatch.report.units import assignments, duration, moment
+from splatbatch.report.viewer import Previews
 
 MOST_EVIDENCE = 30
 SIGNS = {"trained": "✓", "failed": "✕", "refused": "✕", "stopped": "■", "running": "…", "waiting": "·"}
 
 
-def chapter(patch: Record, link: str, output: OutputFolder, budget: Budget) -> Html:
+def chapter(patch: Record, link: str, budget: Budget, previews: Previews) -> Html:
     """Return what there is to see of a patch; folded in, unless something is odd about it."""
     state = patch["state"]
     heading = [
@@ -24,11 +24,12 @@ def chapter(patch: Record, link: str, output: OutputFolder, budget: Budget) -> H
         tag("span", patch["patch"], class_="name"),
         tag("span", " · ".join(_key_figures(patch)), class_="quiet"),
     ]
-    charts = [draw(chart) for chart in charts_of(output.patch(patch["patch"]).attempts())]
+    charts = [draw(chart) for chart in charts_of(previews.output.patch(patch["patch"]).attempts())]
     parts = [
         *(tag("p", mark, class_="mark") for mark in patch["outliers"]),
         *_trouble(patch),
-        tag("div", *views_of(output, patch, budget), class_="views"),
+        previews.of(patch),
+        tag("div", *views_of(previews.output, patch, budget), class_="views"),
         tag("div", *charts, class_="curves"),
         _story(patch),
         *_made_with(patch),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 VOID = frozenset({"br", "img", "input", "meta"})
@@ -29,11 +29,16 @@ def join(parts: Iterable[str]) -> Html:
     return Html("".join(part if isinstance(part, Html) else escape(str(part)) for part in parts))
 
 
-def document(title: str, body: Html, style: str, script: str) -> str:
-    """Return a whole page that may load nothing at all, and run nothing but `script`."""
+def document(title: str, body: Html, style: str, scripts: Sequence[str]) -> str:
+    """Return a whole page that may load nothing at all and runs the first script.
+
+    It may run the others, too: their text, and no other, may be put into a script element later. Such a script may
+    start workers whose text it brings along; these are bound by the same policy.
+    """
+    workers = "worker-src blob:; " if len(scripts) > 1 else ""
     policy = (
-        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src {_digest(style)}; script-src {' '.join(map(_digest, scripts))}; {workers}"
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
     head = [
         tag("meta", charset="utf-8"),
@@ -43,7 +48,7 @@ def document(title: str, body: Html, style: str, script: str) -> str:
         tag("title", title),
         tag("style", Html(style)),
     ]
-    page = tag("html", tag("head", *head), tag("body", body, tag("script", Html(script))), lang="en")
+    page = tag("html", tag("head", *head), tag("body", body, tag("script", Html(scripts[0]))), lang="en")
     return f"<!doctype html>\n{page}\n"
 
 

@@ -1,5 +1,5 @@
 "use strict";
-// Values under the cursor, zoom by dragging (double click: all again), sliders, sorting. Nothing here fetches or evaluates.
+// Values under the cursor, zoom by dragging (double click: all again), sliders, sorting, 3D. Nothing here fetches.
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
 const label = (value, span, along) =>
@@ -63,6 +63,62 @@ for (const input of all(".compare input"))
   input.addEventListener("input", () => input.parentElement.style.setProperty("--at", `${input.value}%`));
 
 for (const part of all(".share span")) part.style.flexGrow = part.dataset.grow;
+
+// 3D: the viewer is unpacked on the first click and run as the one other script that the policy names by its hash
+const bytesOf = template => Uint8Array.from(atob(template.content.textContent), letter => letter.charCodeAt(0));
+
+async function unpackViewer() {
+  if (globalThis.splatbatchOpenViewer) return;
+  const packed = new Blob([bytesOf(document.getElementById("viewer"))]).stream();
+  const script = document.createElement("script");
+  script.textContent = await new Response(packed.pipeThrough(new DecompressionStream("gzip"))).text();
+  document.head.append(script);
+}
+
+const SETTINGS = {
+  version: 2, tonemapping: "none", highPrecisionRendering: false, background: { color: [0, 0, 0] }, animTracks: [],
+  annotations: [], startMode: "default",
+  postEffectSettings: Object.fromEntries(["sharpness", "bloom", "grading", "vignette", "fringing"].map(name => [name, { enabled: false }])),
+};
+
+let closeShown = () => {};
+
+async function open3d(stage) {
+  closeShown();
+  const button = stage.querySelector("button"), caption = stage.querySelector("span"), said = caption.textContent;
+  const scene = stage.appendChild(Object.assign(document.createElement("div"), { className: "scene" }));
+  let viewer = null, closed = false;
+  const close = closeShown = () => {
+    closed = true;
+    viewer?.destroy();
+    scene.remove();
+    button.textContent = "Open in 3D";
+    caption.textContent = said;
+    delete stage.dataset.shown;
+    if (closeShown === close) closeShown = () => {};
+  };
+  button.textContent = "Close";
+  const pose = stage.dataset.camera?.split(" ").map(Number);
+  const cameras = pose ? [{ initial: { position: pose.slice(0, 3), target: pose.slice(3), fov: 60 } }] : [];
+  try {
+    await unpackViewer();
+    viewer = await globalThis.splatbatchOpenViewer({
+      container: scene, settings: { ...SETTINGS, cameras }, ui: false, noanim: true, renderer: "webgl",
+      contentUrl: "data:,", contentFilename: "scene.compressed.ply",
+      contents: Promise.resolve(new Response(bytesOf(stage.querySelector("template")))),
+    });
+    if (closed) return viewer.destroy();
+    caption.textContent = `drag: turn, right button: move, wheel: nearer; ${said}`;
+    const shown = () => { stage.dataset.shown = "yes"; };
+    if (viewer.state.loaded) shown(); else viewer.events.once("loaded:changed", shown);
+  } catch (error) {
+    close();
+    caption.textContent = `This browser cannot show it (${error.message}); ${said}`;
+  }
+}
+
+for (const stage of all(".stage"))
+  stage.querySelector("button").addEventListener("click", () => stage.querySelector(".scene") ? closeShown() : open3d(stage));
 
 all("th").forEach((head, column) => head.addEventListener("click", () => {
   const sign = head.dataset.sign = head.dataset.sign === "1" ? -1 : 1, body = document.querySelector("tbody");

@@ -17,6 +17,7 @@ from splatbatch.report.html import Html, document, join, tag
 from splatbatch.report.pictures import Budget
 from splatbatch.report.timeline import timelines
 from splatbatch.report.units import assignments, duration
+from splatbatch.report.viewer import Previews, viewer_script, what_is_missing
 
 PICTURE_BYTES = 16 << 20
 MOST_WARNINGS = 200
@@ -30,17 +31,26 @@ def to_html(report: Record, output: OutputFolder) -> str:
     budget = Budget(PICTURE_BYTES)
     # the poorest patch takes of the budget first
     by_psnr = sorted(report["patches"], key=lambda patch: math.inf if patch["psnr"] is None else patch["psnr"])
-    chapters = {patch["patch"]: chapter(patch, links[patch["patch"]], output, budget) for patch in by_psnr}
+    previews = Previews(output)
+    chapters = {patch["patch"]: chapter(patch, links[patch["patch"]], budget, previews) for patch in by_psnr}
     body = [
         _header(report),
         *_section("Timeline", join(timelines(report, links))),
         *_section("Patches", _table(report["patches"], links)),
+        *(tag("p", lack, class_="quiet") for lack in _lacks(report)),
         *(chapters[name] for name in links),
         *_section("Audit", join(_audit(report["audit"]))),
         *_section("Settings", join(_settings(report))),
     ]
     title = f"{report['summary']} - splatbatch"
-    return document(title, tag("main", *body), _asset("page.css"), _asset("page.js"))
+    scripts = [_asset("page.js"), *([viewer_script()] if previews.num_shown else [])]
+    return document(title, join([tag("main", *body), previews.packed_viewer()]), _asset("page.css"), scripts)
+
+
+def _lacks(report: Record) -> Iterator[str]:
+    """Yield what is missing for the 3D view, where there is something to see."""
+    if any(patch["splat"] for patch in report["patches"]) and (lack := what_is_missing()):
+        yield lack
 
 
 @cache

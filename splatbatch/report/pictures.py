@@ -34,7 +34,7 @@ class Budget:
 
 def views_of(output: OutputFolder, patch: Record, budget: Budget) -> Iterator[Html]:
     """Yield the held-out views of a trained patch, the worst first, as far as the budget goes."""
-    folder = _folder(output, patch)
+    folder = attempt_folder(output, patch)
     shown = mapping(read_json(folder.views)) if folder else {}
     for rank in RANKS:
         view = mapping(shown.get(rank))
@@ -47,7 +47,8 @@ def views_of(output: OutputFolder, patch: Record, budget: Budget) -> Iterator[Ht
         yield _view(rank, view, [_data_uri(picture) for picture in pictures])
 
 
-def _folder(output: OutputFolder, patch: Record) -> AttemptFolder | None:
+def attempt_folder(output: OutputFolder, patch: Record) -> AttemptFolder | None:
+    """Return the folder of the attempt that a patch's state is about; None if there is none."""
     name = patch["attempt"]
     if not name.startswith(ATTEMPT_PREFIX) or not name.removeprefix(ATTEMPT_PREFIX).isdecimal():
         return None

@@ -19,9 +19,9 @@ from splatbatch.training.rasterize import RasterOptions, rasterize
 from splatbatch.training.views import Photo, Pixels
 
 LONGEST_PX = 480
-MOST_BYTES = 22_000
-"""Of a JPEG: 81 of them, in base64, make a report of nine patches 2.4 MB."""
-QUALITIES = (80, 70, 60, 45, 30)
+MOST_BYTES = {"photo": 21_000, "render": 21_000, "error": 9_000}
+"""Of a JPEG: 27 views in base64 are 1.8 MB, which leaves a report of nine patches under 3 MB with the 3D viewer."""
+QUALITIES = (80, 70, 60, 45, 30, 20)
 FULL_ERROR = 0.25
 """Mean absolute difference of the channels, of 1, that is drawn brightest."""
 RAMP = np.array([[0, 0, 4], [87, 16, 110], [188, 55, 84], [249, 142, 9], [252, 255, 164]])  # inferno, five stops
@@ -65,7 +65,7 @@ def _picture(folder: AttemptFolder, rank: str, gaussians: Parameters, photo: Pho
     del colors
     render, target = _small(rendered), _small(photo.pixels.cpu().numpy())
     for kind, picture in (("photo", target), ("render", render), ("error", error(target, render))):
-        _write(folder.picture(rank, kind), to_jpeg(picture))
+        _write(folder.picture(rank, kind), to_jpeg(picture, MOST_BYTES[kind]))
     return target.size
 
 
@@ -87,11 +87,11 @@ def error(target: Pillow.Image, render: Pillow.Image) -> Pillow.Image:
     return Pillow.fromarray(np.stack(channels, axis=-1).astype(np.uint8))
 
 
-def to_jpeg(picture: Pillow.Image) -> bytes:
-    """Return a picture as a JPEG of few bytes: at a lower quality if need be."""
+def to_jpeg(picture: Pillow.Image, most_bytes: int) -> bytes:
+    """Return a picture as a JPEG of about at most so many bytes: at a lower quality if need be."""
     for quality in QUALITIES:
         file = io.BytesIO()
         picture.save(file, "JPEG", quality=quality, optimize=True)
-        if len(file.getvalue()) <= MOST_BYTES:
+        if len(file.getvalue()) <= most_bytes:
             break
     return file.getvalue()

@@ -143,6 +143,10 @@ def landscape(rank: str, kind: str) -> bytes:
     ground = Image.fromarray(small).resize((480, 320), Image.Resampling.BICUBIC)
     grain = rng.normal(0, 9 if kind == "photo" else 3, (320, 480, 1))
     pixels = np.asarray(ground, dtype=np.float32) * 0.4 + np.array(tint) * 0.6 + grain
-    file = io.BytesIO()
-    Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(file, "JPEG", quality=80)
+    picture, most = Image.fromarray(pixels.clip(0, 255).astype(np.uint8)), 9_000 if kind == "error" else 21_000
+    for quality in range(80, 10, -5):
+        file = io.BytesIO()
+        picture.save(file, "JPEG", quality=quality)
+        if len(file.getvalue()) <= most:
+            break
     return file.getvalue()

@@ -1,0 +1,105 @@
+"""A preview of a splat: few enough Gaussians, without view-dependent colour, as a .compressed.ply (PlayCanvas)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from splatbatch.splats.ply import FloatArray, read_header, read_table
+
+Floats = npt.NDArray[np.floating[Any]]
+MOST_GAUSSIANS = 180_000
+"""At 16 bytes each and 72 for every 256 of them: 2.9 MB."""
+LOGIT_RANGE, LOG_SCALE_RANGE = 30.0, 30.0
+"""Further out exp() overflows, and the order stays the same to the eye."""
+UNTURNED = np.array([1.0, 0.0, 0.0, 0.0])
+_CHUNK_FLOATS = 18
+"""Per chunk in the file: least and greatest x y z first, then of scales and colours."""
+
+
+def make_preview(splat: Path, turn: Floats = UNTURNED, most: int = MOST_GAUSSIANS) -> bytes:
+    """Return a splat file as a .compressed.ply of at most `most` Gaussians: those that cover most of the picture.
+
+    Args:
+        splat: a splat of any writer that uses the 3DGS property names.
+        turn: a rotation of the whole, as a quaternion w x y z of length 1.
+        most: how many Gaussians may stay.
+
+    Raises:
+        ImportError: gsply is not installed (extra `web`).
+        ValueError: it is no splat, or cut.
+        OSError: it cannot be read.
+    """
+    import gsply
+
+    header = read_header(splat)
+    table = read_table(splat, header)
+    column = {name: index for index, name in enumerate(header.properties)}
+
+    def take(*names: str) -> FloatArray:
+        missing = [name for name in names if name not in column]
+        if missing:
+            raise ValueError(f"no property {missing[0]}")
+        return np.stack([table[:, column[name]] for name in names], axis=1)
+
+    if not len(table):
+        raise ValueError("no Gaussians")
+    scales, opacities = take("scale_0", "scale_1", "scale_2"), take("opacity")[:, 0]
+    rows = most_visible(scales, opacities, most)
+    quats = take("rot_0", "rot_1", "rot_2", "rot_3")[rows]
+    quats = _product(turn, quats / np.maximum(np.linalg.norm(quats, axis=1, keepdims=True), 1e-12))
+    means = rotated(take("x", "y", "z")[rows], turn)
+    sh0 = take("f_dc_0", "f_dc_1", "f_dc_2")[rows]
+    columns = (np.ascontiguousarray(array, dtype=np.float32) for array in (means, scales[rows], quats))
+    preview: bytes = gsply.compress_to_bytes(*columns, opacities[rows], sh0)
+    return preview
+
+
+def middle_of(preview: bytes) -> Floats:
+    """Return about where the middle Gaussian of a preview lies, [3]: the median of the middles of its chunks.
+
+    Raises:
+        ValueError: it is no preview.
+    """
+    header, end, body = preview.partition(b"end_header\n")
+    found = re.search(rb"^element chunk (\d+)$", header, re.MULTILINE)
+    if not end or not found:
+        raise ValueError("no chunks in the header")
+    chunks = np.frombuffer(body, dtype="<f4", count=_CHUNK_FLOATS * int(found[1])).reshape(-1, _CHUNK_FLOATS)
+    middle: Floats = np.median((chunks[:, :3] + chunks[:, 3:6]) / 2, axis=0)
+    return middle
+
+
+def rotated(points: npt.ArrayLike, turn: Floats) -> Floats:
+    """Return points, [N, 3], rotated by a quaternion w x y z of length 1."""
+    axis = turn[1:]
+    across = np.cross(axis, np.asarray(points))
+    turned: Floats = points + 2 * (turn[0] * across + np.cross(axis, across))
+    return turned
+
+
+def _product(turn: Floats, quats: FloatArray) -> Floats:
+    """Return the quaternions, [N, 4], of Gaussians that are rotated by `turn` as well."""
+    w, axis, scalars, vectors = turn[0], turn[1:], quats[:, :1], quats[:, 1:]
+    scalar = w * scalars - vectors @ axis[:, None]
+    vector = w * vectors + scalars * axis + np.cross(axis, vectors)
+    return np.concatenate([scalar, vector], axis=1)
+
+
+def most_visible(scales: FloatArray, opacities: FloatArray, most: int) -> npt.NDArray[np.intp]:
+    """Return the rows of at most `most` Gaussians, in order: those with the largest opacity times area.
+
+    Args:
+        scales: [N, 3], logarithms; a Gaussian's area is the product of the two largest.
+        opacities: [N], logits.
+        most: how many may stay.
+    """
+    if len(scales) <= most:
+        return np.arange(len(scales))
+    area = np.exp(np.clip(scales.sum(axis=1) - scales.min(axis=1), -LOG_SCALE_RANGE, LOG_SCALE_RANGE))
+    weight = area / (1 + np.exp(-np.clip(opacities, -LOGIT_RANGE, LOGIT_RANGE)))
+    return np.sort(np.argpartition(weight, len(weight) - most)[-most:])
