@@ -183,6 +183,8 @@ def _anchored(config: Config, base: Path) -> Config:
         return overrides.model_copy(update={"evaluation": overrides.evaluation | paths})
 
     sections: dict[str, Any] = {key: anchor(value) for key, value in config if isinstance(value, Section)}
+    scenes = tuple(base / place for place in config.scene.scenes)
+    sections["scene"] = sections["scene"].model_copy(update={"scenes": scenes})
     sections["patches"] = {name: anchor_overrides(overrides) for name, overrides in config.patches.items()}
     sections["trainers"] = {name: anchor(program) for name, program in config.trainers.items()}
     sections["sweep"] = config.sweep.with_values(anchor_value)

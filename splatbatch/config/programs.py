@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from splatbatch.config.section import FilePath, Seconds, Section
+from splatbatch.config.section import FilePath, Seconds, Section, as_list
 from splatbatch.config.sections import LadderName, Rung
 
 LONGEST_PATTERN = 300
@@ -34,11 +34,6 @@ def _one_group_or_nothing(pattern: str) -> str:
     return _one_group(pattern) if pattern else pattern
 
 
-def _as_list(given: Any) -> Any:
-    """Take a single text for a list of one."""
-    return [given] if isinstance(given, str) else given
-
-
 def _ours_left_alone(env: dict[str, Any]) -> dict[str, Any]:
     for name in RESERVED_VARIABLES:
         if name in env:
@@ -49,7 +44,7 @@ def _ours_left_alone(env: dict[str, Any]) -> dict[str, Any]:
 Argv = tuple[str, ...]
 Pattern = Annotated[str, AfterValidator(_one_group)]
 MaybePattern = Annotated[str, AfterValidator(_one_group_or_nothing)]
-Globs = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
+Globs = Annotated[tuple[str, ...], BeforeValidator(as_list)]
 SettingName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 Scalar = bool | int | float | str
 Metric = Literal["psnr", "ssim", "lpips"]

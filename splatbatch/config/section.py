@@ -26,6 +26,11 @@ def _above_zero(value: str) -> str:
     return value
 
 
+def as_list(given: Any) -> Any:
+    """Take a single text for a list of one."""
+    return [given] if isinstance(given, str) else given
+
+
 FilePath = Annotated[Path, BeforeValidator(_expanded)]
 Steps = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(ge=0)]

@@ -5,20 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
-from splatbatch.config.section import FilePath, Seconds, Section
+from splatbatch.config.section import FilePath, Seconds, Section, as_list
+
+DEFAULT_PATCHES = Path("patches")
 
 
 class Scene(Section):
     """What is trained."""
 
-    patches: FilePath = Path("patches")
+    patches: FilePath = DEFAULT_PATCHES
     """Folder whose sub-folders are patches (each with sparse/0), or a single COLMAP scene."""
     images: FilePath | None = None
     """Folder of the photographs when the patches share one; else `images/` beside each patch's `sparse/`."""
     source: FilePath | None = None
     """The COLMAP scene the patches were cut from: hold-out is chosen on it, drift is checked against it."""
+    scenes: Annotated[tuple[FilePath, ...], BeforeValidator(as_list)] = ()
+    """Instead of all that: COLMAP scenes, each trained by itself; folders, or patterns such as "360_v2/*"."""
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> Scene:
+        others = {"images": self.images, "source": self.source}
+        given = [name for name, value in others.items() if value is not None]
+        given += ["patches"] if self.patches.name != DEFAULT_PATCHES.name else []
+        if self.scenes and given:
+            raise ValueError(f"scenes stand by themselves, each with its own images: leave out {', '.join(given)}")
+        return self
 
 
 Rung = dict[str, bool | int | float | str | tuple[str, ...]]

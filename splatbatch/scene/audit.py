@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from splatbatch.errors import SceneError
@@ -25,6 +25,7 @@ from splatbatch.scene.model_files import MissingModel, ModelError, shown
 from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.scene.photo import Photo
 from splatbatch.scene.reconstruction import read_reconstruction
+from splatbatch.scene.resolution import stored_photographs
 
 __all__ = ["SOURCE", "Audit", "CameraRow", "Finding", "TrainerRules", "audit_patches", "source_patch"]
 
@@ -80,6 +81,8 @@ class _Dossier:
     findings: tuple[Finding, ...]
     images: tuple[Image, ...] = ()
     cameras: Mapping[int, Camera] = field(default_factory=dict)
+    divisor: int = 1
+    """How much smaller its photographs are meant to be than its cameras say: they lie in images_4 alone."""
 
 
 def audit_patches(
@@ -140,7 +143,8 @@ def _open_dossier(patch: Patch, rules: TrainerRules, holdout_every: int) -> _Dos
         finding = scribe.note(kind, shown(str(error.path)), shown(error.what), error.hint)
         return _Dossier(patch, scribe, (finding,))
     findings = (*check_model(model, scribe, holdout_every), *check_rigs(patch.sparse, scribe))
-    return _Dossier(patch, scribe, findings, model.images, model.cameras)
+    folder, divisor = stored_photographs(patch.images)
+    return _Dossier(replace(patch, images=folder), scribe, findings, model.images, model.cameras, divisor)
 
 
 def _photograph(dossiers: Sequence[_Dossier], cache: Path | None) -> list[list[Shot]]:
@@ -166,7 +170,7 @@ def _photograph(dossiers: Sequence[_Dossier], cache: Path | None) -> list[list[S
 def _check_photographs(dossier: _Dossier, shots: list[Shot], rows: tuple[CameraRow, ...]) -> Iterator[Finding]:
     for row in rows:
         yield from check_camera(dossier.cameras[row.camera_id], dossier.scribe)
-    yield from check_sizes(shots, rows, dossier.scribe)
+    yield from check_sizes(shots, rows, dossier.scribe, dossier.divisor)
     yield from _check_files(dossier, shots)
 
 

@@ -51,8 +51,16 @@ def camera_rows(patch: str, shots: list[Shot]) -> tuple[CameraRow, ...]:
     return tuple(_row(patch, of_camera[number]) for number in sorted(of_camera))
 
 
-def check_sizes(shots: list[Shot], rows: tuple[CameraRow, ...], scribe: Scribe) -> Iterator[Finding]:
-    """Yield the cameras with mixed sizes or unlike ratios, then every photograph that deviates from its camera."""
+def check_sizes(shots: list[Shot], rows: tuple[CameraRow, ...], scribe: Scribe, divisor: int = 1) -> Iterator[Finding]:
+    """Yield the cameras with mixed sizes or unlike ratios, then every photograph that deviates from its camera.
+
+    Args:
+        shots: the photographs.
+        rows: their cameras.
+        scribe: writes the findings.
+        divisor: how much smaller the photographs are meant to be: 4 in images_4.
+    """
+    as_meant = Scaled(1 / divisor)
     sound = [row for row in rows if min(row.size) > 0]
     for row in sound:
         yield from _check_mixed(row, scribe)
@@ -64,7 +72,7 @@ def check_sizes(shots: list[Shot], rows: tuple[CameraRow, ...], scribe: Scribe) 
             pair = (camera, shot.header.size)
             if pair not in relations:
                 relations[pair] = relate(*pair)
-            if not isinstance(relations[pair], Equal):
+            if relations[pair] not in {Equal(), as_meant}:
                 yield _deviation(shot, shot.header, relations[pair], scribe)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch.config import Scene, nearest
 from splatbatch.errors import ConfigError, SceneError
+from splatbatch.scene.collection import scene_folders
 
 MODEL_FOLDERS = ("sparse/0", "sparse")
 MODEL_FILE_NAMES = tuple(
@@ -31,13 +32,16 @@ class Patch:
 
 
 def find_patches(scene: Scene) -> tuple[Patch, ...]:
-    """Return the patches of a scene in natural order; a plain COLMAP scene is a batch of one.
+    """Return the patches of a scene, or the scenes of a list, in natural order; a plain COLMAP scene is a batch of one.
 
     A numbered sub-folder (p7) without a model counts too, so that the audit can say what it lacks.
 
     Raises:
         SceneError: the folder is missing or holds neither patches nor a model.
     """
+    if scene.scenes:
+        places = scene_folders(scene.scenes, model_folder)
+        return tuple(replace(_patch(places[name], scene), name=name) for name in sorted(places, key=natural_key))
     root = scene.patches
     try:
         exists = root.is_dir()

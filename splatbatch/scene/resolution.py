@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
+from splatbatch.scene.folders import is_folder
 from splatbatch.scene.sizes import Size
 
 DIVISORS = {"full": 1, "1/2": 2, "1/4": 4, "1/8": 8}
@@ -20,3 +22,13 @@ def divisor_of(resolution: str, sizes: Iterable[Size]) -> int:
         return DIVISORS[resolution]
     longest = max((max(size) for size in sizes), default=0)
     return next((each for each in DIVISORS.values() if longest <= each * LONGEST_SIDE_PX), max(DIVISORS.values()))
+
+
+def stored_photographs(images: Path) -> tuple[Path, int]:
+    """Return where photographs that should lie in `images` do, and how much smaller their sides are there.
+
+    That is there, else in the largest of images_2, images_4 and images_8; a folder that is nowhere is `images` itself.
+    """
+    copies = ((images.with_name(f"{images.name}_{divisor}"), divisor) for divisor in DIVISORS.values() if divisor > 1)
+    places = ((images, 1), *copies)
+    return next((place for place in places if is_folder(place[0])), places[0])
