@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree
 from torch import Tensor
 from torch.nn import Parameter
 
 from splatbatch.config import Training
 from splatbatch.scene.reconstruction import Points
 from splatbatch.splats import Gaussians
+from splatbatch.training.neighbours import neighbour_distance
 from splatbatch.training.views import Frame
 
 SH_C0 = 0.28209479177387814  # Y_0^0 = 1 / (2 sqrt(pi)): colour = 0.5 + C0 sh0 (3DGS)
@@ -32,7 +32,7 @@ def first_values(points: Points, frame: Frame, training: Training) -> dict[str, 
     num, num_sh = len(means), (training.sh_degree + 1) ** 2
     settled = training.resolved()
     scale, opacity = float(settled.init_scale), float(settled.init_opacity)
-    scales = np.log(np.maximum(_neighbour_distance(means) * scale, SMALLEST_SCALE))
+    scales = np.log(np.maximum(neighbour_distance(means) * scale, SMALLEST_SCALE))
     generator = torch.Generator().manual_seed(training.seed)
     values = {
         "means": torch.from_numpy(means),
@@ -65,15 +65,3 @@ def export(gaussians: Parameters, frame: Frame) -> Gaussians:
         sh0=array(gaussians["sh0"][:, 0]),
         shN=array(gaussians["shN"]),
     )
-
-
-def _neighbour_distance(
-    means: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Return the root mean square distance of each point to its three nearest neighbours, [N] (3DGS)."""
-    neighbours = min(4, len(means))
-    if neighbours < 2:
-        return np.ones(len(means))
-    distances, _ = cKDTree(means).query(means, k=neighbours, workers=-1)
-    rms: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = np.sqrt((distances[:, 1:] ** 2).mean(axis=1))
-    return rms
