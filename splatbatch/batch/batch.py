@@ -23,7 +23,7 @@ from splatbatch.executors.protocol import Seen
 from splatbatch.files import read_json, sweep, write_text
 from splatbatch.scene.audit import Audit, TrainerRules, audit_patches
 from splatbatch.scene.patches import Patch, find_patches, select
-from splatbatch.trainers import CAMERA_MODELS, check_importable, open_trainer
+from splatbatch.trainers import CAMERA_MODELS, UNDISTORTED_MODELS, check_importable, open_trainer
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Batch:
     def audit(self) -> Audit:
         """Check the patches before a GPU is touched; in a sweep each of them once."""
         training = self.config.training
-        rules = TrainerRules(name=training.trainer, absorbs_resize=False, camera_models=CAMERA_MODELS)
+        rules = TrainerRules(False, CAMERA_MODELS, training.trainer, UNDISTORTED_MODELS)
         cache = self.output.audit_cache if self.output.path.is_dir() else None
         every = self.config.evaluation.holdout_every
         return audit_patches(originals(self.config, self.patches), self.config.scene.source, rules, cache, every)

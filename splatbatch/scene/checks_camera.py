@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from splatbatch.errors import SceneError
 from splatbatch.scene.colmap import CAMERA_MODELS, Camera
 from splatbatch.scene.findings import Finding, Scribe
 from splatbatch.scene.model_files import shown
+from splatbatch.scene.sizes import spell
+from splatbatch.scene.undistort import UNDISTORT, is_distorted, straighten
 
-UNDISTORT = "colmap image_undistorter --image_path images --input_path sparse/0 --output_path undistorted"
 _REPAIR = "Repair the intrinsics in the source reconstruction and cut the patch again."
 _MAX_SIDE = 1 << 20  # px; beyond that a size is garbage
 # Focal length over the longer side of the image. COLMAP itself drops cameras outside 0.1 … 10 (mapper options
@@ -23,7 +25,7 @@ def check_camera(camera: Camera, scribe: Scribe) -> Iterator[Finding]:
     """Yield what is wrong with a camera; the graver faults hide the lesser ones that follow from them."""
     subject = f"camera {camera.id}"
     model = CAMERA_MODELS.get(camera.model)
-    if camera.model not in scribe.rules.camera_models:
+    if camera.model not in scribe.rules.camera_models | scribe.rules.undistorts:
         yield _unsupported(camera, scribe)
     if not (0 < camera.width <= _MAX_SIDE and 0 < camera.height <= _MAX_SIDE):
         yield scribe.note("bad_camera_size", subject, f"its size is {camera.width}x{camera.height} px", _REPAIR)
@@ -38,6 +40,8 @@ def check_camera(camera: Camera, scribe: Scribe) -> Iterator[Finding]:
     elif model is not None and "cx" in model.params:
         yield from _check_focal(camera, scribe)
         yield from _check_principal_point(camera, scribe)
+        if camera.model in scribe.rules.undistorts and is_distorted(camera):
+            yield _check_distortion(camera, scribe)
 
 
 def _unsupported(camera: Camera, scribe: Scribe) -> Finding:
@@ -45,6 +49,18 @@ def _unsupported(camera: Camera, scribe: Scribe) -> Finding:
     message = f"camera model {shown(camera.model)}; {scribe.rules.name} takes {takes}"
     remedy = f"Undistort photographs and model together: {UNDISTORT}"
     return scribe.note("unsupported_model", f"camera {camera.id}", message, remedy)
+
+
+def _check_distortion(camera: Camera, scribe: Scribe) -> Finding:
+    subject, remedy = f"camera {camera.id}", f"Undistort photographs and model together: {UNDISTORT}"
+    try:
+        straight = straighten(camera)
+    except SceneError as error:
+        return scribe.note("unsupported_model", subject, error.message.removeprefix(f"{subject}: "), remedy)
+    message = (
+        f"{camera.model}, {spell((camera.width, camera.height))} px become {spell((straight.width, straight.height))}"
+    )
+    return scribe.note("distorted", subject, message, f"None is needed; for COLMAP's own resampling: {UNDISTORT}")
 
 
 def _check_focal(camera: Camera, scribe: Scribe) -> Iterator[Finding]:

@@ -19,6 +19,8 @@ class TrainerRules:
     camera_models: frozenset[str]
     """Names of the COLMAP camera models that it takes."""
     name: str
+    undistorts: frozenset[str] = frozenset()
+    """Names of those whose photographs it undistorts itself, where a pinhole can show them."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,9 @@ KINDS: dict[str, Kind] = {
     "params_count": Kind("error", _NO_RAYS),
     "bad_camera_size": Kind("error", _NO_RAYS),
     "unsupported_model": Kind("error", "the trainer does not take this camera model"),
+    "distorted": Kind(
+        "warning", "its photographs are undistorted while they are loaded, and cut where nothing is seen"
+    ),
     "principal_point_outside": Kind("error", "K belongs to a photograph of another size"),
     "principal_point_far": Kind("warning", _UNUSUAL),
     "impossible_focal": Kind("error", "no lens has it at this image size; K belongs to another photograph"),

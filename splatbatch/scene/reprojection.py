@@ -66,7 +66,7 @@ def project(camera: Camera, points: Floats) -> Floats:
     return distorted * (camera.fx, camera.fy) + (camera.cx, camera.cy)
 
 
-_RADIAL = frozenset({"SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV"})
+_RADIAL = frozenset({"SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV"})
 _FISHEYE = frozenset({"SIMPLE_FISHEYE", "FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "OPENCV_FISHEYE"})
 
 
@@ -76,7 +76,10 @@ def _radial(uv: Floats, known: dict[str, float]) -> Floats:
     square = (uv**2).sum(axis=1, keepdims=True)  # [N, 1]
     cross = (uv[:, :1] * uv[:, 1:]) * 2
     tangential = cross * (p1, p2) + (square + 2 * uv**2) * (p2, p1)
-    moved: Floats = uv * (1 + k1 * square + k2 * square**2) + tangential
+    k3, k4, k5, k6 = (known.get(name, 0.0) for name in ("k3", "k4", "k5", "k6"))
+    numerator = 1 + square * (k1 + square * (k2 + square * k3))
+    denominator = 1 + square * (k4 + square * (k5 + square * k6))
+    moved: Floats = uv * (numerator / denominator) + tangential
     return moved
 
 

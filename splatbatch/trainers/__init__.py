@@ -2,10 +2,10 @@
 
 from splatbatch.config import Recipe
 from splatbatch.errors import TrainerError
-from splatbatch.trainers.gsplat import CAMERA_MODELS, GsplatTrainer, check_importable
+from splatbatch.trainers.gsplat import CAMERA_MODELS, UNDISTORTED_MODELS, GsplatTrainer, check_importable
 from splatbatch.trainers.protocol import Trainer
 
-__all__ = ["CAMERA_MODELS", "Trainer", "check_importable", "open_trainer"]
+__all__ = ["CAMERA_MODELS", "UNDISTORTED_MODELS", "Trainer", "check_importable", "open_trainer"]
 
 
 def open_trainer(recipe: Recipe) -> Trainer:

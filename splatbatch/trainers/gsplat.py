@@ -18,7 +18,9 @@ from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat
 
 CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
-"""What gsplat's rasteriser takes without distortion; others must be undistorted first."""
+"""What gsplat's rasteriser takes."""
+UNDISTORTED_MODELS = frozenset({"SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV"})
+"""What our loader undistorts; others must be undistorted first."""
 
 
 class GsplatTrainer:

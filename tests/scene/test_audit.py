@@ -162,6 +162,15 @@ def test_the_trainer_decides_which_model_is_too_much(scene: MadeScene) -> None:
     assert scene.audit(takes_it).findings == ()
 
 
+@pytest.mark.parametrize(("k", "kinds"), [(0.0, []), (0.01, ["distorted"]), (-3.0, ["unsupported_model"])])
+def test_a_trainer_that_undistorts_takes_what_a_pinhole_can_show(scene: MadeScene, k: float, kinds: list[str]) -> None:
+    scene.cameras = [replace(pinhole(), model="SIMPLE_RADIAL", params=(86.0, 48.0, 36.0, k))]
+    scene.write_model()
+    audit = scene.audit(replace(OURS, undistorts=frozenset({"SIMPLE_RADIAL"})))
+    assert [finding.kind for finding in audit.findings] == kinds
+    assert bool(audit.errors()) == (kinds == ["unsupported_model"])
+
+
 def test_a_copy_of_two_photographs_from_two_folders_is_a_clash(scene: MadeScene) -> None:
     scene.images = [replace(scene.images[0], id=i, name=f"{side}/1.jpg") for i, side in enumerate(["l", "r"], 1)]
     shutil.rmtree(scene.photographs)

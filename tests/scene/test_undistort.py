@@ -1,0 +1,81 @@
+"""Undistorted cameras: COLMAP's own mathematics, no black border, and a refusal where no pinhole could do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pycolmap
+import pytest
+
+from splatbatch.errors import SceneError
+from splatbatch.scene.colmap import Camera
+from splatbatch.scene.reprojection import project
+from splatbatch.scene.undistort import is_distorted, sources, straighten, undistorted_rays
+
+BARREL = Camera(1, "SIMPLE_RADIAL", 400, 300, (320.0, 203.5, 148.25, -0.12))
+PINCUSHION = Camera(1, "RADIAL", 400, 300, (320.0, 203.5, 148.25, 0.1, 0.05))
+DRONE = Camera(1, "OPENCV", 400, 300, (322.0, 318.0, 203.5, 148.25, -0.11, 0.06, 0.002, -0.001))
+FULL = Camera(1, "FULL_OPENCV", 400, 300, (322.0, 318, 203.5, 148.25, -0.1, 0.02, 1e-3, -1e-3, 0.01, 0.02, 0.01, 0.001))
+CAMERAS = [BARREL, PINCUSHION, DRONE, FULL]
+
+
+def theirs(camera: Camera) -> pycolmap.Camera:
+    size = {"width": camera.width, "height": camera.height}
+    return pycolmap.Camera({"model": camera.model, **size, "params": np.array(camera.params)})
+
+
+@pytest.mark.parametrize("camera", CAMERAS, ids=lambda camera: camera.model)
+def test_rays_are_those_of_colmap(camera: Camera) -> None:
+    pixels = np.random.default_rng(0).uniform((0, 0), (400, 300), (200, 2))
+    wanted = np.array([theirs(camera).cam_from_img(pixel) for pixel in pixels]).reshape(200, -1)[:, :2]
+    assert np.abs(undistorted_rays(camera, pixels) - wanted).max() * 320 < 1e-3
+
+
+@pytest.mark.parametrize("camera", CAMERAS, ids=lambda camera: camera.model)
+def test_a_point_lies_in_the_undistorted_photograph_where_the_map_looks_for_it(camera: Camera) -> None:
+    straight = straighten(camera)
+    points = np.random.default_rng(1).uniform((-0.4, -0.3, 1), (0.4, 0.3, 1), (300, 3))
+    columns, rows = (np.floor(project(straight, points)).astype(int)).T
+    places = sources(camera, straight)[:, rows, columns]  # of the pixel's middle: at most 0.71 px from the point
+    middles = np.stack([columns, rows], axis=1) + 0.5
+    moved = project(camera, points) + (middles - project(straight, points))
+    assert np.abs(places[::-1].T + 0.5 - moved).max() < 0.1
+
+
+@pytest.mark.parametrize("camera", CAMERAS, ids=lambda camera: camera.model)
+def test_no_pixel_of_the_undistorted_photograph_comes_from_outside(camera: Camera) -> None:
+    rows, columns = sources(camera, straighten(camera))
+    assert -0.5 <= rows.min() < 2 and 297 < rows.max() <= 299.5
+    assert -0.5 <= columns.min() < 2 and 397 < columns.max() <= 399.5
+
+
+@pytest.mark.parametrize("camera", CAMERAS, ids=lambda camera: camera.model)
+def test_the_middle_keeps_its_scale(camera: Camera) -> None:
+    straight = straighten(camera)
+    assert (straight.model, straight.fx, straight.fy) == ("PINHOLE", camera.fx, camera.fy)
+    assert (camera.cx - straight.cx).is_integer()
+    assert (camera.cy - straight.cy).is_integer()
+
+
+def test_a_barrel_photograph_grows_and_a_pincushion_one_shrinks() -> None:
+    assert straighten(BARREL).width > 400 > straighten(PINCUSHION).width
+
+
+@pytest.mark.parametrize(("model", "params"), [
+    ("SIMPLE_RADIAL", (320.0, 200, 150, 0.0)), ("OPENCV", (320.0, 320, 200, 150, 0, 0, 0, 0)),
+    ("SIMPLE_PINHOLE", (320.0, 200, 150)),
+])  # fmt: skip
+def test_a_lens_without_distortion_is_a_pinhole_as_it_is(model: str, params: tuple[float, ...]) -> None:
+    camera = Camera(1, model, 400, 300, params)
+    assert not is_distorted(camera)
+    assert straighten(camera) == Camera(1, "PINHOLE", 400, 300, (320.0, 320.0, 200, 150))
+
+
+@pytest.mark.parametrize(("camera", "why"), [
+    (Camera(1, "OPENCV_FISHEYE", 400, 300, (200.0, 200, 200, 150, 0, 0, 0, 0)), "OPENCV_FISHEYE is not supported"),
+    (Camera(1, "SIMPLE_RADIAL", 400, 300, (150.0, 200, 150, -0.3)), "folds over"),
+    (Camera(1, "SIMPLE_RADIAL", 400, 300, (150.0, 200, 150, 3.0)), "too strong a distortion"),
+])  # fmt: skip
+def test_what_no_pinhole_shows_is_refused_with_advice(camera: Camera, why: str) -> None:
+    with pytest.raises(SceneError, match=why) as refused:
+        straighten(camera)
+    assert "colmap image_undistorter" in refused.value.hint
