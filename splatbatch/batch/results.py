@@ -18,6 +18,7 @@ from splatbatch.config import Evaluation, Recipe
 from splatbatch.errors import SceneError
 from splatbatch.files import path_beside, read_json, write_json, write_whole
 from splatbatch.scene.holdout import choose_holdout
+from splatbatch.scene.masks import find_masks
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.scene.reconstruction import read_images
 from splatbatch.splats import check_splat
@@ -105,6 +106,8 @@ def _inputs_hash(patch: Patch, evaluation: Evaluation) -> str:
         digest.update("\0".join(choose_holdout(patch, evaluation)).encode())
         for name in sorted(image.name for image in read_images(patch.sparse)):
             digest.update(f"{name}\0{_size(patch.images / name)}\0".encode())
+        for name, mask in sorted(find_masks(patch.masks, (image.name for image in read_images(patch.sparse))).items()):
+            digest.update(f"{name}\0{_size(mask)}\0".encode())
     return digest.hexdigest()[:16]
 
 

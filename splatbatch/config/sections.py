@@ -19,6 +19,8 @@ class Scene(Section):
     """Folder whose sub-folders are patches (each with sparse/0), or a single COLMAP scene."""
     images: FilePath | None = None
     """Folder of the photographs when the patches share one; else `images/` beside each patch's `sparse/`."""
+    masks: FilePath | None = None
+    """Folder of masks, photo.jpg.png or photo.png: black pixels are ignored; else `masks/` beside the photographs."""
     source: FilePath | None = None
     """The COLMAP scene the patches were cut from: hold-out is chosen on it, drift is checked against it."""
     scenes: Annotated[tuple[FilePath, ...], BeforeValidator(as_list)] = ()

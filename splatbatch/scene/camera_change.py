@@ -78,6 +78,11 @@ def change_camera(camera: Camera, photo: Size, how: How) -> Change | Refusal:
     return _apply(camera, photo, (factor, factor), shift)
 
 
+def rescaled(camera: Camera, size: Size, scale: tuple[float, float]) -> Camera:
+    """Return the camera of photographs of `size` whose axes were scaled by `scale`; distortion carries over."""
+    return camera if size == (camera.width, camera.height) else _apply(camera, size, scale, (0.0, 0.0)).after
+
+
 def _refuse(relation: Relation, where: str, how: How) -> Refusal | None:
     match relation:
         case Transposed():

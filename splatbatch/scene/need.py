@@ -5,11 +5,13 @@ An estimate from above: what is reserved by the time the cap is reached, with ph
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
+from splatbatch.scene.colmap import Camera, Image
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.reconstruction import count_points, read_cameras, read_images
 from splatbatch.scene.resolution import divisor_of
@@ -74,9 +76,13 @@ def measure(patch: Patch) -> Extent:
     Raises:
         ModelError: the model cannot be read.
     """
-    cameras = read_cameras(patch.sparse)
-    used = [cameras.get(image.camera_id) for image in read_images(patch.sparse)]
-    return Extent(count_points(patch.sparse), tuple((camera.width, camera.height) for camera in used if camera))
+    return extent_of(count_points(patch.sparse), read_images(patch.sparse), read_cameras(patch.sparse))
+
+
+def extent_of(num_points: int, images: Iterable[Image], cameras: Mapping[int, Camera]) -> Extent:
+    """Return the extent of a model that was read."""
+    used = (cameras.get(image.camera_id) for image in images)
+    return Extent(num_points, tuple((camera.width, camera.height) for camera in used if camera))
 
 
 def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Need:

@@ -10,6 +10,7 @@ from pathlib import Path
 from splatbatch.config import Scene, nearest
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.scene.collection import scene_folders
+from splatbatch.scene.folders import is_folder
 
 MODEL_FOLDERS = ("sparse/0", "sparse")
 MODEL_FILE_NAMES = tuple(
@@ -29,6 +30,8 @@ class Patch:
     """Folder that the image names of the model are relative to; need not exist."""
     source: Path | None = None
     """The COLMAP scene it was cut from, if the config names one."""
+    masks: Path | None = None
+    """Folder of the masks, if there is one."""
 
 
 def find_patches(scene: Scene) -> tuple[Patch, ...]:
@@ -103,7 +106,20 @@ def _may_be_patch(folder: Path, source: Path | None) -> bool:
 
 def _patch(folder: Path, scene: Scene) -> Patch:
     sparse = model_folder(folder) or folder / MODEL_FOLDERS[0]
-    return Patch(folder.resolve().name, sparse, scene.images or folder / "images", scene.source)
+    images = scene.images or folder / "images"
+    return Patch(folder.resolve().name, sparse, images, scene.source, _masks(images, scene.masks))
+
+
+def _masks(images: Path, named: Path | None) -> Path | None:
+    """Return the folder of the masks: the named one, else masks/ beside the photographs.
+
+    Raises:
+        SceneError: the named one does not exist.
+    """
+    if named and not is_folder(named):
+        raise SceneError(f"scene.masks: {named}: no such folder", "Leave it out if there are no masks.")
+    beside = images.with_name("masks")
+    return named or (beside if is_folder(beside) else None)
 
 
 def _subfolders(root: Path) -> list[Path]:

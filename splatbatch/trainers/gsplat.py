@@ -35,6 +35,7 @@ class GsplatTrainer:
             "patch": patch.name,
             "sparse": str(patch.sparse),
             "images": str(patch.images),
+            "masks": str(patch.masks) if patch.masks else None,
             "holdout": choose_holdout(patch, self._recipe.evaluation),
             "recipe": self._recipe.model_dump(mode="json"),
             "resume": self._checkpoint_before(folder),

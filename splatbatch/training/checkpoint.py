@@ -113,8 +113,8 @@ def identity(recipe: Recipe, views: Views, first: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256(json.dumps(recipe.decisive(), sort_keys=True).encode())
     for photo in (*views.training, *views.holdout):
         digest.update(photo.name.encode())
-        for tensor in (photo.view.viewmat, photo.view.K, photo.pixels[::PIXEL_STRIDE, ::PIXEL_STRIDE]):
-            digest.update(tensor.contiguous().cpu().numpy().tobytes())
+        for tensor in (photo.view.viewmat, photo.view.K, photo.pixels[::PIXEL_STRIDE, ::PIXEL_STRIDE], photo.mask):
+            digest.update(b"" if tensor is None else tensor.contiguous().cpu().numpy().tobytes())
     for name in sorted(first):
         digest.update(first[name].detach().contiguous().cpu().numpy().tobytes())
     return digest.hexdigest()[:16]

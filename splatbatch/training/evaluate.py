@@ -16,6 +16,7 @@ from splatbatch.errors import TrainerError
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import psnr, ssim
 from splatbatch.training.lpips import SMALLEST_PX, Lpips, load_lpips
+from splatbatch.training.masks import masked, of_what_counts
 from splatbatch.training.peaks import Peaks
 from splatbatch.training.plateau import has_stalled, settled_at
 from splatbatch.training.progress import Progress
@@ -108,16 +109,18 @@ def evaluate(
 
 
 def _measure(gaussians: Parameters, photo: Photo, recipe: Recipe, lpips: Lpips | None) -> dict[str, float]:
-    colors, target = _render(gaussians, photo, recipe), photo.target()
-    figures = {"psnr": min(MOST_PSNR_DB, float(psnr(colors, target))), "ssim": float(ssim(colors, target))}
+    mask = photo.valid()
+    colors, target = masked(_render(gaussians, photo, recipe), photo.target(), mask)
+    figures = of_what_counts({"psnr": float(psnr(colors, target)), "ssim": float(ssim(colors, target))}, mask)
+    figures["psnr"] = min(MOST_PSNR_DB, figures["psnr"])
     if lpips and min(colors.shape[:2]) >= SMALLEST_PX:
-        figures["lpips"] = float(lpips(colors, target.float() / 255))
+        figures["lpips"] = float(lpips(colors, target if mask is not None else target.float() / 255))
     return figures
 
 
 @torch.inference_mode()
 def _psnr(gaussians: Parameters, photo: Photo, recipe: Recipe) -> float:
-    return min(MOST_PSNR_DB, float(psnr(_render(gaussians, photo, recipe), photo.target())))
+    return _measure(gaussians, photo, recipe, None)["psnr"]
 
 
 def _render(gaussians: Parameters, photo: Photo, recipe: Recipe) -> Tensor:

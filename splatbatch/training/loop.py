@@ -14,6 +14,7 @@ from splatbatch.training.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.health import Expectations
 from splatbatch.training.loss import photometric_loss
+from splatbatch.training.masks import masked
 from splatbatch.training.optimise import decay, make_optimizers
 from splatbatch.training.rasterize import RasterOptions, rasterize
 from splatbatch.training.strategy import STRATEGIES
@@ -40,7 +41,7 @@ def train(
         degree = min(training.sh_degree, step // plan.sh_every)
         rendering = rasterize(gaussians, photo.view, RasterOptions(degree, absgrad=recipe.refinement.absgrad))
         strategy.before_backward(step, rendering)
-        loss = photometric_loss(rendering.colors, photo.target(), training.ssim_lambda)
+        loss = photometric_loss(*masked(rendering.colors, photo.target(), photo.valid()), training.ssim_lambda)
         torch.autograd.backward(strategy.regularise(loss))
         if progress.due(step):
             progress.step(step, loss, gaussians)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import BaseModel
@@ -18,6 +19,7 @@ from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import write_json
+from splatbatch.scene.need import GPU_CONTEXT_MIB, MIB, Extent, Need, estimate, extent_of
 from splatbatch.scene.reconstruction import read_reconstruction
 from splatbatch.splats import write_splat
 from splatbatch.training.checkpoint import Checkpoints, identity
@@ -27,7 +29,7 @@ from splatbatch.training.loop import train
 from splatbatch.training.pictures import picture_views
 from splatbatch.training.progress import Progress
 from splatbatch.training.repeats import find_repeats
-from splatbatch.training.views import Views, decode_views
+from splatbatch.training.views import Folders, Views, decode_views
 
 
 class Settings(BaseModel):
@@ -36,6 +38,7 @@ class Settings(BaseModel):
     patch: str
     sparse: Path
     images: Path
+    masks: Path | None = None
     holdout: tuple[str, ...]
     recipe: Recipe
     resume: Path | None = None
@@ -50,6 +53,7 @@ class Prepared:
     views: Views
     gaussians: Mapping[str, Tensor]
     """First values, as `first_values` makes them."""
+    extent: Extent
 
 
 def train_attempt(folder: AttemptFolder) -> None:
@@ -78,15 +82,17 @@ def prepare(settings: Settings, progress: Progress) -> Prepared:
     reconstruction = read_reconstruction(settings.sparse)
     if not len(reconstruction.points):
         raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
-    views = decode_views(reconstruction, settings.images, frozenset(settings.holdout), training)
+    folders = Folders(settings.images, settings.masks)
+    views = decode_views(reconstruction, folders, frozenset(settings.holdout), training)
     for warning in views.warnings:
         progress.warn(warning)
     progress.found(find_repeats(views.training))
     gaussians = first_values(reconstruction.points, views.frame, training)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")
-    recipe = settings.recipe.settled(len(reconstruction.points))
-    return Prepared(settings.model_copy(update={"recipe": recipe}), views, gaussians)
+    extent = extent_of(len(reconstruction.points), reconstruction.images, reconstruction.cameras)
+    recipe = settings.recipe.settled(extent.num_points)
+    return Prepared(settings.model_copy(update={"recipe": recipe}), views, gaussians, extent)
 
 
 def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress) -> None:
@@ -100,7 +106,8 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     progress.phase("init")
     device = _device(recipe.training.device)
     torch.manual_seed(recipe.training.seed)
-    scene = prepared.views.to(device, recipe.training.images)
+    need = estimate(_on(device, recipe), prepared.extent, _free_mib(device))
+    scene = prepared.views.to(device, need.photos)
     gaussians = to_parameters(prepared.gaussians, device)
     evaluator = Evaluator(scene, recipe, progress, device)
     evaluator.measure(gaussians, 0)
@@ -112,7 +119,7 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
 
     progress.phase("eval")
     final = evaluator.measure(gaussians, step)
-    write_json(folder.metrics, {**evaluator.to_record(), "made_with": _versions(device)})
+    write_json(folder.metrics, {**evaluator.to_record(), **_made(prepared, need, device)})
     picture_views(folder, gaussians, scene.holdout, final, recipe)
 
     progress.phase("export")
@@ -131,6 +138,21 @@ def _checkpoints(folder: AttemptFolder, prepared: Prepared, progress: Progress) 
     is_wanted = every or resume_from
     who = identity(settings.recipe, prepared.views, prepared.gaussians) if is_wanted else ""
     return Checkpoints(folder.checkpoint, who, every, resume_from, progress)
+
+
+def _made(prepared: Prepared, need: Need, device: torch.device) -> dict[str, Any]:
+    """Return, for metrics.json, from what and on what the result was made, and the memory that was expected."""
+    return {"resolution": dict(prepared.views.loaded), "expected": vars(need), "made_with": _versions(device)}
+
+
+def _on(device: torch.device, recipe: Recipe) -> Recipe:
+    """Return the recipe for the device that there is."""
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"device": device.type})})
+
+
+def _free_mib(device: torch.device) -> int | None:
+    """Return the memory that this process may come to take on its GPU, its context included."""
+    return GPU_CONTEXT_MIB + torch.cuda.mem_get_info(device)[0] // MIB if device.type == "cuda" else None
 
 
 def _load_kernels() -> None:

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from PIL import Image as Pillow
 from torch import Tensor
 
 from splatbatch.config import Training
 from splatbatch.errors import SceneError
-from splatbatch.scene.reconstruction import PINHOLE_MODELS, Camera, Image, Reconstruction
-from splatbatch.scene.resolution import divisor_of
+from splatbatch.scene.masks import find_masks
+from splatbatch.scene.photographs import Photographs, choose_photographs
+from splatbatch.scene.reconstruction import Image, Reconstruction
+from splatbatch.scene.resolution import DIVISORS
+from splatbatch.training.decode import Decoded, Source, decode
 from splatbatch.training.rasterize import View
 
 ROUNDING = 1e-12  # of the largest coordinate: what float64 loses in R^T t, with a margin
-
-LARGEST_SHARE = 0.33
-"""Of the free GPU memory that photographs may take before they stay on the host."""
-Pixels = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
-"""[H, W, 3]"""
 
 
 @dataclass(frozen=True)
@@ -43,16 +40,33 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class Folders:
+    """Where the photographs of a patch lie, and their masks."""
+
+    images: Path
+    masks: Path | None = None
+
+
+@dataclass(frozen=True)
 class Photo:
     """A photograph and the camera that took it."""
 
     name: str
     view: View
     pixels: Tensor  # [H, W, 3] uint8, where it fits
+    mask: Tensor | None = None  # [H, W] bool, true where a pixel counts; lies beside the pixels; None: everywhere
 
     def target(self) -> Tensor:
         """Return the pixels on the device that renders; from pinned memory the upload does not wait."""
         return self.pixels.to(self.view.viewmat.device, non_blocking=True)
+
+    def valid(self) -> Tensor | None:
+        """Return the mask on the device that renders."""
+        return None if self.mask is None else self.mask.to(self.view.viewmat.device, non_blocking=True)
+
+    def counts(self) -> bool:
+        """Return whether any pixel counts."""
+        return self.mask is None or bool(self.mask.any())
 
 
 @dataclass(frozen=True)
@@ -63,108 +77,99 @@ class Views:
     holdout: tuple[Photo, ...]
     frame: Frame
     warnings: tuple[str, ...]
+    loaded: Mapping[str, Any]
+    """At which resolution, and from which folder."""
 
-    def to(self, device: torch.device, wanted: str) -> Views:
-        """Return the views for a device: cameras on it, photographs there or in host memory (`training.images`)."""
-        home = _home(wanted, sum(photo.pixels.nbytes for photo in (*self.training, *self.holdout)), device)
+    def to(self, device: torch.device, wanted: Literal["gpu", "host"]) -> Views:
+        """Return the views for a device: cameras on it, photographs there or in host memory."""
+        home = device if wanted == "gpu" else torch.device("cpu")
         training, holdout = (
             tuple(_settle(photo, home, device) for photo in photos) for photos in (self.training, self.holdout)
         )
         return replace(self, training=training, holdout=holdout)
 
 
-def decode_views(reconstruction: Reconstruction, folder: Path, holdout: frozenset[str], training: Training) -> Views:
+def decode_views(model: Reconstruction, folders: Folders, holdout: frozenset[str], training: Training) -> Views:
     """Decode every photograph of a reconstruction at the resolution that is trained, in host memory.
 
     Nothing here touches CUDA: a process may do it while another one still has the GPU.
 
     Raises:
-        SceneError: a photograph is missing or unreadable, a camera has distortion, or none is left to train on.
+        SceneError: a photograph is missing or unreadable, a lens cannot be undistorted, or no photograph is left.
     """
-    sizes = [(camera.width, camera.height) for camera in reconstruction.cameras.values()]
-    shrink = divisor_of(training.resolution, sizes)
-    frame = _frame(reconstruction.images)
-    arrays = _decode_all([folder / image.name for image in reconstruction.images], shrink, training.workers)
-    photos = []
-    for image, array in zip(reconstruction.images, arrays, strict=True):
-        view = _view(image, reconstruction.cameras[image.camera_id], array.shape, shrink, frame)
-        photos.append(Photo(image.name, view, torch.from_numpy(array)))
-    kept = tuple(photo for photo in photos if photo.name not in holdout)
+    chosen = choose_photographs(folders.images, model.images, model.cameras, training.resolution)
+    masks = find_masks(folders.masks, (image.name for image in model.images))
+    sources = [
+        Source(chosen.folder / image.name, model.cameras[image.camera_id], chosen.shrink, masks.get(image.name))
+        for image in model.images
+    ]
+    decoded = _decode_all(sources, training.workers)
+    frame = _frame(model.images)
+    photos = [_photo(image, one, frame) for image, one in zip(model.images, decoded, strict=True)]
+    kept = tuple(photo for photo in photos if photo.name not in holdout and photo.counts())
     if not kept:
-        raise SceneError(f"{reconstruction.folder}: no training cameras: 0 of {len(photos)} photographs are left")
-    held_out = tuple(photo for photo in photos if photo.name in holdout)
-    return Views(kept, held_out, frame, _size_warnings(reconstruction, arrays, shrink))
+        raise SceneError(f"{model.folder}: no training cameras: 0 of {len(photos)} photographs are left")
+    held_out = tuple(photo for photo in photos if photo.name in holdout and photo.counts())
+    warnings = (*filter(None, [chosen.note]), *_size_warnings(sources, decoded, chosen), *_mask_warnings(photos, masks))
+    return Views(kept, held_out, frame, warnings, _as_loaded(chosen, decoded))
 
 
-def _decode_all(paths: Sequence[Path], shrink: int, workers: int | Literal["auto"]) -> list[Pixels]:
-    """Decode photographs, in threads: Pillow lets go of Python's lock while it decodes."""
+def _decode_all(sources: Sequence[Source], workers: int | Literal["auto"]) -> list[Decoded]:
+    """Decode photographs, in threads: Pillow and SciPy let go of Python's lock while they work."""
     count = min(16, os.cpu_count() or 1) if workers == "auto" else workers
     if count == 0:
-        return [_decode(path, shrink) for path in paths]
+        return [decode(source) for source in sources]
     with ThreadPoolExecutor(max_workers=count) as pool:
-        return list(pool.map(lambda path: _decode(path, shrink), paths))
+        return list(pool.map(decode, sources))
 
 
-def _decode(path: Path, shrink: int) -> Pixels:
-    """Return a photograph as RGB, each pixel the mean of `shrink` x `shrink`; at the far edges, of those there are."""
-    try:
-        with Pillow.open(path) as file:
-            picture = file.convert("RGB")
-            return np.array(picture.reduce(shrink) if shrink > 1 else picture)
-    except FileNotFoundError as error:
-        raise SceneError(f"{path}: missing image") from error
-    except (OSError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
-        raise SceneError(f"{path}: cannot identify image file, or it is truncated ({error})") from error
-
-
-def _view(image: Image, camera: Camera, shape: tuple[int, ...], shrink: int, frame: Frame) -> View:
-    """Return the pinhole camera of a photograph of this shape, in the frame that is trained.
-
-    A photograph whose size is not its camera's is taken for a resized one, each axis by itself. Shrinking divides K by
-    a whole number exactly: its pixels cover shrink x shrink of the photograph's from the top-left corner on.
-    """
-    if camera.model not in PINHOLE_MODELS:
-        raise SceneError(
-            f"camera {camera.id}: camera model {camera.model} is not supported: undistort the images first"
-        )
-    height, width = shape[:2]
-    ratios = _ratio(width, camera.width, shrink), _ratio(height, camera.height, shrink), 1.0
-    K = camera.K * np.array(ratios)[:, None]
-    viewmat = image.world_to_camera()
+def _photo(image: Image, decoded: Decoded, frame: Frame) -> Photo:
+    """Return a photograph with its pinhole camera in the frame that is trained."""
+    viewmat, camera = image.world_to_camera(), decoded.camera
     viewmat[:3, 3] = (viewmat[:3, 3] + viewmat[:3, :3] @ frame.center) / frame.unit
-    return View(torch.tensor(viewmat, dtype=torch.float32), torch.tensor(K, dtype=torch.float32), width, height)
-
-
-def _ratio(pixels: int, full: int, shrink: int) -> float:
-    """Return by how much K shrinks along an axis; exactly 1 / shrink if the photograph had its camera's size."""
-    return 1 / shrink if pixels == -(-full // shrink) else pixels / full
-
-
-def _home(wanted: str, num_bytes: int, device: torch.device) -> torch.device:
-    """Return where the photographs lie: on the GPU if told, or if they take less than a third of what is free there."""
-    if device.type == "cpu" or wanted == "host":
-        return torch.device("cpu")
-    fits = num_bytes < LARGEST_SHARE * torch.cuda.mem_get_info()[0]
-    return device if wanted == "gpu" or fits else torch.device("cpu")
+    matrices = torch.tensor(viewmat, dtype=torch.float32), torch.tensor(camera.K, dtype=torch.float32)
+    mask = None if decoded.mask is None or decoded.mask.all() else torch.from_numpy(decoded.mask)
+    return Photo(image.name, View(*matrices, camera.width, camera.height), torch.from_numpy(decoded.pixels), mask)
 
 
 def _settle(photo: Photo, home: torch.device, device: torch.device) -> Photo:
     """Return a photograph with its camera on `device` and its pixels at home; pinned in host memory to upload fast."""
     view = replace(photo.view, viewmat=photo.view.viewmat.to(device), K=photo.view.K.to(device))
-    if home.type == "cuda":
-        return replace(photo, view=view, pixels=photo.pixels.to(home, non_blocking=True))
-    return replace(photo, view=view, pixels=photo.pixels.pin_memory() if device.type == "cuda" else photo.pixels)
+
+    def settle(tensor: Tensor) -> Tensor:
+        if home.type == "cuda":
+            return tensor.to(home, non_blocking=True)
+        return tensor.pin_memory() if device.type == "cuda" else tensor
+
+    mask = None if photo.mask is None else settle(photo.mask)
+    return replace(photo, view=view, pixels=settle(photo.pixels), mask=mask)
 
 
-def _size_warnings(reconstruction: Reconstruction, arrays: Sequence[Pixels], shrink: int) -> tuple[str, ...]:
+def _size_warnings(sources: Sequence[Source], decoded: Sequence[Decoded], chosen: Photographs) -> tuple[str, ...]:
     resized = []
-    for image, array in zip(reconstruction.images, arrays, strict=True):
-        camera = reconstruction.cameras[image.camera_id]
-        if array.shape[:2] != (-(-camera.height // shrink), -(-camera.width // shrink)):
-            resized.append(image.name)
+    for source, one in zip(sources, decoded, strict=True):
+        camera = (source.camera.width, source.camera.height)
+        if any(abs(one.stored[axis] - camera[axis] / chosen.stored) >= 1 for axis in (0, 1)):
+            resized.append(source.path.relative_to(chosen.folder).as_posix())
     if not resized:
         return ()
     return (f"{len(resized)} photographs differ in size from their camera, as {resized[0]}: K was rescaled",)
+
+
+def _mask_warnings(photos: Sequence[Photo], masks: Mapping[str, Path]) -> Iterator[str]:
+    bare = [photo.name for photo in photos if photo.name not in masks]
+    if masks and bare:
+        yield f"{len(bare)} of {len(photos)} photographs have no mask, as {bare[0]}: all of their pixels count"
+    blind = [photo.name for photo in photos if not photo.counts()]
+    if blind:
+        yield f"{len(blind)} photographs are left out since their mask ignores every pixel, as {blind[0]}"
+
+
+def _as_loaded(chosen: Photographs, decoded: Sequence[Decoded]) -> dict[str, Any]:
+    """Return, for metrics.json, at which resolution photographs are trained and where they came from."""
+    largest = max((one.camera.width, one.camera.height) for one in decoded)
+    name = next(name for name, divisor in DIVISORS.items() if divisor == chosen.divisor)
+    return {"used": name, "folder": chosen.folder.name, "shrunk_by": chosen.shrink, "largest": list(largest)}
 
 
 def _frame(images: Sequence[Image]) -> Frame:

@@ -30,7 +30,7 @@ from splatbatch.training.gaussians import export, first_values, to_parameters
 from splatbatch.training.health import Expectations
 from splatbatch.training.progress import Progress
 from splatbatch.training.session import Settings, prepare, train_attempt
-from splatbatch.training.views import decode_views
+from splatbatch.training.views import Folders, decode_views
 
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
 
@@ -124,7 +124,7 @@ def test_a_failure_leaves_one_line_an_exit_code_and_no_splat(patch: Patch, capsy
 
 def test_gaussians_start_at_the_points_and_are_written_in_world_coordinates(patch: Patch) -> None:
     model = read_reconstruction(patch.sparse)
-    frame = decode_views(model, patch.images, frozenset(), Training()).frame
+    frame = decode_views(model, Folders(patch.images), frozenset(), Training()).frame
     assert frame.unit != 1
     settings = Training(init_scale=1.0, init_opacity=0.25, sh_degree=2)
     splat = export(to_parameters(first_values(model.points, frame, settings), torch.device("cpu")), frame)

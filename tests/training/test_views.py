@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
+from fake_batch import write_photos
 from PIL import Image as Pillow
 
 from splatbatch.config import Training
 from splatbatch.errors import SceneError
 from splatbatch.scene.reconstruction import Reconstruction, read_reconstruction
-from splatbatch.training.views import Views, decode_views
+from splatbatch.training.views import Folders, Views, decode_views
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -31,7 +32,7 @@ def images(batch: FakeBatch) -> Path:
 
 
 def load(sparse: Path, images: Path, *holdout: str) -> Views:
-    return decode_views(read_reconstruction(sparse), images, frozenset(holdout), Training())
+    return decode_views(read_reconstruction(sparse), Folders(images), frozenset(holdout), Training())
 
 
 def pose(sparse: Path, places: list[tuple[float, float, float]]) -> Reconstruction:
@@ -57,7 +58,7 @@ def test_photographs_are_decoded_once_as_they_are(sparse: Path, images: Path) ->
 
 def test_a_point_is_seen_at_the_same_pixel_in_either_frame(sparse: Path, images: Path) -> None:
     model = pose(sparse, [(i * 5.0, 3.0 - i, 20.0 + i * i) for i in range(6)])
-    views = decode_views(model, images, frozenset(), Training())
+    views = decode_views(model, Folders(images), frozenset(), Training())
     point = np.array([3.0, -2.0, 60.0])
     for image, photo in zip(model.images, views.training, strict=True):
         world = image.world_to_camera()
@@ -69,7 +70,7 @@ def test_a_point_is_seen_at_the_same_pixel_in_either_frame(sparse: Path, images:
 
 def test_the_cameras_stand_around_the_origin_at_distance_one(sparse: Path, images: Path) -> None:
     model = pose(sparse, [(1000 + 50.0 * i, 7.0 * i * i, -3.0 * i) for i in range(7)])
-    views = decode_views(model, images, frozenset(), Training())
+    views = decode_views(model, Folders(images), frozenset(), Training())
     centers = torch.stack([-p.view.viewmat[:3, :3].T @ p.view.viewmat[:3, 3] for p in views.training])
     distances = centers.norm(dim=1)
     assert centers.mean(0).norm() < 1e-4
@@ -82,12 +83,12 @@ def test_the_cameras_stand_around_the_origin_at_distance_one(sparse: Path, image
 def test_cameras_in_one_place_leave_the_unit_as_it_is(
     sparse: Path, images: Path, place: tuple[float, float, float], num: int
 ) -> None:
-    frame = decode_views(pose(sparse, [place] * num), images, frozenset(), Training()).frame
+    frame = decode_views(pose(sparse, [place] * num), Folders(images), frozenset(), Training()).frame
     assert (frame.unit, frame.scene_scale) == (1.0, 1.0)
 
 
 def test_one_camera_apart_from_a_crowd_sets_the_unit(sparse: Path, images: Path) -> None:
-    frame = decode_views(pose(sparse, [(0, 0, 0)] * 8 + [(9, 0, 0)]), images, frozenset(), Training()).frame
+    frame = decode_views(pose(sparse, [(0, 0, 0)] * 8 + [(9, 0, 0)]), Folders(images), frozenset(), Training()).frame
     assert 1 <= frame.unit <= 9
     assert frame.scene_scale < 20
 
@@ -129,10 +130,40 @@ def test_a_missing_photograph_is_named(sparse: Path, images: Path) -> None:
         load(sparse, images)
 
 
-def test_a_camera_with_distortion_is_refused(sparse: Path, images: Path) -> None:
+def test_a_camera_with_distortion_becomes_a_pinhole_of_the_size_that_is_left(sparse: Path, images: Path) -> None:
     (sparse / "cameras.txt").write_text("1 OPENCV 32 24 30 30 16 12 0.1 0 0 0\n")
-    with pytest.raises(SceneError, match="camera 1: camera model OPENCV is not supported: undistort"):
-        load(sparse, images)
+    view = load(sparse, images).training[0].view
+    assert (view.width, view.height) < (32, 24)
+    assert view.K[0, 0] == 30
+
+
+def test_a_smaller_copy_has_its_own_ratio_in_k(sparse: Path, images: Path) -> None:
+    model = read_reconstruction(sparse)
+    write_photos(images.with_name("images_4"), [image.name for image in model.images], (8, 6))
+    views = decode_views(model, Folders(images), frozenset(), Training(resolution="1/4"))
+    assert torch.equal(views.training[0].view.K, torch.tensor([[7.5, 0, 4], [0, 7.5, 3], [0, 0, 1]]))
+    assert views.loaded == {"used": "1/4", "folder": "images_4", "shrunk_by": 1, "largest": [8, 6]}
+
+
+def mask_out(folder: Path, name: str, black: tuple[int, int, int, int]) -> None:
+    folder.mkdir(exist_ok=True)
+    mask = Pillow.new("L", (32, 24), 255)
+    mask.paste(0, black)
+    mask.save(folder / f"{name}.png")
+
+
+def test_masks_come_with_their_photographs_and_gaps_are_told(sparse: Path, images: Path, tmp_path: Path) -> None:
+    mask_out(tmp_path / "m", "img1.png", (0, 0, 16, 24))
+    mask_out(tmp_path / "m", "img2.png", (0, 0, 32, 24))
+    views = decode_views(read_reconstruction(sparse), Folders(images, tmp_path / "m"), frozenset(), Training())
+    masks = {photo.name: photo.mask for photo in views.training}
+    assert masks["img0.png"] is None
+    assert masks["img1.png"] is not None and int(masks["img1.png"].sum()) == 16 * 24
+    assert "img2.png" not in masks
+    assert views.warnings == (
+        "7 of 9 photographs have no mask, as img0.png: all of their pixels count",
+        "1 photographs are left out since their mask ignores every pixel, as img2.png",
+    )
 
 
 def test_with_everything_held_out_there_is_nothing_to_train_on(sparse: Path, images: Path) -> None:
@@ -146,8 +177,8 @@ def test_a_smaller_resolution_averages_pixels_and_divides_k(
 ) -> None:
     batch.make("p0")
     model = read_reconstruction(batch.folder / "patches/p0/sparse/0")
-    full = decode_views(model, batch.folder / "images", frozenset(), Training())
-    small = decode_views(model, batch.folder / "images", frozenset(), Training(resolution=resolution))
+    full = decode_views(model, Folders(batch.folder / "images"), frozenset(), Training())
+    small = decode_views(model, Folders(batch.folder / "images"), frozenset(), Training(resolution=resolution))
     one, other = full.training[0], small.training[0]
     shrink = one.view.width // size[0]
     assert (other.view.width, other.view.height) == size
@@ -161,5 +192,5 @@ def test_a_smaller_resolution_averages_pixels_and_divides_k(
 def test_photographs_are_the_same_however_many_threads_decode_them(batch: FakeBatch, workers: int) -> None:
     batch.make("p0")
     model = read_reconstruction(batch.folder / "patches/p0/sparse/0")
-    views = decode_views(model, batch.folder / "images", frozenset(), Training(workers=workers))
+    views = decode_views(model, Folders(batch.folder / "images"), frozenset(), Training(workers=workers))
     assert [photo.name for photo in views.training] == [f"img{i}.png" for i in range(9)]

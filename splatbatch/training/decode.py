@@ -1,0 +1,127 @@
+"""A photograph from its file to the pixels that are trained: shrunk, masked, undistorted. Nothing here touches CUDA."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image as Pillow
+from scipy.ndimage import map_coordinates
+
+from splatbatch.errors import SceneError
+from splatbatch.scene.camera_change import rescaled
+from splatbatch.scene.colmap import Camera
+from splatbatch.scene.undistort import is_distorted, sources, straighten
+
+Pixels = NDArray[np.uint8]
+"""[H, W, 3]"""
+WHITE = 255
+COUNTS = 128
+"""Masks: what is darker is ignored. COLMAP ignores 0 alone, but masks are resized and saved as JPEG by then."""
+LENSES = 4  # maps kept; each takes 8 bytes per pixel, and there is one per camera that differs
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one photograph is decoded from."""
+
+    path: Path
+    camera: Camera
+    """As in the model."""
+    shrink: int
+    """Each pixel becomes the mean of so many by so many."""
+    mask: Path | None = None
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A photograph as it is trained."""
+
+    pixels: Pixels
+    mask: NDArray[np.bool_] | None
+    """[H, W], true where a pixel counts; None: everywhere."""
+    camera: Camera
+    """A pinhole of exactly this size."""
+    stored: tuple[int, int]
+    """Width and height of the file."""
+
+
+def decode(source: Source) -> Decoded:
+    """Return a photograph as RGB; at the far edges a shrunk pixel is the mean of those there are.
+
+    A photograph whose size is not its camera's is taken for a resized one, each axis by itself. Shrinking divides K by
+    a whole number exactly: its pixels cover shrink x shrink of the photograph's from the top-left corner on.
+
+    Raises:
+        SceneError: the photograph or its mask cannot be read, or the camera is none that a pinhole can stand for.
+    """
+    picture = _open(source.path, "RGB")
+    stored, shrink = picture.size, source.shrink
+    pixels = np.array(picture.reduce(shrink) if shrink > 1 else picture)
+    mask = _decode_mask(source.mask, stored, shrink) if source.mask else None
+    size = (pixels.shape[1], pixels.shape[0])
+    scale = (stored[0] / source.camera.width / shrink, stored[1] / source.camera.height / shrink)
+    camera = rescaled(source.camera, size, scale)
+    if is_distorted(camera):
+        straight, places = lens(camera)
+        pixels = _resample(pixels, places)
+        mask = _resample_mask(mask, places) if mask is not None else None
+        return Decoded(pixels, mask, straight, stored)
+    return Decoded(pixels, mask, straighten(camera), stored)
+
+
+_MAKING = threading.Lock()
+
+
+def lens(camera: Camera) -> tuple[Camera, NDArray[np.float32]]:
+    """Return the pinhole of a camera's undistorted photographs and where their pixels come from, [2, H, W].
+
+    Raises:
+        SceneError: the camera is none that a pinhole can stand for.
+    """
+    with _MAKING:  # many threads ask for the same one at the same time: the first makes it
+        return _lens(camera)
+
+
+@lru_cache(maxsize=LENSES)
+def _lens(camera: Camera) -> tuple[Camera, NDArray[np.float32]]:
+    straight = straighten(camera)
+    return straight, sources(camera, straight)
+
+
+def _open(path: Path, mode: str) -> Pillow.Image:
+    try:
+        with Pillow.open(path) as file:
+            return file.convert(mode)
+    except FileNotFoundError as error:
+        raise SceneError(f"{path}: missing image") from error
+    except (OSError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
+        raise SceneError(f"{path}: cannot identify image file, or it is truncated ({error})") from error
+
+
+def _decode_mask(path: Path, size: tuple[int, int], shrink: int) -> NDArray[np.bool_]:
+    """Return a mask for a photograph of `size`, shrunk; a pixel counts if all that it is made of do."""
+    picture = _open(path, "L").point(lambda grey: WHITE if grey >= COUNTS else 0)
+    if picture.size != size:
+        picture = picture.resize(size, Pillow.Resampling.NEAREST)
+    counts: NDArray[np.bool_] = np.array(picture.reduce(shrink) if shrink > 1 else picture) == WHITE
+    return counts
+
+
+def _resample(pixels: Pixels, places: NDArray[np.float32]) -> Pixels:
+    """Return the pixels [H, W, 3] at these places, bilinear; half a pixel beyond the edge is the edge."""
+    out = np.empty((*places.shape[1:], 3), np.uint8)
+    for channel in range(3):
+        values = map_coordinates(pixels[..., channel], places, np.float32, order=1, mode="nearest")
+        out[..., channel] = (values + 0.5).astype(np.uint8)
+    return out
+
+
+def _resample_mask(mask: NDArray[np.bool_], places: NDArray[np.float32]) -> NDArray[np.bool_]:
+    shares = map_coordinates(mask.astype(np.float32), places, order=1, mode="nearest")
+    counts: NDArray[np.bool_] = shares > 1 - 1e-3
+    return counts
