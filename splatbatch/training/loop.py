@@ -10,6 +10,7 @@ import torch
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.training.checkpoint import Changing, Checkpoints
+from splatbatch.training.coarse import Pyramid, plan_sizes
 from splatbatch.training.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.health import Expectations
@@ -33,11 +34,14 @@ def train(
     optimizers = make_optimizers(gaussians, recipe, plan, views.frame.scene_scale)
     strategy = STRATEGIES[training.strategy](gaussians, optimizers, recipe, plan, views.frame.scene_scale)
     progress.expect(Expectations.of(recipe, plan))
+    sizes = plan_sizes(views.training, recipe, plan, len(gaussians["means"]))
+    pyramid = Pyramid(sizes)
     changing = Changing(gaussians, optimizers, strategy, evaluator)
     start = checkpoints.resume(changing)
     photos = islice(shuffled(views.training, training.seed), start, None)
     for step in range(start, training.max_steps):
-        photo = next(photos)
+        photo = pyramid.at(step, next(photos))
+        strategy.limit(sizes.budget(step))
         degree = min(training.sh_degree, step // plan.sh_every)
         rendering = rasterize(gaussians, photo.view, RasterOptions(degree, absgrad=recipe.refinement.absgrad))
         strategy.before_backward(step, rendering)

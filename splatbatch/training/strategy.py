@@ -38,6 +38,10 @@ class Strategy(Protocol):
         """Refine if it is time; `means_rate` is the learning rate of the means."""
         ...
 
+    def limit(self, most: int) -> None:
+        """Let there be at most so many Gaussians from now on; more than that are kept."""
+        ...
+
     def state(self) -> dict[str, Any]:
         """Return what the rule remembers, as tensors and plain values, for a checkpoint."""
         ...
@@ -91,6 +95,10 @@ class Default:
         if self._reset_every and 0 < step < self._reset_stop and step % self._reset_every == 0:
             reset_opa(self._gaussians, self._optimizers, self._state, value=2 * self._rule.prune_opa)
 
+    def limit(self, most: int) -> None:
+        """Grow no further than that."""
+        self._rule.cap_max = most
+
     def state(self) -> dict[str, Any]:
         """Return the gradients added up since the last refinement."""
         return dict(self._state)
@@ -105,11 +113,11 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
 
     def __init__(self, cap_max: int, **settings: Any) -> None:
         super().__init__(**settings)
-        self._cap_max = cap_max
+        self.cap_max = cap_max
 
     @torch.no_grad()
     def _grow_gs(self, params: Parameters, optimizers: Optimizers, state: dict[str, Any], step: int) -> Any:
-        room = self._cap_max - len(params["means"])
+        room = self.cap_max - len(params["means"])
         if room <= 0:
             return 0, 0
         need = state["grad2d"] / state["count"].clamp_min(1)
@@ -151,6 +159,10 @@ class Mcmc:
         self._rule.step_post_backward(
             self._gaussians, self._optimizers, self._state, step, rendering.info, lr=means_rate
         )
+
+    def limit(self, most: int) -> None:
+        """Add no further than that."""
+        self._rule.cap_max = most
 
     def state(self) -> dict[str, Any]:
         """Return nothing: all that the rule goes by are the Gaussians."""

@@ -1,0 +1,133 @@
+"""Coarse to fine: photographs start small and grow to full size over a run, and the number of Gaussians with them.
+
+The idea is DashGaussian's (Chen 2025, arXiv 2503.18402): early in a run a splat holds only low frequencies, so full
+pixels are wasted on it. A size is trained at until the share of the refining that is done equals the share of the
+photographs' frequency content that this size can show. Before refining ends they have full size, and keep it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+from splatbatch.config import Recipe
+from splatbatch.config.schedule import Schedule
+from splatbatch.training.rasterize import View
+from splatbatch.training.views import Photo
+
+FACTORS = (8, 6, 4, 3, 2)
+"""Few, since a change of size makes everything that was recorded for one size worthless."""
+LEAST_CONTENT = 0.25
+"""A size that shows less than a quarter of the frequency content is never trained at (DashGaussian: a = 4)."""
+SMALLEST_PX = 64
+MOST_PHOTOS = 12
+"""Whose frequencies are looked at; those of one patch are alike."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Up to a step, exclusive, photographs are shrunk by a whole factor."""
+
+    factor: int
+    until: int
+
+
+@dataclass(frozen=True)
+class CoarseToFine:
+    """How much smaller photographs are at each step, and how many Gaussians there may be."""
+
+    stages: tuple[Stage, ...]
+    first: int
+    cap_max: int
+    max_steps: int
+
+    def factor(self, step: int) -> int:
+        """Return by what photographs are divided along both axes; 1 after the last stage."""
+        return next((stage.factor for stage in self.stages if step < stage.until), 1)
+
+    def budget(self, step: int) -> int:
+        """Return how many Gaussians there may be (DashGaussian, equation 7): as many pixels, as many Gaussians.
+
+        first + (cap_max - first) / factor^(2 - step / max_steps): at full size it is `cap_max`.
+        """
+        share: float = self.factor(step) ** -(2 - step / self.max_steps)
+        return round(self.first + max(0, self.cap_max - self.first) * share)
+
+
+def plan_sizes(photos: Sequence[Photo], recipe: Recipe, plan: Schedule, first: int) -> CoarseToFine:
+    """Return the sizes for photographs and so many first Gaussians; always full size unless it is asked for."""
+    content = contents(photos) if recipe.training.coarse_to_fine else {}
+    return CoarseToFine(stages(content, plan.refine_stop), first, recipe.training.cap(), plan.max_steps)
+
+
+def stages(content: Mapping[int, float], refine_stop: int) -> tuple[Stage, ...]:
+    """Return the stages for the share of frequency content that each factor leaves; coarse sizes first."""
+    kept = [factor for factor in sorted(content, reverse=True) if content[factor] >= LEAST_CONTENT]
+    return tuple(Stage(factor, round(refine_stop * min(1.0, content[factor]))) for factor in kept)
+
+
+def contents(photos: Sequence[Photo]) -> dict[int, float]:
+    """Return, for each factor that leaves enough pixels, the share of the amplitudes of all frequencies it shows."""
+    sample = photos[:: -(-len(photos) // MOST_PHOTOS)]
+    smallest = min((min(photo.view.width, photo.view.height) for photo in photos), default=0)
+    factors = [factor for factor in FACTORS if smallest // factor >= SMALLEST_PX]
+    if not factors:
+        return {}
+    shares = torch.stack([_shares(photo.target(), factors) for photo in sample]).mean(dim=0)
+    return dict(zip(factors, shares.tolist(), strict=True))
+
+
+@torch.inference_mode()
+def _shares(pixels: Tensor, factors: Sequence[int]) -> Tensor:
+    """Return for each factor the share of the amplitudes in the middle of the spectrum, [factors]."""
+    grey = pixels.float().mean(dim=-1)
+    amplitudes = torch.fft.rfft2(grey - grey.mean()).abs()  # [H, W // 2 + 1]
+    across = torch.fft.rfftfreq(grey.shape[1], device=grey.device)
+    down = torch.fft.fftfreq(grey.shape[0], device=grey.device).abs()
+    highest = torch.maximum(down[:, None], across[None])  # of 0.5, the highest that pixels can show
+    kept = [(amplitudes * (highest < 0.5 / factor)).sum() for factor in factors]
+    shares: Tensor = torch.stack(kept) / amplitudes.sum().clamp_min(1e-12)
+    return shares
+
+
+class Pyramid:
+    """Photographs at the size of the moment: made when first asked for, kept until the size changes."""
+
+    def __init__(self, sizes: CoarseToFine) -> None:
+        self._sizes = sizes
+        self._factor = 1
+        self._shrunk: dict[str, Photo] = {}
+
+    def at(self, step: int, photo: Photo) -> Photo:
+        """Return a photograph at the size of a step."""
+        factor = self._sizes.factor(step)
+        if factor != self._factor:
+            self._factor = factor
+            self._shrunk.clear()
+        if factor == 1:
+            return photo
+        if photo.name not in self._shrunk:
+            self._shrunk[photo.name] = shrink(photo, factor)
+        return self._shrunk[photo.name]
+
+
+@torch.no_grad()
+def shrink(photo: Photo, factor: int) -> Photo:
+    """Return a photograph whose pixels are the means of factor x factor; at the far edges, of those there are.
+
+    Its K is divided exactly: the first pixel covers the first ones of the photograph.
+    """
+    channels = photo.target().movedim(-1, 0).float()  # [3, H, W]
+    means = avg_pool2d(channels, factor, ceil_mode=True, count_include_pad=False)
+    pixels = means.round().to(torch.uint8).movedim(0, -1).contiguous()
+    if photo.pixels.device != pixels.device:
+        pixels = pixels.to(photo.pixels.device).pin_memory()
+    K = photo.view.K.clone()
+    K[:2] /= factor
+    view = View(photo.view.viewmat, K, width=pixels.shape[1], height=pixels.shape[0])
+    return dataclasses.replace(photo, view=view, pixels=pixels)

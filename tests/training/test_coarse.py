@@ -1,0 +1,107 @@
+"""Coarse to fine: which sizes, when, how many Gaussians; and that small photographs are what large ones show."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cpu_scenes import view
+from small_patch import recipe, trained
+
+from splatbatch.config.schedule import schedule
+from splatbatch.scene.patches import Patch
+from splatbatch.training import coarse
+from splatbatch.training.coarse import CoarseToFine, Pyramid, Stage, contents, plan_sizes, shrink, stages
+from splatbatch.training.rasterize import rasterize
+from splatbatch.training.views import Photo
+
+
+def photo(height: int, width: int, detail: float, name: str = "a.png") -> Photo:
+    """Waves of one direction each, whose height falls with their frequency the more, the less detail there is."""
+    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    grey = sum(
+        k**-detail * torch.sin(2 * torch.pi * (k * rows / height + 0.7 * k * columns / width)) for k in range(1, 128)
+    )
+    pixels = (128 + 40 * grey / grey.abs().max()).to(torch.uint8)[..., None].expand(-1, -1, 3)
+    return Photo(name, view(width=width, height=height), pixels.contiguous())
+
+
+def test_sharper_photographs_come_to_their_full_size_later() -> None:
+    sharp, soft = (contents([photo(256, 256, detail)]) for detail in (0.5, 2.0))
+    assert list(sharp) == [4, 3, 2]
+    assert all(soft[factor] > sharp[factor] for factor in sharp)
+    assert soft[4] < soft[3] < soft[2] < 1
+
+
+def test_the_stages_go_from_coarse_to_fine_and_leave_out_sizes_that_show_too_little() -> None:
+    planned = stages({8: 0.1, 4: 0.3, 2: 0.6}, 1000)
+    assert planned == (Stage(4, 300), Stage(2, 600))
+    sizes = CoarseToFine(planned, first=100, cap_max=900, max_steps=1000)
+    assert [sizes.factor(step) for step in (0, 299, 300, 599, 600, 999)] == [4, 4, 2, 2, 1, 1]
+
+
+def test_the_budget_grows_with_the_pixels_up_to_the_cap() -> None:
+    sizes = CoarseToFine((Stage(4, 300), Stage(2, 600)), first=100, cap_max=900, max_steps=1000)
+    budgets = [sizes.budget(step) for step in range(1000)]
+    assert budgets == sorted(budgets)
+    assert budgets[0] == 100 + 800 / 16
+    assert budgets[600] == budgets[-1] == 900
+
+
+def test_unless_asked_for_every_photograph_is_as_it_is() -> None:
+    settings, photos = recipe(), [photo(256, 256, 1.0)]
+    sizes = plan_sizes(photos, settings, schedule(settings), 10)
+    assert sizes.stages == ()
+    assert Pyramid(sizes).at(0, photos[0]) is photos[0]
+    assert sizes.budget(0) == settings.training.cap_max
+
+
+def test_too_small_photographs_are_not_shrunk() -> None:
+    assert contents([photo(100, 256, 1.0)]) == {}
+
+
+@pytest.mark.parametrize("factor", [2, 3, 8])
+def test_pixels_are_means_and_the_far_edge_takes_what_there_is(factor: int) -> None:
+    large = photo(64, 50, 1.0)
+    small = shrink(large, factor)
+    rows, columns = -(-64 // factor), -(-50 // factor)
+    assert (small.pixels.shape, small.view.height, small.view.width) == ((rows, columns, 3), rows, columns)
+    corner = large.pixels[(rows - 1) * factor :, (columns - 1) * factor :].float().mean(dim=(0, 1))
+    assert torch.allclose(small.pixels[-1, -1].float(), corner, atol=0.51)
+
+
+def test_a_small_photograph_shows_what_its_camera_sees() -> None:
+    generator = torch.Generator().manual_seed(0)
+    num = 60
+    blobs = {
+        "means": torch.randn(num, 3, generator=generator) * 0.5 + torch.tensor([0.0, 0.0, 4.0]),
+        "quats": torch.randn(num, 4, generator=generator),
+        "scales": torch.full((num, 3), -1.2),
+        "opacities": torch.zeros(num),
+        "sh0": torch.randn(num, 1, 3, generator=generator) * 0.5,
+        "shN": torch.zeros(num, 15, 3),
+    }
+    where = view(width=192, height=128)
+    where.K[:2] *= 4
+    large = rasterize(blobs, where).colors.clamp(0, 1)
+    small = shrink(Photo("a", where, (255 * large).round().to(torch.uint8)), 4)
+    again = rasterize(blobs, small.view).colors.clamp(0, 1)
+    assert float((again - small.pixels.float() / 255).abs().mean()) < 0.004
+
+
+def test_a_photograph_is_made_small_once_for_each_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(coarse, "shrink", lambda one, factor: made.append(factor) or shrink(one, factor))
+    pyramid = Pyramid(CoarseToFine((Stage(4, 5), Stage(2, 10)), 1, 1, 20))
+    sizes = [pyramid.at(step, photo(64, 64, 1.0, f"{step % 2}")).view.width for step in range(12)]
+    assert sizes == [16] * 5 + [32] * 5 + [64] * 2
+    assert made == [4, 4, 2, 2]
+
+
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+def test_a_coarse_to_fine_training_is_as_good(patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
+    monkeypatch.setattr(coarse, "SMALLEST_PX", 8)
+    psnrs = [
+        trained(patch, recipe(strategy=strategy, coarse_to_fine=wanted), f"a-{wanted}")[1].metrics["final"]["psnr"]
+        for wanted in (False, True)
+    ]
+    assert psnrs[1] > psnrs[0] - 1
