@@ -143,6 +143,18 @@ def report(config: ConfigOption = None, json_: JsonOption = False) -> None:
 
 
 @app.command()
+def view(
+    patch: Annotated[str, typer.Argument(help="The patch.")],
+    config: ConfigOption = None,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The next free one from here on.")] = 8080,
+) -> None:
+    """Serve a patch's splat, in full and in 3D, to a browser on this machine, until Ctrl-C (extra `view`)."""
+    from splatbatch.commands import view as viewing
+
+    viewing.view(config, patch, port)
+
+
+@app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder with patches, or a COLMAP scene.")],
     out: Annotated[Optional[Path], typer.Option("--out", help="Where to write; else FOLDER/splat_config.yml.")] = None,  # noqa: UP045

@@ -4,6 +4,7 @@ SplatbatchError             message, hint, exit_code
 ├── ConfigError        2    the YAML, or an option of the command line
 ├── SceneError         3    patches, reconstructions, photographs
 ├── TrainerError       4    the trainer cannot run here (gsplat, CUDA, an external program)
+├── MissingPartError   4    an optional part of the program is not installed (extras: view, notify)
 ├── ExecutorError      5    the executor cannot run here (no such GPU, no Slurm)
 └── OutputError        6    another run holds the output folder, or it cannot be written or read
 """
@@ -38,6 +39,12 @@ class SceneError(SplatbatchError):
 
 class TrainerError(SplatbatchError):
     """The chosen trainer cannot run on this machine."""
+
+    exit_code = 4
+
+
+class MissingPartError(SplatbatchError):
+    """An optional part of the program is not installed."""
 
     exit_code = 4
 

@@ -31,6 +31,7 @@ class Standpoint:
     """A camera in the world of the splat, and the rotation that puts the sky above it."""
 
     turn: Vector
+    up: Vector
     eye: Vector
     forward: Vector
 
@@ -48,7 +49,8 @@ def find_standpoint(folder: AttemptFolder | None) -> Standpoint | None:
         return None
     wanted = text(mapping(mapping(read_json(folder.views)).get("median")).get("name"))
     chosen = next((image for image in images if image.name == wanted), images[len(images) // 2])
-    return Standpoint(turn_upright(up_of(images)), chosen.center(), chosen.rotation()[2])
+    up = up_of(images)
+    return Standpoint(turn_upright(up), up, chosen.center(), chosen.rotation()[2])
 
 
 def _images(folder: AttemptFolder) -> Sequence[Image]:

@@ -1,0 +1,93 @@
+"""`view`: a patch's splat in full, in the browser, served to this machine alone."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from splatbatch.batch.batch import open_batch
+from splatbatch.batch.folder import OutputFolder
+from splatbatch.batch.units import the_unit
+from splatbatch.errors import ConfigError, MissingPartError, OutputError
+from splatbatch.files import read_json
+from splatbatch.report.pictures import attempt_folder
+from splatbatch.report.standpoint import find_standpoint
+from splatbatch.splats import Gaussians, read_splat
+from splatbatch.splats.shapes import colours, covariances, shares
+
+if TYPE_CHECKING:
+    import viser
+
+LOOPBACK = "127.0.0.1"
+INTERRUPTED = 130
+COLMAP_UP = (0.0, -1.0, 0.0)
+
+
+def view(config: Path | None, name: str, port: int) -> None:
+    """Serve a splat until Ctrl-C, then exit with 130.
+
+    Raises:
+        ConfigError: the patch has no splat.
+        OutputError: the splat cannot be read, or the port cannot be used.
+        MissingPartError: viser is not installed.
+    """
+    batch = open_batch(config, [name])
+    unit = the_unit(batch.patches, name)
+    splat = batch.output.patch(unit).splat
+    if not splat.exists():
+        raise ConfigError(f"{unit}: has no splat yet", "`splatbatch status` says how far it is.")
+    server = _open_server(port)
+    try:
+        gaussians = read_splat(splat)
+    except (OSError, ValueError) as error:
+        raise OutputError(
+            f"{splat}: cannot be read ({error})", f"Train it again: splatbatch retry -p {unit} --force"
+        ) from error
+    _show(server, gaussians)
+    _stand(server, batch.output, unit)
+    typer.echo(f"{unit}: {len(gaussians):,} Gaussians at http://{LOOPBACK}:{server.get_port()} until Ctrl-C")
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        server.stop()
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _open_server(port: int) -> viser.ViserServer:
+    try:
+        import viser
+    except ImportError as error:
+        raise MissingPartError("view: viser is not installed", "pip install 'splatbatch[view]'") from error
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # its banner, which `verbose` does not silence
+            return viser.ViserServer(host=LOOPBACK, port=port, label="splatbatch", verbose=False)
+    except OSError as error:
+        raise OutputError(f"--port {port}: cannot be used ({error.strerror})", "Name another port.") from error
+
+
+def _show(server: viser.ViserServer, gaussians: Gaussians) -> None:
+    server.scene.add_gaussian_splats(
+        "/splat",
+        centers=gaussians.means,
+        covariances=covariances(gaussians.scales, gaussians.quats),
+        rgbs=colours(gaussians),
+        opacities=shares(gaussians),
+    )
+
+
+def _stand(server: viser.ViserServer, output: OutputFolder, unit: str) -> None:
+    """Start where a photograph was taken, as the report does; a scene's unit may be anything, so zoom by its size."""
+    attempt = str((read_json(output.patch(unit).result) or {}).get("attempt", ""))
+    standpoint = find_standpoint(attempt_folder(output, {"patch": unit, "attempt": attempt}))
+    server.scene.set_up_direction(tuple(standpoint.up) if standpoint else COLMAP_UP)
+    if standpoint:
+        camera = server.initial_camera
+        camera.up = standpoint.up
+        camera.position = standpoint.eye
+        camera.look_at = standpoint.eye + standpoint.forward
