@@ -101,7 +101,7 @@ def report(config: Path | None, *, as_json: bool) -> None:
     """Write the report and print it."""
     batch = open_batch(config)
     batch.output.create()
-    facts = write_report(batch.output, [patch.name for patch in batch.patches])
+    facts = write_report(batch.output, [patch.name for patch in batch.patches], batch.config.variants.values())
     if as_json:
         print_json(facts)
     else:

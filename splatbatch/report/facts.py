@@ -12,6 +12,9 @@ patches                 one object per patch, in natural order:
   outliers                                    how it differs from the other patches
   attempts                                    see `splatbatch.report.attempts.attempts_of`
   versions                                    of what trained it, as far as its files say
+  of_patch, variant                           its parts in a sweep; else the patch, and nothing
+  bytes, resolution                           of the splat file; see `splatbatch.report.products.product_of`
+sweep                   null, or see `splatbatch.report.comparison.compare`
 runs                    [{"started_at", "ended_at", "slots", "changes"}]: one per `train` or `retry`
 audit                   the latest: verified, refused, warnings; null if there was none
 config                  batch.yaml, the resolved settings of the latest run
@@ -31,9 +34,12 @@ from splatbatch import __version__
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.ledger import events
 from splatbatch.batch.status import PatchStatus, read_status
-from splatbatch.files import Record, read_json, read_tail
+from splatbatch.config import Variant, split_unit
+from splatbatch.files import Record, read_tail
 from splatbatch.report.attempts import attempts_of, mapping, number, text, texts
+from splatbatch.report.comparison import compare
 from splatbatch.report.outliers import outliers
+from splatbatch.report.products import product_of
 
 SCHEMA = 1
 """Version of report.json; it rises when a field changes its meaning or goes."""
@@ -41,9 +47,10 @@ STATES = ("trained", "running", "failed", "stopped", "refused", "waiting")
 MOST_CONFIG_BYTES = 1 << 18
 
 
-def build(output: OutputFolder, names: Sequence[str]) -> Record:
+def build(output: OutputFolder, names: Sequence[str], variants: Sequence[Variant] = ()) -> Record:
     """Return the facts of a batch."""
     statuses, history = read_status(output, names), events(output.ledger)
+    patches = _patches(output, statuses, history)
     audits = [event for event in history if event["event"] == "audit"]
     return {
         "schema": SCHEMA,
@@ -53,7 +60,8 @@ def build(output: OutputFolder, names: Sequence[str]) -> Record:
         "output": str(output.path),
         "summary": summary(statuses),
         "counts": {state: sum(status.state == state for status in statuses) for state in STATES},
-        "patches": _patches(output, statuses, history),
+        "patches": patches,
+        "sweep": compare(patches, variants),
         "runs": _runs(history),
         "audit": _audit(audits[-1]) if audits else None,
         "config": read_tail(output.config, MOST_CONFIG_BYTES),
@@ -78,7 +86,8 @@ def _patches(output: OutputFolder, statuses: Sequence[PatchStatus], history: Seq
             **_finite(asdict(status)),
             "outliers": list(odd[status.patch]),
             "attempts": attempts_of(output.patch(status.patch), by_patch.get(status.patch, [])),
-            "versions": _versions(output, status.patch),
+            **dict(zip(("of_patch", "variant"), split_unit(status.patch), strict=True)),
+            **product_of(output.patch(status.patch)),
         }
         for status in statuses
     ]
@@ -89,13 +98,6 @@ def _by_patch(history: Sequence[Record]) -> dict[str, list[Record]]:
     for event in history:
         found.setdefault(str(event.get("patch", "")), []).append(event)
     return found
-
-
-def _versions(output: OutputFolder, patch: str) -> Record:
-    result = read_json(output.patch(patch).result) or {}
-    made_with = mapping(mapping(result.get("metrics")).get("made_with"))
-    versions = {"splatbatch": result.get("version"), **made_with}
-    return {key: str(value) for key, value in versions.items() if value is not None}
 
 
 def _runs(history: Sequence[Record]) -> list[Record]:

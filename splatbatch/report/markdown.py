@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from splatbatch.files import Record
+from splatbatch.report.comparison import spelt
+from splatbatch.report.comparison_page import HEADINGS, shown
+from splatbatch.report.products import in_words
 
-_HEADINGS = ("patch", "state", "PSNR dB (before)", "Gaussians", "seconds", "attempt", "changed")
+_FIRST = ("patch", "state", "photographs", "PSNR dB (before)", "SSIM", "Gaussians", "MiB")
+_HEADINGS = (*_FIRST, "seconds", "attempt", "changed")
 
 
 def to_markdown(report: Record) -> str:
@@ -16,7 +20,8 @@ def to_markdown(report: Record) -> str:
         "",
         f"{_plain(report['output'])}, {report['written_at']}",
         "",
-        *_table(report["patches"]),
+        *_comparison(report["sweep"]),
+        *_table([_HEADINGS, *(_row(patch) for patch in report["patches"])]),
     ]
     for patch in report["patches"]:
         lines += _troubles(patch)
@@ -28,9 +33,26 @@ def to_markdown(report: Record) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(patches: Sequence[Record]) -> list[str]:
-    rows = [_HEADINGS, ("---",) * len(_HEADINGS), *(_row(patch) for patch in patches)]
-    return [f"| {' | '.join(_plain(cell) for cell in row)} |" for row in rows]
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as a table; the first holds the headings."""
+    ruled = [rows[0], ("---",) * len(rows[0]), *rows[1:]]
+    return [f"| {' | '.join(_plain(cell) for cell in row)} |" for row in ruled]
+
+
+def _comparison(sweep: Record | None) -> list[str]:
+    """Return a sweep's variants with their means, the best of each column in bold."""
+    if not sweep:
+        return []
+    rows: list[Sequence[str]] = [("variant", *sweep["settings"], "trained", *HEADINGS.values())]
+    for row in sweep["variants"]:
+        means = [
+            f"**{figure}**" if sweep["best"][key] == row["variant"] else figure
+            for key in HEADINGS
+            for figure in [shown(key, row["mean"][key])]
+        ]
+        settings = [spelt(row["settings"][key]) for key in sweep["settings"]]
+        rows.append((row["variant"], *settings, f"{row['trained']} of {row['of']}", *means))
+    return [*_table(rows), ""]
 
 
 def _row(patch: Record) -> tuple[str, ...]:
@@ -38,8 +60,11 @@ def _row(patch: Record) -> tuple[str, ...]:
     return (
         patch["patch"],
         patch["state"],
-        f"{psnr:.2f} ({before:.2f})" if psnr is not None and before is not None else "",
+        in_words(patch["resolution"]),
+        f"{psnr:.2f} ({before:.2f})" if psnr is not None and before is not None else shown("psnr", psnr),
+        shown("ssim", patch["ssim"]),
         f"{patch['num_gaussians']:,}" if patch["num_gaussians"] else "",
+        shown("bytes", patch["bytes"]),
         f"{patch['seconds']:.0f}" if patch["seconds"] is not None else "",
         patch["attempt"],
         ", ".join(f"{key}={value}" for key, value in patch["changes"].items()),

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from splatbatch.batch.status import PatchStatus
+from splatbatch.config import split_unit
 
 FEWEST = 4
 """Trained patches below which nobody is unlike the others."""
@@ -18,7 +19,14 @@ LEAST_FACTOR = 1.5
 
 
 def outliers(statuses: Sequence[PatchStatus]) -> dict[str, tuple[str, ...]]:
-    """Return for each patch what is odd about it: "PSNR 6.0 dB under the median"."""
+    """Return for each patch what is odd about it: "PSNR 6.0 dB under the median"; within its variant of a sweep."""
+    alike: dict[str, list[PatchStatus]] = {}
+    for status in statuses:
+        alike.setdefault(split_unit(status.patch)[1], []).append(status)
+    return {patch: found for group in alike.values() for patch, found in _outliers(group).items()}
+
+
+def _outliers(statuses: Sequence[PatchStatus]) -> dict[str, tuple[str, ...]]:
     trained = [status for status in statuses if status.state == "trained"]
     marks: dict[str, list[str]] = {status.patch: [] for status in statuses}
     for patch, value, median in _far({status.patch: status.psnr for status in trained}):

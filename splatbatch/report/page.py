@@ -10,19 +10,22 @@ from importlib.resources import files
 from typing import Any
 
 from splatbatch.batch.folder import OutputFolder
-from splatbatch.files import Record
+from splatbatch.files import MIB, Record
 from splatbatch.report.chapter import SIGNS, chapter
+from splatbatch.report.comparison_page import comparison
 from splatbatch.report.facts import STATES
 from splatbatch.report.html import Html, document, join, tag
 from splatbatch.report.pictures import Budget
+from splatbatch.report.products import in_words
 from splatbatch.report.timeline import timelines
 from splatbatch.report.units import assignments, duration
 from splatbatch.report.viewer import Previews, viewer_script, what_is_missing
 
 PICTURE_BYTES = 16 << 20
 MOST_WARNINGS = 200
-HEADINGS = ("patch", "state", "PSNR dB", "before", "SSIM", "Gaussians", "time", "GPU peak", "attempts", "notes")
-WORDS = ("patch", "state", "notes")
+FIRST = ("patch", "state", "photographs", "PSNR dB", "before", "SSIM")
+HEADINGS = (*FIRST, "Gaussians", "MiB", "time", "GPU peak", "attempts", "notes")
+WORDS = ("patch", "state", "photographs", "notes")
 
 
 def to_html(report: Record, output: OutputFolder) -> str:
@@ -36,6 +39,7 @@ def to_html(report: Record, output: OutputFolder) -> str:
     body = [
         _header(report),
         *_section("Timeline", join(timelines(report, links))),
+        *_section("Comparison", comparison(report["sweep"])),
         *_section("Patches", _table(report["patches"], links)),
         *(tag("p", lack, class_="quiet") for lack in _lacks(report)),
         *(chapters[name] for name in links),
@@ -112,10 +116,12 @@ def _row(patch: Record, link: str) -> Html:
     cells = [
         tag("td", tag("a", patch["patch"], href=f"#{link}")),
         tag("td", tag("span", SIGNS[state], class_=f"sign {state}"), f" {state}"),
+        tag("td", in_words(patch["resolution"])),
         _cell(patch["psnr"], ".2f"),
         _cell(patch["initial_psnr"], ".2f"),
         _cell(patch["ssim"], ".3f"),
         _cell(patch["num_gaussians"], ",d"),
+        _cell(patch["bytes"] / MIB if patch["bytes"] else None, ".1f"),
         tag("td", duration(patch["seconds"]), class_="number", data_value=patch["seconds"]),
         _cell(peak, ",d", " MiB"),
         _cell(len(patch["attempts"]) or None, "d"),

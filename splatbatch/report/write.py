@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from splatbatch.batch.folder import OutputFolder
+from splatbatch.config import Variant
 from splatbatch.files import Record, write_json, write_text
 from splatbatch.report.facts import build
 from splatbatch.report.markdown import to_markdown
 from splatbatch.report.page import to_html
 
 
-def write_report(output: OutputFolder, names: Sequence[str]) -> Record:
-    """Write the three reports from the files of a batch; return what report.json holds."""
-    report = build(output, names)
+def write_report(output: OutputFolder, names: Sequence[str], variants: Iterable[Variant] = ()) -> Record:
+    """Write the three reports from the files of a batch; return what report.json holds.
+
+    Args:
+        output: where they go.
+        names: of patches that belong to the batch, begun or not.
+        variants: of the sweep, to be compared.
+    """
+    report = build(output, names, tuple(variants))
     write_json(output.report("json"), report)
     write_text(output.report("md"), to_markdown(report))
     write_text(output.report("html"), to_html(report, output))

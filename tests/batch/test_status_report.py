@@ -164,7 +164,7 @@ def test_a_patch_without_holdout_has_no_psnr(made: Made) -> None:
     made.trained("p0", metrics={"initial": None, "final": None})
     made.trained("p1", metrics=None, changes=None, warnings=None)
     assert [one.psnr for one in read_status(made.output)] == [None, None]
-    assert "| p0 | trained |  | 1,234 |" in to_markdown(build(made.output, []))
+    assert "| p0 | trained |  |  |  | 1,234 |" in to_markdown(build(made.output, []))
 
 
 def test_the_summary_is_one_line_with_the_names_of_the_rest() -> None:
@@ -184,7 +184,7 @@ def test_a_name_with_markup_is_only_a_name(made: Made, name: str) -> None:
     text = to_markdown(build(made.output, [name]))
     assert "<script" not in text
     row = next(line for line in text.splitlines() if "| failed |" in line)
-    assert row.replace("\\|", "").count("|") == 8
+    assert row.replace("\\|", "").count("|") == 11
     console = Console(width=200, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
     console.print(status_table(read_status(made.output, [name])))
     assert name in console.export_text()
