@@ -44,6 +44,21 @@ class AttemptFolder:
         return self.path / "settings.json"
 
     @property
+    def watch(self) -> Path:
+        """Parent, before the start: how a program of somebody else is watched, for the supervisor."""
+        return self.path / "watch.json"
+
+    @property
+    def output(self) -> Path:
+        """Training process, if it is a program of somebody else: all that it writes."""
+        return self.path / "output"
+
+    @property
+    def staging(self) -> Path:
+        """Parent, before the start: links to model and photographs, side by side as many programs want them."""
+        return self.path / "scene"
+
+    @property
     def cancel(self) -> Path:
         """Parent: please stop."""
         return self.path / "cancel"
@@ -75,7 +90,7 @@ class AttemptFolder:
 
     @property
     def progress(self) -> Path:
-        """Training process: phase, step, loss, number of Gaussians."""
+        """Training process, or the supervisor from its log: phase, step, loss, number of Gaussians."""
         return self.path / "progress.jsonl"
 
     @property
@@ -119,9 +134,9 @@ class Killed:
 
 @dataclass(frozen=True)
 class TimedOut:
-    """We ended it: it ran too long (`wall`) or did nothing for too long (`stall`)."""
+    """We ended it: it ran too long (`wall`), did nothing for long (`stall`), or was done and stayed (`finished`)."""
 
-    limit: Literal["wall", "stall"]
+    limit: Literal["wall", "stall", "finished"]
     limit_s: float
 
 

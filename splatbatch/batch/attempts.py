@@ -17,6 +17,7 @@ from splatbatch.attempt import (
     Outcome,
     Splat,
     Stopped,
+    TimedOut,
     Trained,
     Unfit,
     exit_to_record,
@@ -82,6 +83,9 @@ def judge(folder: AttemptFolder, trainer: Trainer, end: Exit) -> Outcome:
     match product, end:
         case Splat() as splat, Exited(code=0):
             return Trained(splat, _health_warnings(folder))
+        case Splat() as splat, TimedOut(limit="finished", limit_s=limit_s):
+            warning = f"the program did not end by itself: ended {limit_s:g} s after its splat was whole"
+            return Trained(splat, (warning, *_health_warnings(folder)))
         case Splat() as splat, _:
             odd = ", ".join(f"{key} {value}" for key, value in exit_to_record(end).items())
             warning = f"the process ended badly after its splat was whole ({odd})"

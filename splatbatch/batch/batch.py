@@ -16,14 +16,15 @@ from splatbatch.batch.ledger import Ledger, judged_attempts
 from splatbatch.batch.runner import Runner
 from splatbatch.batch.units import named_units, only, originals, units_of
 from splatbatch.batch.work import Work
-from splatbatch.config import Config
+from splatbatch.config import Config, Recipe
 from splatbatch.errors import ConfigError
 from splatbatch.executors import open_executor, verdict
 from splatbatch.executors.protocol import Seen
 from splatbatch.files import read_json, sweep, write_text
-from splatbatch.scene.audit import Audit, TrainerRules, audit_patches
+from splatbatch.scene.audit import Audit, audit_patches
 from splatbatch.scene.patches import Patch, find_patches, select
-from splatbatch.trainers import CAMERA_MODELS, UNDISTORTED_MODELS, check_importable, open_trainer
+from splatbatch.trainers import open_trainer, rules_of
+from splatbatch.trainers.usable import check_usable
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,13 @@ class Batch:
         """Return the output folder."""
         return OutputFolder(self.config.output.folder)
 
+    def recipes(self) -> list[Recipe]:
+        """Return what trains each patch."""
+        return [self.config.recipe(patch.name, self.changes) for patch in self.patches]
+
     def audit(self) -> Audit:
         """Check the patches before a GPU is touched; in a sweep each of them once."""
-        training = self.config.training
-        rules = TrainerRules(False, CAMERA_MODELS, training.trainer, UNDISTORTED_MODELS)
+        rules = rules_of(self.recipes())
         cache = self.output.audit_cache if self.output.path.is_dir() else None
         every = self.config.evaluation.holdout_every
         return audit_patches(originals(self.config, self.patches), self.config.scene.source, rules, cache, every)
@@ -115,7 +119,7 @@ def run(batch: Batch, ledger: Ledger, *, stop: Callable[[], str], beat: Callable
     Raises:
         TrainerError, ExecutorError: nothing can be trained on this machine.
     """
-    check_importable()
+    check_usable(batch.recipes())
     executor = open_executor(batch.config.executor, batch.config.training.device)
     write_text(batch.output.config, configuration.to_yaml(batch.config))
     ledger.write(

@@ -21,7 +21,9 @@ def needs(config: Config, patches: Iterable[Patch], changes: Mapping[str, Any]) 
     found = {}
     for patch in patches:
         with contextlib.suppress(SceneError):  # the audit names what is wrong with the model
-            found[patch.name] = estimate(config.recipe(patch.name, {**changes, **device}), measure(patch), card_mib)
+            recipe = config.recipe(patch.name, {**changes, **device})
+            if recipe.program is None:  # nobody knows what somebody else's program needs
+                found[patch.name] = estimate(recipe, measure(patch), card_mib)
     return found
 
 

@@ -24,8 +24,9 @@ def fill(template: str, values: Mapping[str, object]) -> str:
     Raises:
         KeyError: a name has no value.
     """
-    return _TOKEN.sub(lambda match: _text(values[match[1]]) if match[1] else match[0][0], template)
+    return _TOKEN.sub(lambda match: in_words(values[match[1]]) if match[1] else match[0][0], template)
 
 
-def _text(value: object) -> str:
+def in_words(value: object) -> str:
+    """Return a value as it stands in a command."""
     return str(value).lower() if isinstance(value, bool) else str(value)

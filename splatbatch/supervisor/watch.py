@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +19,8 @@ from typing import Any
 from splatbatch import gpu
 from splatbatch.attempt import AttemptFolder, Cancelled, Exit, Exited, Killed, NotStarted, TimedOut, exit_to_record
 from splatbatch.files import Record, append_line, read_json, write_json
-from splatbatch.supervisor import processes
+from splatbatch.supervisor import foreign, processes
+from splatbatch.supervisor.chores import Every, StopRequest
 from splatbatch.supervisor.log import BoundedLog
 from splatbatch.supervisor.stall import StallWatch
 from splatbatch.supervisor.surroundings import Surroundings
@@ -42,14 +42,15 @@ TELL_S = 60.0
 def supervise(folder: AttemptFolder) -> int:
     """Run the job in `folder` to its end; return 0 if the process exited with 0, 75 if another supervisor has it."""
     job = read_json(folder.job)
-    stop = _StopRequest()
+    stop = StopRequest()
     if job is None or not _claim(folder):
         return FENCED
+    job = foreign.told(job, read_json(folder.watch))
     processes.adopt_orphans()
     processes.raise_file_limit()
     started = time.monotonic()
     around = Surroundings(folder.path, job.get("gpu"))
-    end = _run(folder, job, stop, around)
+    end = _run_all(folder, job, stop, around)
     around.look()
     seconds = round(time.monotonic() - started, 3)
     facts = {"seconds": seconds, "ended_at": time.time(), **around.to_record(), **_identity()}
@@ -75,7 +76,7 @@ def _identity() -> dict[str, Any]:
     return {"host": socket.gethostname(), "pid": os.getpid(), "boot_id": processes.boot_id()}
 
 
-def _tell(folder: AttemptFolder, record: Record, stop: _StopRequest) -> None:
+def _tell(folder: AttemptFolder, record: Record, stop: StopRequest) -> None:
     """Write down how it ended; a full disk or a silent share is waited for, as long as nobody asks us to stop."""
     folder.ballast.unlink(missing_ok=True)
     give_up_at = time.monotonic() + TELL_S
@@ -90,7 +91,15 @@ def _tell(folder: AttemptFolder, record: Record, stop: _StopRequest) -> None:
             time.sleep(1.0)
 
 
-def _run(folder: AttemptFolder, job: dict[str, Any], stop: _StopRequest, around: Surroundings) -> Exit:
+def _run_all(folder: AttemptFolder, job: dict[str, Any], stop: StopRequest, around: Surroundings) -> Exit:
+    """Run the command, then the one that makes a splat of what it left, if it left all it should."""
+    end = _run(folder, job, stop, around)
+    then = foreign.what_follows(job, end)
+    after = _run(folder, then, stop, around) if then else Exited(0)
+    return end if after == Exited(0) else after
+
+
+def _run(folder: AttemptFolder, job: dict[str, Any], stop: StopRequest, around: Surroundings) -> Exit:
     try:
         log = BoundedLog(folder.log)
     except OSError as error:
@@ -123,34 +132,6 @@ def _start(folder: AttemptFolder, job: dict[str, Any], output: int) -> subproces
         return NotStarted(f"{job['argv'][0]}: {error}")
 
 
-class _StopRequest:
-    """Whether we were asked to stop from outside, and by what."""
-
-    def __init__(self) -> None:
-        self.by = ""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-            signal.signal(number, self._note)
-
-    def _note(self, number: int, _frame: object) -> None:
-        self.by = self.by or signal.Signals(number).name
-
-
-@dataclass
-class _Every:
-    """Something to do now and then."""
-
-    interval_s: float
-    do: Callable[[], None]
-    due: float = 0.0
-
-    def tick(self, now: float) -> None:
-        if now >= self.due:
-            self.due = now + self.interval_s
-            # a full disk or an unreachable share must not end a good training
-            with suppress(OSError):
-                self.do()
-
-
 @dataclass
 class _Watch:
     """A running process and all that is kept an eye on until it ends."""
@@ -160,7 +141,7 @@ class _Watch:
     process: subprocess.Popen[bytes]
     output: int  # its stdout and stderr: our end of the pipe
     log: BoundedLog
-    stop: _StopRequest
+    stop: StopRequest
     around: Surroundings
     started: float = field(default_factory=time.monotonic)
     beats: int = 0
@@ -171,6 +152,7 @@ class _Watch:
     def __post_init__(self) -> None:
         self.limits = {name: float(value) for name, value in self.job["limits"].items()}
         self.stall = StallWatch(self.folder.progress, self.process.pid)
+        self.foreign = foreign.ForeignWatch(self.folder.progress, self.job)
 
     def until_the_end(self) -> Exit:
         """Watch until the process has ended and nothing below it is left."""
@@ -185,15 +167,17 @@ class _Watch:
                 self._end_if_due()
         processes.end_orphans(self.process.pid)
         self._drain()  # once: nobody is left who could write more
+        self.foreign.close()
         self.log.close()
         return self._verdict(self.process.poll())
 
-    def _chores(self) -> list[_Every]:
-        chores = [_Every(HEARTBEAT_S, self._beat), _Every(SURROUNDINGS_S, self.around.look)]
+    def _chores(self) -> list[Every]:
+        chores = [Every(HEARTBEAT_S, self._beat), Every(SURROUNDINGS_S, self.around.look)]
+        chores += [Every(interval_s, do) for interval_s, do in self.foreign.chores(self.log)]
         if self.job.get("gpu"):
-            chores.append(_Every(GPU_SAMPLE_S, self._sample_gpu))
+            chores.append(Every(GPU_SAMPLE_S, self._sample_gpu))
         if stall_s := self.limits.get("stall_s"):
-            chores.append(_Every(min(stall_s / STALL_LOOKS, LONGEST_STALL_LOOK_S), self._look_for_signs_of_life))
+            chores.append(Every(min(stall_s / STALL_LOOKS, LONGEST_STALL_LOOK_S), self._look_for_signs_of_life))
         return chores
 
     def _end_if_due(self) -> None:
@@ -215,11 +199,13 @@ class _Watch:
         wall_s, stall_s = self.limits["wall_s"], self.limits.get("stall_s", 0.0)
         if age_s > wall_s:
             return TimedOut("wall", wall_s)
+        if finished := self.foreign.is_over():
+            return finished
         return TimedOut("stall", stall_s) if 0 < stall_s < self.stall.idle_s() else None
 
     def _verdict(self, code: int | None) -> Exit:
         """Say how it ended: our reason if we ended it and it did not finish well all the same."""
-        if self.ending is not None and code != 0:
+        if self.ending is not None and (code != 0 or self.ending == self.foreign.is_over()):
             return self.ending
         return Killed(-code) if code and code < 0 else Exited(code or 0)
 
@@ -230,6 +216,7 @@ class _Watch:
         except BlockingIOError:
             return 0
         self.log.write(data)
+        self.foreign.hear(data)
         return len(data) or None
 
     def _beat(self) -> None:

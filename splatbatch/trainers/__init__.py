@@ -1,22 +1,31 @@
 """WHICH program trains. A trainer knows nothing of processes: it names a command and judges what is left."""
 
+from collections.abc import Iterable
+
 from splatbatch.config import Recipe
-from splatbatch.errors import TrainerError
-from splatbatch.trainers.gsplat import CAMERA_MODELS, UNDISTORTED_MODELS, GsplatTrainer, check_importable
+from splatbatch.scene.findings import TrainerRules
+from splatbatch.trainers.external import ExternalTrainer
+from splatbatch.trainers.gsplat import CAMERA_MODELS, UNDISTORTED_MODELS, GsplatTrainer
 from splatbatch.trainers.protocol import Trainer
 
-__all__ = ["CAMERA_MODELS", "UNDISTORTED_MODELS", "Trainer", "check_importable", "open_trainer"]
+__all__ = ["TRAINERS", "Trainer", "open_trainer", "rules_of"]
+
+TRAINERS = {"gsplat": GsplatTrainer}
+"""Our own; any other name is a program of the config."""
 
 
 def open_trainer(recipe: Recipe) -> Trainer:
-    """Return the trainer of a recipe.
-
-    Raises:
-        TrainerError: it is a program of somebody else.
-    """
+    """Return the trainer of a recipe."""
     if recipe.program:
-        raise TrainerError(f"trainers.{recipe.training.trainer}: programs cannot be run yet")
+        return ExternalTrainer(recipe, recipe.program)
     return TRAINERS[recipe.training.trainer](recipe)
 
 
-TRAINERS = {"gsplat": GsplatTrainer}
+def rules_of(recipes: Iterable[Recipe]) -> TrainerRules:
+    """Return what the trainers of some recipes forgive, all of them; our own trainer's rules if there are none."""
+    programs = {recipe.training.trainer: recipe.program for recipe in recipes} or {"gsplat": None}
+    plain = [frozenset(one.cameras.models) if one else CAMERA_MODELS for one in programs.values()]
+    taken = [frozenset(one.cameras.models) if one else CAMERA_MODELS | UNDISTORTED_MODELS for one in programs.values()]
+    as_they_are, at_all = frozenset.intersection(*plain), frozenset.intersection(*taken)
+    absorbs = all(one is not None and one.cameras.absorbs_resize for one in programs.values())
+    return TrainerRules(absorbs, as_they_are, ", ".join(programs), at_all - as_they_are)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import sys
 from typing import Any
 
@@ -11,7 +10,6 @@ from pydantic import ValidationError
 
 from splatbatch.attempt import AttemptFolder, Splat, Unfit
 from splatbatch.config import Recipe
-from splatbatch.errors import TrainerError
 from splatbatch.files import read_json, write_json
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch
@@ -65,17 +63,3 @@ def _decisive(recipe: Any) -> dict[str, Any] | None:
         return Recipe.model_validate(recipe).decisive()
     except ValidationError:
         return None
-
-
-def check_importable() -> None:
-    """See that the training process will find what it imports, without importing it.
-
-    Raises:
-        TrainerError: a package is missing.
-    """
-    for package in ("torch", "gsplat", "pycolmap"):
-        if importlib.util.find_spec(package) is None:
-            raise TrainerError(
-                f"the trainer gsplat needs the Python package {package}, which is not importable here",
-                "Install splatbatch with its constraints: pip install -c constraints.txt splatbatch",
-            )

@@ -9,23 +9,34 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import foreign_program
 import numpy as np
 import pytest
 from fake_trainer import SCRIPT_VARIABLE, FakeTrainer, splat_of
 
 from splatbatch.attempt import AttemptFolder, Splat, Unfit
 from splatbatch.config import Recipe, Training
+from splatbatch.config.programs import Artifact, Program
 from splatbatch.files import read_json, write_json
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header, write_splat
-from splatbatch.trainers import TRAINERS, Trainer, check_importable, open_trainer
+from splatbatch.trainers import TRAINERS, Trainer, open_trainer
+from splatbatch.trainers.usable import missing
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
 
 STEPS = 10
 RECIPE = Recipe(training=Training(max_steps=STEPS, device="cpu", cap_max=200))
-EVERY_TRAINER: dict[str, Callable[[Recipe], Trainer]] = {**TRAINERS, "fake": FakeTrainer}
+FOREIGN = Program(
+    command=(sys.executable, foreign_program.__file__, "--steps={steps}", "--output={output}"),
+    artifact=Artifact(ply=("point_cloud_*.ply",)),
+)
+EVERY_TRAINER: dict[str, Callable[[Recipe], Trainer]] = {
+    **TRAINERS,
+    "external": lambda recipe: open_trainer(recipe.model_copy(update={"program": FOREIGN})),
+    "fake": FakeTrainer,
+}
 
 
 @pytest.fixture(params=sorted(EVERY_TRAINER))
@@ -53,8 +64,9 @@ def test_its_command_trains_a_splat_that_it_collects(trainer: Trainer, patch: Pa
     assert ended.returncode == 0, ended.stderr
     splat = trainer.collect(folder)
     assert isinstance(splat, Splat), splat
-    assert (splat.path, splat.step) == (folder.splat, STEPS)
-    assert splat.num_gaussians == read_header(folder.splat).num_gaussians > 0
+    assert splat.path.is_relative_to(folder.path)
+    assert splat.step == STEPS
+    assert splat.num_gaussians == read_header(splat.path).num_gaussians > 0
 
 
 def test_preparing_writes_into_the_folder_of_the_attempt_alone(
@@ -72,18 +84,28 @@ def test_an_empty_folder_has_no_splat(trainer: Trainer, folder: AttemptFolder) -
     assert trainer.collect(folder) == Unfit("missing")
 
 
+def left_by(trainer: Trainer, patch: Patch, folder: AttemptFolder, step: int) -> Path:
+    """Write a splat where the trainer's program leaves its own."""
+    trainer.command(patch, folder)
+    path = folder.output / f"point_cloud_{step}.ply" if folder.output.exists() else folder.splat
+    write_splat(path, splat_of(3), step)
+    return path
+
+
 @pytest.mark.parametrize(("step", "cut"), [(STEPS - 1, 0), (STEPS, 1)])
 def test_a_splat_that_is_early_or_cut_is_not_collected(
-    trainer: Trainer, folder: AttemptFolder, step: int, cut: int
+    trainer: Trainer, patch: Patch, folder: AttemptFolder, step: int, cut: int
 ) -> None:
-    write_splat(folder.splat, splat_of(3), step)
-    os.truncate(folder.splat, folder.splat.stat().st_size - cut)
-    assert isinstance(trainer.collect(folder), Unfit)
+    path = left_by(trainer, patch, folder, step)
+    os.truncate(path, path.stat().st_size - cut)
+    found = trainer.collect(folder)
+    assert isinstance(found, Unfit)
+    assert found.reason.startswith("cut" if cut else "from step 9, not")
 
 
-def test_a_splat_that_is_not_finite_is_not_collected(trainer: Trainer, folder: AttemptFolder) -> None:
-    write_splat(folder.splat, splat_of(3), STEPS)
-    folder.splat.write_bytes(folder.splat.read_bytes()[:-4] + np.float32(np.nan).tobytes())
+def test_a_splat_that_is_not_finite_is_not_collected(trainer: Trainer, patch: Patch, folder: AttemptFolder) -> None:
+    path = left_by(trainer, patch, folder, STEPS)
+    path.write_bytes(path.read_bytes()[:-4] + np.float32(np.nan).tobytes())
     assert trainer.collect(folder) == Unfit("not finite: 1 of 3 Gaussians")
 
 
@@ -102,4 +124,4 @@ def test_ours_holds_out_what_the_recipe_says(patch: Patch, folder: AttemptFolder
 
 
 def test_all_that_ours_imports_is_there() -> None:
-    check_importable()
+    assert missing(None) == ()

@@ -1,0 +1,135 @@
+"""Trainers that are programs of somebody else: argv from a template, the splat from where the program leaves it."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from splatbatch.attempt import AttemptFolder, Splat, Unfit
+from splatbatch.config import Recipe
+from splatbatch.config.placeholders import fill, in_words, names_in
+from splatbatch.config.programs import Program
+from splatbatch.files import Record, read_json, write_json
+from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
+from splatbatch.splats import check_splat
+from splatbatch.supervisor.finish import Leavings
+from splatbatch.supervisor.foreign import GPU_PLACE
+from splatbatch.trainers.measures import read_measures
+
+
+class ExternalTrainer:
+    """Trains with a program of its own: written down in `settings.json` what for, in `watch.json` how to watch it."""
+
+    def __init__(self, recipe: Recipe, program: Program) -> None:
+        self._recipe = recipe
+        self._program = program
+
+    def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+        """Make the folders, stage the scene if the program wants it, and return the program's command."""
+        values = self._values(patch, folder)
+        argv = _filled(self._program.command, values)
+        folder.output.mkdir(exist_ok=True)
+        if "scene" in names_in([*self._program.command, *self._program.artifact.export, *self._environment()]):
+            stage(patch, folder)
+        recipe = self._recipe.model_dump(mode="json")
+        write_json(folder.settings, {"patch": patch.name, "argv": argv, "recipe": recipe})
+        write_json(folder.watch, self._watch(folder, values))
+        return argv
+
+    def collect(self, folder: AttemptFolder) -> Splat | Unfit:
+        """Return the newest splat if it is from the last step, whole and finite, with the program's own figures."""
+        watch = read_json(folder.watch)
+        if watch is None:
+            return Unfit("missing")
+        leavings = Leavings.from_record((watch.get("then") or watch)["finish"])
+        product = leavings.newest()
+        if product is None:
+            return Unfit("missing")
+        if not leavings.is_last(product):
+            return Unfit(f"from step {product.step}, not from the last step {leavings.last_step}")
+        splat = check_splat(product.path)
+        match splat:
+            case Unfit():
+                return splat
+            case Splat() if reason := self._why_not_trusted(folder, leavings):
+                return Unfit(reason)
+        figures = read_measures(self._program.metrics, leavings, watch["metrics"], folder.progress)
+        return dataclasses.replace(splat, step=self._recipe.training.max_steps, metrics=figures)
+
+    def _why_not_trusted(self, folder: AttemptFolder, leavings: Leavings) -> str:
+        if not leavings.all_there():
+            return f"beside the splat something is missing or empty: {', '.join(leavings.files)}"
+        end = read_json(folder.exit) or {}
+        ended_well = (end.get("kind"), end.get("code")) == ("exited", 0)
+        if not self._program.artifact.trusted_after_crash and not ended_well:
+            return f"whole, but the program ended badly ({end.get('kind')}), and is not trusted then"
+        return ""
+
+    def _values(self, patch: Patch, folder: AttemptFolder) -> dict[str, object]:
+        training, settings = self._recipe.training, self._program.settings
+        return {
+            **{f"setting.{name}": value for name, value in settings.items()},
+            "patch": patch.name,
+            "scene": folder.staging,
+            "images": patch.images,
+            "sparse": patch.sparse,
+            "output": folder.output,
+            "steps": training.max_steps,
+            "seed": training.seed,
+            "gpu": GPU_PLACE,
+        }
+
+    def _environment(self) -> list[str]:
+        return [str(value) for value in self._program.env.values()]
+
+    def _watch(self, folder: AttemptFolder, values: Mapping[str, object]) -> Record:
+        program, artifact = self._program, self._program.artifact
+        metrics = _globs([program.metrics.file] if program.metrics.file else [], values)
+        product = {
+            "folder": str(folder.output),
+            "products": _globs(artifact.ply, values),
+            "step": artifact.step,
+            "last_step": self._recipe.training.max_steps - 1 + artifact.first_step,
+            "files": _globs(artifact.files, values),
+            "awaited": metrics,
+        }
+        before = product | {"products": [], "awaited": []}
+        then = {"argv": _filled(artifact.export, values), "finish": product, "phase": "export"}
+        return {
+            "cwd": str(program.working_folder or folder.output),
+            "env": {name: fill(in_words(value), values) for name, value in program.env.items()},
+            "progress": program.progress.model_dump() | program.metrics.log,
+            "max_steps": self._recipe.training.max_steps,
+            "phase": "start",
+            "finish": before if artifact.export else product,
+            "finished_after_s": artifact.finished_after_s,
+            "then": then if artifact.export else None,
+            "metrics": metrics,
+        }
+
+
+def stage(patch: Patch, folder: AttemptFolder) -> None:
+    """Lay links to the photographs and to each file of the model side by side, as images/ and sparse/0/.
+
+    The folders are the attempt's own: what a program writes beside its model (points3D.ply, images_2) is no longer
+    written into the scene.
+    """
+    sparse = folder.staging / "sparse" / "0"
+    sparse.mkdir(parents=True)
+    for path in (patch.sparse / name for name in MODEL_FILE_NAMES):
+        if path.is_file():
+            (sparse / path.name).symlink_to(path.resolve())
+    for name, path in (("images", patch.images), ("masks", patch.masks)):
+        if path is not None:
+            (folder.staging / name).symlink_to(path.resolve(), target_is_directory=True)
+
+
+def _filled(words: Iterable[str], values: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(fill(word, values) for word in words)
+
+
+def _globs(globs: Iterable[str], values: Mapping[str, Any]) -> list[str]:
+    """Fill globs in; what is filled in stands for itself, also if it looks like a glob."""
+    return [fill(one, {name: glob.escape(str(value)) for name, value in values.items()}) for one in globs]

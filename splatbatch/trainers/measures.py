@@ -1,0 +1,58 @@
+"""How good a program of somebody else says its splat is: figures from a JSON file or from its log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from splatbatch.config.programs import Measures
+from splatbatch.files import Record, read_json, read_lines
+from splatbatch.supervisor.finish import Leavings
+
+
+def read_measures(measures: Measures, leavings: Leavings, globs: Sequence[str], progress: Path) -> Record:
+    """Return {"final": {"psnr": …}} as our own trainer's metrics have it; what is not there is left out.
+
+    Args:
+        measures: where the figures are.
+        leavings: what the program left.
+        globs: where the JSON file lies, with placeholders filled in.
+        progress: what the supervisor read in the log.
+    """
+    figures = _from_log(measures, progress)
+    newest = Leavings(leavings.folder, tuple(globs), leavings.step, leavings.last_step).newest()
+    if newest is not None:
+        tree = read_json(newest.path)
+        found = {name: _figure(_at(tree, keys.split("."))) for name, keys in measures.keys.items()}
+        figures |= {name: value for name, value in found.items() if value is not None}
+    return {"final": figures, "measured_by": "the program itself"} if figures else {}
+
+
+def _from_log(measures: Measures, progress: Path) -> dict[str, float]:
+    """Return the last figures that the supervisor read in the log."""
+    records = list(read_lines(progress)) if measures.log else []
+    last = {name: _figure(record.get(name)) for record in records for name in measures.log if name in record}
+    return {name: value for name, value in last.items() if value is not None}
+
+
+def _at(tree: Any, keys: Sequence[str]) -> Any:
+    """Follow names and numbers into mappings and lists; * is the only member, or the last of several."""
+    for key in keys:
+        if isinstance(tree, dict):
+            tree = list(tree.values())[-1] if key == "*" and tree else tree.get(key)
+        elif isinstance(tree, list) and tree:
+            index = -1 if key == "*" else int(key) if key.isdecimal() else len(tree)
+            tree = tree[index] if index < len(tree) else None
+        else:
+            return None
+    return tree
+
+
+def _figure(value: Any) -> float | None:
+    try:
+        figure = float(value)
+    except (TypeError, ValueError):
+        return None
+    return figure if math.isfinite(figure) else None

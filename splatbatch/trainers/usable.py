@@ -1,0 +1,60 @@
+"""Whether a trainer can run on this machine, and what it lacks; quick, and nothing is imported or started for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from splatbatch.config import Recipe
+from splatbatch.config.placeholders import names_in
+from splatbatch.config.programs import Program
+from splatbatch.errors import TrainerError
+
+OUR_PACKAGES = ("torch", "gsplat", "pycolmap")
+_REMEDY_OURS = "Install splatbatch with its constraints: pip install -c constraints.txt splatbatch"
+_REMEDY = "Mend trainers.{name} in the YAML, or install the program: `splatbatch trainers` says what is found."
+
+
+def check_usable(recipes: Iterable[Recipe]) -> None:
+    """See that the trainers of some recipes are there.
+
+    Raises:
+        TrainerError: something is missing.
+    """
+    programs = {recipe.training.trainer: recipe.program for recipe in recipes}
+    for name, program in programs.items():
+        lacking = missing(program)
+        if lacking:
+            hint = _REMEDY.format(name=name) if program else _REMEDY_OURS
+            raise TrainerError(f"the trainer {name} cannot run here: {'; '.join(lacking)}", hint)
+
+
+def missing(program: Program | None) -> tuple[str, ...]:
+    """Return what a program, or our own trainer (None), lacks here; empty if all that can be seen is there."""
+    if program is None:
+        lacking = [name for name in OUR_PACKAGES if importlib.util.find_spec(name) is None]
+        return tuple(f"the Python package {name} is not importable" for name in lacking)
+    folder = program.working_folder
+    if folder is not None and not folder.is_dir():
+        return (f"working_folder {folder}: no such folder",)
+    commands = [command for command in (program.command, program.artifact.export) if command]
+    return tuple(dict.fromkeys(lack for command in commands for lack in _missing_of(command, program.env, folder)))
+
+
+def _missing_of(command: tuple[str, ...], env: Mapping[str, object], folder: Path | None) -> Iterator[str]:
+    program = command[0]
+    if not names_in([program]) and not _found(program, str(env.get("PATH", os.environ.get("PATH", ""))), folder):
+        where = f"in {folder or 'its output folder'}" if "/" in program else "on PATH"
+        yield f"{program}: not found {where}"
+    for word in command[1:]:
+        if word.endswith(".py") and not names_in([word]) and not ((folder or Path()) / word).is_file():
+            yield f"{word}: no such file in {folder}"
+
+
+def _found(program: str, path: str, folder: Path | None) -> bool:
+    if "/" in program:
+        return os.access((folder or Path()) / program, os.X_OK)
+    return shutil.which(program, path=path) is not None

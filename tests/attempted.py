@@ -1,0 +1,40 @@
+"""One attempt of any trainer through the real supervisor, and what comes of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from splatbatch.attempt import Attempt, AttemptFolder, Outcome
+from splatbatch.batch import attempts
+from splatbatch.config import Limits
+from splatbatch.executors import Seen, Slot, verdict
+from splatbatch.files import read_json, read_lines
+from splatbatch.scene.patches import Patch
+from splatbatch.trainers import Trainer
+
+PATIENCE_S = 30.0
+
+
+class Attempted:
+    """Starts a trainer on a patch in a folder of its own."""
+
+    def __init__(self, trainer: Trainer, patch: Patch, root: Path, **limits: float) -> None:
+        self.trainer = trainer
+        self.folder = AttemptFolder(root / "attempt-01")
+        self.folder.path.mkdir(parents=True)
+        limits = {"wall_s": 60, "stall_s": 60, "grace_s": 0.3} | limits
+        argv = trainer.command(patch, self.folder)
+        attempts.write_job(Attempt(patch.name, self.folder), "b.p0.a1", argv, Slot("cpu"), Limits(**limits))
+        self.process = subprocess.Popen([sys.executable, "-m", "splatbatch.supervisor", str(self.folder.path)])
+
+    def outcome(self) -> Outcome:
+        self.process.wait(PATIENCE_S)
+        end = verdict(read_json(self.folder.exit), heartbeat_moves=False, seen=Seen("ended"))
+        assert end is not None
+        return attempts.judge(self.folder, self.trainer, end)
+
+    def progress(self) -> list[dict[str, Any]]:
+        return list(read_lines(self.folder.progress))
