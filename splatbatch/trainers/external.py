@@ -121,9 +121,9 @@ def stage(patch: Patch, folder: AttemptFolder) -> None:
     for path in (patch.sparse / name for name in MODEL_FILE_NAMES):
         if path.is_file():
             (sparse / path.name).symlink_to(path.resolve())
-    for name, path in (("images", patch.images), ("masks", patch.masks)):
-        if path is not None:
-            (folder.staging / name).symlink_to(path.resolve(), target_is_directory=True)
+    (folder.staging / "images").symlink_to(patch.images.resolve(), target_is_directory=True)
+    if patch.masks is not None:
+        (folder.staging / "masks").symlink_to(patch.masks.resolve(), target_is_directory=True)
 
 
 def _filled(words: Iterable[str], values: Mapping[str, object]) -> tuple[str, ...]:
