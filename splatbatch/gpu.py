@@ -42,6 +42,8 @@ class Sample:
     power_w: float | None = None
     throttled: bool | None = None
     processes: tuple[int, ...] = ()
+    process_mib: tuple[int | None, ...] = ()
+    """What each of them holds."""
 
     def to_record(self) -> Record:
         """Return the sample as JSON fields."""
@@ -77,6 +79,7 @@ def sample(uuid: str) -> Sample:
         power_w=milliwatts / 1000 if milliwatts is not None else None,
         throttled=bool(reasons & THROTTLED) if reasons is not None else None,
         processes=tuple(process.pid for process in processes),
+        process_mib=tuple(None if one.usedGpuMemory is None else one.usedGpuMemory // MIB for one in processes),
     )
 
 

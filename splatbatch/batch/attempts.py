@@ -110,12 +110,13 @@ def progress(folder: AttemptFolder) -> Record:
 def facts(folder: AttemptFolder) -> Record:
     """Return what is worth keeping of an ended attempt: duration, peak memory on the card, last step."""
     used = [sample["used_mib"] for sample in read_lines(folder.gpu_samples) if sample.get("used_mib") is not None]
-    last = progress(folder)
+    last, end = progress(folder), read_json(folder.exit) or {}
     return {
-        "seconds": (read_json(folder.exit) or {}).get("seconds"),
+        "seconds": end.get("seconds"),
         "step": last.get("step"),
         "phase": last.get("phase"),
         "gpu_peak_mib": max(used, default=None),
+        "own_gpu_peak_mib": end.get("own_gpu_peak_mib"),
     }
 
 

@@ -12,7 +12,8 @@ from splatbatch.files import Record, read_json, read_lines
 
 SETUP = ("start", "load", "init")
 OUTCOMES = ["trained", "failed", "stopped"]
-UNKNOWN = ("started_at", "ended_at", "setup_s", "outcome", "step", "seconds", "gpu_peak_mib")
+MEMORY = ("gpu_peak_mib", "own_gpu_peak_mib")
+UNKNOWN = ("started_at", "ended_at", "setup_s", "outcome", "step", "seconds", *MEMORY, "torch_peak_mib")
 SAID = ("slot", "phase", "cause", "advice")
 
 
@@ -21,7 +22,9 @@ def attempts_of(folder: PatchFolder, history: Sequence[Record]) -> list[Record]:
 
     Keys: number, slot, started_at, ended_at (seconds since 1970; None if unknown), setup_s (before the first step),
     outcome (trained, failed, stopped or None while it runs), cause, advice, evidence, phase, step, seconds,
-    gpu_peak_mib, warnings, changes (settings that differ from the config), next (what was decided then, and why).
+    gpu_peak_mib (all that was in use on the card), own_gpu_peak_mib (by this attempt, as NVML sees it), torch_peak_mib
+    (of that, what torch had allocated), warnings, changes (settings that differ from the config), next (what was
+    decided then, and why).
     """
     attempts: dict[int, Record] = {one.number: _blank(one.number) for one in folder.attempts()}
     latest = 0
@@ -51,7 +54,7 @@ def _take(attempt: Record, event: Record) -> None:
             outcome = event.get("outcome")
             attempt |= {"ended_at": number(event.get("t")), "outcome": outcome if outcome in OUTCOMES else None}
             attempt |= {"adopted": bool(event.get("adopted")), "phase": text(event.get("phase"))}
-            attempt |= {key: number(event.get(key)) for key in ("step", "seconds", "gpu_peak_mib")}
+            attempt |= {key: number(event.get(key)) for key in ("step", "seconds", *MEMORY)}
             attempt |= {"cause": text(diagnosis.get("cause") or event.get("reason"))}
             attempt |= {"advice": text(diagnosis.get("advice")), "evidence": texts(diagnosis.get("evidence"))}
             attempt["warnings"] = texts(event.get("warnings"))
@@ -71,6 +74,9 @@ def _look_into(attempt: Record, folder: AttemptFolder) -> None:
     attempt["changes"] = attempt["changes"] or mapping(job.get("changes"))
     attempt["started_at"] = number(start.get("started_at")) or attempt["started_at"]
     attempt["ended_at"] = number(end.get("ended_at")) or attempt["ended_at"]
+    peak = mapping((read_json(folder.metrics) or {}).get("peak"))
+    peaks = [number(peak.get(f"{phase}_mib")) for phase in ("training", "evaluation")]
+    attempt["torch_peak_mib"] = max((one for one in peaks if one is not None), default=None)
     times = [(record.get("phase"), number(record.get("t"))) for record in read_lines(folder.progress)]
     known = [(phase, at) for phase, at in times if at is not None]
     begun = next((at for phase, at in known if phase not in SETUP), None)

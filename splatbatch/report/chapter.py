@@ -83,9 +83,15 @@ def _attempt(attempt: Record) -> Iterator[Html]:
 
 def _circumstances(attempt: Record) -> list[str]:
     phase = f"phase {attempt['phase']}, step {attempt['step'] or 0}" if attempt["phase"] not in ("", "done") else ""
-    peak = f"peak {attempt['gpu_peak_mib']:,} MiB on the GPU" if attempt["gpu_peak_mib"] else ""
     adopted = "adopted by a later run" if attempt["adopted"] else ""
-    return [moment(attempt["started_at"]), _length(attempt), phase, peak, adopted]
+    return [moment(attempt["started_at"]), _length(attempt), phase, _peaks(attempt), adopted]
+
+
+def _peaks(attempt: Record) -> str:
+    """Return the peaks of memory that are known: of the card, of the attempt on it, of torch in the attempt."""
+    names = {"gpu_peak_mib": "on the GPU", "own_gpu_peak_mib": "its own", "torch_peak_mib": "torch's"}
+    known = [f"{attempt[key]:,.0f} MiB {name}" for key, name in names.items() if attempt[key]]
+    return f"peak {', '.join(known)}" if known else ""
 
 
 def _length(attempt: Record) -> str:

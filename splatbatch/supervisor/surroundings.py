@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 
 from splatbatch import gpu
+from splatbatch.attempt import AttemptFolder
 from splatbatch.files import SHARED_MEMORY, Record, free_mib
 from splatbatch.supervisor import processes
+from splatbatch.supervisor.gpu_watch import GpuWatch
 from splatbatch.supervisor.kernel_log import KernelLog
 from splatbatch.supervisor.memory import OomWatch
 
@@ -15,11 +17,12 @@ from splatbatch.supervisor.memory import OomWatch
 class Surroundings:
     """Watches the memory killer, the kernel's log, the disk and shared memory from the start of an attempt."""
 
-    def __init__(self, folder: Path, gpu_uuid: str | None) -> None:
+    def __init__(self, folder: AttemptFolder, gpu_uuid: str | None) -> None:
+        self.gpu = GpuWatch(folder, gpu_uuid)
         self._memory = OomWatch()
         self._kernel = KernelLog(gpu.bus(gpu_uuid) if gpu_uuid else "")
         self._least: dict[Path, int] = {}
-        self._folder = folder
+        self._folder = folder.path
         self._pids: set[int] = set()
 
     def look(self) -> None:
@@ -37,5 +40,6 @@ class Surroundings:
             "out_of_memory": self._memory.struck(),
             "kernel_lines": list(self._kernel.lines),
             "disk_free_mib": self._least.get(self._folder),
+            "own_gpu_peak_mib": self.gpu.own_peak_mib,
             "shm_free_mib": self._least.get(SHARED_MEMORY),
         }

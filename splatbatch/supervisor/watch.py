@@ -16,9 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from splatbatch import gpu
 from splatbatch.attempt import AttemptFolder, Cancelled, Exit, Exited, Killed, NotStarted, TimedOut, exit_to_record
-from splatbatch.files import Record, append_line, read_json, write_json
+from splatbatch.files import Record, read_json, write_json
 from splatbatch.supervisor import foreign, processes
 from splatbatch.supervisor.chores import Every, StopRequest
 from splatbatch.supervisor.log import BoundedLog
@@ -49,7 +48,7 @@ def supervise(folder: AttemptFolder) -> int:
     processes.adopt_orphans()
     processes.raise_file_limit()
     started = time.monotonic()
-    around = Surroundings(folder.path, job.get("gpu"))
+    around = Surroundings(folder, job.get("gpu"))
     end = _run_all(folder, job, stop, around)
     around.look()
     seconds = round(time.monotonic() - started, 3)
@@ -145,7 +144,6 @@ class _Watch:
     around: Surroundings
     started: float = field(default_factory=time.monotonic)
     beats: int = 0
-    gpu_percent: int | None = None  # the highest since we last asked whether it still does anything
     ending: Exit | None = None  # why we are ending it, once we are
     kill_at: float = float("inf")
 
@@ -175,7 +173,7 @@ class _Watch:
         chores = [Every(HEARTBEAT_S, self._beat), Every(SURROUNDINGS_S, self.around.look)]
         chores += [Every(interval_s, do) for interval_s, do in self.foreign.chores(self.log)]
         if self.job.get("gpu"):
-            chores.append(Every(GPU_SAMPLE_S, self._sample_gpu))
+            chores.append(Every(GPU_SAMPLE_S, self.around.gpu.look))
         if stall_s := self.limits.get("stall_s"):
             chores.append(Every(min(stall_s / STALL_LOOKS, LONGEST_STALL_LOOK_S), self._look_for_signs_of_life))
         return chores
@@ -224,12 +222,4 @@ class _Watch:
         write_json(self.folder.heartbeat, {"sequence": self.beats, "child": self.process.pid})
 
     def _look_for_signs_of_life(self) -> None:
-        self.stall.look(self.log.said, self.gpu_percent)
-        self.gpu_percent = None if self.gpu_percent is None else 0
-
-    def _sample_gpu(self) -> None:
-        sample = gpu.sample(self.job["gpu"])
-        if sample.utilisation_percent is not None:
-            self.gpu_percent = max(sample.utilisation_percent, self.gpu_percent or 0)
-        record = {"t": round(time.time(), 2), **sample.to_record()}
-        append_line(self.folder.gpu_samples, record, durable=False)
+        self.stall.look(self.log.said, self.around.gpu.busiest_percent())

@@ -102,3 +102,22 @@ def test_a_batch_trains_on_the_gpu_and_gives_its_memory_back(tmp_path: Path, str
     report = json.loads((tmp_path / "output" / "report.json").read_text())
     assert np.mean([patch["psnr"] for patch in report["patches"]]) > 24
     assert abs((gpu.sample(gpu.gpus()[0].uuid).used_mib or 0) - before) <= 8
+    for patch in report["patches"]:
+        torch_mib, own_mib = (patch["attempts"][0][key] for key in ("torch_peak_mib", "own_gpu_peak_mib"))
+        assert torch_mib > 0
+        assert own_mib is None or own_mib >= torch_mib  # None: too quick for a sample, or a container
+
+
+def test_evaluation_needs_hardly_more_memory_than_training(tmp_path: Path) -> None:
+    quarry = Path(__file__).parents[2] / "examples" / "quarry"
+    settings = {
+        "scene": {"patches": str(quarry / "patches"), "images": str(quarry / "images")},
+        "training": {"max_steps": 300, "checkpoint_every": 100, "coarse_to_fine": True},
+        "evaluation": {"every": 100},
+    }
+    config = tmp_path / "splat_config.yml"
+    config.write_text(yaml.safe_dump(settings))
+    command = [sys.executable, "-m", "splatbatch", "train", "--config", str(config), "--patch", "p0"]
+    subprocess.run(command, check=True)
+    peak = json.loads((tmp_path / "output/patches/p0/attempt-01/metrics.json").read_text())["peak"]
+    assert 0 < peak["evaluation_mib"] <= 1.05 * peak["training_mib"]
