@@ -68,6 +68,7 @@ class FakeBatch:
             "training": {"max_steps": 20, "device": "cpu"},
             "retry": {"first_wait_s": 0.1},
             "limits": {"grace_s": 0.5},
+            "output": {"previews_mib": 0},
         }
         self.change(**sections)
         self.script()

@@ -101,7 +101,8 @@ def report(config: Path | None, *, as_json: bool) -> None:
     """Write the report and print it."""
     batch = open_batch(config)
     batch.output.create()
-    facts = write_report(batch.output, [patch.name for patch in batch.patches], batch.config.variants.values())
+    names, settings = [patch.name for patch in batch.patches], batch.config
+    facts = write_report(batch.output, names, settings.variants.values(), settings.output.previews_mib)
     if as_json:
         print_json(facts)
     else:

@@ -113,7 +113,7 @@ def _train(batch: Batch, *, verify: bool, force: bool) -> None:
 def _write_report(batch: Batch, names: Sequence[str]) -> None:
     """Write the report; that a full disk does not take it must not hide how the batch went."""
     try:
-        write_report(batch.output, names, batch.config.variants.values())
+        write_report(batch.output, names, batch.config.variants.values(), batch.config.output.previews_mib)
     except OSError as error:
         typer.echo(f"the report could not be written ({error.strerror})", err=True)
 

@@ -112,3 +112,5 @@ class Output(Section):
 
     folder: FilePath = Path("output")
     """Everything a run writes lies here."""
+    previews_mib: Annotated[int, Field(ge=0)] = 48
+    """Of report.html, for splats that open in 3D, about 4 each; 0: none. `view` shows the others."""

@@ -28,20 +28,20 @@ HEADINGS = (*FIRST, "Gaussians", "MiB", "time", "GPU peak", "attempts", "notes")
 WORDS = ("patch", "state", "photographs", "notes")
 
 
-def to_html(report: Record, output: OutputFolder) -> str:
+def to_html(report: Record, output: OutputFolder, previews_mib: int) -> str:
     """Return the page of a report; curves and pictures come from the output folder."""
     links = {patch["patch"]: f"patch-{index}" for index, patch in enumerate(report["patches"])}
     budget = Budget(PICTURE_BYTES)
     # the poorest patch takes of the budget first
     by_psnr = sorted(report["patches"], key=lambda patch: math.inf if patch["psnr"] is None else patch["psnr"])
-    previews = Previews(output)
+    previews = Previews(output, Budget(previews_mib * MIB))
     chapters = {patch["patch"]: chapter(patch, links[patch["patch"]], budget, previews) for patch in by_psnr}
     body = [
         _header(report),
         *_section("Timeline", join(timelines(report, links))),
         *_section("Comparison", comparison(report["sweep"])),
         *_section("Patches", _table(report["patches"], links)),
-        *(tag("p", lack, class_="quiet") for lack in _lacks(report)),
+        *(tag("p", lack, class_="quiet") for lack in _lacks(report, previews)),
         *(chapters[name] for name in links),
         *_section("Audit", join(_audit(report["audit"]))),
         *_section("Settings", join(_settings(report))),
@@ -51,9 +51,9 @@ def to_html(report: Record, output: OutputFolder) -> str:
     return document(title, join([tag("main", *body), previews.packed_viewer()]), _asset("page.css"), scripts)
 
 
-def _lacks(report: Record) -> Iterator[str]:
+def _lacks(report: Record, previews: Previews) -> Iterator[str]:
     """Yield what is missing for the 3D view, where there is something to see."""
-    if any(patch["splat"] for patch in report["patches"]) and (lack := what_is_missing()):
+    if previews.are_wanted and any(patch["splat"] for patch in report["patches"]) and (lack := what_is_missing()):
         yield lack
 
 

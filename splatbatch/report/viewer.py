@@ -7,7 +7,7 @@ import contextlib
 import gzip
 import shlex
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -20,8 +20,6 @@ from splatbatch.report.standpoint import find_standpoint
 from splatbatch.splats.preview import UNTURNED, Floats, make_preview, middle_of
 
 BUILT = ("web", "dist", "viewer.js.gz")
-PREVIEW_BYTES = 48 << 20
-"""Of a page, in base64: a dozen previews; the poorest patches come first, `splatbatch view` shows the others."""
 MOST_PREVIEW_BYTES = 4 << 20
 """A larger file is none of ours."""
 HOW = {
@@ -57,15 +55,18 @@ def what_is_missing() -> str:
 
 @dataclass
 class Previews:
-    """The splats of a page that open in 3D."""
+    """The splats of a page that open in 3D, as far as the budget goes; `splatbatch view` shows the others."""
 
     output: OutputFolder
-    budget: Budget = field(default_factory=lambda: Budget(PREVIEW_BYTES))
+    budget: Budget
     num_shown: int = 0
+
+    def __post_init__(self) -> None:
+        self.are_wanted = self.budget.left > 0
 
     def of(self, patch: Record) -> Html:
         """Return the stage on which a trained patch opens; else a line that says how to see it, or nothing."""
-        if not patch["splat"] or what_is_missing():
+        if not self.are_wanted or not patch["splat"] or what_is_missing():
             return Html("")
         words = f"in full: splatbatch view {shlex.quote(patch['patch'])}"
         standpoint = find_standpoint(attempt_folder(self.output, patch))

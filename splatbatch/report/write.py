@@ -12,16 +12,19 @@ from splatbatch.report.markdown import to_markdown
 from splatbatch.report.page import to_html
 
 
-def write_report(output: OutputFolder, names: Sequence[str], variants: Iterable[Variant] = ()) -> Record:
+def write_report(
+    output: OutputFolder, names: Sequence[str], variants: Iterable[Variant] = (), previews_mib: int = 48
+) -> Record:
     """Write the three reports from the files of a batch; return what report.json holds.
 
     Args:
         output: where they go.
         names: of patches that belong to the batch, begun or not.
         variants: of the sweep, to be compared.
+        previews_mib: how much of the page splats that open in 3D may take; 0: there is no 3D.
     """
     report = build(output, names, tuple(variants))
     write_json(output.report("json"), report)
     write_text(output.report("md"), to_markdown(report))
-    write_text(output.report("html"), to_html(report, output))
+    write_text(output.report("html"), to_html(report, output, previews_mib))
     return report

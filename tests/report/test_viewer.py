@@ -169,9 +169,10 @@ def test_a_preview_is_made_once_and_again_for_a_newer_splat(tmp_path: Path) -> N
 
 
 @built
-def test_a_full_page_names_the_command_instead(output: OutputFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(viewer, "PREVIEW_BYTES", 1000)
-    write_report(output, ["p9"])
-    text = output.report("html").read_text()
-    assert "3D, in full: splatbatch view p0" in text
-    assert "<template" not in text
+def test_a_full_page_names_the_command_instead(tmp_path: Path) -> None:
+    output = night(tmp_path)
+    write_scene(output.patch("p0").splat, repeat=12)
+    write_report(output, [], previews_mib=1)
+    assert "3D, in full: splatbatch view p0" in output.report("html").read_text()
+    write_report(output, [], previews_mib=0)
+    assert ">3D" not in output.report("html").read_text()
