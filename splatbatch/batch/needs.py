@@ -15,7 +15,10 @@ from splatbatch.scene.patches import Patch
 
 
 def needs(config: Config, patches: Iterable[Patch], changes: Mapping[str, Any]) -> dict[str, Need]:
-    """Return the need of every patch whose model can be read, on the smallest GPU of the batch, else on the CPU."""
+    """Return the need of every patch, on the smallest GPU of the batch, else on the CPU.
+
+    None is known of patches whose model cannot be read, or that somebody else's program trains.
+    """
     card_mib = smallest_mib(cards(config))
     device = {"training.device": "cpu"} if config.training.device == "auto" and not cards(config) else {}
     found = {}

@@ -122,12 +122,20 @@ def shrink(photo: Photo, factor: int) -> Photo:
 
     Its K is divided exactly: the first pixel covers the first ones of the photograph.
     """
-    channels = photo.target().movedim(-1, 0).float()  # [3, H, W]
-    means = avg_pool2d(channels, factor, ceil_mode=True, count_include_pad=False)
-    pixels = means.round().to(torch.uint8).movedim(0, -1).contiguous()
-    if photo.pixels.device != pixels.device:
-        pixels = pixels.to(photo.pixels.device).pin_memory()
+    means = _means(photo.target().movedim(-1, 0).float(), factor)  # [3, h, w]
+    pixels = _beside(photo, means.round().to(torch.uint8).movedim(0, -1).contiguous())
+    valid = photo.valid()  # a pixel counts if all that it is made of do
+    mask = None if valid is None else _beside(photo, _means(valid[None].float(), factor)[0] == 1)
     K = photo.view.K.clone()
     K[:2] /= factor
     view = View(photo.view.viewmat, K, width=pixels.shape[1], height=pixels.shape[0])
-    return dataclasses.replace(photo, view=view, pixels=pixels)
+    return dataclasses.replace(photo, view=view, pixels=pixels, mask=mask)
+
+
+def _means(channels: Tensor, factor: int) -> Tensor:
+    return avg_pool2d(channels, factor, ceil_mode=True, count_include_pad=False)
+
+
+def _beside(photo: Photo, small: Tensor) -> Tensor:
+    """Return a tensor where the photograph lies; pinned where that is the host and a GPU renders."""
+    return small if photo.pixels.device == small.device else small.to(photo.pixels.device).pin_memory()

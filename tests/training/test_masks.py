@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from PIL import Image as Pillow
+from small_patch import paint, recipe, trained
 from torch import Tensor
 
+from splatbatch.config import load
+from splatbatch.scene.patches import find_patches
+from splatbatch.training.coarse import shrink
 from splatbatch.training.loss import photometric_loss, psnr, ssim
 from splatbatch.training.masks import masked, of_what_counts
+from splatbatch.training.rasterize import View
+from splatbatch.training.views import Photo
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
 
 
 def images() -> tuple[Tensor, Tensor, Tensor]:
@@ -62,3 +74,38 @@ def test_equal_pixels_are_perfect_whatever_is_ignored() -> None:
     _, photo, mask = images()
     seen = figures(photo / 255, photo, mask)
     assert seen["ssim"] == pytest.approx(1, abs=1e-6)
+
+
+def test_a_smaller_photograph_has_a_smaller_mask() -> None:
+    _, pixels, mask = images()
+    mask[:, 20:] = False
+    view = View(torch.eye(4), torch.eye(3), 60, 40)
+    small = shrink(Photo("a.png", view, pixels, mask), 8)
+    assert small.mask is not None
+    assert small.mask.shape == small.pixels.shape[:2] == (5, 8)
+    assert small.mask.all(dim=0).tolist() == [True] * 2 + [False] * 6
+
+
+def paint_over(images: Path, color: tuple[int, int, int]) -> None:
+    """Paint the left of every photograph, and mask it."""
+    masks = images.with_name("masks")
+    masks.mkdir(exist_ok=True)
+    for path in sorted(images.iterdir()):
+        picture = Pillow.open(path)
+        mask = Pillow.new("L", picture.size, 255)
+        picture.paste(color, (0, 0, 12, 24))
+        mask.paste(0, (0, 0, 12, 24))
+        picture.save(path)
+        mask.save(masks / f"{path.name}.png")
+
+
+def test_whatever_lies_under_the_masks_the_splat_is_the_same(batch: FakeBatch) -> None:
+    paint((batch.make("p0").folder) / "images")
+    splats = []
+    for name, color in (("a-1", (255, 0, 255)), ("a-2", (0, 255, 0))):
+        paint_over(batch.folder / "images", color)
+        (patch,) = find_patches(load(batch.config).scene)
+        splats.append(trained(patch, recipe(max_steps=20), name)[1])
+    one, other = splats
+    assert one.path.read_bytes() == other.path.read_bytes()
+    assert one.metrics["final"]["psnr"] == other.metrics["final"]["psnr"]
