@@ -108,6 +108,11 @@ class AttemptFolder:
         return self.path / "renders" / f"{rank}-{kind}.jpg"
 
     @property
+    def tensorboard(self) -> Path:
+        """Training process: folder of TensorBoard's event files, if they are wanted."""
+        return self.path / "tb"
+
+    @property
     def checkpoint(self) -> Path:
         """Training process: whole or absent."""
         return self.path / "checkpoint.pt"

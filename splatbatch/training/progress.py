@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from splatbatch.errors import TrainerError
 from splatbatch.files import append_line
+from splatbatch.training.board import Board
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.health import Expectations, Figures, Finding, judge, judge_evaluation
 
@@ -36,11 +38,19 @@ class Progress:
         self._history: list[Figures] = []
         self._expected: Expectations | None = None
         self._highest_mib = 0
+        self._board: Board | None = None
         self._flagged: set[str] = set()
 
     def expect(self, expected: Expectations) -> None:
         """Say what the steps to come are judged by."""
         self._expected = expected
+
+    def show_on(self, board: Board | str | None) -> None:
+        """Let TensorBoard show all figures from now on; a text says why it cannot."""
+        if isinstance(board, str):
+            self.warn(board)
+        else:
+            self._board = board
 
     def phase(self, name: str) -> None:
         """Enter a phase: start, load, init, train, eval, export, done."""
@@ -93,6 +103,7 @@ class Progress:
             grad_norm=_finite(figures.gradient),
             peak_mib=self._peak_mib(loss),
         )
+        self._on_board(lambda board: board.histograms(self._step, gaussians))
         for finding in judge(self._history, self._expected) if self._expected else ():
             self.found(finding)
 
@@ -113,6 +124,15 @@ class Progress:
         }
         with contextlib.suppress(OSError):  # a full disk must not end a good training
             append_line(self._path, record, durable=False)
+        self._on_board(lambda board: board.scalars(self._step, figures))
+
+    def _on_board(self, show: Callable[[Board], None]) -> None:
+        try:
+            if self._board:
+                show(self._board)
+        except OSError as error:
+            self._board = None
+            self.warn(f"tensorboard: its event files end here ({error.strerror})")
 
 
 def _read(step: int, loss: Tensor, gaussians: Parameters) -> Figures:

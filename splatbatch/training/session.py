@@ -22,6 +22,7 @@ from splatbatch.files import write_json
 from splatbatch.scene.need import GPU_CONTEXT_MIB, MIB, Extent, Need, estimate, extent_of
 from splatbatch.scene.reconstruction import read_reconstruction
 from splatbatch.splats import write_splat
+from splatbatch.training.board import open_board
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.evaluate import Evaluator
 from splatbatch.training.gaussians import export, first_values, to_parameters
@@ -109,6 +110,7 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     need = estimate(_on(device, recipe), prepared.extent, _free_mib(device))
     scene = prepared.views.to(device, need.photos)
     gaussians = to_parameters(prepared.gaussians, device)
+    progress.show_on(open_board(folder.tensorboard, wanted=recipe.evaluation.tensorboard))
     evaluator = Evaluator(scene, recipe, progress, device)
     evaluator.measure(gaussians, 0)
 
