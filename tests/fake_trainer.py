@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,8 @@ from splatbatch.attempt import AttemptFolder, Splat, Unfit
 from splatbatch.config import Recipe, load
 from splatbatch.files import append_line, read_json, write_json
 from splatbatch.scene.patches import Patch
+from splatbatch.scene.photographs import choose_photographs
+from splatbatch.scene.reconstruction import read_reconstruction
 from splatbatch.splats import Gaussians, check_splat, write_splat
 
 SCRIPT_VARIABLE = "FAKE_TRAINER_SCRIPT"
@@ -33,12 +36,15 @@ class FakeTrainer:
         self.recipe = recipe
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        record = {"patch": patch.name, "recipe": self.recipe.model_dump(mode="json")}
+        record = {"patch": patch.name, "sparse": str(patch.sparse), "images": str(patch.images)}
+        record["recipe"] = self.recipe.model_dump(mode="json")
         write_json(folder.settings, record)
         return (sys.executable, __file__, "--attempt", str(folder.path))
 
     def collect(self, folder: AttemptFolder) -> Splat | Unfit:
-        return check_splat(folder.splat, self.recipe.training.max_steps)
+        splat = check_splat(folder.splat, self.recipe.training.max_steps)
+        metrics = read_json(folder.metrics)
+        return replace(splat, metrics=metrics) if isinstance(splat, Splat) and metrics else splat
 
 
 def install() -> None:
@@ -66,6 +72,19 @@ def train(folder: AttemptFolder, rest: str, steps: int) -> int:
     write_splat(folder.splat, splat_of(10), steps)
     append_line(folder.progress, {"phase": "done", "step": steps, "max_steps": steps}, durable=False)
     return 0
+
+
+def measure(folder: AttemptFolder, rest: str, steps: int) -> int:
+    """Train, and say how good it is and which photographs were used, chosen as our own trainer does."""
+    settings = read_json(folder.settings) or {}
+    model = read_reconstruction(Path(settings["sparse"]))
+    resolution = settings["recipe"]["training"]["resolution"]
+    chosen = choose_photographs(Path(settings["images"]), model.images, model.cameras, resolution)
+    size = [-(-side // chosen.divisor) for side in (model.cameras[1].width, model.cameras[1].height)]
+    used = {"used": f"1/{chosen.divisor}", "folder": chosen.folder.name, "largest": size}
+    figures = {"psnr": float(rest), "ssim": 0.9}
+    write_json(folder.metrics, {"initial": {"psnr": 10.0}, "final": figures, "resolution": used})
+    return train(folder, "", steps)
 
 
 def exit_with(folder: AttemptFolder, rest: str, steps: int) -> int:
@@ -204,6 +223,7 @@ BEHAVIOURS = {
     "spoil": spoil,
     "hang": hang,
     "needs": needs,
+    "measure": measure,
     "unhealthy": unhealthy,
     "devour": devour,
     "linger": linger,

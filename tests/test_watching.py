@@ -48,6 +48,12 @@ def test_the_table_fits_any_terminal(width: int, name: str) -> None:
     assert max(map(len, lines)) <= width
 
 
+def test_variants_of_a_patch_can_be_told_apart_on_a_narrow_terminal() -> None:
+    names = [f"p0@learning_rate-0.{number}_5f3a1{number}" for number in range(3)]
+    narrow = shown([replace(RUNNING, patch=name) for name in names], 80)
+    assert all(f"p0@learni…{name[-6:]}"[-7:] in narrow for name in names)
+
+
 def test_a_narrow_terminal_shows_what_matters_and_a_wide_one_everything() -> None:
     narrow, wide = (ESCAPES.sub("", shown([RUNNING, FAILED], width)) for width in (80, 200))
     for words in ("running (train)", "40%", "0.0831", "24.50", "0:01:01", "failed (cuda_busy"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -38,9 +38,16 @@ def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
     for column in columns:
         longest = LONGEST.get(column.heading) if width < WIDE else None
         table.add_column(column.heading, justify="left" if column.is_text else "right", no_wrap=True, max_width=longest)
-    for status in statuses:
+    named = statuses if width >= WIDE else [replace(one, patch=elided(one.patch)) for one in statuses]
+    for status in named:
         table.add_row(*(column.cell(status) for column in columns), style=COLOURS.get(status.state, ""))
     return table
+
+
+def elided(name: str) -> str:
+    """Return a name as a narrow terminal shows it: variants of a sweep begin alike and differ at their ends."""
+    longest = LONGEST["patch"]
+    return name if len(name) <= longest else f"{name[: longest - 7]}…{name[-6:]}"
 
 
 def live_view(statuses: Sequence[PatchStatus], width: int, height: int) -> Group:

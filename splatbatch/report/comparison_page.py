@@ -54,7 +54,8 @@ def _means(sweep: Record) -> Html:
 
 
 def _notes(sweep: Record) -> Iterator[Html]:
-    yield tag("p", "Means over the trained patches; the best of a column is marked.", class_="quiet")
+    words = "Means over the trained patches. Marked: the most of PSNR and SSIM, the least of the rest."
+    yield tag("p", words, class_="quiet")
     if any(not row["is_comparable"] for row in sweep["variants"]):
         words = "Variants in grey have trained fewer or other patches: their means are not compared."
         yield tag("p", words, class_="quiet")

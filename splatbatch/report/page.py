@@ -114,7 +114,7 @@ def _row(patch: Record, link: str) -> Html:
     notes += [tag("span", f"changed: {assignments(patch['changes'])}", class_="mark")] if patch["changes"] else []
     notes += [tag("span", warning, class_="mark") for warning in patch["warnings"][:2]]
     cells = [
-        tag("td", tag("a", patch["patch"], href=f"#{link}")),
+        tag("td", tag("a", patch["patch"], href=f"#{link}", title=patch["patch"])),
         tag("td", tag("span", SIGNS[state], class_=f"sign {state}"), f" {state}"),
         tag("td", in_words(patch["resolution"])),
         _cell(patch["psnr"], ".2f"),
