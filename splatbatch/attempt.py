@@ -64,6 +64,11 @@ class AttemptFolder:
         return self.path / "cancel"
 
     @property
+    def go(self) -> Path:
+        """Parent, for an attempt that stands by: start now, on this GPU."""
+        return self.path / "go.json"
+
+    @property
     def start(self) -> Path:
         """Supervisor, O_EXCL: the fence. A second start in this folder loses."""
         return self.path / "start.json"

@@ -37,6 +37,7 @@ class Sample:
     """What NVML says of a GPU at one moment; None where it cannot tell."""
 
     used_mib: int | None = None
+    total_mib: int | None = None
     utilisation_percent: int | None = None
     temperature_c: int | None = None
     power_w: float | None = None
@@ -74,6 +75,7 @@ def sample(uuid: str) -> Sample:
     processes = _optional(nvml.nvmlDeviceGetComputeRunningProcesses, handle) or []
     return Sample(
         used_mib=memory.used // MIB if memory else None,
+        total_mib=memory.total // MIB if memory else None,
         utilisation_percent=rates.gpu if rates else None,
         temperature_c=_optional(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
         power_w=milliwatts / 1000 if milliwatts is not None else None,
@@ -96,15 +98,17 @@ def driver_version() -> str:
     return str(_optional(nvml.nvmlSystemGetDriverVersion) or "") if gpus() else ""
 
 
-def why_not_ready(now: Sample, before: Sample, cooldown: Cooldown) -> str:
+def why_not_ready(now: Sample, before: Sample, cooldown: Cooldown, *, ours_mib: float = 0) -> str:
     """Say why a GPU is not fit for the next attempt; empty if it is.
 
     Args:
         now: the GPU at this moment.
         before: the same GPU before the batch touched it.
         cooldown: how free and how cool it has to be.
+        ours_mib: what our own attempts there may hold.
     """
-    if now.used_mib is not None and before.used_mib is not None and now.used_mib > before.used_mib + cooldown.free_mib:
+    allowed_mib = cooldown.free_mib + ours_mib
+    if now.used_mib is not None and before.used_mib is not None and now.used_mib > before.used_mib + allowed_mib:
         squatters = ", ".join(str(pid) for pid in now.processes if pid not in before.processes)
         held_by = f" held by process {squatters}" if squatters else ""
         return f"{now.used_mib - before.used_mib} MiB more in use than before the batch{held_by}"

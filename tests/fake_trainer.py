@@ -32,6 +32,8 @@ SCRIPT_VARIABLE = "FAKE_TRAINER_SCRIPT"
 
 
 class FakeTrainer:
+    stands_by = True
+
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
 
@@ -62,9 +64,21 @@ def behave(folder: AttemptFolder) -> int:
     settings = read_json(folder.settings) or {}
     script = json.loads(Path(os.environ[SCRIPT_VARIABLE]).read_text()).get(settings["patch"], ["train"])
     verb, _, rest = script[min(folder.number, len(script)) - 1].partition(" ")
+    if os.environ.get("SPLATBATCH_STANDBY") and not stand_by(folder, verb):
+        return 1
+    if verb == "unready":
+        verb, _, rest = rest.partition(" ")
     steps = settings["recipe"]["training"]["max_steps"]
     append_line(folder.progress, {"phase": "train", "step": 1, "max_steps": steps, "loss": 0.5}, durable=False)
     return BEHAVIOURS[verb](folder, rest, steps)
+
+
+def stand_by(folder: AttemptFolder, verb: str) -> bool:
+    """Wait for `go`, unless the script says that no standby ever becomes ready ("unready train")."""
+    append_line(folder.progress, {"phase": "standby", "step": 0}, durable=False)
+    while not folder.go.exists() and verb != "unready":
+        time.sleep(0.005)
+    return verb != "unready"
 
 
 def train(folder: AttemptFolder, rest: str, steps: int) -> int:

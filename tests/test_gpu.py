@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from splatbatch import gpu
-from splatbatch.batch.slots import SlotGate
+from splatbatch.batch.gate import SlotGate
 from splatbatch.config import Cooldown
 from splatbatch.executors import Slot
 from splatbatch.gpu import Sample
@@ -76,9 +76,9 @@ def test_what_an_attempt_holds_itself_is_told_as_far_as_it_can_be(ours: set[int]
 def test_a_slot_opens_when_it_is_free_and_the_floor_has_passed() -> None:
     gate = SlotGate(Slot("cpu0"), Cooldown(floor_s=5))
     assert gate.is_open(0)
-    gate.take()
-    assert not gate.is_open(0)
-    gate.release(10)
+    gate.take("key")
+    assert not gate.has_seat()
+    gate.release("key", 10)
     assert [gate.is_open(now) for now in (10, 14.9, 15)] == [False, False, True]
 
 

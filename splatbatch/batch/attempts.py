@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from splatbatch.attempt import (
@@ -26,7 +28,7 @@ from splatbatch.batch.diagnosis import Evidence, diagnose
 from splatbatch.batch.folder import PatchFolder
 from splatbatch.batch.plan import Fingerprint
 from splatbatch.config import Limits
-from splatbatch.executors import Slot
+from splatbatch.executors import Key, Slot
 from splatbatch.files import (
     SHARED_MEMORY,
     Record,
@@ -42,7 +44,11 @@ from splatbatch.trainers import Trainer
 
 LOG_TAIL_BYTES = 1 << 18
 FULL_MIB = 2
+WRAPPING_UP = ("eval", "export", "done")
+"""Phases after the last step."""
 BALLAST_BYTES = 1 << 16
+# the training process then asks NVML, not CUDA, whether there is a GPU: CUDA reads the variable above only once
+STANDBY_ENVIRONMENT = {"SPLATBATCH_STANDBY": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 @contextlib.contextmanager
@@ -58,23 +64,50 @@ def next_attempt(patch: str, folder: PatchFolder, changes: Mapping[str, Any], pr
         raise
 
 
-def write_job(attempt: Attempt, key: str, argv: tuple[str, ...], slot: Slot, limits: Limits) -> None:
+@dataclass(frozen=True)
+class Order:
+    """What the supervisor is told of an attempt besides its limits."""
+
+    key: Key
+    argv: tuple[str, ...]
+    slot: Slot
+    standby: bool = False
+    """It prepares, then waits for `write_go`."""
+
+
+def write_job(attempt: Attempt, order: Order, limits: Limits) -> None:
     """Write job.json, all that the supervisor has to know, and what a later run asks before it adopts the attempt."""
-    # no GPU is visible to an attempt on the CPU, and exactly one, by UUID, to any other
-    env = {"CUDA_VISIBLE_DEVICES": slot.gpu or "", "LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1"}
+    env = {**_visible(order.slot), "LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1"}
     write_json(
         attempt.folder.job,
         {
-            "key": key,
-            "argv": list(argv),
-            "env": env,
-            "gpu": slot.gpu,
-            "slot": slot.name,
+            "key": order.key,
+            "argv": list(order.argv),
+            "env": env | (STANDBY_ENVIRONMENT if order.standby else {}),
+            "gpu": order.slot.gpu,
+            "slot": order.slot.name,
+            "standby": order.standby,
             "limits": {"wall_s": limits.wall_s, "grace_s": limits.grace_s, "stall_s": limits.stall_s},
             "changes": attempt.changes,
             "depends_on": attempt.depends_on,
         },
     )
+
+
+def write_go(folder: AttemptFolder, slot: Slot) -> None:
+    """Let an attempt that stands by begin, on this slot."""
+    record = {"gpu": slot.gpu, "slot": slot.name, "env": _visible(slot), "at": round(time.time(), 3)}
+    write_json(folder.go, record)
+
+
+def never_went(folder: AttemptFolder) -> bool:
+    """Return whether an attempt only ever stood by: it counts for nothing, and its folder may go."""
+    return bool((read_json(folder.job) or {}).get("standby")) and not folder.go.exists()
+
+
+def _visible(slot: Slot) -> dict[str, str]:
+    """No GPU is visible to an attempt on the CPU, and exactly one, by UUID, to any other."""
+    return {"CUDA_VISIBLE_DEVICES": slot.gpu or "", **dict(slot.environment)}
 
 
 def judge(folder: AttemptFolder, trainer: Trainer, end: Exit) -> Outcome:
@@ -105,6 +138,17 @@ def tidy(folder: AttemptFolder) -> None:
 def progress(folder: AttemptFolder) -> Record:
     """Return the latest progress record of an attempt; empty before the first."""
     return last_line(folder.progress) or {}
+
+
+def wraps_up(folder: AttemptFolder) -> bool:
+    """Return whether an attempt has made its last step and only evaluates and exports."""
+    return progress(folder).get("phase") in WRAPPING_UP
+
+
+def peak_mib(folder: AttemptFolder) -> float | None:
+    """Return the most GPU memory a training says it had in use; None if it says nothing of it."""
+    peaks = [record["peak_mib"] for record in read_lines(folder.progress) if record.get("peak_mib") is not None]
+    return max(peaks, default=None)
 
 
 def facts(folder: AttemptFolder) -> Record:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from splatbatch.executors import open_executor, verdict
 from splatbatch.executors.protocol import Seen
 from splatbatch.files import read_json, sweep, write_text
 from splatbatch.scene.audit import Audit, audit_patches
+from splatbatch.scene.need import Need
 from splatbatch.scene.patches import Patch, find_patches, select
 from splatbatch.trainers import open_trainer, rules_of
 from splatbatch.trainers.usable import check_usable
@@ -128,14 +131,20 @@ def run(batch: Batch, ledger: Ledger, *, stop: Callable[[], str], beat: Callable
         slots=[slot.name for slot in executor.slots()],
         changes=dict(batch.changes),
     )
-    needs.record(needs.needs(batch.config, batch.patches, batch.changes), batch.config, ledger)
+    expected = needs.needs(batch.config, batch.patches, batch.changes)
+    needs.record(expected, batch.config, ledger)
     twins.let_go(executor, results.batch_name(batch.output), ledger, batch.config.limits.grace_s, beat)
-    runner = Runner(batch.config, executor, ledger)
-    works = [Work(patch, dict(batch.changes)) for patch in batch.patches]
-    outcomes = runner.run(works, stop=stop, beat=beat)
+    works = [_work(batch, patch, expected.get(patch.name)) for patch in batch.patches]
+    with contextlib.closing(executor):
+        outcomes = Runner(batch.config, executor, ledger).run(works, stop=stop, beat=beat)
     trained = sum(isinstance(outcome, Trained) for outcome in outcomes.values())
     ledger.write("batch_ended", trained=trained, of=len(batch.patches), stopped=stop())
     return outcomes
+
+
+def _work(batch: Batch, patch: Patch, need: Need | None) -> Work:
+    steps = batch.config.recipe(patch.name, batch.changes).training.max_steps
+    return Work(patch, dict(batch.changes), num_steps=steps, need=need)
 
 
 def adopt(batch: Batch, ledger: Ledger, beat: Callable[[], None] = lambda: None) -> None:
@@ -159,7 +168,9 @@ def adopt(batch: Batch, ledger: Ledger, beat: Callable[[], None] = lambda: None)
     for patch, folder in left:
         sweep(batch.output.patch(patch.name).path)
         attempts.tidy(folder)
-        if folder.start.exists():
+        if attempts.never_went(folder):
+            shutil.rmtree(folder.path, ignore_errors=True)
+        elif folder.start.exists():
             _adopt_attempt(batch, patch, folder, ledger)
         else:
             folder.cancel.touch()

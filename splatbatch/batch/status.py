@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from splatbatch.attempt import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.batch.attempts import never_went
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.ledger import events
 from splatbatch.batch.pace import eta_s, steps_per_s
@@ -64,7 +65,11 @@ def _status(output: OutputFolder, name: str, history: Sequence[Record]) -> Patch
     attempts = folder.attempts()
     latest = attempts[-1] if attempts else None
     if latest and latest.job.exists() and not latest.exit.exists() and not _judged(history, latest):
-        return _lost(name, latest) if has_died(latest) else _running(name, latest)
+        stands_by, died = never_went(latest), has_died(latest)
+        if stands_by and not died:
+            return PatchStatus(name, "waiting", phase="standby")
+        if not stands_by:
+            return _lost(name, latest) if died else _running(name, latest)
     result = read_json(folder.result)
     if result is not None and folder.splat.exists():
         return _trained(name, result, str(folder.splat))

@@ -87,7 +87,7 @@ def clock(seconds: float | None) -> str:
 
 
 def _state(status: PatchStatus) -> Text:
-    detail = status.phase if status.state == "running" else status.cause
+    detail = status.phase if status.state in ("running", "waiting") else status.cause
     return _text(f"{status.state} ({detail})" if detail else status.state)
 
 

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 from splatbatch.attempt import Attempt, Cancelled, Exit, Lost
 from splatbatch.batch import retry
-from splatbatch.executors import Handle, Seen, Slot, verdict
+from splatbatch.executors import Handle, Key, Seen, Slot, verdict
 from splatbatch.files import read_json
+from splatbatch.scene.need import Need
 from splatbatch.scene.patches import Patch
 
 HEARTBEAT_SILENCE_S = 10.0
@@ -39,28 +40,46 @@ class WallClock:
         time.sleep(seconds)
 
 
-@dataclass
+@dataclass(eq=False)
 class Work:
     """A patch on its way: what to change, when it may start, why it failed so far."""
 
     patch: Patch
     changes: dict[str, Any] = field(default_factory=dict)
+    num_steps: int = 0
+    need: Need | None = None
+    """What it is expected to take, as far as its model can be read."""
     not_before: float = 0.0
     failures: list[retry.Failure] = field(default_factory=list)
     rungs: dict[str, int] = field(default_factory=dict)
     """How many rungs of each ladder were taken."""
-    trained_since: list[str] = field(default_factory=list)
-    """Patches that were trained after this one failed: they speak for the GPU."""
+    num_trained_before: int = 0
+    """Patches that had been trained when this one failed last: those trained since speak for the GPU."""
+    may_stand_by: bool = True
+    """False once a standby of it has died: the next attempt starts in its turn, and tells why."""
+    moved: bool = False
+    """It was on a GPU that faulted, and goes elsewhere; a second fault is held against it."""
+    alone: bool = False
+    """It ran out of memory beside another attempt: the next one has its GPU to itself."""
+
+    @property
+    def length(self) -> float:
+        """Return how long it is, on a scale of its own: images x pixels x steps."""
+        return self.num_steps * self.need.photos_mib if self.need else 0.0
 
 
-@dataclass
+@dataclass(eq=False)
 class Running:
     """An attempt that was submitted."""
 
     work: Work
     attempt: Attempt
-    slot: Slot
+    key: Key
     handle: Handle
+    slot: Slot
+    """Where it runs, or is meant to run while it stands by."""
+    num_company: int = 0
+    """Most attempts that were on its GPU beside it."""
     beat: int = -1
     beat_seen_at: float = 0.0
 

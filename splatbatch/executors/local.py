@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch import gpu
 from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.errors import ExecutorError
+from splatbatch.executors.mps import SERVER_MIB, Mps
 from splatbatch.executors.protocol import Handle, Job, Key, Seen, Slot
 from splatbatch.files import read_json
 from splatbatch.supervisor import processes
@@ -27,7 +28,11 @@ class LocalExecutor:
     survives_parent = False
 
     def __init__(self, config: ExecutorConfig, *, on_cpu: bool) -> None:
-        self._slots = _cpu_slots(config.cpu_slots) if on_cpu else _gpu_slots(config)
+        slots = _cpu_slots(config.cpu_slots) if on_cpu else _gpu_slots(config)
+        packs = not on_cpu and config.patches_per_gpu != 1 and config.mps == "auto"
+        self._mps = Mps.start() if packs else None
+        self._slots = tuple(replace(slot, environment=self._mps.environment) for slot in slots) if self._mps else slots
+        self.shared_mib = SERVER_MIB if self._mps else 0.0
         self._supervisors: dict[Key, _Supervisor] = {}
 
     def slots(self) -> Sequence[Slot]:
@@ -53,6 +58,11 @@ class LocalExecutor:
                 processes.send(signal.SIGTERM, [pid])
             elif pid:
                 processes.end_marked(key)
+
+    def close(self) -> None:
+        """End the MPS daemon, if there is one."""
+        if self._mps:
+            self._mps.stop()
 
     def find(self, batch: str) -> Mapping[Key, Handle]:
         """Return what still runs of a batch on this machine: supervisors, and what a killed one has left behind."""

@@ -21,6 +21,8 @@ class Slot:
     name: str
     gpu: str | None = None
     """UUID of the GPU; None trains on the CPU."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """What an attempt needs to know of the engine."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Executor(Protocol):
 
     survives_parent: bool
     """Whether attempts go on when the parent dies."""
+    shared_mib: float
+    """GPU memory that the engine itself may take for all attempts on a GPU together."""
 
     def slots(self) -> Sequence[Slot]:
         """Return the room there is, one attempt each."""
@@ -59,6 +63,10 @@ class Executor(Protocol):
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:
         """Ask them to stop; the verdict comes from the files."""
+        ...
+
+    def close(self) -> None:
+        """End what the engine has started for all attempts together; none runs any more."""
         ...
 
     def find(self, batch: str) -> Mapping[Key, Handle]:

@@ -69,10 +69,10 @@ def _take(attempt: Record, event: Record) -> None:
 
 def _look_into(attempt: Record, folder: AttemptFolder) -> None:
     """Add what only the attempt's own folder knows; its own clock is better than that of the run that adopted it."""
-    start, end, job = (read_json(path) or {} for path in (folder.start, folder.exit, folder.job))
+    start, end, job, go = (read_json(path) or {} for path in (folder.start, folder.exit, folder.job, folder.go))
     attempt["slot"] = attempt["slot"] or text(job.get("slot"))
     attempt["changes"] = attempt["changes"] or mapping(job.get("changes"))
-    attempt["started_at"] = number(start.get("started_at")) or attempt["started_at"]
+    attempt["started_at"] = number(go.get("at")) or number(start.get("started_at")) or attempt["started_at"]
     attempt["ended_at"] = number(end.get("ended_at")) or attempt["ended_at"]
     peak = mapping((read_json(folder.metrics) or {}).get("peak"))
     peaks = [number(peak.get(f"{phase}_mib")) for phase in ("training", "evaluation")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from splatbatch import gpu
@@ -18,12 +19,22 @@ class Surroundings:
     """Watches the memory killer, the kernel's log, the disk and shared memory from the start of an attempt."""
 
     def __init__(self, folder: AttemptFolder, gpu_uuid: str | None) -> None:
-        self.gpu = GpuWatch(folder, gpu_uuid)
+        self._attempt = folder
         self._memory = OomWatch()
-        self._kernel = KernelLog(gpu.bus(gpu_uuid) if gpu_uuid else "")
         self._least: dict[Path, int] = {}
         self._folder = folder.path
         self._pids: set[int] = set()
+        self._watch(gpu_uuid)
+
+    def begin(self, gpu_uuid: str | None) -> None:
+        """Watch this GPU from now on: the attempt has stood by, and was meant for another one maybe."""
+        self._kernel.close()
+        self._watch(gpu_uuid)
+
+    def _watch(self, gpu_uuid: str | None) -> None:
+        self.since = time.monotonic()
+        self.gpu = GpuWatch(self._attempt, gpu_uuid)
+        self._kernel = KernelLog(gpu.bus(gpu_uuid) if gpu_uuid else "")
 
     def look(self) -> None:
         """Look around; now and then while the process runs, and once after its end."""

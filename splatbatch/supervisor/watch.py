@@ -47,11 +47,10 @@ def supervise(folder: AttemptFolder) -> int:
     job = foreign.told(job, read_json(folder.watch))
     processes.adopt_orphans()
     processes.raise_file_limit()
-    started = time.monotonic()
     around = Surroundings(folder, job.get("gpu"))
     end = _run_all(folder, job, stop, around)
     around.look()
-    seconds = round(time.monotonic() - started, 3)
+    seconds = round(time.monotonic() - around.since, 3)
     facts = {"seconds": seconds, "ended_at": time.time(), **around.to_record(), **_identity()}
     _tell(folder, {**exit_to_record(end), **facts}, stop)
     return 0 if end == Exited(0) else 1
@@ -151,17 +150,20 @@ class _Watch:
         self.limits = {name: float(value) for name, value in self.job["limits"].items()}
         self.stall = StallWatch(self.folder.progress, self.process.pid)
         self.foreign = foreign.ForeignWatch(self.folder.progress, self.job)
+        self.stands_by = bool(self.job.get("standby"))
+        self.chores = self._chores()
 
     def until_the_end(self) -> Exit:
         """Watch until the process has ended and nothing below it is left."""
-        chores = self._chores()
         with selectors.DefaultSelector() as selector:
             selector.register(self.output, selectors.EVENT_READ)
             while self.process.poll() is None and time.monotonic() < self.kill_at + UNKILLABLE_S:
                 if selector.select(TICK_S) and self._drain() is None:
                     selector.unregister(self.output)
-                for chore in chores:
+                for chore in self.chores:
                     chore.tick(time.monotonic())
+                if self.stands_by and (go := read_json(self.folder.go)):
+                    self._begin(go)
                 self._end_if_due()
         processes.end_orphans(self.process.pid)
         self._drain()  # once: nobody is left who could write more
@@ -171,12 +173,21 @@ class _Watch:
 
     def _chores(self) -> list[Every]:
         chores = [Every(HEARTBEAT_S, self._beat), Every(SURROUNDINGS_S, self.around.look)]
+        if self.stands_by:
+            return chores
         chores += [Every(interval_s, do) for interval_s, do in self.foreign.chores(self.log)]
         if self.job.get("gpu"):
             chores.append(Every(GPU_SAMPLE_S, self.around.gpu.look))
         if stall_s := self.limits.get("stall_s"):
             chores.append(Every(min(stall_s / STALL_LOOKS, LONGEST_STALL_LOOK_S), self._look_for_signs_of_life))
         return chores
+
+    def _begin(self, go: Record) -> None:
+        """Its turn has come: from now on the limits count and its GPU is watched."""
+        self.stands_by, self.started, self.job["gpu"] = False, time.monotonic(), go.get("gpu")
+        self.around.begin(self.job["gpu"])
+        self.stall = StallWatch(self.folder.progress, self.process.pid)
+        self.chores = self._chores()
 
     def _end_if_due(self) -> None:
         now = time.monotonic()
@@ -194,6 +205,8 @@ class _Watch:
             return Cancelled(self.stop.by)
         if self.folder.cancel.exists():
             return Cancelled("cancel file")
+        if self.stands_by:
+            return None
         wall_s, stall_s = self.limits["wall_s"], self.limits.get("stall_s", 0.0)
         if age_s > wall_s:
             return TimedOut("wall", wall_s)

@@ -22,6 +22,8 @@ from splatbatch.trainers.measures import read_measures
 class ExternalTrainer:
     """Trains with a program of its own: written down in `settings.json` what for, in `watch.json` how to watch it."""
 
+    stands_by = False
+
     def __init__(self, recipe: Recipe, program: Program) -> None:
         self._recipe = recipe
         self._program = program

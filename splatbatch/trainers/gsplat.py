@@ -24,6 +24,8 @@ UNDISTORTED_MODELS = frozenset({"SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENC
 class GsplatTrainer:
     """Trains with `splatbatch.training`."""
 
+    stands_by = True
+
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
 

@@ -11,6 +11,9 @@ from splatbatch.scene.patches import Patch
 class Trainer(Protocol):
     """A program that trains one patch in one folder. Made for one recipe."""
 
+    stands_by: bool
+    """Whether its process may be started ahead of its turn: it then prepares without touching the GPU until `go`."""
+
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Prepare `folder` and return the argv that trains `patch` into it."""
         ...

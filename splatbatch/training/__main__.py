@@ -1,17 +1,19 @@
 """`python -m splatbatch.training <attempt folder>`: train the patch of settings.json into the folder."""
 
+import os
 import sys
 from pathlib import Path
 
 from splatbatch.attempt import AttemptFolder
 from splatbatch.errors import SplatbatchError
 from splatbatch.training.session import train_attempt
+from splatbatch.training.standby import STANDBY_VARIABLE
 
 
 def main(folder: Path) -> int:
     """Train; known causes of failure end in one line that the diagnosis reads, others in a traceback."""
     try:
-        train_attempt(AttemptFolder(folder))
+        train_attempt(AttemptFolder(folder), stands_by=os.environ.get(STANDBY_VARIABLE) == "1")
     except SplatbatchError as error:
         print(f"splatbatch: {error.message}", file=sys.stderr)  # noqa: T201 - the log is read by the parent
         return error.exit_code

@@ -52,8 +52,12 @@ class Progress:
         else:
             self._board = board
 
+    def begin(self) -> None:
+        """Count the time of the attempt from now on: it has stood by."""
+        self._started = time.monotonic()
+
     def phase(self, name: str) -> None:
-        """Enter a phase: start, load, init, train, eval, export, done."""
+        """Enter a phase: start, load, standby, init, train, eval, export, done."""
         self._phase = name
         self._write()
 

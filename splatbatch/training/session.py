@@ -30,6 +30,7 @@ from splatbatch.training.loop import train
 from splatbatch.training.pictures import picture_views
 from splatbatch.training.progress import Progress
 from splatbatch.training.repeats import find_repeats
+from splatbatch.training.standby import wait_for_go
 from splatbatch.training.views import Folders, Views, decode_views
 
 
@@ -57,15 +58,18 @@ class Prepared:
     extent: Extent
 
 
-def train_attempt(folder: AttemptFolder) -> None:
-    """Train the patch of `folder`; splat.ply is written last of all.
+def train_attempt(folder: AttemptFolder, *, stands_by: bool = False) -> None:
+    """Train the patch of `folder`; splat.ply is written last of all. One that stands by begins when it is told to.
 
     Raises:
         SplatbatchError: a cause known beforehand: no CUDA, no points, unusable photographs, failing health.
     """
     settings = Settings.model_validate_json(folder.settings.read_text(encoding="utf-8"))
     progress = Progress(folder.progress, settings.recipe.training.max_steps)
-    train_prepared(folder, prepare(settings, progress), progress)
+    prepared = prepare(settings, progress)
+    if stands_by:
+        wait_for_go(folder, progress)
+    train_prepared(folder, prepared, progress)
 
 
 def prepare(settings: Settings, progress: Progress) -> Prepared:

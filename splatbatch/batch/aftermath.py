@@ -1,0 +1,123 @@
+"""What follows from the end of an attempt: again and with which change, given up, or nothing more started at all."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from splatbatch.attempt import Diagnosis, Failed, Outcome
+from splatbatch.batch import retry
+from splatbatch.batch.endings import outcome_to_record
+from splatbatch.batch.folder import OutputFolder
+from splatbatch.batch.ledger import Ledger
+from splatbatch.batch.queue import Queue
+from splatbatch.batch.slots import Slots
+from splatbatch.batch.work import Clock, Running, Work
+from splatbatch.config import Config, Rung
+from splatbatch.executors import Slot
+
+GPU_FAULT = "gpu_hardware_fault"
+OF_COMPANY = frozenset(
+    {
+        "cuda_oom",
+        "cublas_cudnn_error",
+        "cuda_busy_or_unavailable",
+        "cuda_init_unknown",
+        "cuda_launch_failure",
+        "cuda_illegal_access",
+    }
+)
+"""Causes that another attempt on the same GPU may have brought about; under MPS a fault of one ends them all."""
+
+
+class Aftermath:
+    """Keeps the outcomes of a batch, and decides after each what is next."""
+
+    def __init__(self, config: Config, ledger: Ledger, clock: Clock, slots: Slots) -> None:
+        self._config = config
+        self._ledger = ledger
+        self._clock = clock
+        self._slots = slots
+        self._output = OutputFolder(config.output.folder)
+        self._failures: dict[str, list[retry.Failure]] = {}
+        self._trained: list[str] = []
+        self._random = random.Random(str(config.output.folder))  # noqa: S311 - jitter, the same in every run
+        self.outcomes: dict[str, Outcome] = {}
+        self.hopeless = ""
+        """Why nothing more is to be started; empty as long as it is."""
+
+    def trained(self, work: Work) -> None:
+        """Note who was trained: a witness for the GPU to those that failed before."""
+        self._trained.append(work.patch.name)
+
+    def failed(self, running: Running, diagnosis: Diagnosis, queue: Queue) -> None:
+        """Decide on a patch whose attempt has failed."""
+        work = running.work
+        if diagnosis.cause == GPU_FAULT and self._moves(work, diagnosis, running.slot, queue):
+            return
+        if diagnosis.cause in OF_COMPANY and running.num_company and not work.alone:
+            work.alone = True
+            self._again_uncounted(work, queue)
+            return
+        work.failures.append(retry.Failure(diagnosis, dict(work.rungs)))
+        self._failures[work.patch.name] = work.failures
+        self._try_again(work, queue)
+
+    def not_started(self, work: Work, diagnosis: Diagnosis, reason: str = "") -> None:
+        """Record the failure of a patch that no attempt could be made at; with a reason, that it is given up."""
+        name = work.patch.name
+        self.outcomes[name] = Failed(diagnosis)
+        number = max((folder.number for folder in self._output.patch(name).attempts()), default=0)
+        facts = outcome_to_record(Failed(diagnosis))
+        self._ledger.write("attempt_ended", patch=name, attempt=number, phase="start", **facts)
+        if reason:
+            self._ledger.write("gave_up", patch=name, reason=reason)
+
+    def _moves(self, work: Work, diagnosis: Diagnosis, slot: Slot, queue: Queue) -> bool:
+        """Take a GPU that faulted out of service; its patch goes elsewhere, once, and it is not held against it."""
+        others = [gate for gate in self._slots if gate.slot != slot]
+        if not slot.gpu or not others:
+            return False
+        self._slots.give_up(slot)
+        self._ledger.write("slot_given_up", slot=slot.name, reason=f"{GPU_FAULT}: {'; '.join(diagnosis.evidence)}")
+        if work.moved:
+            return False
+        work.moved = True
+        self._again_uncounted(work, queue)
+        return True
+
+    def _again_uncounted(self, work: Work, queue: Queue) -> None:
+        """Try again what the patch itself is not to blame for."""
+        queue.put_back(work)
+        self._ledger.write("retry", patch=work.patch.name, wait_s=0.0, ladder="", changes={}, trained_in_between=[])
+
+    def _try_again(self, work: Work, queue: Queue) -> None:
+        name, witnesses = work.patch.name, self._trained[work.num_trained_before :] if len(work.failures) > 1 else []
+        config = self._config.retry_of(name, work.changes)
+        decision = retry.decide(work.failures, config, self._random.random())
+        work.num_trained_before = len(self._trained)
+        if reason := retry.why_stop_batch(self._failures):
+            self._ledger.write("gave_up", patch=name, reason=reason)
+            self.hopeless = reason
+            return
+        match decision:
+            case retry.Again(wait_s=wait_s, ladder=ladder, rung=rung):
+                changes = self._take_rung(work, ladder, rung)
+                work.not_before = self._clock.now() + wait_s
+                queue.put_last(work)
+                facts = {"ladder": ladder, "changes": changes, "trained_in_between": witnesses}
+                self._ledger.write("retry", patch=name, wait_s=round(wait_s, 1), **facts)
+            case retry.GiveUp(reason=reason):
+                self._ledger.write("gave_up", patch=name, reason=reason, trained_in_between=witnesses)
+
+    def _take_rung(self, work: Work, ladder: str, rung: Rung) -> dict[str, Any]:
+        """Change a patch's settings, or the number of slots, as a rung says; return what was changed."""
+        if not ladder:
+            return {}
+        recipe = self._config.recipe(work.patch.name, work.changes)
+        changes = retry.resolve(rung, {**work.changes, **recipe.settings(), "slots": len(self._slots)})
+        work.rungs[ladder] = work.rungs.get(ladder, 0) + 1
+        if "slots" in changes:
+            self._slots.keep(max(1, int(changes["slots"])))
+        work.changes |= {key: value for key, value in changes.items() if key != "slots"}
+        return changes

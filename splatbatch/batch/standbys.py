@@ -1,0 +1,105 @@
+"""Processes that are ready for the next patches before a GPU is: one per GPU at most, and if host memory allows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from splatbatch.batch.gate import SlotGate
+from splatbatch.batch.host_memory import available_mib
+from splatbatch.batch.launch import Launcher
+from splatbatch.batch.queue import Queue
+from splatbatch.batch.work import Running, Work, how_it_ended
+from splatbatch.config import Config
+from splatbatch.errors import SplatbatchError
+from splatbatch.executors import Executor, Key, Seen, Slot
+from splatbatch.trainers import open_trainer
+
+UNKNOWN_MIB = 4000
+"""Host memory to be free for a patch of which nobody knows what it needs."""
+RESERVE_MIB = 2000
+"""Host memory that a standby leaves to everybody else."""
+
+
+class Standbys:
+    """Starts, looks after and ends the standbys of a batch. One that dies is replaced, and counts for nothing."""
+
+    def __init__(self, config: Config, executor: Executor, launcher: Launcher) -> None:
+        self._config = config
+        self._executor = executor
+        self._launcher = launcher
+        self._ready: dict[Key, Running] = {}
+        self._leaving: dict[Key, Running] = {}
+
+    def __len__(self) -> int:
+        """Return how many there are, those that still have to end included."""
+        return len(self._ready) + len(self._leaving)
+
+    def first(self) -> Running | None:
+        """Return the one whose turn is next."""
+        return next(iter(self._ready.values()), None)
+
+    def go(self, running: Running, slot: Slot) -> None:
+        """Let one begin."""
+        del self._ready[running.key]
+        self._launcher.go(running, slot)
+
+    def top_up(self, queue: Queue, gates: Sequence[SlotGate], now: float) -> None:
+        """Start standbys for works that are due, as long as some slot that is taken has none."""
+        busy = [gate.slot for gate in gates if self._is_wanted(gate.slot) and gate.tenants()]
+        for slot in busy[len(self._ready) :]:
+            work = next((work for work in queue.due(now) if self._may_stand_by(work)), None)
+            if work is None or not _fits(work):
+                return
+            try:
+                running = self._launcher.stand_by(work, slot)
+            except (SplatbatchError, OSError):  # it is told when its turn comes
+                work.may_stand_by = False
+                continue
+            queue.take(work)
+            self._ready[running.key] = running
+
+    def look(self, now: float) -> list[Work]:
+        """Remove those that have ended, and return the works they were to do."""
+        everyone = self._ready | self._leaving
+        if not everyone:
+            return []
+        seen = self._executor.poll({key: running.handle for key, running in everyone.items()})
+        dead = [
+            running
+            for key, running in everyone.items()
+            if how_it_ended(running, seen.get(key, Seen("unknown")), now, survives_parent=False) is not None
+        ]
+        return [running.work for running in dead if self._has_died(running)]
+
+    def retire(self) -> list[Work]:
+        """End all of them, and return the works they were to do."""
+        for running in self._ready.values():
+            with contextlib.suppress(OSError):  # a full disk: the signal below says the same
+                running.attempt.folder.cancel.touch()
+        self._executor.cancel({key: running.handle for key, running in self._ready.items()})
+        works = [running.work for running in self._ready.values()]
+        self._leaving |= self._ready
+        self._ready.clear()
+        return works
+
+    def _has_died(self, running: Running) -> bool:
+        """Discard a standby that has ended; return whether nobody had asked it to."""
+        self._launcher.discard(running)
+        if self._leaving.pop(running.key, None) is not None:
+            return False
+        del self._ready[running.key]
+        running.work.may_stand_by = False
+        return True
+
+    def _is_wanted(self, slot: Slot) -> bool:
+        wanted = self._config.executor.standby
+        return slot.gpu is not None if wanted == "auto" else wanted
+
+    def _may_stand_by(self, work: Work) -> bool:
+        return work.may_stand_by and open_trainer(self._config.recipe(work.patch.name, work.changes)).stands_by
+
+
+def _fits(work: Work) -> bool:
+    need_mib = work.need.host_mib if work.need else UNKNOWN_MIB
+    return available_mib() >= need_mib + RESERVE_MIB

@@ -1,0 +1,115 @@
+"""Decisions that take hours or several GPUs, in simulated time: order, faults, overlap, gates, standbys."""
+
+from __future__ import annotations
+
+import pytest
+from fake_batch import FakeBatch
+from simulated import TOTAL_MIB, Script, Simulation
+
+from splatbatch.attempt import Failed, Trained
+
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
+
+
+@pytest.fixture
+def simulation(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> Simulation:
+    return Simulation(batch, monkeypatch)
+
+
+def test_on_one_gpu_patches_are_trained_in_their_order(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(5), p1=Script(50), p2=Script(20))
+    simulation.run()
+    assert world.order() == ["p0", "p1", "p2"]
+
+
+def test_on_several_gpus_the_longest_patch_comes_first(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(5), p1=Script(50), p2=Script(20), p3=Script(30), p4=Script(20))
+    world.num_gpus = 2
+    simulation.run()
+    assert world.order() == ["p1", "p3", "p2", "p4", "p0"]
+    assert world.time < 75
+
+
+def test_a_patch_stands_by_while_another_trains_and_goes_at_once(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(10), p1=Script(10))
+    simulation.run()
+    assert world.at("stands by", "p1") < 1
+    assert world.at("begins", "p1") - world.at("ends", "p0") < 0.2
+
+
+def test_evaluation_overlaps_with_the_next_training(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(10, eval_s=8), p1=Script(10, eval_s=8), p2=Script(10))
+    outcomes = simulation.run()
+    assert world.at("begins", "p1") < 11
+    assert world.at("begins", "p2") < 22
+    assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
+
+
+def test_nothing_overlaps_where_memory_does_not_allow_it(simulation: Simulation) -> None:
+    large = 0.6 * TOTAL_MIB
+    world = simulation.patches(p0=Script(10, eval_s=8, peak_mib=large), p1=Script(10, peak_mib=large))
+    simulation.run()
+    assert world.at("begins", "p1") >= world.at("ends", "p0") >= 18
+
+
+def test_nothing_overlaps_while_a_stranger_holds_memory(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(10, eval_s=8), p1=Script(10))
+    world.squatter_mib = lambda time, _: 5000 if 5 < time < 30 else 0
+    simulation.run()
+    assert world.at("begins", "p1") >= 30
+
+
+def test_who_asks_for_a_pause_gets_no_overlap(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(10, eval_s=8), p1=Script(10))
+    simulation.run(cooldown={"floor_s": 3})
+    assert world.at("begins", "p1") - world.at("ends", "p0") >= 3
+
+
+def test_a_gpu_that_faults_is_taken_out_of_service_and_its_patch_goes_elsewhere(simulation: Simulation) -> None:
+    world = simulation.patches(p0=[Script(log=XID), Script(10)], p1=Script(15), p2=Script(5), p3=Script(5))
+    world.num_gpus = 2
+    outcomes = simulation.run()
+    assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
+    assert [event["slot"] for event in simulation.batch.events("slot_given_up")] == ["gpu1"]
+    slots = [event["slot"] for event in simulation.batch.events("attempt_started")]
+    assert slots.count("gpu1") == 1
+
+
+def test_a_fault_of_the_only_gpu_is_a_failure(simulation: Simulation) -> None:
+    simulation.patches(p0=Script(log=XID))
+    assert isinstance(simulation.run()["p0"], Failed)
+    assert simulation.batch.events("slot_given_up") == []
+
+
+def test_a_patch_that_faults_a_second_gpu_is_held_to_account(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(log=XID), p1=Script(15), p2=Script(15))
+    world.num_gpus = 3
+    outcomes = simulation.run()
+    assert isinstance(outcomes["p0"], Failed)
+    assert len(simulation.batch.events("slot_given_up")) == 2
+
+
+def test_a_gpu_that_never_becomes_free_is_given_up_and_the_other_does_the_work(simulation: Simulation) -> None:
+    world = simulation.patches(**{f"p{number}": Script(10) for number in range(5)})
+    world.num_gpus = 2
+    world.squatter_mib = lambda time, uuid: 5000 if time and uuid == "GPU-1" else 0
+    outcomes = simulation.run(cooldown={"longest_s": 5})
+    assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
+    assert [event["slot"] for event in simulation.batch.events("slot_given_up")] == ["gpu1"]
+
+
+def test_when_the_only_gpu_never_becomes_free_what_waits_fails(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(10), p1=Script(10), p2=Script(10))
+    world.squatter_mib = lambda time, _: 5000 if time else 0
+    outcomes = simulation.run(cooldown={"longest_s": 60})
+    assert isinstance(outcomes["p0"], Trained)
+    assert {outcomes[name].diagnosis.cause for name in ("p1", "p2")} == {"cuda_busy_or_unavailable"}
+    assert world.time < 80
+
+
+def test_a_standby_that_dies_is_replaced_by_another_and_counts_for_nothing(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(10), p1=Script(10, dies_standing_by=True), p2=Script(10))
+    outcomes = simulation.run()
+    assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
+    assert len(simulation.batch.events("attempt_ended")) == 3
+    assert world.order("stands by") == ["p1", "p2"]

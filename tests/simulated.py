@@ -1,0 +1,198 @@
+"""A batch in simulated time: GPUs, their memory and their attempts are made up; the runner and its files are real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from fake_batch import FakeBatch
+from fake_trainer import FakeTrainer, splat_of
+
+from splatbatch import gpu, trainers
+from splatbatch.attempt import AttemptFolder, Outcome
+from splatbatch.batch.batch import open_batch
+from splatbatch.batch.ledger import Ledger
+from splatbatch.batch.runner import Runner
+from splatbatch.batch.work import Work
+from splatbatch.executors import Job, Key, Seen, Slot
+from splatbatch.files import append_line, read_json, write_json
+from splatbatch.scene.need import Need
+from splatbatch.splats import write_splat
+
+TOTAL_MIB = 100_000
+STEPS = 20
+
+
+@dataclass
+class Script:
+    """What an attempt does: trains for so long, evaluates, uses memory; or fails in its first second with a log."""
+
+    train_s: float = 10.0
+    eval_s: float = 0.0
+    peak_mib: float = 1000.0
+    log: str = ""
+    dies_standing_by: bool = False
+
+
+@dataclass
+class Attempt:
+    """An attempt that was submitted."""
+
+    folder: AttemptFolder
+    script: Script
+    began: float | None = None
+    seen: float = 0.0
+    worked_s: float = 0.0
+    gpu: str | None = None
+    phase: str = ""
+    ended: bool = False
+
+
+@dataclass
+class World:
+    """The clock, the GPUs and the engine of a simulation. The sleep of the runner is what makes time pass."""
+
+    num_gpus: int = 1
+    scripts: dict[str, list[Script]] = field(default_factory=dict)
+    slowdown: Callable[[int], float] = lambda at_once: 1.0
+    squatter_mib: Callable[[float, str], float] = lambda time, uuid: 0.0
+    """What a stranger holds of a GPU at a time."""
+    survives_parent: bool = False
+    shared_mib: float = 0.0
+    attempts: dict[Key, Attempt] = field(default_factory=dict)
+    time: float = 0.0
+    history: list[tuple[float, str, str]] = field(default_factory=list)
+    most_at_once: int = 0
+
+    # the clock
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        for key, attempt in self.attempts.items():
+            if not attempt.ended:
+                self._advance(key, attempt)
+
+    # the GPUs
+
+    def sample(self, uuid: str) -> gpu.Sample:
+        held = [one.script.peak_mib for one in self.attempts.values() if one.gpu == uuid and not one.ended]
+        used = 500 + sum(held) + self.squatter_mib(self.time, uuid)
+        return gpu.Sample(used_mib=round(used), total_mib=TOTAL_MIB)
+
+    # the engine
+
+    def slots(self) -> Sequence[Slot]:
+        return tuple(Slot(f"gpu{index}", f"GPU-{index}") for index in range(self.num_gpus))
+
+    def submit(self, jobs: Sequence[Job]) -> Mapping[Key, str]:
+        for job in jobs:
+            record = read_json(job.folder.job) or {}
+            patch, scripts = job.folder.path.parent.name, self.scripts
+            script = (scripts.get(patch) or [Script()])[min(job.folder.number, len(scripts.get(patch, [0]))) - 1]
+            self.attempts[job.key] = Attempt(job.folder, script)
+            self._note("stands by" if record["standby"] else "submitted", patch)
+            if not record["standby"]:
+                self._begin(self.attempts[job.key], record["gpu"])
+        return {job.key: job.key for job in jobs}
+
+    def poll(self, handles: Mapping[Key, str]) -> Mapping[Key, Seen]:
+        return {key: Seen("ended" if self.attempts[key].ended else "running") for key in handles}
+
+    def cancel(self, handles: Mapping[Key, str]) -> None:
+        for key in handles:
+            self._end(self.attempts[key], {"kind": "cancelled", "by": "test"})
+
+    def close(self) -> None: ...
+
+    def find(self, batch: str) -> Mapping[Key, str]:
+        return {}
+
+    # what happens
+
+    def _advance(self, key: Key, attempt: Attempt) -> None:
+        if attempt.began is None:
+            if attempt.script.dies_standing_by:
+                self._end(attempt, {"kind": "exited", "code": 1})
+            elif go := read_json(attempt.folder.go):
+                self._begin(attempt, go["gpu"])
+            return
+        age_s = self._work(attempt)
+        if attempt.script.log:
+            attempt.folder.log.write_text(attempt.script.log)
+            self._end(attempt, {"kind": "exited", "code": 1})
+        elif age_s >= attempt.script.train_s + attempt.script.eval_s:
+            write_splat(attempt.folder.splat, splat_of(10), STEPS)
+            self._end(attempt, {"kind": "exited", "code": 0})
+        elif age_s >= attempt.script.train_s and attempt.phase == "train":
+            self._enter(attempt, "eval", STEPS)
+
+    def _work(self, attempt: Attempt) -> float:
+        """Return the seconds of work that are done, as they would have taken alone; tell the step."""
+        at_once = sum(one.gpu == attempt.gpu and one.phase == "train" for one in self.attempts.values())
+        attempt.worked_s += (self.time - attempt.seen) / (self.slowdown(at_once) if attempt.phase == "train" else 1.0)
+        attempt.seen = self.time
+        if attempt.phase == "train":
+            self._enter(attempt, "train", attempt.worked_s / attempt.script.train_s * STEPS)
+        return attempt.worked_s
+
+    def _begin(self, attempt: Attempt, uuid: str) -> None:
+        attempt.began, attempt.seen, attempt.gpu = self.time, self.time, uuid
+        self._enter(attempt, "train", 1)
+        self._note("begins", attempt.folder.path.parent.name)
+        at_once = sum(one.gpu == uuid and one.phase == "train" for one in self.attempts.values())
+        self.most_at_once = max(self.most_at_once, at_once)
+
+    def _enter(self, attempt: Attempt, phase: str, step: float) -> None:
+        attempt.phase = phase
+        figures = {"t": self.time, "step": step, "max_steps": STEPS, "peak_mib": attempt.script.peak_mib}
+        record = {"phase": phase, **figures}
+        append_line(attempt.folder.progress, record, durable=False)
+
+    def _end(self, attempt: Attempt, end: dict[str, Any]) -> None:
+        if not attempt.ended:
+            attempt.ended, attempt.phase, attempt.gpu = True, "ended", None
+            write_json(attempt.folder.exit, end)
+            self._note("ends", attempt.folder.path.parent.name)
+
+    def _note(self, what: str, patch: str) -> None:
+        self.history.append((round(self.time, 2), what, patch))
+
+    def order(self, what: str = "begins") -> list[str]:
+        return [patch for _, happened, patch in self.history if happened == what]
+
+    def at(self, what: str, patch: str) -> float:
+        return next(at for at, happened, who in self.history if (happened, who) == (what, patch))
+
+
+class Simulation:
+    """A fake batch whose runner lives in a world of its own."""
+
+    def __init__(self, batch: FakeBatch, patch: pytest.MonkeyPatch) -> None:
+        self.batch, self.world = batch, World()
+        patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
+        patch.setattr(gpu, "sample", self.world.sample)
+        patch.setattr("splatbatch.batch.standbys.available_mib", lambda: 1 << 20)
+        self.needs: dict[str, Need] = {}
+
+    def patches(self, **scripts: Script | list[Script]) -> World:
+        self.batch.make(*scripts, training={"device": "auto"}, limits={"free_disk_mib": 0})
+        for name, script in scripts.items():
+            self.world.scripts[name] = script if isinstance(script, list) else [script]
+        return self.world
+
+    def run(self, **sections: dict[str, Any]) -> Mapping[str, Outcome]:
+        self.batch.change(**sections)
+        opened = open_batch(self.batch.config)
+        opened.output.create()
+        works = [Work(patch, num_steps=STEPS, need=self.need(patch.name)) for patch in opened.patches]
+        runner = Runner(opened.config, self.world, Ledger(opened.output.ledger), self.world)
+        return runner.run(works, stop=lambda: "", beat=lambda: None)
+
+    def need(self, name: str) -> Need:
+        script = self.world.scripts[name][0]
+        return Need(round(script.peak_mib * 1.3), 1000, 10, "gpu", round(script.train_s))
