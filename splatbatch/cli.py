@@ -155,6 +155,14 @@ def view(
 
 
 @app.command()
+def trainers(config: ConfigOption = None, json_: JsonOption = False) -> None:
+    """List the programs that can train, and what is missing on this machine for those that cannot."""
+    from splatbatch.commands import trainers as listing
+
+    listing.show(config, as_json=json_)
+
+
+@app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder with patches, or a COLMAP scene.")],
     out: Annotated[Optional[Path], typer.Option("--out", help="Where to write; else FOLDER/splat_config.yml.")] = None,  # noqa: UP045

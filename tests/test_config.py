@@ -15,7 +15,7 @@ from splatbatch.config import Config, json_schema, load, nearest, parse_change, 
 from splatbatch.errors import ConfigError
 
 ROOT = Path(__file__).parents[1]
-COMPLETE_EXAMPLES = sorted((ROOT / "configs").glob("*.y*ml"))
+COMPLETE_EXAMPLES = sorted((ROOT / "configs").rglob("*.y*ml"))
 
 
 def write(folder: Path, text: str) -> Path:

@@ -1,0 +1,64 @@
+"""`trainers`: which programs can train, and what those that cannot lack on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.table import Table
+
+from splatbatch import config as configuration
+from splatbatch.commands.output import open_console, print_json
+from splatbatch.config.load import CONFIG_VARIABLE
+from splatbatch.config.programs import OUR_TRAINER
+from splatbatch.trainers.usable import missing
+
+PRESETS = (
+    Path(__file__).parents[2] / "configs" / "trainers",  # in a checkout
+    Path(sys.prefix) / "share" / "splatbatch" / "trainers",  # installed
+)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A trainer, where it is written down, and what it lacks here."""
+
+    name: str
+    origin: Literal["ours", "configured", "preset"]
+    file: str
+    missing: tuple[str, ...]
+
+
+def show(config: Path | None, *, as_json: bool) -> None:
+    """Print our own trainer, those of the config, if there is one, and the presets."""
+    listed = [Listed(OUR_TRAINER, "ours", "", missing(None)), *_configured(config), *_presets()]
+    if as_json:
+        print_json({"trainers": [{**asdict(one), "found": not one.missing} for one in listed]})
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("trainer", "from", "here"):
+        table.add_column(heading, overflow="fold")
+    for one in listed:
+        table.add_row(one.name, one.file or one.origin, "; ".join(one.missing) or "found")
+    open_console().print(table)
+
+
+def _configured(config: Path | None) -> Iterator[Listed]:
+    if config or os.environ.get(CONFIG_VARIABLE) or Path(configuration.DEFAULT_CONFIG).is_file():
+        path = configuration.find_config(config)
+        yield from _listed(path, "configured")
+
+
+def _presets() -> Iterator[Listed]:
+    folder = next((folder for folder in PRESETS if folder.is_dir()), None)
+    for path in sorted(folder.glob("*.yml")) if folder else ():
+        yield from _listed(path, "preset")
+
+
+def _listed(path: Path, origin: Literal["configured", "preset"]) -> Iterator[Listed]:
+    for name, program in configuration.load(path).trainers.items():
+        yield Listed(name, origin, str(path), missing(program))
