@@ -34,7 +34,9 @@ Run = Callable[..., Attempted]
 
 
 def recipe(**program: Any) -> Recipe:
-    return Recipe(training=Training(max_steps=10, seed=7), program=Program.model_validate(RUN | program))
+    return Recipe(
+        training=Training(trainer="foreign", max_steps=10, seed=7), program=Program.model_validate(RUN | program)
+    )
 
 
 @pytest.fixture
