@@ -69,6 +69,11 @@ class OutputFolder:
         """Sizes of the photographs as read from their headers."""
         return self.path / ".audit-cache.json"
 
+    @property
+    def metrics(self) -> Path:
+        """For Prometheus: how far the batch is."""
+        return self.path / "metrics.prom"
+
     def report(self, suffix: str) -> Path:
         """Return report.json, report.md, …"""
         return self.path / f"report.{suffix}"

@@ -16,9 +16,9 @@ Listener = Callable[[Record], None]
 class Ledger:
     """Writes events down and passes them on to whoever shows them."""
 
-    def __init__(self, path: Path, listener: Listener | None = None) -> None:
+    def __init__(self, path: Path, *listeners: Listener) -> None:
         self._path = path
-        self._listener = listener
+        self._listeners = listeners
         self._unwritten: list[Record] = []
 
     def write(self, event: str, **facts: Any) -> None:
@@ -30,8 +30,8 @@ class Ledger:
         record = {"t": round(time.time(), 3), "event": event, **facts}
         self._unwritten.append(record)
         self.flush()
-        if self._listener:
-            self._listener(record)
+        for listener in self._listeners:
+            listener(record)
 
     def flush(self) -> bool:
         """Write what could not be written so far; return whether all is written."""

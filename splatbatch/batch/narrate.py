@@ -21,7 +21,7 @@ from splatbatch.files import Record
 HEARTBEAT_S = 60.0
 REDRAW_S = 1.0
 LONGEST_LINE = 600
-_REMARKABLE = ("retry", "gave_up", "slot_given_up", "refused", "tight", "paused", "resumed")
+_REMARKABLE = ("retry", "gave_up", "slot_given_up", "refused", "tight", "paused", "resumed", "notify_failed")
 
 
 class Narrator(Protocol):
@@ -155,5 +155,6 @@ _WORDS: dict[str, Callable[[Record], str]] = {
     "twins_stopped": lambda event: f"stopping {len(event['keys'])} attempts of an earlier run",
     "paused": lambda event: f"paused, nothing new is started: {event['reason']}",
     "resumed": lambda event: f"there is room again after {event['waited_s']:.0f} s: going on",
+    "notify_failed": lambda event: f"not told: {event['reason']}",
     "heartbeat": lambda event: str(event["text"]),
 }

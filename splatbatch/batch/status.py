@@ -18,6 +18,7 @@ from splatbatch.scene.patches import natural_key
 from splatbatch.supervisor.processes import boot_id, start_ticks
 
 State = Literal["trained", "running", "failed", "stopped", "refused", "waiting"]
+STATES: tuple[State, ...] = ("trained", "running", "failed", "stopped", "refused", "waiting")
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ from splatbatch.batch import plan as planning
 from splatbatch.batch.batch import Batch, open_batch
 from splatbatch.batch.ledger import Ledger
 from splatbatch.batch.lock import OutputLock
+from splatbatch.batch.metrics import MetricsFile
 from splatbatch.batch.narrate import open_narrator
-from splatbatch.batch.status import read_status
+from splatbatch.batch.notify import Notifier
+from splatbatch.batch.status import PatchStatus, read_status
 from splatbatch.commands.look import print_plan
 from splatbatch.errors import ConfigError, SceneError, SplatbatchError
 from splatbatch.report import summary, write_report
@@ -91,8 +93,9 @@ def _train(batch: Batch, *, verify: bool, force: bool) -> None:
     interruption = Interruption()
     names = [patch.name for patch in batch.patches]
     batch.output.create()
+    notifier, metrics = Notifier(batch.config.notify, batch.output, names), MetricsFile(batch.output, names)
     with OutputLock(batch.output.lock) as lock, open_narrator(batch.output, names) as narrator:
-        ledger = Ledger(batch.output.ledger, narrator.tell)
+        ledger = Ledger(batch.output.ledger, narrator.tell, notifier.tell)
         batches.adopt(batch, ledger, lock.beat)
         decisions = batch.decisions({}, force=force)
         if planning.to_train(decisions):
@@ -103,10 +106,16 @@ def _train(batch: Batch, *, verify: bool, force: bool) -> None:
             def beat() -> None:
                 lock.beat()
                 narrator.beat()
+                metrics.beat()
+                for reason in notifier.beat():
+                    ledger.write("notify_failed", reason=reason)
 
             if todo.patches:
                 batches.run(todo, ledger, stop=interruption.reason, beat=beat)
     code = _conclude(batch, names)
+    metrics.finish()
+    for reason in notifier.finish(summary(_statuses(batch, names)), interruption.reason()):
+        typer.echo(f"not told: {reason}", err=True)
     raise typer.Exit(interruption.exit_code if interruption.signal else code)
 
 
@@ -136,10 +145,14 @@ def _ungated(ledger: Ledger) -> Mapping[str, str]:
     return {}
 
 
+def _statuses(batch: Batch, names: Sequence[str]) -> list[PatchStatus]:
+    return [one for one in read_status(batch.output, names) if one.patch in set(names)]
+
+
 def _conclude(batch: Batch, names: Sequence[str]) -> int:
     """Write the report, say how it went, and return 0 if every patch is trained, 3 if every one was refused, else 1."""
     _write_report(batch, names)
-    statuses = [one for one in read_status(batch.output, names) if one.patch in set(names)]
+    statuses = _statuses(batch, names)
     typer.echo(summary(statuses))
     for one in statuses:
         if one.state != "trained":

@@ -1,13 +1,14 @@
 """The YAML: one small section per layer, every mistake listed at once with its line and the nearest known name."""
 
 from splatbatch.config.load import DEFAULT_CONFIG, Config, find_config, json_schema, load, parse_change, to_yaml
+from splatbatch.config.notify import Notify
 from splatbatch.config.recipe import Evaluation, Recipe, Training
 from splatbatch.config.sections import Cooldown, Executor, LadderName, Limits, Output, Retry, Rung, Scene
 from splatbatch.config.source import nearest
 from splatbatch.config.sweep import Variant, split_unit, unit_name
 
 __all__ = [
-    "DEFAULT_CONFIG", "Config", "Cooldown", "Evaluation", "Executor", "LadderName", "Limits", "Output", "Recipe",
-    "Retry", "Rung", "Scene", "Training", "Variant", "find_config", "json_schema", "load", "nearest", "parse_change",
-    "split_unit", "to_yaml", "unit_name",
+    "DEFAULT_CONFIG", "Config", "Cooldown", "Evaluation", "Executor", "LadderName", "Limits", "Notify", "Output",
+    "Recipe", "Retry", "Rung", "Scene", "Training", "Variant", "find_config", "json_schema", "load", "nearest",
+    "parse_change", "split_unit", "to_yaml", "unit_name",
 ]  # fmt: skip

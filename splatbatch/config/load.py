@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from splatbatch.config.mistakes import Mistake, Mistaken, mistake, raise_all, validated
+from splatbatch.config.notify import Notify
 from splatbatch.config.program_checks import check_programs
 from splatbatch.config.programs import Program
 from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, Recipe, Refinement, Training
@@ -39,6 +40,7 @@ class Config(Section):
     limits: Limits = Limits()
     executor: Executor = Executor()
     output: Output = Output()
+    notify: Notify = Notify()
     trainers: dict[str, Program] = {}
     """Programs that `training.trainer` can name besides ours."""
     patches: dict[str, PatchOverrides] = {}

@@ -15,6 +15,8 @@ from splatbatch.errors import ConfigError
 AnySection = TypeVar("AnySection", bound=Section)
 Mistake = tuple[str, str]
 """Where, and what."""
+SECRET = ("notify",)
+"""Sections whose values are never shown."""
 
 
 class Mistaken(ConfigError):
@@ -71,7 +73,8 @@ def mistake(model: type[Section], detail: ErrorDetails, source: Source, above: K
     message = detail["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
     if not place:  # several settings together
         return f"{where}{key}", message
-    return f"{where}{key}", f"{detail['input']!r}: {message[0].lower()}{message[1:]}"
+    shown = "" if place[0] in SECRET else f"{detail['input']!r}: "
+    return f"{where}{key}", f"{shown}{message[0].lower()}{message[1:]}"
 
 
 def _known_keys(model: type[Section], place: Keys) -> list[str]:

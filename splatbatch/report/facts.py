@@ -33,7 +33,7 @@ from typing import Any
 from splatbatch import __version__
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.ledger import events
-from splatbatch.batch.status import PatchStatus, read_status
+from splatbatch.batch.status import STATES, PatchStatus, read_status
 from splatbatch.config import Variant, split_unit
 from splatbatch.files import Record, read_tail
 from splatbatch.report.attempts import attempts_of, mapping, number, text, texts
@@ -43,7 +43,6 @@ from splatbatch.report.products import product_of
 
 SCHEMA = 1
 """Version of report.json; it rises when a field changes its meaning or goes."""
-STATES = ("trained", "running", "failed", "stopped", "refused", "waiting")
 MOST_CONFIG_BYTES = 1 << 18
 
 

@@ -10,10 +10,10 @@ from importlib.resources import files
 from typing import Any
 
 from splatbatch.batch.folder import OutputFolder
+from splatbatch.batch.status import STATES
 from splatbatch.files import MIB, Record
 from splatbatch.report.chapter import SIGNS, chapter
 from splatbatch.report.comparison_page import comparison
-from splatbatch.report.facts import STATES
 from splatbatch.report.html import Html, document, join, tag
 from splatbatch.report.pictures import Budget
 from splatbatch.report.products import in_words
