@@ -163,6 +163,22 @@ def trainers(config: ConfigOption = None, json_: JsonOption = False) -> None:
 
 
 @app.command()
+def export(  # noqa: PLR0913, PLR0917 - one parameter per option
+    patch: Annotated[Optional[list[str]], typer.Argument(help="Patches; none: all that are trained.")] = None,  # noqa: UP045
+    config: ConfigOption = None,
+    to: Annotated[Optional[Path], typer.Option("--to", help="A folder, or a .ply file; else OUTPUT/export.")] = None,  # noqa: UP045
+    sh_degree: Annotated[Optional[int], typer.Option(min=0, max=3, help="Leave higher harmonics out.")] = None,  # noqa: UP045
+    min_opacity: Annotated[float, typer.Option(min=0, max=0.99, help="Leave fainter Gaussians out.")] = 0.0,
+    json_: JsonOption = False,
+) -> None:
+    """Write accepted splats elsewhere, as PLY files that every viewer reads."""
+    from splatbatch.commands import export as exporting
+    from splatbatch.splats.export import Cut
+
+    exporting.export(config, patch or [], to, Cut(sh_degree, min_opacity), as_json=json_)
+
+
+@app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder with patches, or a COLMAP scene.")],
     out: Annotated[Optional[Path], typer.Option("--out", help="Where to write; else FOLDER/splat_config.yml.")] = None,  # noqa: UP045

@@ -78,7 +78,7 @@ def property_names(num_rest: int) -> tuple[str, ...]:
     )
 
 
-def write_splat(path: Path, gaussians: Gaussians, step: int, planned: int | None = None) -> None:
+def write_splat(path: Path, gaussians: Gaussians, step: int | None, planned: int | None = None) -> None:
     """Write a splat, whole or not at all, with the step it was trained to and, if it stopped early, the planned one.
 
     Raises:
@@ -91,11 +91,11 @@ def write_splat(path: Path, gaussians: Gaussians, step: int, planned: int | None
     if not np.isfinite(table).all():
         bad = int((~np.isfinite(table).all(axis=1)).sum())
         raise ValueError(f"{bad} of {len(gaussians)} Gaussians have parameters that are not finite")
-    early = f" of {planned}, stopped early" if planned is not None and step < planned else ""
+    early = f" of {planned}, stopped early" if step is not None and planned is not None and step < planned else ""
     header = [
         "ply",
         "format binary_little_endian 1.0",
-        f"comment splatbatch step {step}{early}",
+        *([] if step is None else [f"comment splatbatch step {step}{early}"]),
         f"element vertex {len(gaussians)}",
         *(f"property float {name}" for name in property_names(num_rest)),
         "end_header\n",
