@@ -23,7 +23,7 @@ from splatbatch.errors import ConfigError
 from splatbatch.executors import open_executor, verdict
 from splatbatch.executors.protocol import Seen
 from splatbatch.files import read_json, sweep, write_text
-from splatbatch.scene.audit import Audit, audit_patches
+from splatbatch.scene.audit import Audit, TrainerRules, audit_patches
 from splatbatch.scene.need import Need
 from splatbatch.scene.patches import Patch, find_patches, select
 from splatbatch.trainers import open_trainer, rules_of
@@ -50,23 +50,33 @@ class Batch:
         return [self.config.recipe(patch.name, self.changes) for patch in self.patches]
 
     def audit(self) -> Audit:
-        """Check the patches before a GPU is touched; in a sweep each of them once."""
-        rules = rules_of(self.recipes())
+        """Check the patches before a GPU is touched, in a sweep each of them once; all trainers must take them."""
+        return self._audit(rules_of(self.recipes()), self.patches)
+
+    def audits(self) -> tuple[tuple[Audit, tuple[Patch, ...]], ...]:
+        """Return an audit by the rules of each trainer, with the patches that are its."""
+        groups: dict[TrainerRules, list[Patch]] = {}
+        for patch, recipe in zip(self.patches, self.recipes(), strict=True):
+            groups.setdefault(rules_of([recipe]), []).append(patch)
+        return tuple((self._audit(rules, patches), tuple(patches)) for rules, patches in groups.items())
+
+    def _audit(self, rules: TrainerRules, patches: Iterable[Patch]) -> Audit:
         cache = self.output.audit_cache if self.output.path.is_dir() else None
         every = self.config.evaluation.holdout_every
-        return audit_patches(originals(self.config, self.patches), self.config.scene.source, rules, cache, every)
+        return audit_patches(originals(self.config, patches), self.config.scene.source, rules, cache, every)
 
     def decisions(self, refusals: Mapping[str, str], *, force: bool = False) -> tuple[plan.Decision, ...]:
         """Decide which patches have to be trained."""
+        prints = results.fingerprints((patch, self.config.recipe(patch.name)) for patch in self.patches)
         return tuple(
             plan.decide(
                 patch.name,
-                results.fingerprint(patch, self.config.recipe(patch.name)),
+                now,
                 results.found(self.output.patch(patch.name)),
                 refusals.get(patch.name, ""),
                 force=force,
             )
-            for patch in self.patches
+            for patch, now in zip(self.patches, prints, strict=True)
         )
 
     def only(self, names: Iterable[str]) -> Batch:
@@ -107,12 +117,14 @@ def open_batch(
     return batch
 
 
-def refusals(batch: Batch, audit: Audit) -> dict[str, str]:
-    """Return the patches of a batch that the audit refuses, with the first of the reasons for each."""
-    reasons: dict[str, str] = {}
-    for finding in audit.errors():
-        reasons.setdefault(finding.patch, f"{finding.subject}: {finding.message}. {finding.remedy}")
-    found = {patch.name: reasons.get(batch.config.split(patch.name)[0], "") for patch in batch.patches}
+def refusals(batch: Batch, audits: Iterable[tuple[Audit, Iterable[Patch]]]) -> dict[str, str]:
+    """Return the patches that their audit refuses, with the first of the reasons for each."""
+    found: dict[str, str] = {}
+    for audit, patches in audits:
+        reasons: dict[str, str] = {}
+        for finding in audit.errors():
+            reasons.setdefault(finding.patch, f"{finding.subject}: {finding.message}. {finding.remedy}")
+        found |= {patch.name: reasons.get(batch.config.split(patch.name)[0], "") for patch in patches}
     return {name: reason for name, reason in found.items() if reason}
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from splatbatch.batch.ledger import Ledger
 from splatbatch.config import Config
 from splatbatch.errors import SceneError
 from splatbatch.gpu import Gpu, gpus
-from splatbatch.scene.need import Need, estimate, measure, why_tight
+from splatbatch.scene.need import Extent, Need, estimate, measure, why_tight
 from splatbatch.scene.patches import Patch
 
 
@@ -21,12 +22,14 @@ def needs(config: Config, patches: Iterable[Patch], changes: Mapping[str, Any]) 
     """
     card_mib = smallest_mib(cards(config))
     device = {"training.device": "cpu"} if config.training.device == "auto" and not cards(config) else {}
-    found = {}
+    found, extents = {}, dict[Path, Extent]()
     for patch in patches:
         with contextlib.suppress(SceneError):  # the audit names what is wrong with the model
             recipe = config.recipe(patch.name, {**changes, **device})
             if recipe.program is None:  # nobody knows what somebody else's program needs
-                found[patch.name] = estimate(recipe, measure(patch), card_mib)
+                if patch.sparse not in extents:  # variants of a sweep share it
+                    extents[patch.sparse] = measure(patch)
+                found[patch.name] = estimate(recipe, extents[patch.sparse], card_mib)
     return found
 
 

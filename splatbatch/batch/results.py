@@ -6,7 +6,8 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,19 @@ CHUNK_BYTES = 1 << 20
 
 def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
     """Return what a result of this patch under this recipe depends on."""
-    return Fingerprint(_recipe_hash(recipe), _inputs_hash(patch, recipe.evaluation))
+    return fingerprints([(patch, recipe)])[0]
+
+
+def fingerprints(units: Iterable[tuple[Patch, Recipe]]) -> list[Fingerprint]:
+    """Return the fingerprints of many; inputs that variants of a sweep share are read once."""
+    inputs: dict[tuple[Patch, Evaluation], str] = {}
+    found = []
+    for patch, recipe in units:
+        key = (replace(patch, name=""), recipe.evaluation)
+        if key not in inputs:
+            inputs[key] = _inputs_hash(patch, recipe.evaluation)
+        found.append(Fingerprint(_recipe_hash(recipe), inputs[key]))
+    return found
 
 
 def found(folder: PatchFolder) -> Found:

@@ -117,7 +117,7 @@ def config_show(config: Path | None, name: str) -> None:
 
 def print_plan(batch: Batch, *, as_json: bool) -> None:
     """Print what would be done with each patch and why, and the schedule."""
-    decisions = batch.decisions(batches.refusals(batch, batch.audit()))
+    decisions = batch.decisions(batches.refusals(batch, batch.audits()))
     steps = {patch.name: asdict(schedule(batch.config.recipe(patch.name))) for patch in batch.patches}
     expected = needs(batch.config, batch.patches, batch.changes)
     if as_json:

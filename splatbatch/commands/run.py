@@ -129,10 +129,10 @@ def _write_report(batch: Batch, names: Sequence[str]) -> None:
 
 def _gate(batch: Batch, ledger: Ledger) -> Mapping[str, str]:
     """Audit patches before they are trained; return those that must not be, each with the reason."""
-    audit = batch.audit()
-    refused = batches.refusals(batch, audit)
-    warnings = [f"{finding.patch}: {finding.subject}: {finding.message}" for finding in audit.warnings()]
-    ledger.write("audit", verified=True, refused=refused, warnings=warnings)
+    audits = batch.audits()
+    refused = batches.refusals(batch, audits)
+    warnings = [f"{one.patch}: {one.subject}: {one.message}" for audit, _ in audits for one in audit.warnings()]
+    ledger.write("audit", verified=True, refused=refused, warnings=list(dict.fromkeys(warnings)))
     for name, reason in refused.items():
         ledger.write("refused", patch=name, reason=reason)
     if len(refused) == len(batch.patches):

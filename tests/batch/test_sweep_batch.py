@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from command_line import invoke
 
+from splatbatch.batch import results
+from splatbatch.batch.batch import open_batch
 from splatbatch.config import load
 
 if TYPE_CHECKING:
@@ -115,6 +117,23 @@ def test_a_patch_is_audited_once_and_refused_under_every_variant(batch: FakeBatc
     assert json.loads(invoke("verify-dims", "--json", batch=batch).out)["patches"] == ["p0", "p1"]
     ended = invoke("train", batch=batch)
     assert "2 of 4 patches trained; refused: p1@one, p1@two" in ended.out
+
+
+def test_a_patch_is_refused_only_under_the_trainer_that_cannot_take_it(batch: FakeBatch) -> None:
+    fussy = {"command": ["x"], "cameras": {"models": ["FISHEYE"]}}
+    trainers = {"matrix": {"training.trainer": ["gsplat", "fussy"]}}
+    batch.make("p0", "p1", trainers={"fussy": fussy}, sweep=trainers)
+    planned = json.loads(invoke("plan", "--json", batch=batch).out)["patches"]
+    assert [row["decision"] for row in planned] == ["train", "refuse"] * 2
+    assert json.loads(invoke("verify-dims", "--json", batch=batch).out)["bad_patches"] == ["p0", "p1"]
+
+
+def test_inputs_that_variants_share_are_read_once(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    hashed = results._inputs_hash
+    monkeypatch.setattr(results, "_inputs_hash", lambda patch, how: reads.append(patch.name) or hashed(patch, how))
+    assert len(open_batch(batch.make("p0", "p1", sweep=SEEDS).config).decisions({})) == 4
+    assert len(reads) == 2
 
 
 def test_a_combination_whose_settings_change_is_stale_alone(batch: FakeBatch) -> None:
