@@ -27,7 +27,8 @@ class Attempted:
         self.folder.path.mkdir(parents=True)
         limits = {"wall_s": 60, "stall_s": 60, "grace_s": 0.3} | limits
         argv = trainer.command(patch, self.folder)
-        attempts.write_job(Attempt(patch.name, self.folder), "b.p0.a1", argv, Slot("cpu"), Limits(**limits))
+        order = attempts.Order("b.p0.a1", argv, Slot("cpu"))
+        attempts.write_job(Attempt(patch.name, self.folder), order, Limits(**limits))
         self.process = subprocess.Popen([sys.executable, "-m", "splatbatch.supervisor", str(self.folder.path)])
 
     def outcome(self) -> Outcome:
