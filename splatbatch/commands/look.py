@@ -45,6 +45,9 @@ def status(config: Path | None, names: Sequence[str], *, as_json: bool, watch: b
         return
     console = open_console()
     console.print(status_table(statuses, console.width))
+    for one in statuses:
+        for warning in one.warnings:
+            console.print(f"{one.patch}: {warning}", markup=False)
     who = f"process {running['pid']} on {running['host']}" if running else "nobody"
     console.print(f"{summary(statuses)}. Running: {who}.", markup=False)
 

@@ -157,6 +157,8 @@ def _conclude(batch: Batch, names: Sequence[str]) -> int:
     for one in statuses:
         if one.state != "trained":
             typer.echo(f"  {one.patch}: {one.state}{f': {one.cause}' if one.cause else ''}. {one.advice}")
+        for warning in one.warnings:
+            typer.echo(f"  {one.patch}: warning: {warning}")
     typer.echo(f"report: {batch.output.report('html')}")
     states = {one.state for one in statuses}
     if states == {"refused"}:

@@ -120,3 +120,10 @@ def test_two_runs_at_once_are_one_too_many(batch: FakeBatch) -> None:
     assert "is training into this folder" in second.stderr
     first.communicate(timeout=20)
     assert first.returncode == 0
+
+
+def test_what_was_odd_in_a_training_is_said_at_its_end_and_by_status(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["train-then-die SIGSEGV"])
+    said, later = batch.run("train").stdout, batch.run("status").stdout
+    assert "p0: warning: the process ended badly after its splat was whole" in said
+    assert "p0: the process ended badly" in later
