@@ -21,6 +21,7 @@ from splatbatch.config import Recipe
 from splatbatch.files import write_whole
 from splatbatch.training.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
+from splatbatch.training.health import Finding
 from splatbatch.training.progress import Progress
 from splatbatch.training.strategy import Optimizers, Strategy
 from splatbatch.training.views import Views
@@ -105,7 +106,8 @@ class Checkpoints:
         try:
             write_whole(self.path, lambda file: torch.save(record, file))
         except (OSError, RuntimeError) as error:
-            self.progress.warn(f"{self.path.name} of step {step} could not be written ({error})")
+            lost = f"{self.path.name} of step {step} could not be written ({error})"
+            self.progress.found(Finding("no_checkpoint", lost))
 
 
 def identity(recipe: Recipe, views: Views, first: Mapping[str, Tensor]) -> str:

@@ -71,7 +71,8 @@ def load_lpips() -> Lpips | str:
     try:
         layers = _read(Path(package.submodule_search_locations[0]) / LAYERS_FILE)
         ours = tuple(layers[f"lin{index}.model.1.weight"].float() for index in range(len(LAYERS)))
-        return Lpips({key: value.float() for key, value in _read(alexnet).items()}, ours)
+        features = {key: value.float() for key, value in _read(alexnet).items() if key.startswith("features.")}
+        return Lpips(features, ours)
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         return f"lpips: not measured: its weights cannot be read ({error})"
 

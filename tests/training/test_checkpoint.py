@@ -14,6 +14,7 @@ from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
 from splatbatch.files import read_json, read_lines
 from splatbatch.scene.patches import Patch
+from splatbatch.training import coarse
 from splatbatch.training.evaluate import Evaluator
 from splatbatch.training.session import train_attempt
 
@@ -62,6 +63,15 @@ def test_twenty_steps_and_twenty_more_give_the_splat_of_forty_bit_by_bit(patch: 
     assert [one["step"] for one in metrics["between"]] == [10, 20, 30]
     assert metrics["final"] == straight.metrics["final"]
     assert not second.checkpoint.exists()
+
+
+def test_a_run_from_coarse_to_fine_goes_on_at_its_size(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coarse, "SMALLEST_PX", 8)
+    settings = growing("mcmc", coarse_to_fine=True)
+    _, straight = trained(patch, settings, "straight-01")
+    died(patch, settings)
+    _, splat = trained(patch, settings, "attempt-02")
+    assert splat.path.read_bytes() == straight.path.read_bytes()
 
 
 def test_the_latest_attempt_with_the_same_settings_is_gone_on_from(patch: Patch) -> None:

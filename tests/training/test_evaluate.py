@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from small_patch import recipe, trained
+from torch import nn
 
 from splatbatch.config import Evaluation, Recipe
 from splatbatch.config.schedule import schedule
@@ -86,6 +87,30 @@ def test_lpips_is_zero_for_equal_pictures_and_grows_with_the_difference(
     noise = torch.randn(64, 80, 3, generator=torch.Generator().manual_seed(1))
     distances = [float(lpips((picture + strength * noise).clamp(0, 1), picture)) for strength in (0, 0.05, 0.3)]
     assert distances[0] == 0 < distances[1] < distances[2]
+
+
+def network() -> nn.Sequential:
+    """AlexNet's features as torchvision builds them, with our weights."""
+    parts: list[nn.Module] = []
+    for (_, stride, padding, is_pooled), before, after, size in zip(
+        LAYERS, CHANNELS[:-1], CHANNELS[1:], SIZES, strict=True
+    ):
+        parts += [nn.MaxPool2d(3, 2)] * is_pooled + [nn.Conv2d(before, after, size, stride, padding), nn.ReLU()]
+    built = nn.Sequential(*parts, nn.MaxPool2d(3, 2))
+    built.load_state_dict({name.removeprefix("features."): value for name, value in alexnet().items()})
+    return built
+
+
+def test_lpips_is_that_of_torchmetrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reference = pytest.importorskip("torchmetrics.functional.image.lpips")
+    monkeypatch.setattr(reference, "_get_tv_model_features", lambda *_: network())
+    place_weights(tmp_path, monkeypatch)
+    one, other = torch.rand(2, 70, 90, 3, generator=torch.Generator().manual_seed(0))
+    theirs = reference._LPIPS(pretrained=True, net="alex", pnet_rand=True)
+    expected = theirs(one.movedim(-1, 0)[None], other.movedim(-1, 0)[None], normalize=True)
+    lpips = load_lpips()
+    assert isinstance(lpips, Lpips)
+    assert float(lpips(one, other)) == pytest.approx(float(expected), rel=1e-4)
 
 
 @pytest.mark.parametrize(
