@@ -6,7 +6,7 @@ does, focal lengths stay as they are, so that a pixel in the middle of the photo
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ def is_distorted(camera: Camera) -> bool:
     return camera.model not in UNDISTORTED_MODELS or any(camera.params[first:])
 
 
+@lru_cache(maxsize=4096)
 def straighten(camera: Camera) -> Camera:
     """Return the pinhole camera of the undistorted photograph: the largest box that no border of black reaches into.
 
@@ -43,8 +44,7 @@ def straighten(camera: Camera) -> Camera:
     pinhole = (camera.fx, camera.fy, camera.cx, camera.cy)
     if not is_distorted(camera):
         return Camera(camera.id, "PINHOLE", camera.width, camera.height, pinhole)
-    left, right = _side(camera, "left"), _side(camera, "right")
-    top, bottom = _side(camera, "top"), _side(camera, "bottom")
+    left, top, right, bottom = _box(camera)
     if right - left < _LEAST_LEFT * camera.width or bottom - top < _LEAST_LEFT * camera.height:
         raise _refused(camera, "has too strong a distortion")
     params = (camera.fx, camera.fy, camera.cx - left, camera.cy - top)
@@ -73,30 +73,36 @@ def undistorted_rays(camera: Camera, pixels: Floats) -> Floats:
     rays: Floats = (pixels - center) / focal
     with np.errstate(all="ignore"):
         for _ in range(_NEWTON_STEPS):
-            step = np.linalg.pinv(_jacobian(camera, rays)) @ (pixels - _bend(camera, rays))[:, :, None]
-            rays = rays + np.nan_to_num(step[:, :, 0], posinf=0.0, neginf=0.0)
+            missing = pixels - _bend(camera, rays)
+            if np.abs(missing).max(initial=0.0) < _SOLVED_PX / 100:
+                break
+            (a, b), (c, d) = _jacobian(camera, rays).transpose(1, 2, 0)
+            x, y = missing.T
+            step = np.stack([d * x - b * y, a * y - c * x], axis=1) / (a * d - b * c)[:, None]  # Cramer's rule
+            rays = rays + np.nan_to_num(step, posinf=0.0, neginf=0.0)
         is_solved = np.linalg.norm(_bend(camera, rays) - pixels, axis=1) < _SOLVED_PX
         is_fold = np.zeros(len(rays), bool)
-        for share in np.linspace(0, 1, 17):
+        for share in np.linspace(0, 1, 9):
             is_fold |= ~(np.linalg.det(_jacobian(camera, share * rays)) > 0)
     rays[~is_solved | is_fold] = np.nan
     return rays
 
 
-def _side(camera: Camera, edge: Literal["left", "right", "top", "bottom"]) -> int:
-    """Return up to where the undistorted photograph reaches on one side, in whole pixels of the pinhole."""
-    axis = 0 if edge in ("left", "right") else 1
-    is_far, length = edge in ("right", "bottom"), (camera.width, camera.height)[axis]
-    along = np.linspace(0, (camera.height, camera.width)[axis], _PER_EDGE)
-    across = np.full_like(along, length if is_far else 0)
-    pixels = np.stack([across, along] if axis == 0 else [along, across], axis=1)
-    rays = undistorted_rays(camera, pixels)[:, axis]
+def _box(camera: Camera) -> tuple[int, int, int, int]:
+    """Return left, top, right and bottom of the undistorted photograph, in whole pixels of the pinhole."""
+    size, share = (camera.width, camera.height), np.linspace(0, 1, _PER_EDGE)
+    near, far = np.zeros(_PER_EDGE), np.ones(_PER_EDGE)
+    shares = [(near, share), (share, near), (far, share), (share, far)]
+    pixels = np.stack([np.stack(edge, axis=1) for edge in shares]) * size  # [4, n, 2]
+    rays = undistorted_rays(camera, pixels.reshape(-1, 2)).reshape(pixels.shape)
     if np.isnan(rays).any():
         raise _refused(camera, "has a distortion that folds over inside the photograph")
-    reached = rays * (camera.fx, camera.fy)[axis] + (camera.cx, camera.cy)[axis]
-    if is_far:
-        return int(min(np.floor(reached.min() + _SOLVED_PX), round(length * (1 + _MOST_GROWTH))))
-    return int(max(np.ceil(reached.max() - _SOLVED_PX), round(-length * _MOST_GROWTH)))
+    reached = rays * (camera.fx, camera.fy) + (camera.cx, camera.cy)
+    starts = [np.ceil(reached[axis, :, axis].max() - _SOLVED_PX) for axis in (0, 1)]
+    ends = [np.floor(reached[axis + 2, :, axis].min() + _SOLVED_PX) for axis in (0, 1)]
+    left, top = (max(int(starts[axis]), round(-_MOST_GROWTH * size[axis])) for axis in (0, 1))
+    right, bottom = (min(int(ends[axis]), round((1 + _MOST_GROWTH) * size[axis])) for axis in (0, 1))
+    return left, top, right, bottom
 
 
 def _bend(camera: Camera, rays: Floats) -> Floats:
