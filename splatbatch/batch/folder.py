@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,8 +33,13 @@ class PatchFolder:
 
     def attempts(self) -> list[AttemptFolder]:
         """Return the folders of all attempts, first to last."""
-        found = [path for path in self.path.glob(f"{ATTEMPT_PREFIX}*") if path.name[len(ATTEMPT_PREFIX) :].isdecimal()]
-        return sorted((AttemptFolder(path) for path in found), key=lambda folder: folder.number)
+        try:
+            names = os.listdir(self.path)  # noqa: PTH208 - names alone are wanted, of thousands of folders
+        except OSError:
+            return []
+        length = len(ATTEMPT_PREFIX)
+        numbers = [name for name in names if name.startswith(ATTEMPT_PREFIX) and name[length:].isdecimal()]
+        return [AttemptFolder(self.path / name) for name in sorted(numbers, key=lambda name: int(name[length:]))]
 
     def new_attempt(self) -> AttemptFolder:
         """Make the folder of the next attempt; a number is never used twice."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+import statistics
+from collections.abc import Iterable, Sequence
 
 from splatbatch.files import Record
 
@@ -21,3 +23,21 @@ def steps_per_s(records: Sequence[Record]) -> float | None:
 def eta_s(step: int, max_steps: int, pace: float | None) -> float | None:
     """Return the seconds until the last step; None while the pace is unknown."""
     return (max_steps - step) / pace if pace and 0 < step <= max_steps else None
+
+
+def seconds_per_step(finished: Iterable[tuple[float, int]]) -> float | None:
+    """Return what a step has taken in patches that are trained, start and evaluation included; None without any.
+
+    Args:
+        finished: seconds and steps of each.
+    """
+    paces = [seconds / steps for seconds, steps in finished if steps > 0 and seconds > 0]
+    return statistics.median(paces) if paces else None
+
+
+def makespan_s(seconds: Iterable[float], num_slots: int) -> float:
+    """Return when the last patch ends if a slot that is free always takes the longest that is left."""
+    ends = [0.0] * max(1, num_slots)
+    for one in sorted(seconds, reverse=True):
+        heapq.heapreplace(ends, ends[0] + one)
+    return max(ends)

@@ -64,13 +64,14 @@ class Runner:
             if reason := stop():
                 self._stop_all(reason)
                 break
-            self._harvest()
+            has_news = self._harvest()
             self._packer.look(self._clock.now(), self._running.values())
             self._start_due()
             self._stand_by()
             self._ledger.flush()
             beat()
-            self._clock.sleep(POLL_S)
+            if not has_news:
+                self._clock.sleep(POLL_S)
         return self._aftermath.outcomes
 
     def _start_due(self) -> None:
@@ -133,9 +134,11 @@ class Runner:
             self._fail_waiting(self._room.diagnosis())
         return is_open
 
-    def _harvest(self) -> None:
-        if not self._running:
-            return
+    def _harvest(self) -> bool:
+        """Judge what has ended; return whether something had."""
+        num = len(self._running)
+        if not num:
+            return False
         seen = self._executor.poll({key: running.handle for key, running in self._running.items()})
         for key, running in list(self._running.items()):
             seen_now, now = seen.get(key, Seen("unknown")), self._clock.now()
@@ -147,6 +150,7 @@ class Runner:
                 self._slots.gate_of(key).release(key, self._clock.now())
         if self._aftermath.hopeless:
             self._stop_hopeless(self._aftermath.hopeless)
+        return len(self._running) < num
 
     def _see_whether_it_wraps_up(self, running: Running) -> None:
         """Let the next attempt start beside one that only evaluates and exports; asked only if there is a next one."""

@@ -16,6 +16,8 @@ from splatbatch.batch.status import PatchStatus
 WIDE = 120
 """Columns of a terminal from which on everything is shown."""
 BAR_WIDTH = 10
+MOST_ROWS = 200
+"""A row costs more than a millisecond to draw."""
 LONGEST = {"patch": 16, "state": 24}
 """Widths on a narrow terminal: what follows is worth more than the rest of a long name."""
 COLOURS = {"trained": "green", "running": "cyan", "failed": "red", "refused": "red", "stopped": "yellow"}
@@ -56,6 +58,11 @@ def live_view(statuses: Sequence[PatchStatus], width: int, height: int) -> Group
     return Group(
         status_table(shown, width), Text(batch_line(statuses), style="bold", no_wrap=True, overflow="ellipsis")
     )
+
+
+def most_of(statuses: Sequence[PatchStatus]) -> Sequence[PatchStatus]:
+    """Return as many patches as somebody may read, or a pipe may want: all, unless they are a great many."""
+    return most_interesting(statuses, MOST_ROWS)
 
 
 def batch_line(statuses: Sequence[PatchStatus]) -> str:

@@ -15,11 +15,13 @@ from splatbatch.batch import batch as batches
 from splatbatch.batch.attempts import LOG_TAIL_BYTES
 from splatbatch.batch.batch import Batch, open_batch
 from splatbatch.batch.diagnosis import diagnose_log
+from splatbatch.batch.forecast import forecast_s
 from splatbatch.batch.lock import holder
 from splatbatch.batch.needs import needs, tight
+from splatbatch.batch.plan import to_train
 from splatbatch.batch.status import PatchStatus, read_status
 from splatbatch.batch.story import tell
-from splatbatch.batch.table import status_table
+from splatbatch.batch.table import batch_eta_s, clock, most_of, status_table
 from splatbatch.batch.units import the_unit
 from splatbatch.commands import watching
 from splatbatch.commands.output import open_console, print_json
@@ -41,15 +43,21 @@ def status(config: Path | None, names: Sequence[str], *, as_json: bool, watch: b
         return
     statuses, running = _statuses(batch, names), holder(batch.output.lock)
     if as_json:
-        print_json({"summary": summary(statuses), "run": running, "patches": [asdict(one) for one in statuses]})
+        facts = {"summary": summary(statuses), "run": running, "eta_s": batch_eta_s(statuses)}
+        print_json({**facts, "patches": [asdict(one) for one in statuses]})
         return
     console = open_console()
-    console.print(status_table(statuses, console.width))
-    for one in statuses:
+    shown = most_of(statuses)
+    console.print(status_table(shown, console.width))
+    if len(shown) < len(statuses):
+        console.print(f"… and {len(statuses) - len(shown)} more: --json has all, --patch shows one", markup=False)
+    for one in shown:
         for warning in one.warnings:
             console.print(f"{one.patch}: {warning}", markup=False)
     who = f"process {running['pid']} on {running['host']}" if running else "nobody"
-    console.print(f"{summary(statuses)}. Running: {who}.", markup=False)
+    eta = batch_eta_s(statuses) if running else None
+    to_go = f" About {clock(eta)} to go." if eta is not None else ""
+    console.print(f"{summary(statuses)}. Running: {who}.{to_go}", markup=False)
 
 
 def _statuses(batch: Batch, names: Sequence[str]) -> tuple[PatchStatus, ...]:
@@ -133,7 +141,7 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
             }
             for one in decisions
         ]
-        print_json({"patches": rows})
+        print_json({"patches": rows, "forecast_s": forecast_s(batch, to_train(decisions))})
         return
     for one in decisions:
         typer.echo(f"{one.patch}: {type(one).__name__.lower()}: {one.reason}")
@@ -143,6 +151,9 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
         typer.echo(f"{name}: {reason}")
     for text in dict.fromkeys(_schedule_line(one) for one in steps.values()):
         typer.echo(text)
+    seconds = forecast_s(batch, to_train(decisions))
+    if seconds is not None:
+        typer.echo(f"expected to take {clock(seconds)}, by the pace of the patches that are trained")
 
 
 def _schedule_line(steps: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -93,7 +94,8 @@ def natural_key(name: str) -> list[tuple[int, int, str]]:
 def model_folder(folder: Path) -> Path | None:
     """Return the folder of the COLMAP model below `folder`: sparse/0, else sparse; None if there is neither."""
     for name in MODEL_FOLDERS:
-        if any(_is_file(folder / name / file) for file in ("cameras.bin", "cameras.txt")):
+        # a string, not a path: asked twice per patch, of which there may be thousands
+        if any(os.path.isfile(f"{folder}/{name}/{file}") for file in ("cameras.bin", "cameras.txt")):  # noqa: PTH113
             return folder / name
     return None
 
@@ -107,7 +109,9 @@ def _may_be_patch(folder: Path, source: Path | None) -> bool:
 def _patch(folder: Path, scene: Scene) -> Patch:
     sparse = model_folder(folder) or folder / MODEL_FOLDERS[0]
     images = scene.images or folder / "images"
-    return Patch(folder.resolve().name, sparse, images, scene.source, _masks(images, scene.masks))
+    is_named = folder.name not in ("", "..") and not folder.is_symlink()
+    name = folder.name if is_named else folder.resolve().name
+    return Patch(name, sparse, images, scene.source, _masks(images, scene.masks))
 
 
 def _masks(images: Path, named: Path | None) -> Path | None:
@@ -127,10 +131,3 @@ def _subfolders(root: Path) -> list[Path]:
         return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     except OSError as error:
         raise SceneError(f"scene.patches: {root}: cannot be read ({error.strerror})") from error
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # no permission, a loop of links: the audit says so when it reads the model
-        return False

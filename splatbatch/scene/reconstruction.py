@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from splatbatch.scene import colmap_binary, colmap_text
@@ -17,7 +18,7 @@ from splatbatch.scene.colmap import (
     Points2D,
     Tracks,
 )
-from splatbatch.scene.model_files import ModelError, choose_format, shown, unique_ids
+from splatbatch.scene.model_files import ModelError, choose_format, shown, unique_ids, unreadable
 
 __all__ = [
     "CAMERA_MODELS", "NO_POINT3D", "PINHOLE_MODELS", "Camera", "CameraModel", "Image", "Points", "Points2D",
@@ -88,8 +89,19 @@ def read_images(sparse: Path) -> list[Image]:
         ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
     """
     suffix = choose_format(sparse)
-    read = colmap_binary.read_images if suffix == "bin" else colmap_text.read_images
-    return read(sparse / f"images.{suffix}")
+    path = sparse / f"images.{suffix}"
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return list(_read_images(path, status.st_mtime_ns, status.st_size))
+
+
+@lru_cache(maxsize=4)
+def _read_images(path: Path, mtime_ns: int, size: int) -> tuple[Image, ...]:
+    """Return the images of a file as it is at this time: its hold-out, hash and settings are asked for in a row."""
+    read = colmap_binary.read_images if path.suffix == ".bin" else colmap_text.read_images
+    return tuple(read(path))
 
 
 def read_points2d(sparse: Path) -> dict[int, Points2D]:

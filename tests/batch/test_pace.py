@@ -1,0 +1,31 @@
+"""How long it will take: by the pace of what is trained, and by who takes what."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fake_batch import FakeBatch
+
+from splatbatch.batch.pace import makespan_s, seconds_per_step
+
+
+def test_the_pace_is_that_of_the_typical_patch() -> None:
+    assert seconds_per_step([(100, 1000), (120, 1000), (5000, 1000)]) == 0.12
+    assert seconds_per_step([(0, 1000), (10, 0)]) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slots", "ends"),
+    [([], 2, 0), ([5, 5, 5], 1, 15), ([5, 5, 10], 2, 10), ([4, 4, 3, 3, 3], 2, 10), ([7], 4, 7)],
+)
+def test_slots_that_are_free_take_the_longest_that_is_left(seconds: list[float], slots: int, ends: float) -> None:
+    assert makespan_s(seconds, slots) == ends
+
+
+def test_plan_tells_how_long_it_will_take_once_a_patch_is_trained(batch: FakeBatch) -> None:
+    batch.make("p0", "p1", "p2")
+    assert "expected to take" not in batch.run("plan").stdout
+    batch.run("train", "--patch", "p0")
+    planned = json.loads(batch.run("plan", "--json").stdout)
+    assert planned["forecast_s"] == pytest.approx(2 * batch.result("p0")["seconds"])
