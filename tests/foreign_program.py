@@ -35,6 +35,14 @@ def train(output: Path, steps: int) -> None:
     write_ply(output / f"point_cloud_{steps}.ply")
 
 
+def stay_up(*, talking: bool) -> None:
+    print("Viewer running", flush=True)
+    while True:
+        time.sleep(0.02)
+        if talking:
+            print("60 frames per second", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, required=True)
@@ -42,7 +50,7 @@ def main() -> int:
     parser.add_argument("--do", default="train")
     options = parser.parse_args()
     verb, _, rest = options.do.partition(" ")
-    if verb in ("train", "train-then-die", "linger", "ask"):
+    if verb in ("train", "train-then-die", "linger", "chatter", "ask"):
         train(options.output, options.steps)
     match verb:
         case "exit":
@@ -51,9 +59,8 @@ def main() -> int:
             return int(code)
         case "die" | "train-then-die":
             os.kill(os.getpid(), getattr(signal, rest))
-        case "hang" | "linger":
-            print("Viewer running", flush=True)
-            time.sleep(600)
+        case "hang" | "linger" | "chatter":
+            stay_up(talking=verb == "chatter")
         case "spoil" if rest != "nothing":
             early = options.steps - 1 if rest == "early" else options.steps
             value = float("nan") if rest == "nan" else 0.5

@@ -75,7 +75,7 @@ class Artifact(Section):
     export: Argv = ()
     """A second command, run once the first is done, for programs that write no PLY themselves. `files` must be set."""
     finished_after_s: Seconds = 60.0
-    """End a program that goes on so long after all it should leave is there, silent and unchanged; 0: never."""
+    """End a program so long after all it should leave is there and it fell silent; a talkative one later; 0: never."""
     trusted_after_crash: bool = True
     """A whole splat counts although the program crashed afterwards, with a warning."""
 

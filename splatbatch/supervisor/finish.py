@@ -13,6 +13,8 @@ from splatbatch.files import Record
 
 LOOKS = 10  # in the time that a program may go on for
 LONGEST_LOOK_S = 5.0
+TALKATIVE = 10
+"""A program that goes on talking may do so this many times as long as a silent one: it may still be evaluating."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,10 @@ class FinishWatch:
 
     leavings: Leavings
     after_s: float
+    _said: int = 0
     _traces: tuple[object, ...] = ()
-    _still_since: float = field(default_factory=time.monotonic)
+    _silent_since: float = field(default_factory=time.monotonic)
+    _whole_since: float = field(default_factory=time.monotonic)
 
     @property
     def interval_s(self) -> float:
@@ -101,15 +105,19 @@ class FinishWatch:
         Args:
             said: bytes the process has said so far.
         """
-        there = tuple((path, _size(path), _moved_at(path)) for path in self.leavings.all_there())
-        traces = (said, *there) if there else ()
+        now = time.monotonic()
+        traces = tuple((path, _size(path), _moved_at(path)) for path in self.leavings.all_there())
         if not traces or traces != self._traces:
-            self._still_since = time.monotonic()
-        self._traces = traces
+            self._whole_since = self._silent_since = now
+        if said != self._said:
+            self._silent_since = now
+        self._traces, self._said = traces, said
 
     def is_over(self) -> bool:
-        """Return whether all is there and nothing has changed for so long."""
-        return bool(self._traces) and time.monotonic() - self._still_since > self.after_s
+        """Return whether all is there and unchanged, and nothing was said, for so long; or much longer in any case."""
+        now = time.monotonic()
+        silent = now - self._silent_since > self.after_s
+        return bool(self._traces) and (silent or now - self._whole_since > TALKATIVE * self.after_s)
 
 
 def _size(path: Path) -> int:

@@ -74,6 +74,12 @@ def test_a_question_finds_no_answer_and_ends(run: Run) -> None:
     assert "EOFError" in attempt.folder.log.read_text()
 
 
+def test_a_viewer_that_goes_on_talking_is_ended_too(run: Run) -> None:
+    outcome = run(settings={"do": "chatter"}, artifact={"ply": "*.ply", "finished_after_s": 0.1}).outcome()
+    assert isinstance(outcome, Trained)
+    assert "did not end by itself" in outcome.warnings[0]
+
+
 def test_a_splat_after_a_crash_counts_only_if_it_is_trusted(run: Run) -> None:
     artifact = {"ply": "point_cloud_*.ply", "trusted_after_crash": False}
     outcome = run(settings={"do": "train-then-die SIGSEGV"}, artifact=artifact).outcome()
@@ -172,6 +178,13 @@ def test_a_trained_batch_is_not_trained_again_unless_the_program_is_told_somethi
     assert "p0: skip" in invoke("plan", batch=foreign_batch).out
     foreign_batch.change(trainers={"foreign": {**RUN, "settings": {"do": "ask"}}})
     assert "p0: train: settings have changed" in invoke("plan", batch=foreign_batch).out
+
+
+def test_a_sweep_compares_settings_of_a_program(foreign_batch: FakeBatch) -> None:
+    foreign_batch.change(sweep={"matrix": {"setting.do": ["train", "ask"]}})
+    assert foreign_batch.run("train", "--patch", "p0").returncode == 0
+    trained = [event["patch"] for event in foreign_batch.events("attempt_ended") if event["outcome"] == "trained"]
+    assert sorted(name.partition("_")[0] for name in trained) == ["p0@base", "p0@do-ask"]
 
 
 def test_a_program_that_is_not_there_ends_the_command_with_4(foreign_batch: FakeBatch) -> None:
