@@ -36,6 +36,10 @@ class PatchStatus:
     """On held-out photographs, in dB."""
     ssim: float | None = None
     initial_psnr: float | None = None
+    training_psnr: float | None = None
+    """On a few of the photographs it was trained on: far above `psnr` means memorised."""
+    lpips: float | None = None
+    """On held-out photographs; None also where its weights are missing."""
     num_gaussians: int | None = None
     seconds: float | None = None
     cause: str = ""
@@ -163,6 +167,8 @@ def _trained(name: str, result: Record, splat: str) -> PatchStatus:
         psnr=_figure(final.get("psnr")),
         ssim=_figure(final.get("ssim")),
         initial_psnr=_figure(_mapping(metrics.get("initial")).get("psnr")),
+        training_psnr=_figure(final.get("training_psnr")),
+        lpips=_figure(final.get("lpips")),
         num_gaussians=_count(result.get("num_gaussians")),
         seconds=_figure(result.get("seconds")),
         changes=_mapping(result.get("changes")),

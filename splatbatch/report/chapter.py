@@ -41,7 +41,9 @@ def chapter(patch: Record, link: str, budget: Budget, previews: Previews) -> Htm
 def _key_figures(patch: Record) -> list[str]:
     figures = [patch["state"]]
     if patch["psnr"] is not None:
-        figures.append(f"PSNR {patch['psnr']:.2f} dB")
+        trained_on = patch["training_psnr"]
+        beside = f" ({trained_on:.2f} on training views)" if trained_on is not None else ""
+        figures.append(f"PSNR {patch['psnr']:.2f} dB{beside}")
     if patch["num_gaussians"]:
         figures.append(f"{patch['num_gaussians']:,} Gaussians")
     if patch["seconds"] is not None:

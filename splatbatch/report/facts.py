@@ -6,7 +6,8 @@ summary, counts         one line; the number of patches in each state
 patches                 one object per patch, in natural order:
   patch, state          trained, running, failed, stopped, refused, waiting
   attempt, phase, step, max_steps, loss, seconds, splat
-  psnr, ssim, initial_psnr, num_gaussians     of the product; PSNR in dB on held-out photographs
+  psnr, ssim, lpips, initial_psnr, num_gaussians  of the product; PSNR in dB on held-out photographs
+  training_psnr         on a few photographs it was trained on
   cause, advice, evidence                     of the last failure; evidence: lines of the log
   changes, warnings                           settings that differ from the config; what was odd
   outliers                                    how it differs from the other patches

@@ -74,6 +74,18 @@ def test_a_run_from_coarse_to_fine_goes_on_at_its_size(patch: Patch, monkeypatch
     assert splat.path.read_bytes() == straight.path.read_bytes()
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+def test_on_a_gpu_a_run_goes_on_with_what_it_had_learned(patch: Patch, strategy: str) -> None:
+    settings = growing(strategy, device="cuda")
+    _, straight = trained(patch, settings, "straight-01")
+    died(patch, settings)
+    _, splat = trained(patch, settings, "attempt-02")
+    assert splat.metrics["resumed_from"]["step"] == EVERY
+    assert splat.metrics["final"]["psnr"] == pytest.approx(straight.metrics["final"]["psnr"], abs=0.5)
+
+
 def test_the_latest_attempt_with_the_same_settings_is_gone_on_from(patch: Patch) -> None:
     for name, seed in (("attempt-01", 1), ("attempt-02", 2), ("attempt-03", 3)):
         died(patch, growing("mcmc", seed=seed), name)
