@@ -73,6 +73,17 @@ def test_what_an_attempt_holds_itself_is_told_as_far_as_it_can_be(ours: set[int]
     assert own_mib(sample, frozenset(pids[one] for one in ours), frozenset(pids[one] for one in before)) == own
 
 
+def test_a_gate_tells_how_long_a_patch_that_was_due_has_waited() -> None:
+    gate = SlotGate(Slot("cpu0"), Cooldown(floor_s=5))
+    gate.take("key")
+    gate.release("key", 10)
+    assert gate.shut is None
+    assert [gate.is_open(now) for now in (11, 16)] == [False, True]
+    assert (gate.shut and gate.shut.since, gate.shut and gate.shut.reason) == (11, "cooling down")
+    gate.take("next")
+    assert gate.shut is None
+
+
 def test_a_slot_opens_when_it_is_free_and_the_floor_has_passed() -> None:
     gate = SlotGate(Slot("cpu0"), Cooldown(floor_s=5))
     assert gate.is_open(0)

@@ -25,6 +25,14 @@ class Tenant:
     """False once it only evaluates and exports: the next attempt may start beside it, if there is room."""
 
 
+@dataclass(frozen=True)
+class Wait:
+    """A gate that is shut although its slot stands empty: since when, and the latest reason."""
+
+    since: float
+    reason: str
+
+
 class SlotGate:
     """Opens when a seat of its slot is free, the floor has passed and NVML finds the GPU as it should be.
 
@@ -44,11 +52,12 @@ class SlotGate:
         self._tenants: dict[Key, Tenant] = {}
         self._released_at = float("-inf")
         self._waiting_since: float | None = None
+        self._shut: Wait | None = None
 
     def take(self, key: Key, need_mib: float | None = None, *, alone: bool = False) -> None:
         """An attempt runs here now."""
         self._tenants[key] = Tenant(need_mib, alone)
-        self._waiting_since = None
+        self._waiting_since = self._shut = None
 
     def wraps_up(self, key: Key, need_mib: float | None) -> None:
         """An attempt has made its last step, and never took more memory than this; on the CPU it keeps its seat."""
@@ -84,12 +93,19 @@ class SlotGate:
         """Return whether an attempt with this need may start on a free seat; else `reason` says why not."""
         if now - self._released_at < self._cooldown.floor_s:
             self.reason = "cooling down"
-            return False
-        sample = gpu.sample(self.slot.gpu) if self.slot.gpu else gpu.Sample()
-        self.reason = self._why_not(sample, need_mib)
-        if self.reason and self._waiting_since is None and not self._tenants:
-            self._waiting_since = now
+        else:
+            sample = gpu.sample(self.slot.gpu) if self.slot.gpu else gpu.Sample()
+            self.reason = self._why_not(sample, need_mib)
+            if self.reason and self._waiting_since is None and not self._tenants:
+                self._waiting_since = now
+        if self.reason and not self._tenants:
+            self._shut = Wait(self._shut.since if self._shut else now, self.reason)
         return not self.reason
+
+    @property
+    def shut(self) -> Wait | None:
+        """Since when, and for what, a patch that was due has waited here; None if it did not."""
+        return self._shut
 
     def _why_not(self, sample: gpu.Sample, need_mib: float | None) -> str:
         if not self._tenants:

@@ -78,6 +78,11 @@ class Launcher:
         job = Job(running.key, running.attempt.folder)
         running.handle = self._executor.submit([job])[running.key]
 
+    def tell_wait(self, running: Running, waited_s: float, reason: str) -> None:
+        """Write down for how long, and for what, the gate of its slot kept an attempt waiting."""
+        facts = {"patch": running.work.patch.name, "attempt": running.attempt.folder.number, "slot": running.slot.name}
+        self._ledger.write("gate", **facts, waited_s=round(waited_s, 2), reason=reason)
+
     def _tell(self, running: Running) -> None:
         self._ledger.write(
             "attempt_started",

@@ -110,6 +110,8 @@ class Runner:
         self._took(gate, running)
 
     def _took(self, gate: SlotGate, running: Running) -> None:
+        if gate.shut:
+            self._launcher.tell_wait(running, self._clock.now() - gate.shut.since, gate.shut.reason)
         running.beat_seen_at = self._clock.now()
         gate.take(running.key, self._memory.of(running.work), alone=running.work.alone)
         self._running[running.key] = running

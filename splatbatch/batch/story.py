@@ -26,6 +26,8 @@ def _chapter(event: Record, output: OutputFolder) -> Iterator[str]:
     match event["event"]:
         case "attempt_started":
             yield f"{at}  attempt {event.get('attempt')} on {event.get('slot')}{_with(event)}"
+        case "gate":
+            yield f"  its slot was not fit for {float(event.get('waited_s') or 0):.1f} s before: {event.get('reason')}"
         case "attempt_ended":
             yield from _end(event, output)
         case "retry":

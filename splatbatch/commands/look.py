@@ -24,7 +24,7 @@ from splatbatch.batch.story import tell
 from splatbatch.batch.table import batch_eta_s, clock, most_of, status_table
 from splatbatch.batch.units import the_unit
 from splatbatch.commands import watching
-from splatbatch.commands.output import open_console, print_json
+from splatbatch.commands.output import open_console, plain, print_json
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.report import summary, to_markdown, write_report
@@ -77,7 +77,7 @@ def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
         watching.follow(chosen[-1])
         return
     try:
-        sys.stdout.write(chosen[-1].log.read_text(encoding="utf-8", errors="replace"))
+        sys.stdout.write(plain(chosen[-1].log.read_text(encoding="utf-8", errors="replace")))
     except OSError as error:
         raise OutputError(f"{chosen[-1].log}: cannot be read ({error.strerror})") from error
 
@@ -86,7 +86,7 @@ def explain(config: Path | None, name: str) -> None:
     """Print the whole story of a patch."""
     batch = open_batch(config, [name])
     for line in tell(batch.output, the_unit(batch.patches, name)):
-        typer.echo(line)
+        typer.echo(plain(line))
 
 
 def diagnose(log: Path, exit_code: int | None, *, as_json: bool) -> None:
@@ -105,7 +105,7 @@ def diagnose(log: Path, exit_code: int | None, *, as_json: bool) -> None:
         return
     typer.echo(f"{found.cause} ({found.action}): {found.advice}")
     for line in found.evidence:
-        typer.echo(f"  | {line}")
+        typer.echo(plain(f"  | {line}"))
 
 
 def report(config: Path | None, *, as_json: bool) -> None:
@@ -117,7 +117,7 @@ def report(config: Path | None, *, as_json: bool) -> None:
     if as_json:
         print_json(facts)
     else:
-        typer.echo(to_markdown(facts), nl=False)
+        typer.echo(plain(to_markdown(facts)), nl=False)
 
 
 def config_show(config: Path | None, name: str) -> None:

@@ -13,7 +13,7 @@ from rich.live import Live
 from splatbatch.attempt import AttemptFolder
 from splatbatch.batch.status import PatchStatus, has_died
 from splatbatch.batch.table import live_view, status_table
-from splatbatch.commands.output import open_console
+from splatbatch.commands.output import open_console, plain
 
 REDRAW_S = 2.0
 LINES_EVERY_S = 60.0
@@ -38,19 +38,28 @@ def watch(read: Callable[[], Sequence[PatchStatus]]) -> None:
 
 def follow(folder: AttemptFolder) -> None:
     """Print the log of an attempt as it grows, until the attempt has ended or Ctrl-C."""
-    decoder, position = codecs.getincrementaldecoder("utf-8")(errors="replace"), 0
+    decoder, position, unsaid = codecs.getincrementaldecoder("utf-8")(errors="replace"), 0, ""
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             # asked before the last look at the log, not after: nothing that it said stays unread
             is_over = folder.exit.exists() or has_died(folder)
             data, position = _read_on(folder, position)
             if data:
-                sys.stdout.write(decoder.decode(data))
+                # whole lines only: what a terminal would obey must not slip through in two halves
+                lines, unsaid = _whole_lines(unsaid + decoder.decode(data))
+                sys.stdout.write(plain(lines))
                 sys.stdout.flush()
             elif is_over:
+                sys.stdout.write(plain(unsaid))
                 return
             else:
                 time.sleep(FOLLOW_S)
+
+
+def _whole_lines(text: str) -> tuple[str, str]:
+    """Split off an unfinished last line; a progress bar's lines end with a carriage return."""
+    end = max(text.rfind("\n"), text.rfind("\r", 0, len(text) - 1)) + 1
+    return text[:end], text[end:]
 
 
 def _read_on(folder: AttemptFolder, position: int) -> tuple[bytes, int]:

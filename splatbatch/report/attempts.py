@@ -13,14 +13,15 @@ from splatbatch.files import Record, read_json, read_lines
 SETUP = ("start", "load", "init")
 OUTCOMES = ["trained", "failed", "stopped"]
 MEMORY = ("gpu_peak_mib", "own_gpu_peak_mib")
-UNKNOWN = ("started_at", "ended_at", "setup_s", "outcome", "step", "seconds", *MEMORY, "torch_peak_mib")
-SAID = ("slot", "phase", "cause", "advice")
+UNKNOWN = ("gate_s", "started_at", "ended_at", "setup_s", "outcome", "step", "seconds", *MEMORY, "torch_peak_mib")
+SAID = ("gate", "slot", "phase", "cause", "advice")
 
 
 def attempts_of(folder: PatchFolder, history: Sequence[Record]) -> list[Record]:
     """Return a record per attempt, first to last.
 
-    Keys: number, slot, started_at, ended_at (seconds since 1970; None if unknown), setup_s (before the first step),
+    Keys: number, slot, gate_s (for how long the slot was not fit before it), gate (why), started_at, ended_at (seconds
+    since 1970; None if unknown), setup_s (before the first step),
     outcome (trained, failed, stopped or None while it runs), cause, advice, evidence, phase, step, seconds,
     gpu_peak_mib (all that was in use on the card), own_gpu_peak_mib (by this attempt, as NVML sees it), torch_peak_mib
     (of that, what torch had allocated), warnings, changes (settings that differ from the config), next (what was
@@ -49,6 +50,8 @@ def _take(attempt: Record, event: Record) -> None:
         case "attempt_started":
             attempt |= {"slot": text(event.get("slot")), "started_at": number(event.get("t"))}
             attempt["changes"] = mapping(event.get("changes"))
+        case "gate":
+            attempt |= {"gate_s": number(event.get("waited_s")), "gate": text(event.get("reason"))}
         case "attempt_ended":
             diagnosis = mapping(event.get("diagnosis"))
             outcome = event.get("outcome")

@@ -85,8 +85,9 @@ def _attempt(attempt: Record) -> Iterator[Html]:
 
 def _circumstances(attempt: Record) -> list[str]:
     phase = f"phase {attempt['phase']}, step {attempt['step'] or 0}" if attempt["phase"] not in ("", "done") else ""
+    gate = f"waited {duration(attempt['gate_s'])} at the gate: {attempt['gate']}" if attempt["gate_s"] else ""
     adopted = "adopted by a later run" if attempt["adopted"] else ""
-    return [moment(attempt["started_at"]), _length(attempt), phase, _peaks(attempt), adopted]
+    return [moment(attempt["started_at"]), _length(attempt), gate, phase, _peaks(attempt), adopted]
 
 
 def _peaks(attempt: Record) -> str:

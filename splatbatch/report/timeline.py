@@ -1,4 +1,4 @@
-"""All attempts of a run on all slots, as SVG: set-up, training, failure with its cause, retries."""
+"""All attempts of a run on all slots, as SVG: gate, set-up, training, failure with its cause, retries."""
 
 from __future__ import annotations
 
@@ -94,6 +94,7 @@ def _draw(bar: Bar, lane: int, begin: float, span: float) -> Html:
     kind = outcome if outcome in SIGNS else "running"
     left, width, top = 100 * (bar.start - begin) / span, 100 * long_s / span, lane * LANE_PX + (LANE_PX - BAR_PX) // 2
     setup = min(1.0, (attempt["setup_s"] or 0.0) / long_s) if long_s else 0.0
+    waited = 100 * min(attempt["gate_s"] or 0.0, bar.start - begin) / span
     again = f" ↻{attempt['number']}" if attempt["number"] > 1 else ""
     cause = f" {attempt['cause']}" if attempt["cause"] else ""
     words = f"{bar.patch}{again} {SIGNS.get(kind, '…')}{cause}"
@@ -109,7 +110,15 @@ def _draw(bar: Bar, lane: int, begin: float, span: float) -> Html:
     )
     # a line at the start: an attempt of a second in a night of ten hours is still seen
     mark = tag("line", class_="mark", x1=f"{left:.3f}%", x2=f"{left:.3f}%", y1=top, y2=top + BAR_PX)
-    return tag("a", tag("title", _told(bar, kind)), body, mark, class_=f"bar {kind}", href=f"#{bar.link}")
+    gate = _waited(left - waited, waited, top + BAR_PX / 4)
+    return tag("a", tag("title", _told(bar, kind)), gate, body, mark, class_=f"bar {kind}", href=f"#{bar.link}")
+
+
+def _waited(left: float, width: float, y: float) -> Html:
+    """Return the time that the gate kept an attempt waiting, in percent of the drawing; nothing if it did not."""
+    if width <= 0:
+        return Html("")
+    return tag("rect", class_="wait", x=f"{left:.3f}%", width=f"{width:.3f}%", y=y, height=BAR_PX / 2)
 
 
 def _told(bar: Bar, kind: str) -> str:
@@ -118,6 +127,8 @@ def _told(bar: Bar, kind: str) -> str:
     if attempt["cause"]:
         lines[0] += f": {attempt['cause']} in phase {attempt['phase'] or 'start'}, step {attempt['step'] or 0}"
     lines.append(f"{moment(bar.start)}, {duration(bar.end - bar.start)}, of it {duration(attempt['setup_s'])} set-up")
+    if attempt["gate_s"]:
+        lines.append(f"waited {duration(attempt['gate_s'])} at the gate: {attempt['gate']}")
     if attempt["changes"]:
         lines.append(f"with {assignments(attempt['changes'])}")
     return "\n".join(lines)

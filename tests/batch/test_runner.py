@@ -127,3 +127,13 @@ def test_what_was_odd_in_a_training_is_said_at_its_end_and_by_status(batch: Fake
     said, later = batch.run("train").stdout, batch.run("status").stdout
     assert "p0: warning: the process ended badly after its splat was whole" in said
     assert "p0: the process ended badly" in later
+
+
+def test_the_time_before_a_gate_is_written_down_and_told(batch: FakeBatch) -> None:
+    batch.make("p0", "p1", cooldown={"floor_s": 0.6}).script(p0=["train"], p1=["train"])
+    assert batch.run("train").returncode == 0
+    (waited,) = batch.events("gate")
+    assert (waited["patch"], waited["attempt"], waited["reason"]) == ("p1", 1, "cooling down")
+    assert 0.1 < waited["waited_s"] < 5
+    assert "its slot was not fit for" in batch.run("explain", "p1").stdout
+    assert "at the gate: cooling down" in (batch.output / "report.html").read_text()

@@ -55,6 +55,9 @@ class MadeOutput:
         self.clock[slot] = start + seconds
         folder = self.output.patch(patch).new_attempt()
         changes = facts.pop("changes", {})
+        if folder.number > 1:
+            waited = {"waited_s": 3.5, "reason": "900 MiB more in use than before"}
+            self.tell(start, "gate", patch=patch, attempt=folder.number, slot=slot, **waited)
         self.tell(start, "attempt_started", patch=patch, attempt=folder.number, slot=slot, changes=changes)
         end = {"outcome": "trained", "seconds": seconds, "gpu_peak_mib": 9123, "num_gaussians": 1, **facts}
         self.tell(start + seconds, "attempt_ended", patch=patch, attempt=folder.number, **end)

@@ -89,6 +89,8 @@ def test_a_report_of_nine_patches_is_small(output: OutputFolder) -> None:
         "p3: img7.jpg: &lt;i&gt;dark&lt;/i&gt;",
         "max_steps: 30000",
         "p5 ✕ cuda_oom",
+        "waited 3.5 s at the gate: 900 MiB more in use than before",
+        'class="wait"',
         "p5 ↻2 ✓",
     ],
 )
@@ -133,9 +135,9 @@ def test_every_evil_in_the_files_stays_text(tmp_path: Path) -> None:
 def test_events_with_anything_in_them_can_be_reported(tmp_path: Path, value: object) -> None:
     made = MadeOutput(tmp_path)
     made.output.create()
-    keys = ("t", "slot", "slots", "attempt", "changes", "diagnosis", "outcome", "phase", "step", "seconds", "adopted",
-            "gpu_peak_mib", "warnings", "refused", "reason", "wait_s", "trained_in_between", "verified")  # fmt: skip
-    kinds = ("batch_started", "audit", "attempt_started", "attempt_ended", "retry", "gave_up", "refused", "batch_ended")
+    keys = ["t", "slot", "slots", "attempt", "changes", "diagnosis", "outcome", "phase", "step", "seconds", "adopted"]
+    keys += ["waited_s", "gpu_peak_mib", "warnings", "refused", "reason", "wait_s", "trained_in_between", "verified"]
+    kinds = ["batch_started", "audit", "gate", "attempt_started", "attempt_ended", "retry", "gave_up", "refused"]
     for kind in kinds:
         made.events.append({"event": kind, "patch": "p0", **dict.fromkeys(keys, value)})
         made.events.append({"event": kind, "patch": "p0", **dict.fromkeys(keys, value), "attempt": 1, "t": 5.0})
