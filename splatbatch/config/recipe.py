@@ -50,6 +50,12 @@ class Training(Section):
     """`auto`: a GPU when there is one, else the CPU rasteriser."""
     checkpoint_every: Annotated[int, Field(ge=0)] = 0
     """Steps between checkpoints, from which an attempt that died is taken up again; 0: none."""
+    antialiased: bool = False
+    """Keep what Gaussians smaller than a pixel weigh (Mip-Splatting, Yu 2024): for renderings from farther away."""
+    packed: bool = False
+    """Keep only the visible Gaussians in each step: less GPU memory for huge scenes, slower for patches."""
+    kernels: Literal["auto", "plain"] = "auto"
+    """`plain`: only torch's and gsplat's own kernels, no CUDA graphs; slower, for GPUs where ours do not work."""
     seed: Annotated[int, Field(ge=0)] = 42
     """Seed of everything random in a training."""
 

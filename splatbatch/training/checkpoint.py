@@ -60,6 +60,8 @@ class Changing:
             optimizer = self.optimizers[name]
             optimizer.param_groups[0]["params"] = [self.gaussians[name]]
             optimizer.load_state_dict(record["optimizers"][name])
+            for group in optimizer.param_groups:
+                group.update(_moved(group, device))  # rates that are tensors
         self.strategy.restore(_moved(record["strategy"], device))
         self.evaluator.evaluations[:] = json.loads(record["evaluations"])
         torch.set_rng_state(record["random"])

@@ -124,7 +124,7 @@ def _psnr(gaussians: Parameters, photo: Photo, recipe: Recipe) -> float:
 
 
 def _render(gaussians: Parameters, photo: Photo, recipe: Recipe) -> Tensor:
-    return rasterize(gaussians, photo.view, RasterOptions(recipe.training.sh_degree)).colors.clamp(0, 1)
+    return rasterize(gaussians, photo.view, RasterOptions.of(recipe)).colors.clamp(0, 1)
 
 
 def _spread(photos: tuple[Photo, ...], most: int) -> tuple[Photo, ...]:

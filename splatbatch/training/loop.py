@@ -14,11 +14,12 @@ from splatbatch.training.coarse import Pyramid, plan_sizes
 from splatbatch.training.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.health import Expectations
-from splatbatch.training.loss import photometric_loss
-from splatbatch.training.masks import masked
-from splatbatch.training.optimise import decay, make_optimizers
-from splatbatch.training.rasterize import RasterOptions, rasterize
+from splatbatch.training.optimise import make_optimizers
+from splatbatch.training.recorded import RecordedStep
+from splatbatch.training.render import RasterOptions
+from splatbatch.training.step import Step
 from splatbatch.training.strategy import STRATEGIES
+from splatbatch.training.tile_capacity import TileCapacity
 from splatbatch.training.views import Photo, Views
 
 
@@ -38,25 +39,32 @@ def train(
     pyramid = Pyramid(sizes)
     changing = Changing(gaussians, optimizers, strategy, evaluator)
     start = checkpoints.resume(changing)
+    capacity = TileCapacity(gaussians, views.training, RasterOptions.of(recipe))
+    one_step = Step(gaussians, optimizers, strategy, recipe, plan, capacity)
+    recorded = RecordedStep(one_step) if capacity.entries else None
     photos = islice(shuffled(views.training, training.seed), start, None)
     for step in range(start, training.max_steps):
         photo = pyramid.at(step, next(photos))
+        if (growth := sizes.factor(max(0, step - 1)) / sizes.factor(step)) > 1:
+            capacity.resize(growth**2)
         strategy.limit(sizes.budget(step))
         degree = min(training.sh_degree, step // plan.sh_every)
-        rendering = rasterize(gaussians, photo.view, RasterOptions(degree, absgrad=recipe.refinement.absgrad))
-        strategy.before_backward(step, rendering)
-        loss = photometric_loss(*masked(rendering.colors, photo.target(), photo.valid()), training.ssim_lambda)
-        torch.autograd.backward(strategy.regularise(loss))
-        if progress.due(step):
+        is_due = progress.due(step)
+        if is_due:  # its gradients are looked at: they exist only where nothing is recorded
+            loss, rendering = one_step.derive(photo, degree)
             progress.step(step, loss, gaussians)
-        for optimizer in optimizers.values():
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        rate = decay(optimizers, plan)
-        strategy.after_step(step, rendering, rate)
+            one_step.update(rendering)
+        else:
+            (recorded or one_step)(photo, degree)
+        has_changed = strategy.refine(step)
+        has_changed |= (is_due or has_changed) and capacity.review()
+        if recorded and has_changed:
+            recorded.forget()
         if evaluator.ends(gaussians, step + 1):
             break
         checkpoints.step_done(step + 1, changing)
+    for warning in capacity.warnings():
+        progress.warn(warning)
     return gaussians
 
 

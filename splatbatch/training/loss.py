@@ -75,14 +75,15 @@ def _blur(maps: Tensor) -> Tensor:
     One depthwise convolution over M channels: as a batch of M one-channel images it takes 9 times as long on CPU.
     """
     num_maps, half = len(maps), WINDOW_PX // 2
-    window = _window(maps.dtype, maps.device)
-    across = conv2d(maps[None], window.view(1, 1, 1, -1).expand(num_maps, 1, 1, -1), padding=(0, half), groups=num_maps)
-    return conv2d(across, window.view(1, 1, -1, 1).expand(num_maps, 1, -1, 1), padding=(half, 0), groups=num_maps)[0]
+    taps = window(maps.dtype, maps.device)
+    across = conv2d(maps[None], taps.view(1, 1, 1, -1).expand(num_maps, 1, 1, -1), padding=(0, half), groups=num_maps)
+    return conv2d(across, taps.view(1, 1, -1, 1).expand(num_maps, 1, -1, 1), padding=(half, 0), groups=num_maps)[0]
 
 
 @cache
 @torch.inference_mode(False)  # the first caller may be an evaluation, whose tensors no later training could use
-def _window(dtype: torch.dtype, device: torch.device) -> Tensor:
+def window(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the weights of SSIM's window along one axis, `[11]`, which sum to 1."""
     places = torch.arange(WINDOW_PX, dtype=torch.float64) - WINDOW_PX // 2
     weights = torch.exp(-places.square() / (2 * SIGMA_PX**2))
     return (weights / weights.sum()).to(device, dtype)

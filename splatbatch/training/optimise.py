@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+from torch.nn import Parameter
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
+from splatbatch.training import cuda
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.strategy import Optimizers
 
 EPSILON = 1e-15  # 3DGS: gradients of far Gaussians are tiny, the usual 1e-8 would freeze them
+BETAS = (0.9, 0.999)
 LAST_MEANS_RATE = 0.01
 
 
@@ -24,14 +28,24 @@ def make_optimizers(gaussians: Parameters, recipe: Recipe, plan: Schedule, scene
         "sh0": rates.sh0 * plan.gain,
         "shN": rates.shN * plan.gain,
     }
-    return {
-        name: torch.optim.Adam([{"params": parameter, "lr": rate[name]}], eps=EPSILON, fused=parameter.is_cuda)
-        for name, parameter in gaussians.items()
-    }
+    fused = recipe.training.kernels == "auto"
+    return {name: _adam(parameter, rate[name], fused=fused) for name, parameter in gaussians.items()}
 
 
-def decay(optimizers: Optimizers, plan: Schedule) -> float:
-    """Lower the rate of the means by one step's share; return it."""
+def _adam(parameter: Parameter, rate: float, *, fused: bool) -> torch.optim.Optimizer:
+    """Return an Adam; on a GPU one that never waits for it, with its count of steps and its rate there."""
+    if not parameter.is_cuda:
+        return torch.optim.Adam([{"params": parameter, "lr": rate}], betas=BETAS, eps=EPSILON)
+    groups = [{"params": parameter, "lr": torch.tensor(rate, device=parameter.device)}]
+    if not fused or cuda.why_not_here():
+        return torch.optim.Adam(groups, betas=BETAS, eps=EPSILON, fused=True, capturable=True)
+    from splatbatch.training.cuda.adam import Adam
+
+    return Adam(groups, betas=BETAS, eps=EPSILON)
+
+
+def decay(optimizers: Optimizers, plan: Schedule) -> Tensor:
+    """Lower the rate of the means by one step's share; return it, []."""
     group = optimizers["means"].param_groups[0]
     group["lr"] *= LAST_MEANS_RATE ** (1 / plan.max_steps)
-    return float(group["lr"])
+    return torch.as_tensor(group["lr"])

@@ -61,7 +61,7 @@ def ranked(images: dict[str, dict[str, float]]) -> dict[str, str]:
 
 @torch.inference_mode()
 def _picture(folder: AttemptFolder, rank: str, gaussians: Parameters, photo: Photo, recipe: Recipe) -> tuple[int, int]:
-    colors = rasterize(gaussians, photo.view, RasterOptions(recipe.training.sh_degree)).colors.clamp(0, 1)
+    colors = rasterize(gaussians, photo.view, RasterOptions.of(recipe)).colors.clamp(0, 1)
     rendered = (255 * colors).round().to(torch.uint8).cpu().numpy()
     del colors
     render, target = _small(rendered), _small(photo.pixels.cpu().numpy())

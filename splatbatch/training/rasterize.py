@@ -1,60 +1,44 @@
-"""Draw Gaussians as one camera sees them: gsplat's kernels for CUDA tensors, our own rasteriser for CPU tensors."""
+"""Draw Gaussians as one camera sees them: our kernels around gsplat's for CUDA tensors, our own rasteriser for CPU."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from splatbatch.training import cuda
 from splatbatch.training.cpu import Cameras, Ellipsoids, project, raster, view_colors
+from splatbatch.training.render import RasterOptions, Rendering, View
+
+__all__ = ["RasterOptions", "Rendering", "View", "rasterize"]
+
+PLAINLY = RasterOptions()
 
 
-@dataclass(frozen=True)
-class View:
-    """What a photo was taken with, and from where: a pinhole looking along +z, pixel centres at half integers."""
-
-    viewmat: Tensor  # [4, 4], world to camera
-    K: Tensor  # [3, 3], px
-    width: int
-    height: int
-
-
-@dataclass(frozen=True)
-class RasterOptions:
-    """How to draw. `packed` keeps only what is visible, to save GPU memory; the CPU ignores it."""
-
-    sh_degree: int = 3
-    absgrad: bool = False
-    antialiased: bool = False
-    packed: bool = False
-    near_plane: float = 0.01
-    far_plane: float = 1e10
-
-
-@dataclass(frozen=True)
-class Rendering:
-    """An image over black, and what gsplat's strategies read after the backward pass."""
-
-    colors: Tensor  # [H, W, 3], not clamped: may exceed 1
-    alphas: Tensor  # [H, W, 1]
-    info: dict[str, Any]
-    packed: bool  # whether `info` is: DefaultStrategy.step_post_backward must be told
-
-
-def rasterize(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions = RasterOptions()) -> Rendering:
+def rasterize(
+    gaussians: Mapping[str, Tensor],
+    view: View,
+    options: RasterOptions = PLAINLY,
+    capacity: int | None = None,
+) -> Rendering:
     """Render trainable Gaussians, on the device they live on.
 
     `gaussians` holds what is optimised, before activation: `means` `[N, 3]`, `quats` `[N, 4]` (w first, any length),
     `scales` `[N, 3]` (logarithms), `opacities` `[N]` (logits), `sh0` `[N, 1, 3]`, `shN` `[N, K, 3]`.
+    `capacity` is how many entries the tile lists on a GPU hold; None counts them, which waits for the GPU.
     Raises ValueError on CPU for an `sh_degree` above 3 or above what `shN` holds.
     """
-    if gaussians["means"].is_cuda:
-        return _rasterize_cuda(gaussians, view, options)
-    return _rasterize_cpu(gaussians, view, options)
+    if not gaussians["means"].is_cuda:
+        return _rasterize_cpu(gaussians, view, options)
+    if options.packed or not options.fused or cuda.why_not_here():
+        return _rasterize_gsplat(gaussians, view, options)
+    from splatbatch.training.cuda import rasterization
+
+    return rasterization.rasterize(gaussians, view, options, capacity)
 
 
-def _rasterize_cuda(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Rendering:
+def _rasterize_gsplat(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Rendering:
     from gsplat import rasterization
 
     colors, alphas, info = rasterization(

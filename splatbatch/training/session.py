@@ -180,6 +180,7 @@ def _device(wanted: str) -> torch.device:
     """Return the device to train on; on the CPU with one thread, since patches in parallel use cores better."""
     if wanted != "cpu" and torch.cuda.is_available():
         torch.backends.cuda.matmul.allow_tf32 = False
+        torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]  # graphs are not recorded on the default stream
         return torch.device("cuda")
     if wanted == "cuda":
         raise TrainerError("no CUDA GPUs are available to the training process")

@@ -14,7 +14,8 @@ from torch.optim import Optimizer
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.rasterize import Rendering
+from splatbatch.training.noise import inject_noise
+from splatbatch.training.render import Rendering
 from splatbatch.training.strategy_cpu import use_cpu_ops
 
 MCMC_OPACITY_REGULARISER = 0.01  # 3DGS-MCMC (Kheradmand 2024), section 4; gsplat's preset
@@ -24,18 +25,26 @@ Optimizers = dict[str, Optimizer]
 
 
 class Strategy(Protocol):
-    """A densification rule around the loop's own backward pass."""
+    """A densification rule around a training step.
+
+    All but `refine` are part of the step itself: they do the same things in every step, on the device, and never wait
+    for it, so that a step can be recorded and replayed.
+    """
 
     def regularise(self, loss: Tensor) -> Tensor:
         """Add what the rule wants minimised."""
         ...
 
-    def before_backward(self, step: int, rendering: Rendering) -> None:
+    def before_backward(self, rendering: Rendering) -> None:
         """Keep what the rule reads after the backward pass."""
         ...
 
-    def after_step(self, step: int, rendering: Rendering, means_rate: float) -> None:
-        """Refine if it is time; `means_rate` is the learning rate of the means."""
+    def after_step(self, rendering: Rendering, means_rate: Tensor) -> None:
+        """Note what the rule goes by, and move what it moves in every step; `means_rate` is the means' rate, []."""
+        ...
+
+    def refine(self, step: int) -> bool:
+        """Add, move and remove Gaussians if it is time; return whether steps are different from now on."""
         ...
 
     def limit(self, most: int) -> None:
@@ -58,8 +67,7 @@ class Default:
         self, gaussians: Parameters, optimizers: Optimizers, recipe: Recipe, plan: Schedule, scale: float
     ) -> None:
         settings = recipe.refinement
-        self._gaussians, self._optimizers = gaussians, optimizers
-        self._reset_every, self._reset_stop = plan.reset_every, plan.reset_stop
+        self._gaussians, self._optimizers, self._plan = gaussians, optimizers, plan
         self._rule = _CappedDefault(
             cap_max=recipe.training.cap(),
             prune_opa=settings.prune_opa,
@@ -72,28 +80,42 @@ class Default:
             reset_every=plan.reset_every or plan.max_steps + 1,
             absgrad=settings.absgrad,
         )
+        self._watches = True
         self._state = self._rule.initialize_state(scene_scale=scale)
+        for name in ("grad2d", "count"):
+            self._state[name] = torch.zeros_like(gaussians["opacities"], requires_grad=False)
 
     def regularise(self, loss: Tensor) -> Tensor:
         """Return the loss as it is."""
         return loss
 
-    def before_backward(self, step: int, rendering: Rendering) -> None:
+    def before_backward(self, rendering: Rendering) -> None:
         """Keep the gradients of the projected means."""
-        self._rule.step_pre_backward(self._gaussians, self._optimizers, self._state, step, rendering.info)
+        if self._watches:
+            rendering.info["means2d"].retain_grad()
 
-    def after_step(self, step: int, rendering: Rendering, means_rate: float) -> None:
+    def after_step(self, rendering: Rendering, means_rate: Tensor) -> None:
+        """Add up the gradients of the projected means."""
+        del means_rate
+        if self._watches:
+            self._rule.observe(self._state, rendering)
+
+    def refine(self, step: int) -> bool:
         """Refine, and reset opacities.
 
         gsplat 1.5.3 never resets: at strategy/default.py:195 `&` binds tighter than the comparisons beside it
         (mended on its main branch, PR #776). So the reset is ours.
         """
-        del means_rate
-        self._rule.step_post_backward(
-            self._gaussians, self._optimizers, self._state, step, rendering.info, packed=rendering.packed
-        )
-        if self._reset_every and 0 < step < self._reset_stop and step % self._reset_every == 0:
+        plan, has_changed = self._plan, False
+        if step >= plan.refine_stop:
+            has_changed, self._watches = self._watches, False
+        elif step > plan.refine_start and step % plan.refine_every == 0:
+            self._rule.refine(self._gaussians, self._optimizers, self._state, step)
+            has_changed = True
+        if plan.reset_every and 0 < step < plan.reset_stop and step % plan.reset_every == 0:
             reset_opa(self._gaussians, self._optimizers, self._state, value=2 * self._rule.prune_opa)
+            has_changed = True
+        return has_changed
 
     def limit(self, most: int) -> None:
         """Grow no further than that."""
@@ -109,11 +131,35 @@ class Default:
 
 
 class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
-    """gsplat's rule, which knows no cap: at the cap only the neediest Gaussians grow."""
+    """gsplat's rule, which knows no cap: at the cap only the neediest Gaussians grow.
+
+    Its `step_post_backward` gathers the visible Gaussians in every step, which waits for the GPU three times, and
+    empties torch's memory cache after each refinement; so what it calls is called from here.
+    """
 
     def __init__(self, cap_max: int, **settings: Any) -> None:
         super().__init__(**settings)
         self.cap_max = cap_max
+
+    @torch.no_grad()
+    def observe(self, state: dict[str, Any], rendering: Rendering) -> None:
+        """Add up how strongly each Gaussian is pulled across the image, in halves of it, and how often it is seen."""
+        info = rendering.info
+        if rendering.packed:
+            self._update_state(self._no_parameters(state), state, info, packed=True)
+            return
+        means2d = info["means2d"]
+        pull = (means2d.absgrad if self.absgrad else means2d.grad)[0]  # [N, 2]; 0 where a Gaussian is not seen
+        state["grad2d"] += torch.hypot(pull[:, 0] * (info["width"] / 2), pull[:, 1] * (info["height"] / 2))
+        state["count"] += (info["radii"][0] > 0).all(dim=-1)
+
+    @torch.no_grad()
+    def refine(self, params: Parameters, optimizers: Optimizers, state: dict[str, Any], step: int) -> None:
+        """Grow, prune, and begin to add up anew."""
+        self._grow_gs(params, optimizers, state, step)
+        self._prune_gs(params, optimizers, state, step)
+        state["grad2d"].zero_()
+        state["count"].zero_()
 
     @torch.no_grad()
     def _grow_gs(self, params: Parameters, optimizers: Optimizers, state: dict[str, Any], step: int) -> Any:
@@ -126,6 +172,11 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
             state["grad2d"].mul_(need >= least)
         return super()._grow_gs(params, optimizers, state, step)
 
+    @staticmethod
+    def _no_parameters(state: dict[str, Any]) -> dict[str, Tensor]:
+        """Stand for the parameters where only their number is asked for."""
+        return {"means": state["count"]}
+
 
 class Mcmc:
     """3DGS-MCMC (Kheradmand 2024): move dead Gaussians onto live ones, add 5 % at a time up to the cap, explore."""
@@ -135,30 +186,32 @@ class Mcmc:
     ) -> None:
         del scale
         use_cpu_ops()
-        self._gaussians, self._optimizers = gaussians, optimizers
-        self._rule = MCMCStrategy(
-            cap_max=recipe.training.cap(),
-            noise_lr=recipe.refinement.noise_lr,
-            refine_start_iter=plan.refine_start,
-            refine_stop_iter=plan.refine_stop,
-            refine_every=plan.refine_every,
-            min_opacity=recipe.refinement.prune_opa,
-        )
-        self._state = self._rule.initialize_state()
+        self._gaussians, self._optimizers, self._plan = gaussians, optimizers, plan
+        self._rule = MCMCStrategy(cap_max=recipe.training.cap(), min_opacity=recipe.refinement.prune_opa)
+        self._noise_lr = recipe.refinement.noise_lr
+        self._binoms = self._rule.initialize_state()["binoms"].to(gaussians["means"].device)
 
     def regularise(self, loss: Tensor) -> Tensor:
         """Add the sizes and opacities that the rule keeps small."""
         opacities, scales = self._gaussians["opacities"].sigmoid(), self._gaussians["scales"].exp()
         return loss + MCMC_OPACITY_REGULARISER * opacities.mean() + MCMC_SCALE_REGULARISER * scales.mean()
 
-    def before_backward(self, step: int, rendering: Rendering) -> None:
+    def before_backward(self, rendering: Rendering) -> None:
         """Keep nothing."""
 
-    def after_step(self, step: int, rendering: Rendering, means_rate: float) -> None:
-        """Relocate and add if it is time; add noise always."""
-        self._rule.step_post_backward(
-            self._gaussians, self._optimizers, self._state, step, rendering.info, lr=means_rate
-        )
+    def after_step(self, rendering: Rendering, means_rate: Tensor) -> None:
+        """Explore: move every Gaussian a little, the more transparent it is the more."""
+        del rendering
+        inject_noise(self._gaussians, means_rate * self._noise_lr)
+
+    def refine(self, step: int) -> bool:
+        """Relocate what is dead, and add."""
+        plan = self._plan
+        if not plan.refine_start < step < plan.refine_stop or step % plan.refine_every:
+            return False
+        self._rule._relocate_gs(self._gaussians, self._optimizers, self._binoms)
+        self._rule._add_new_gs(self._gaussians, self._optimizers, self._binoms)
+        return True
 
     def limit(self, most: int) -> None:
         """Add no further than that."""

@@ -15,7 +15,7 @@ from splatbatch.batch.known_failures.exits import meaning_of_health
 from splatbatch.errors import TrainerError
 from splatbatch.files import read_lines
 from splatbatch.scene.patches import Patch
-from splatbatch.training import loop
+from splatbatch.training import step as training_step
 from splatbatch.training.health import Expectations, Figures, judge, judge_evaluation
 from splatbatch.training.rasterize import Rendering, rasterize
 from splatbatch.training.session import train_attempt
@@ -93,7 +93,7 @@ def detached(factor: float) -> Callable[..., Rendering]:
 def test_a_planted_fault_ends_the_real_training_within_500_steps(
     patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str, factor: float, rule: str
 ) -> None:
-    monkeypatch.setattr(loop, "rasterize", detached(factor))
+    monkeypatch.setattr(training_step, "rasterize", detached(factor))
     folder = prepared(patch, recipe(strategy=strategy, max_steps=30_000))
     with pytest.raises(TrainerError, match=f"health: {rule}"):
         train_attempt(folder)

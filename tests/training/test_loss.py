@@ -58,7 +58,7 @@ def test_bytes_floats_and_a_cached_target_give_the_same_loss():
 
 
 def test_an_evaluation_before_training_does_no_harm():
-    loss._window.cache_clear()
+    loss.window.cache_clear()
     render, photo = images()
     with torch.inference_mode():
         ssim(render, photo)

@@ -1,0 +1,194 @@
+"""The loss of 3DGS, (1 - lambda) L1 + lambda (1 - SSIM), in four kernels, with its derivative written by hand.
+
+The same numbers as `training.loss`. Images stay as they are, [H, W, 3] and uint8: a row of W pixels is a row of 3 W
+values, in which the neighbour of a value is three values away.
+
+With mu, s and c the mean, variance and covariance under the window w, A = 2 mu_x mu_y + C1, B = 2 c + C2,
+C = mu_x^2 + mu_y^2 + C1, D = s_x + s_y + C2, SSIM = A B / (C D) (Wang 2004). Every mean is a blur of the image, the
+window is symmetric and zero lies beyond the border, so the derivative in a pixel x is a blur again:
+blur(d/d mu_x) + 2 x blur(d/d E[x^2]) + y blur(d/d E[x y]).
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from splatbatch.training.loss import C1, C2, window
+
+ACROSS = (4, 256)
+DOWN = (16, 64)
+"""Rows and columns of values that one program blurs, along the rows and down the columns."""
+
+
+def photometric_loss(render: Tensor, photo: Tensor, ssim_lambda: float = 0.2) -> Tensor:
+    """The loss of a rendering `[H, W, 3]` against a photo `[H, W, 3]`, uint8 or float32 in [0, 1]."""
+    loss: Tensor = _Photometric.apply(render, photo, ssim_lambda)
+    return loss
+
+
+class _Photometric(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        render, photo, ssim_lambda = inputs
+        render, photo = render.contiguous(), photo.contiguous()
+        height, width, channels = render.shape
+        shape = (height, width * channels)
+        rows, columns = _grid(shape, ACROSS), _grid(shape, DOWN)
+        weights = window(torch.float32, render.device)
+        gain = 1.0 if photo.is_floating_point() else 1 / 255
+
+        across = render.new_empty(5, *shape)
+        _blur_pair_across[rows](render, photo, weights, across, *shape, gain, *ACROSS)
+        slopes = render.new_empty(3, *shape)
+        sums = render.new_empty(2, columns[0] * columns[1])
+        _compare[columns](render, photo, weights, across, slopes, sums, *shape, gain, C1, C2, *DOWN)
+        ctx.save_for_backward(render, photo, weights, slopes)
+        ctx.ssim_lambda, ctx.gain = ssim_lambda, gain
+        l1, ssim = sums.sum(1) / render.numel()
+        loss: Tensor = (1 - ssim_lambda) * l1 + ssim_lambda * (1 - ssim)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        render, photo, weights, slopes = ctx.saved_tensors
+        shape = (slopes.shape[1], slopes.shape[2])
+        across = torch.empty_like(slopes)
+        _blur_slopes_across[_grid(shape, ACROSS)](slopes, weights, across, *shape, *ACROSS)
+        v_render = torch.empty_like(render)
+        share = 1 / render.numel()
+        _derive[_grid(shape, DOWN)](
+            *(render, photo, weights, across, gradients[0], v_render, *shape, ctx.gain),
+            *((1 - ctx.ssim_lambda) * share, -ctx.ssim_lambda * share, *DOWN),
+        )
+        return v_render, None, None
+
+
+def _grid(shape: tuple[int, int], block: tuple[int, int]) -> tuple[int, int]:
+    return triton.cdiv(shape[0], block[0]), triton.cdiv(shape[1], block[1])
+
+
+@triton.jit
+def _places(height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    return row, column, (row < height) & (column < width)
+
+
+@triton.jit
+def _blur_pair_across(render, photo, weights, across, height, width, gain, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Blur x, y, x^2, y^2 and x y along the rows; `width` counts values."""
+    row, column, inside = _places(height, width, ROWS, COLUMNS)
+    zero = tl.zeros((ROWS, COLUMNS), tl.float32)
+    mean, photo_mean, square, photo_square, product = zero, zero, zero, zero, zero
+    for tap in tl.static_range(11):
+        near = column + 3 * (tap - 5)
+        there = inside & (near >= 0) & (near < width)
+        x = tl.load(render + row * width + near, there, other=0.0)
+        y = tl.load(photo + row * width + near, there, other=0).to(tl.float32) * gain
+        weight = tl.load(weights + tap)
+        mean += weight * x
+        photo_mean += weight * y
+        square += weight * x * x
+        photo_square += weight * y * y
+        product += weight * x * y
+    plane, place = height * width, row * width + column
+    tl.store(across + place, mean, inside)
+    tl.store(across + plane + place, photo_mean, inside)
+    tl.store(across + 2 * plane + place, square, inside)
+    tl.store(across + 3 * plane + place, photo_square, inside)
+    tl.store(across + 4 * plane + place, product, inside)
+
+
+@triton.jit
+def _compare(
+    render, photo, weights, across, slopes, sums, height, width, gain, C1, C2, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    """Blur down the columns; sum up |x - y| and SSIM; keep SSIM's derivatives in the three blurs that x is part of."""
+    row, column, inside = _places(height, width, ROWS, COLUMNS)
+    zero = tl.zeros((ROWS, COLUMNS), tl.float32)
+    mean, photo_mean, square, photo_square, product = zero, zero, zero, zero, zero
+    plane, place = height * width, row * width + column
+    for tap in tl.static_range(11):
+        near = row + (tap - 5)
+        there = inside & (near >= 0) & (near < height)
+        source, weight = across + near * width + column, tl.load(weights + tap)
+        mean += weight * tl.load(source, there, other=0.0)
+        photo_mean += weight * tl.load(source + plane, there, other=0.0)
+        square += weight * tl.load(source + 2 * plane, there, other=0.0)
+        photo_square += weight * tl.load(source + 3 * plane, there, other=0.0)
+        product += weight * tl.load(source + 4 * plane, there, other=0.0)
+
+    a, b = 2 * mean * photo_mean + C1, 2 * (product - mean * photo_mean) + C2
+    c = mean * mean + photo_mean * photo_mean + C1
+    d = square - mean * mean + photo_square - photo_mean * photo_mean + C2
+    ssim = a * b / (c * d)
+    of_product, of_square = 2 * a / (c * d), -ssim / d
+    of_mean = 2 * photo_mean * b / (c * d) - 2 * mean * ssim / c - 2 * mean * of_square - photo_mean * of_product
+    tl.store(slopes + place, of_mean, inside)
+    tl.store(slopes + plane + place, of_square, inside)
+    tl.store(slopes + 2 * plane + place, of_product, inside)
+
+    x = tl.load(render + place, inside, other=0.0)
+    y = tl.load(photo + place, inside, other=0).to(tl.float32) * gain
+    program, programs = (
+        tl.program_id(0) * tl.num_programs(1) + tl.program_id(1),
+        tl.num_programs(0) * tl.num_programs(1),
+    )
+    tl.store(sums + program, tl.sum(tl.abs(x - y)))
+    tl.store(sums + programs + program, tl.sum(tl.where(inside, ssim, 0.0)))
+
+
+@triton.jit
+def _blur_slopes_across(slopes, weights, across, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    row, column, inside = _places(height, width, ROWS, COLUMNS)
+    zero = tl.zeros((ROWS, COLUMNS), tl.float32)
+    of_mean, of_square, of_product = zero, zero, zero
+    plane, place = height * width, row * width + column
+    for tap in tl.static_range(11):
+        near = column + 3 * (tap - 5)
+        there = inside & (near >= 0) & (near < width)
+        source, weight = slopes + row * width + near, tl.load(weights + tap)
+        of_mean += weight * tl.load(source, there, other=0.0)
+        of_square += weight * tl.load(source + plane, there, other=0.0)
+        of_product += weight * tl.load(source + 2 * plane, there, other=0.0)
+    tl.store(across + place, of_mean, inside)
+    tl.store(across + plane + place, of_square, inside)
+    tl.store(across + 2 * plane + place, of_product, inside)
+
+
+@triton.jit
+def _derive(
+    render,
+    photo,
+    weights,
+    across,
+    upstream,
+    v_render,
+    height,
+    width,
+    gain,
+    l1_share,
+    ssim_share,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Blur the slopes down the columns and put the derivative of the loss together."""
+    row, column, inside = _places(height, width, ROWS, COLUMNS)
+    zero = tl.zeros((ROWS, COLUMNS), tl.float32)
+    of_mean, of_square, of_product = zero, zero, zero
+    plane, place = height * width, row * width + column
+    for tap in tl.static_range(11):
+        near = row + (tap - 5)
+        there = inside & (near >= 0) & (near < height)
+        source, weight = across + near * width + column, tl.load(weights + tap)
+        of_mean += weight * tl.load(source, there, other=0.0)
+        of_square += weight * tl.load(source + plane, there, other=0.0)
+        of_product += weight * tl.load(source + 2 * plane, there, other=0.0)
+    x = tl.load(render + place, inside, other=0.0)
+    y = tl.load(photo + place, inside, other=0).to(tl.float32) * gain
+    sign = tl.where(x > y, 1.0, tl.where(x < y, -1.0, 0.0))
+    slope = l1_share * sign + ssim_share * (of_mean + 2 * x * of_square + y * of_product)
+    tl.store(v_render + place, tl.load(upstream) * slope, inside)

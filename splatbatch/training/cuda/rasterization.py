@@ -1,0 +1,72 @@
+"""gsplat's projection and blending around our own colours and tile lists: a rendering that never waits for the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from gsplat.cuda._wrapper import fully_fused_projection, rasterize_to_pixels
+from torch import Tensor
+
+from splatbatch.training.cuda.tile_lists import TILE_PX, count_entries, tile_lists
+from splatbatch.training.cuda.view_colors import view_colors
+from splatbatch.training.render import RasterOptions, Rendering, View
+
+EPS2D_PX = 0.3  # gsplat's default: what a Gaussian is widened by, so that it covers a pixel
+
+
+def rasterize(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions, capacity: int | None) -> Rendering:
+    """Render Gaussians; `capacity` is how many entries the tile lists hold. None counts them, and waits for the count.
+
+    `info` holds what gsplat's own `rasterization` puts there for its strategies, and `num_entries`, [] int64: where it
+    is more than the capacity, the farthest Gaussians are missing from the picture.
+    """
+    size = view.width, view.height
+    projected, opacities = _project(gaussians, view, options)
+    radii, means2d, depths, conics = projected
+    if capacity is None:
+        capacity = max(1, int(count_entries(means2d[0], radii[0], size)))
+    lists = tile_lists(means2d[0], radii[0], depths[0], size, capacity)
+    colors = view_colors(gaussians, view.viewmat, radii[0], options.sh_degree)[None]
+    image, alphas = rasterize_to_pixels(
+        *(means2d, conics, colors, opacities, *size, TILE_PX, lists.offsets, lists.ids),
+        masks=lists.masks,
+        absgrad=options.absgrad,
+    )
+    info: dict[str, Any] = {
+        "width": view.width,
+        "height": view.height,
+        "n_cameras": 1,
+        "gaussian_ids": None,
+        "means2d": means2d,
+        "radii": radii,
+        "num_entries": lists.num,
+    }
+    return Rendering(image[0], alphas[0], info, packed=False)
+
+
+@torch.no_grad()
+def num_entries(gaussians: Mapping[str, Tensor], view: View) -> Tensor:
+    """Return how many entries the tile lists of a rendering need, [] int64."""
+    (radii, means2d, _, _), _ = _project(gaussians, view, RasterOptions())
+    return count_entries(means2d[0], radii[0], (view.width, view.height))
+
+
+def _project(
+    gaussians: Mapping[str, Tensor], view: View, options: RasterOptions
+) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """Return radii, means2d, depths and conics, each [1, N, ...], and the opacities to blend with, [1, N]."""
+    opacities = gaussians["opacities"].sigmoid()
+    *projected, compensations = fully_fused_projection(
+        *(gaussians["means"], None, gaussians["quats"], gaussians["scales"].exp()),
+        *(view.viewmat[None], view.K[None], view.width, view.height),
+        eps2d=EPS2D_PX,
+        near_plane=options.near_plane,
+        far_plane=options.far_plane,
+        calc_compensations=options.antialiased,
+        opacities=opacities,
+    )
+    radii, means2d, depths, conics = projected
+    blended = opacities[None] if compensations is None else opacities[None] * compensations
+    return (radii, means2d, depths, conics), blended

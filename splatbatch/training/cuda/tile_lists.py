@@ -1,0 +1,143 @@
+"""Which Gaussians each tile of 16 x 16 pixels blends, front to back, without the host ever learning how many.
+
+gsplat's own `isect_tiles` reads the length of the list on the host, in the middle of every step. Here the list has a
+fixed capacity and the end of it is padding, so that a step can be recorded as a CUDA graph. As in 3DGS Gaussians are
+ordered by the depth of their centres; they are sorted by depth first and, in that order, by tile: two short sorts
+instead of one of 64-bit keys.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+TILE_PX = 16
+BLOCK = 256
+MOST_SMALL_TILES = 32_766  # tile numbers that 16 bits hold, with one to spare: half the passes of the sort
+
+
+@dataclass(frozen=True)
+class TileLists:
+    """What gsplat's `rasterize_to_pixels` takes, with one row of tiles below the image that holds the padding."""
+
+    offsets: Tensor  # [1, rows + 1, columns] int32, where the list of each tile begins
+    ids: Tensor  # [capacity] int32, Gaussians
+    masks: Tensor  # [1, rows + 1, columns] bool, False for the row of padding
+    num: Tensor  # [] int64, entries there should be; more than the capacity: the farthest Gaussians are missing
+
+
+@torch.no_grad()
+def tile_lists(means2d: Tensor, radii: Tensor, depths: Tensor, size: tuple[int, int], capacity: int) -> TileLists:
+    """List the Gaussians of every tile. Nothing here waits for the GPU.
+
+    Args:
+        means2d: `[N, 2]`, px; undefined where a radius is 0.
+        radii: `[N, 2]` int32, px, half the sides of the box around each Gaussian; 0: not seen.
+        depths: `[N]`.
+        size: width and height of the image, px.
+        capacity: entries that the list can hold.
+    """
+    columns, rows = triton.cdiv(size[0], TILE_PX), triton.cdiv(size[1], TILE_PX)
+    num, device = len(depths), depths.device
+    counts, distances = torch.empty(num, dtype=torch.int32, device=device), torch.empty_like(depths)
+    grid = (triton.cdiv(num, BLOCK),)
+    _count[grid](means2d, radii, depths, counts, distances, num, columns, rows, TILE_PX, BLOCK)
+    order = distances.sort().indices
+    ends = counts[order].cumsum(0)
+
+    small = rows * columns <= MOST_SMALL_TILES
+    tiles = torch.empty(capacity, dtype=torch.int16 if small else torch.int32, device=device)
+    ids = torch.empty(capacity, dtype=torch.int32, device=device)
+    grid = (triton.cdiv(capacity, BLOCK),)
+    _emit[grid](
+        *(means2d, radii, order, ends, tiles, ids, num, capacity, columns, rows),
+        *(max(1, num.bit_length()), TILE_PX, BLOCK),
+    )
+    tiles, places = tiles.sort(stable=True)
+    first, masks = _frame(rows, columns, tiles.dtype, device)
+    offsets = torch.searchsorted(tiles, first, out_int32=True).view(1, rows + 1, columns)
+    return TileLists(offsets, ids[places], masks, ends[-1])
+
+
+@torch.no_grad()
+def count_entries(means2d: Tensor, radii: Tensor, size: tuple[int, int]) -> Tensor:
+    """Return how many entries the lists of an image need, [] int64."""
+    counts, unused = torch.empty_like(radii[:, 0]), torch.empty_like(means2d[:, 0])
+    columns, rows = triton.cdiv(size[0], TILE_PX), triton.cdiv(size[1], TILE_PX)
+    grid = (triton.cdiv(len(counts), BLOCK),)
+    _count[grid](means2d, radii, unused, counts, unused, len(counts), columns, rows, TILE_PX, BLOCK)
+    return counts.sum()
+
+
+@cache
+@torch.inference_mode(False)  # the first caller may be an evaluation
+def _frame(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the number of every tile, the row of padding included, and which tiles are drawn."""
+    first = torch.arange((rows + 1) * columns, device=device).to(dtype)
+    masks = torch.ones(1, rows + 1, columns, dtype=torch.bool, device=device)
+    masks[:, rows] = False
+    return first, masks
+
+
+@triton.jit
+def _box(means2d, radii, n, inside, columns, rows, TILE_PX: tl.constexpr):
+    """The tiles that the box around a Gaussian touches: the first ones, and how many across and down."""
+    across, down = tl.load(radii + 2 * n, inside, other=0), tl.load(radii + 2 * n + 1, inside, other=0)
+    seen = inside & (across > 0) & (down > 0)
+    x = tl.load(means2d + 2 * n, seen, other=0.0)
+    y = tl.load(means2d + 2 * n + 1, seen, other=0.0)
+    left = tl.clamp(tl.floor((x - across) / TILE_PX), 0.0, columns * 1.0).to(tl.int32)
+    right = tl.clamp(tl.ceil((x + across) / TILE_PX), 0.0, columns * 1.0).to(tl.int32)
+    top = tl.clamp(tl.floor((y - down) / TILE_PX), 0.0, rows * 1.0).to(tl.int32)
+    bottom = tl.clamp(tl.ceil((y + down) / TILE_PX), 0.0, rows * 1.0).to(tl.int32)
+    return left, top, tl.where(seen, right - left, 0), tl.where(seen, bottom - top, 0)
+
+
+@triton.jit
+def _count(means2d, radii, depths, counts, distances, num, columns, rows, TILE_PX: tl.constexpr, BLOCK: tl.constexpr):
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = n < num
+    _, _, across, down = _box(means2d, radii, n, inside, columns, rows, TILE_PX)
+    touched = across * down
+    tl.store(counts + n, touched, inside)
+    depth = tl.load(depths + n, inside & (touched > 0), other=float("inf"))
+    tl.store(distances + n, depth, inside)
+
+
+@triton.jit
+def _emit(
+    means2d,
+    radii,
+    order,
+    ends,
+    tiles,
+    ids,
+    num,
+    capacity,
+    columns,
+    rows,
+    HALVINGS: tl.constexpr,
+    TILE_PX: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = entry < capacity
+    # whose entry it is: the first Gaussian, in the order of depth, whose entries end behind it
+    low, high = entry * 0, entry * 0 + num
+    for _ in range(HALVINGS):
+        middle = (low + high) // 2
+        behind = tl.load(ends + middle, inside & (low < high), other=0) > entry
+        high = tl.where(behind & (low < high), middle, high)
+        low = tl.where((low < high) & ~behind, middle + 1, low)
+    used = inside & (low < num)
+    n = tl.load(order + low, used, other=0)
+    start = tl.load(ends + low - 1, used & (low > 0), other=0)
+    left, top, across, _ = _box(means2d, radii, n, used, columns, rows, TILE_PX)
+    place = (entry - start).to(tl.int32)
+    across = tl.maximum(across, 1)
+    tile = (top + place // across) * columns + left + place % across
+    tl.store(tiles + entry, tl.where(used, tile, rows * columns), inside)
+    tl.store(ids + entry, n.to(tl.int32), inside)

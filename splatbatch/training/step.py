@@ -1,0 +1,63 @@
+"""One training step: render, compare, derive, update. Nothing in it waits for the GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from splatbatch.config import Recipe
+from splatbatch.config.schedule import Schedule
+from splatbatch.training import cuda
+from splatbatch.training.gaussians import Parameters
+from splatbatch.training.loss import photometric_loss
+from splatbatch.training.masks import masked
+from splatbatch.training.optimise import decay
+from splatbatch.training.rasterize import rasterize
+from splatbatch.training.render import RasterOptions, Rendering
+from splatbatch.training.strategy import Optimizers, Strategy
+from splatbatch.training.tile_capacity import TileCapacity
+from splatbatch.training.views import Photo
+
+
+@dataclass
+class Step:
+    """What a step works on, and the step itself."""
+
+    gaussians: Parameters
+    optimizers: Optimizers
+    strategy: Strategy
+    recipe: Recipe
+    plan: Schedule
+    capacity: TileCapacity
+
+    def __call__(self, photo: Photo, sh_degree: int) -> None:
+        """Learn from a photo."""
+        _, rendering = self.derive(photo, sh_degree)
+        self.update(rendering)
+
+    def derive(self, photo: Photo, sh_degree: int) -> tuple[Tensor, Rendering]:
+        """Return the loss, [], and the rendering; the gradients lie in the Gaussians."""
+        options = RasterOptions.of(self.recipe, sh_degree)
+        rendering = rasterize(self.gaussians, photo.view, options, self.capacity.entries)
+        self.capacity.note(rendering)
+        self.strategy.before_backward(rendering)
+        loss = self.strategy.regularise(self._loss(*masked(rendering.colors, photo.target(), photo.valid())))
+        torch.autograd.backward(loss)
+        return loss, rendering
+
+    def update(self, rendering: Rendering) -> None:
+        """Move the Gaussians down their gradients, which are gone then."""
+        for optimizer in self.optimizers.values():
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.strategy.after_step(rendering, decay(self.optimizers, self.plan))
+
+    def _loss(self, colors: Tensor, target: Tensor) -> Tensor:
+        training = self.recipe.training
+        if not colors.is_cuda or training.kernels == "plain" or cuda.why_not_here():
+            return photometric_loss(colors, target, training.ssim_lambda)
+        from splatbatch.training.cuda import photometric
+
+        return photometric.photometric_loss(colors, target, training.ssim_lambda)

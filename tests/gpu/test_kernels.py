@@ -1,0 +1,161 @@
+"""Our kernels compute what they stand for, and a step with them never waits for the GPU."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from splatbatch.config import Recipe
+from splatbatch.config.schedule import schedule
+from splatbatch.training import cuda, loss
+from splatbatch.training.cpu import view_colors
+from splatbatch.training.optimise import make_optimizers
+from splatbatch.training.rasterize import RasterOptions, Rendering, View, rasterize
+from splatbatch.training.recorded import RecordedStep
+from splatbatch.training.step import Step
+from splatbatch.training.strategy import STRATEGIES
+from splatbatch.training.tile_capacity import TileCapacity
+from splatbatch.training.views import Photo
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _own_stream() -> Iterator[None]:
+    with torch.cuda.stream(torch.cuda.Stream()):
+        yield
+
+
+def some_gaussians(num: int = 20_000) -> dict[str, torch.nn.Parameter]:
+    generator = torch.Generator().manual_seed(1)
+
+    def noise(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    values = {
+        "means": noise(num, 3) * 0.7,
+        "scales": noise(num, 3) * 0.4 - 3.5,
+        "quats": noise(num, 4),
+        "opacities": noise(num),
+        "sh0": noise(num, 1, 3) * 0.5,
+        "shN": noise(num, 15, 3) * 0.1,
+    }
+    return {name: torch.nn.Parameter(value.cuda()) for name, value in values.items()}
+
+
+def some_photos(count: int = 6) -> tuple[Photo, ...]:
+    photos = []
+    for index in range(count):
+        viewmat = torch.eye(4)
+        viewmat[:3, 3] = torch.tensor([0.2 * index - 0.5, 0.1 * index, 3.0])
+        K = torch.tensor([[400.0, 0, 203], [0, 400, 149], [0, 0, 1]])
+        pixels = torch.randint(0, 256, (298, 407, 3), generator=torch.Generator().manual_seed(index)).to(torch.uint8)
+        photos.append(Photo(f"{index}.png", View(viewmat.cuda(), K.cuda(), 407, 298), pixels.cuda()))
+    return tuple(photos)
+
+
+def drawn(gaussians: dict[str, torch.nn.Parameter], **options: object) -> tuple[Rendering, dict[str, torch.Tensor]]:
+    rendering = rasterize(gaussians, some_photos(1)[0].view, RasterOptions(**options))  # type: ignore[arg-type]
+    weights = torch.linspace(0.5, 1.5, rendering.colors.numel(), device="cuda").view_as(rendering.colors)
+    rendering.info["means2d"].retain_grad()
+    (rendering.colors * weights).mean().backward()
+    gradients = {name: value.grad for name, value in gaussians.items()}
+    for value in gaussians.values():
+        value.grad = None
+    return rendering, gradients
+
+
+@torch.inference_mode()
+def test_the_kernels_work_here_whoever_asks_first() -> None:
+    cuda.why_not_here.cache_clear()
+    assert cuda.why_not_here() == ""
+
+
+@pytest.mark.parametrize("options", [{}, {"antialiased": True}, {"sh_degree": 1}, {"absgrad": True}])
+def test_our_tile_lists_and_colours_draw_what_gsplat_draws(options: dict[str, object]) -> None:
+    gaussians = some_gaussians()
+    ours, our_gradients = drawn(gaussians, **options)
+    theirs, their_gradients = drawn(gaussians, fused=False, **options)
+    assert float(loss.psnr(ours.colors.detach(), theirs.colors.detach())) > 80
+    for name, gradient in their_gradients.items():
+        assert float((our_gradients[name] - gradient).norm() / gradient.norm()) < 1e-4, name
+
+
+def test_colours_are_those_of_the_cpu() -> None:
+    from splatbatch.training.cuda.view_colors import view_colors as kernel
+
+    gaussians, view = some_gaussians(1000), some_photos(1)[0].view
+    radii = torch.ones(1000, 2, dtype=torch.int32, device="cuda")
+    directions = gaussians["means"] + view.viewmat[:3, :3].T @ view.viewmat[:3, 3]
+    expected = view_colors(directions[None], gaussians["sh0"], gaussians["shN"], 3)[0]
+    assert torch.allclose(kernel(gaussians, view.viewmat, radii, 3), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(298, 407), (5, 7), (1357, 1548)])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_the_fused_loss_is_that_of_float64(size: tuple[int, int], dtype: torch.dtype) -> None:
+    from splatbatch.training.cuda.photometric import photometric_loss
+
+    render = torch.rand(*size, 3, device="cuda", requires_grad=True)
+    photo = torch.rand(*size, 3, device="cuda")
+    photo = (photo * 255).to(torch.uint8) if dtype == torch.uint8 else photo
+    exact = render.detach().double().requires_grad_()
+    expected = loss.photometric_loss(exact, photo if dtype == torch.uint8 else photo.double())
+    value = photometric_loss(render, photo)
+    value.backward()
+    expected.backward()
+    assert abs(value.item() / expected.item() - 1) <= 1e-5
+    assert float((render.grad - exact.grad).norm() / exact.grad.norm()) <= 1e-4
+
+
+def a_step(strategy: str, tmp_path: Path | None = None) -> tuple[Step, tuple[Photo, ...]]:
+    del tmp_path
+    recipe = Recipe.model_validate({"training": {"strategy": strategy, "max_steps": 7000, "cap_max": 50_000}})
+    gaussians, plan, photos = some_gaussians(), schedule(recipe), some_photos()
+    optimizers = make_optimizers(gaussians, recipe, plan, 1.0)
+    rule = STRATEGIES[strategy](gaussians, optimizers, recipe, plan, 1.0)
+    capacity = TileCapacity(gaussians, photos, RasterOptions.of(recipe))
+    return Step(gaussians, optimizers, rule, recipe, plan, capacity), photos
+
+
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_two_hundred_steps_never_wait_for_the_gpu(strategy: str, is_recorded: bool) -> None:
+    step, photos = a_step(strategy)
+    step(photos[0], 3)  # compiles, and makes Adam's state
+    run = RecordedStep(step) if is_recorded else step
+    torch.cuda.set_sync_debug_mode("warn")
+    with warnings.catch_warnings(record=True) as waits:
+        warnings.simplefilter("always")
+        for index in range(200):
+            run(photos[index % len(photos)], 3)
+    torch.cuda.set_sync_debug_mode("default")
+    assert [str(wait.message) for wait in waits if "synchroniz" in str(wait.message)] == []
+
+
+def test_recorded_steps_learn_what_plain_steps_learn() -> None:
+    results = []
+    for is_recorded in (False, True):
+        step, photos = a_step("default")
+        step(photos[0], 3)
+        run = RecordedStep(step) if is_recorded else step
+        for index in range(60):
+            run(photos[index % len(photos)], 3)
+        results.append(float(step.derive(photos[0], 3)[0]))
+    assert results[1] == pytest.approx(results[0], rel=0.01)
+
+
+def test_a_list_that_is_too_short_loses_the_farthest_and_is_noticed() -> None:
+    step, photos = a_step("default")
+    step.capacity.entries = 5000
+    step(photos[0], 3)
+    assert step.capacity.review()
+    assert step.capacity.overflown == 1
+    assert step.capacity.entries > 5000
