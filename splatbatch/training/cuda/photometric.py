@@ -18,9 +18,10 @@ from torch import Tensor
 
 from splatbatch.training.loss import C1, C2, window
 
-ACROSS = (4, 256)
-DOWN = (16, 64)
-"""Rows and columns of values that one program blurs, along the rows and down the columns."""
+ACROSS, DOWN, DOWN_TO_DERIVE = (1, 256), (4, 128), (8, 64)
+"""Rows and columns of values that one program blurs, along the rows and down the columns: the quickest of eight on one
+H200; all four kernels together take 0.13 ms for 995 x 748 pixels, where 4 x 256 for all of them took 0.23 ms."""
+WARPS_TO_DERIVE = 8
 
 
 def photometric_loss(render: Tensor, photo: Tensor, ssim_lambda: float = 0.2) -> Tensor:
@@ -59,9 +60,10 @@ class _Photometric(torch.autograd.Function):
         _blur_slopes_across[_grid(shape, ACROSS)](slopes, weights, across, *shape, *ACROSS)
         v_render = torch.empty_like(render)
         share = 1 / render.numel()
-        _derive[_grid(shape, DOWN)](
+        _derive[_grid(shape, DOWN_TO_DERIVE)](
             *(render, photo, weights, across, gradients[0], v_render, *shape, ctx.gain),
-            *((1 - ctx.ssim_lambda) * share, -ctx.ssim_lambda * share, *DOWN),
+            *((1 - ctx.ssim_lambda) * share, -ctx.ssim_lambda * share, *DOWN_TO_DERIVE),
+            num_warps=WARPS_TO_DERIVE,
         )
         return v_render, None, None
 

@@ -9,7 +9,7 @@ import torch
 from gsplat.cuda._wrapper import fully_fused_projection, rasterize_to_pixels
 from torch import Tensor
 
-from splatbatch.training.cuda.tile_lists import TILE_PX, count_entries, tile_lists
+from splatbatch.training.cuda.tile_lists import TILE_PX, Footprints, count_entries, tile_lists
 from splatbatch.training.cuda.view_colors import view_colors
 from splatbatch.training.render import RasterOptions, Rendering, View
 
@@ -27,7 +27,8 @@ def rasterize(gaussians: Mapping[str, Tensor], view: View, options: RasterOption
     radii, means2d, depths, conics = projected
     if capacity is None:
         capacity = max(1, int(count_entries(means2d[0], radii[0], size)))
-    lists = tile_lists(means2d[0], radii[0], depths[0], size, capacity)
+    seen = Footprints(means2d[0], radii[0], depths[0], conics[0], opacities[0])
+    lists = tile_lists(seen, size, capacity)
     colors = view_colors(gaussians, view.viewmat, radii[0], options.sh_degree)[None]
     image, alphas = rasterize_to_pixels(
         *(means2d, conics, colors, opacities, *size, TILE_PX, lists.offsets, lists.ids),
