@@ -103,7 +103,7 @@ def _default(refinement: Refinement, steps: int, means_gain: float, gain: float)
         refine_stop=refine_stop,
         refine_every=_every(refinement, kept),
         # after the last reset the splat needs as long again to refine: runs too short for two intervals have none
-        reset_every=reset_every if 2 * reset_every <= refine_stop else 0,
+        reset_every=reset_every if steps >= WARM_UP_STEPS and 2 * reset_every <= refine_stop else 0,
         # two sevenths: the last degree keeps a seventh of the run
         sh_every=max(1, min(round(sh_every), 2 * steps // 7)),
         means_gain=means_gain,
