@@ -129,14 +129,16 @@ def config_show(config: Path | None, name: str) -> None:
 def print_plan(batch: Batch, *, as_json: bool) -> None:
     """Print what would be done with each patch and why, and the schedule."""
     decisions = batch.decisions(batches.refusals(batch, batch.audits()))
-    steps = {patch.name: asdict(schedule(batch.config.recipe(patch.name))) for patch in batch.patches}
+    recipes = {patch.name: batch.config.recipe(patch.name) for patch in batch.patches}
+    # programs of somebody else have schedules of their own
+    steps = {name: asdict(schedule(recipe)) for name, recipe in recipes.items() if recipe.program is None}
     expected = needs(batch.config, batch.patches, batch.changes)
     if as_json:
         rows = [
             {
                 "decision": type(one).__name__.lower(),
                 **asdict(one),
-                "schedule": steps[one.patch],
+                "schedule": steps.get(one.patch),
                 "need": asdict(expected[one.patch]) if one.patch in expected else None,
             }
             for one in decisions

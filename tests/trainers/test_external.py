@@ -175,7 +175,7 @@ def test_a_trained_batch_is_not_trained_again_unless_the_program_is_told_somethi
 ) -> None:
     assert foreign_batch.run("train").returncode == 0
     assert (foreign_batch.output / "patches/p0/splat.ply").stat().st_size > 0
-    assert "p0: skip" in invoke("plan", batch=foreign_batch).out
+    assert invoke("plan", batch=foreign_batch).out.splitlines() == ["p0: skip: trained", "p1: skip: trained"]
     foreign_batch.change(trainers={"foreign": {**RUN, "settings": {"do": "ask"}}})
     assert "p0: train: settings have changed" in invoke("plan", batch=foreign_batch).out
 

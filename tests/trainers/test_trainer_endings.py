@@ -56,7 +56,7 @@ def cause_of(outcome: Outcome) -> str:
     return outcome.diagnosis.cause
 
 
-def test_success(begin: Begin) -> None:
+def test_a_good_run_is_a_success_without_a_warning(begin: Begin) -> None:
     outcome = begin("train").outcome()
     assert isinstance(outcome, Trained), outcome
     assert (outcome.splat.step, outcome.splat.num_gaussians, outcome.warnings) == (STEPS, 10, ())
@@ -91,7 +91,7 @@ def test_a_program_that_stays_after_success_is_ended_and_a_success_with_a_warnin
     assert len(outcome.warnings) == 1
 
 
-def test_its_progress_is_there_to_be_read(begin: Begin) -> None:
+def test_how_far_it_is_can_be_read(begin: Begin) -> None:
     attempt = begin("train")
     assert isinstance(attempt.outcome(), Trained)
     last = attempt.progress()[-1]
