@@ -40,6 +40,8 @@ class Training(Section):
     resolution: Literal["auto", "full", "1/2", "1/4", "1/8"] = "full"
     """Size of the photographs trained on: from images_2, images_4 or images_8 beside their folder if all are there,
     else averaged while loading; auto: the largest whose longer side has at most 1600 px."""
+    exposure: bool = False
+    """Learn a colour transform per photograph beside the splat, for exposures that differ; slower: no CUDA graphs."""
     coarse_to_fine: bool = False
     """Begin with small photographs and few Gaussians, and let both grow over the run: faster (DashGaussian, 2025)."""
     images: Literal["auto", "gpu", "host"] = "auto"

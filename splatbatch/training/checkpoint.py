@@ -20,6 +20,7 @@ from torch.nn import Parameter
 from splatbatch.config import Recipe
 from splatbatch.files import write_whole
 from splatbatch.training.evaluate import Evaluator
+from splatbatch.training.exposure import Exposures
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.health import Finding
 from splatbatch.training.progress import Progress
@@ -39,6 +40,7 @@ class Changing:
     optimizers: Optimizers
     strategy: Strategy
     evaluator: Evaluator
+    exposures: Exposures | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return it as tensors and plain values."""
@@ -47,6 +49,7 @@ class Changing:
             "gaussians": {name: value.detach() for name, value in self.gaussians.items()},
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
             "strategy": self.strategy.state(),
+            "exposures": self.exposures.state() if self.exposures else None,
             "evaluations": json.dumps(self.evaluator.evaluations),
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
@@ -63,6 +66,8 @@ class Changing:
             for group in optimizer.param_groups:
                 group.update(_moved(group, device))  # rates that are tensors
         self.strategy.restore(_moved(record["strategy"], device))
+        if self.exposures:
+            self.exposures.restore(record["exposures"])
         self.evaluator.evaluations[:] = json.loads(record["evaluations"])
         torch.set_rng_state(record["random"])
         if device.type == "cuda" and record["random_cuda"] is not None:

@@ -12,6 +12,7 @@ from splatbatch.config.schedule import schedule
 from splatbatch.training.checkpoint import Changing, Checkpoints
 from splatbatch.training.coarse import Pyramid, plan_sizes
 from splatbatch.training.evaluate import Evaluator
+from splatbatch.training.exposure import Exposures
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.health import Expectations
 from splatbatch.training.optimise import make_optimizers
@@ -37,11 +38,13 @@ def train(
     progress.expect(Expectations.of(recipe, plan))
     sizes = plan_sizes(views.training, recipe, plan, len(gaussians["means"]))
     pyramid = Pyramid(sizes)
-    changing = Changing(gaussians, optimizers, strategy, evaluator)
+    exposures = Exposures(views.training, training.max_steps) if training.exposure else None
+    changing = Changing(gaussians, optimizers, strategy, evaluator, exposures)
     start = checkpoints.resume(changing)
     capacity = TileCapacity(gaussians, views.training, RasterOptions.of(recipe))
-    one_step = Step(gaussians, optimizers, strategy, recipe, plan, capacity)
-    recorded = RecordedStep(one_step) if capacity.entries else None
+    one_step = Step(gaussians, optimizers, strategy, recipe, plan, capacity, exposures)
+    # a recording would work on the transform of the photo that it was made with
+    recorded = RecordedStep(one_step) if capacity.entries and not exposures else None
     photos = islice(shuffled(views.training, training.seed), start, None)
     for step in range(start, training.max_steps):
         photo = pyramid.at(step, next(photos))

@@ -10,6 +10,7 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training import cuda
+from splatbatch.training.exposure import Exposures
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import photometric_loss
 from splatbatch.training.masks import masked
@@ -31,6 +32,7 @@ class Step:
     recipe: Recipe
     plan: Schedule
     capacity: TileCapacity
+    exposures: Exposures | None = None
 
     def __call__(self, photo: Photo, sh_degree: int) -> None:
         """Learn from a photo."""
@@ -43,7 +45,8 @@ class Step:
         rendering = rasterize(self.gaussians, photo.view, options, self.capacity.entries)
         self.capacity.note(rendering)
         self.strategy.before_backward(rendering)
-        loss = self.strategy.regularise(self._loss(*masked(rendering.colors, photo.target(), photo.valid())))
+        colors = self.exposures.apply(rendering.colors, photo.name) if self.exposures else rendering.colors
+        loss = self.strategy.regularise(self._loss(*masked(colors, photo.target(), photo.valid())))
         torch.autograd.backward(loss)
         return loss, rendering
 
@@ -52,6 +55,8 @@ class Step:
         for optimizer in self.optimizers.values():
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
+        if self.exposures:
+            self.exposures.step()
         self.strategy.after_step(rendering, decay(self.optimizers, self.plan))
 
     def _loss(self, colors: Tensor, target: Tensor) -> Tensor:

@@ -52,11 +52,14 @@ def warnings(folder: AttemptFolder) -> list[str]:
     return [record["warning"] for record in read_lines(folder.progress) if "warning" in record]
 
 
-@pytest.mark.parametrize("strategy", ["default", "mcmc"])
-def test_twenty_steps_and_twenty_more_give_the_splat_of_forty_bit_by_bit(patch: Patch, strategy: str) -> None:
-    _, straight = trained(patch, growing(strategy), "straight-01")
-    assert died(patch, growing(strategy)).checkpoint.exists()
-    second, splat = trained(patch, growing(strategy), "attempt-02")
+@pytest.mark.parametrize(("strategy", "exposure"), [("default", False), ("mcmc", False), ("default", True)])
+def test_twenty_steps_and_twenty_more_give_the_splat_of_forty_bit_by_bit(
+    patch: Patch, strategy: str, exposure: bool
+) -> None:
+    settings = growing(strategy, exposure=exposure)
+    _, straight = trained(patch, settings, "straight-01")
+    assert died(patch, settings).checkpoint.exists()
+    second, splat = trained(patch, settings, "attempt-02")
     metrics = read_json(second.metrics) or {}
     assert splat.path.read_bytes() == straight.path.read_bytes()
     assert metrics["resumed_from"] == {"attempt": "attempt-01", "step": EVERY}

@@ -6,8 +6,11 @@ import copy
 
 import pytest
 import torch
+from PIL import Image as Pillow
+from small_patch import recipe, trained
 from torch import Tensor
 
+from splatbatch.scene.patches import Patch
 from splatbatch.training.exposure import Exposures
 from splatbatch.training.rasterize import View
 from splatbatch.training.views import Photo
@@ -72,3 +75,13 @@ def test_it_goes_on_from_its_state_as_if_it_had_never_stopped(passes: int) -> No
     for exposures in (one, other):
         learn(exposures, scene(), 3)
     assert torch.equal(one.state()["values"], other.state()["values"])
+
+
+def test_photographs_that_differ_in_exposure_give_a_better_splat_with_it(patch: Patch) -> None:
+    for number, path in enumerate(sorted(patch.images.iterdir())):
+        gain = 1.0 if path.name in ("img0.png", "img8.png") else 0.75 + 0.5 * (number % 2)
+        Pillow.open(path).point(lambda value, gain=gain: round(min(255, 0.8 * gain * value))).save(path)
+    settings = {"strategy": "default", "max_steps": 150}
+    without, with_it = (trained(patch, recipe(exposure=on, **settings), f"a-{on:d}")[1] for on in (False, True))
+    print(without.metrics["final"]["psnr"], with_it.metrics["final"]["psnr"])
+    assert with_it.metrics["final"]["psnr"] > without.metrics["final"]["psnr"]
