@@ -4,6 +4,9 @@ import os
 import sys
 from pathlib import Path
 
+# before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
+os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+
 from splatbatch.attempt import AttemptFolder
 from splatbatch.errors import SplatbatchError
 from splatbatch.training.session import train_attempt

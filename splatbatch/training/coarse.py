@@ -8,7 +8,7 @@ photographs' frequency content that this size can show. Before refining ends the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -102,6 +102,11 @@ class Pyramid:
         self._sizes = sizes
         self._factor = 1
         self._shrunk: dict[str, Photo] = {}
+
+    def over(self, photos: Iterator[Photo], start: int) -> Iterator[Photo]:
+        """Yield the photographs of the steps from `start` on, each at the size of its step."""
+        for step, photo in enumerate(photos, start):
+            yield self.at(step, photo)
 
     def at(self, step: int, photo: Photo) -> Photo:
         """Return a photograph at the size of a step."""

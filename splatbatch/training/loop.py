@@ -9,6 +9,7 @@ import torch
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
+from splatbatch.training.ahead import ahead
 from splatbatch.training.checkpoint import Changing, Checkpoints
 from splatbatch.training.coarse import Pyramid, plan_sizes
 from splatbatch.training.evaluate import Evaluator
@@ -45,9 +46,10 @@ def train(
     one_step = Step(gaussians, optimizers, strategy, recipe, plan, capacity, exposures)
     # a recording would work on the transform of the photo that it was made with
     recorded = RecordedStep(one_step) if capacity.entries and not exposures else None
-    photos = islice(shuffled(views.training, training.seed), start, None)
+    chosen = islice(shuffled(views.training, training.seed), start, None)
+    photos = ahead(pyramid.over(chosen, start), gaussians["means"].device)
     for step in range(start, training.max_steps):
-        photo = pyramid.at(step, next(photos))
+        photo = next(photos)
         if (growth := sizes.factor(max(0, step - 1)) / sizes.factor(step)) > 1:
             capacity.resize(growth**2)
         strategy.limit(sizes.budget(step))

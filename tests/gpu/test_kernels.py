@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import torch
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.training import cuda, loss
+from splatbatch.training.ahead import ahead
 from splatbatch.training.cpu import view_colors
 from splatbatch.training.optimise import make_optimizers
 from splatbatch.training.rasterize import RasterOptions, Rendering, View, rasterize
@@ -154,6 +157,15 @@ def test_recorded_steps_learn_what_plain_steps_learn() -> None:
             run(photos[index % len(photos)], 3)
         results.append(float(step.derive(photos[0], 3)[0]))
     assert results[1] == pytest.approx(results[0], rel=0.01)
+
+
+def test_photographs_in_host_memory_arrive_whole_and_in_order() -> None:
+    on_host = [dataclasses.replace(photo, pixels=photo.pixels.cpu().pin_memory()) for photo in some_photos()]
+    arrived = ahead(itertools.cycle(on_host), torch.device("cuda"))
+    for photo in on_host * 3:
+        uploaded = next(arrived)
+        assert uploaded.pixels.is_cuda
+        assert torch.equal(uploaded.pixels.cpu(), photo.pixels)
 
 
 def test_a_list_that_is_too_short_loses_the_farthest_and_is_noticed() -> None:
