@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from splatbatch.config import Config, load, split_unit, to_yaml
 from splatbatch.errors import ConfigError
@@ -188,6 +190,27 @@ def test_a_combination_is_checked_as_a_whole(tmp_path: Path, text: str, words: l
     found = mistakes(tmp_path, path.read_text()) if words else [str(load(path).variants)]
     assert len(found) == 1
     assert all(one in found[0] for one in words)
+
+
+PARTS = ["matrix", "include", "exclude", "variants", "set", "name", "training.seed", "setting.cap", "a"]
+words = st.sampled_from(PARTS)
+scalars = st.none() | st.booleans() | st.integers(-2, 50) | st.floats() | words | st.dates()
+trees = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words | scalars, inner, max_size=3)
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(tree=st.dictionaries(words, trees, max_size=4) | trees)
+def test_any_sweep_is_one_or_a_list_of_mistakes(tmp_path: Path, tree: Any) -> None:
+    path = tmp_path / "splat_config.yml"
+    path.write_text(yaml.safe_dump({"sweep": tree}) + PROGRAM)
+    try:
+        config = load(path)
+    except ConfigError as error:
+        assert str(path) in error.message
+    else:
+        assert all(config.recipe(f"p0@{name}") for name in config.variants)
 
 
 def test_a_unit_is_split_at_its_last_sign() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
+import foreign_program
 import pytest
 from command_line import invoke
 
@@ -126,6 +128,20 @@ def test_a_patch_is_refused_only_under_the_trainer_that_cannot_take_it(batch: Fa
     planned = json.loads(invoke("plan", "--json", batch=batch).out)["patches"]
     assert [row["decision"] for row in planned] == ["train", "refuse"] * 2
     assert json.loads(invoke("verify-dims", "--json", batch=batch).out)["bad_patches"] == ["p0", "p1"]
+
+
+def test_settings_of_a_foreign_program_are_compared_like_ours(batch: FakeBatch) -> None:
+    command = [sys.executable, foreign_program.__file__, "--steps={steps}", "--output={output}", "--do={setting.do}"]
+    program = {"command": command, "settings": {"do": "train"}, "artifact": {"ply": "point_cloud_*.ply"}}
+    measured = {"metrics": {"log": {"psnr": r"PSNR ([\d.]+)"}}}
+    matrix = {"matrix": {"setting.do": ["train", "train-then-die SIGSEGV", "exit 3 no such option"]}}
+    batch.make("p0", training={"trainer": "foreign"}, trainers={"foreign": program | measured}, sweep=matrix)
+    ended = invoke("train", batch=batch)
+    assert "2 of 3 patches trained; failed: p0@do-exit-3-no-such-option_" in ended.out
+    sweep = json.loads((batch.output / "report.json").read_text())["sweep"]
+    assert [(row["settings"]["setting.do"], row["mean"]["psnr"]) for row in sweep["variants"]] == [
+        ("train", 21.5), ("train-then-die SIGSEGV", 21.5), ("exit 3 no such option", None)
+    ]  # fmt: skip
 
 
 def test_inputs_that_variants_share_are_read_once(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
