@@ -13,12 +13,15 @@ from pathlib import Path
 from splatbatch.files import Record, append_line
 
 INTERVAL_S = 1.0
+SHARE_OF_RUN = 1 / 200
+"""Records of steps come this share of the run so far apart, so that a night's curve has some thousand points."""
 MOST_BYTES = 1 << 15
 """What is read of a second's talk: its end."""
 LINE_CHARS = 1000
 BUDGET_S = 0.5
 """A regular expression that takes longer over a second's talk is given up: it may never end (nested repeats)."""
 WHOLE = ("step", "num_gaussians")
+OF_EVERY_STEP = {"step", "loss", "num_gaussians"}
 _LINE_ENDS = re.compile(r"[\r\n]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -32,7 +35,9 @@ class LogProgress:
         self._max_steps = max_steps
         self._started = time.monotonic()
         self._heard = b""
-        self._step = self._step_written = 0
+        self._step = 0
+        self._news: Record = {}
+        self._written_at = float("-inf")
 
     def hear(self, data: bytes) -> None:
         """Keep the end of what was said; a line that lost its beginning is dropped, since its numbers may have too."""
@@ -42,15 +47,19 @@ class LogProgress:
             self._heard = kept[min((kept.find(end) for end in (b"\n", b"\r") if end in kept), default=MOST_BYTES) :]
 
     def look(self) -> None:
-        """Read the whole lines heard since, and write down what is new."""
+        """Read the whole lines heard since; write down what is new, steps alone only now and then."""
         end = max(self._heard.rfind(b"\n"), self._heard.rfind(b"\r")) + 1
         lines, self._heard = self._heard[:end], self._heard[end:]
         self._read(lines)
+        now = time.monotonic()
+        if not self._news.keys() <= OF_EVERY_STEP or now - self._written_at >= SHARE_OF_RUN * (now - self._started):
+            self._tell()
 
     def close(self) -> None:
         """Read what is left, also a line without an end."""
         lines, self._heard = self._heard, b""
         self._read(lines)
+        self._tell()
 
     def enter(self, phase: str) -> None:
         """Note that something else begins."""
@@ -68,9 +77,13 @@ class LogProgress:
         except TimeoutError:
             self._patterns = {}
             self._write(phase="train", warning="progress: a regular expression took too long and was given up")
-        self._step = found.pop("step", self._step)
-        if found or self._step != self._step_written:
-            self._write(phase="train", **found)
+        self._news |= found
+
+    def _tell(self) -> None:
+        if self._news:
+            self._step = self._news.pop("step", self._step)
+            self._write(phase="train", **self._news)
+            self._news = {}
 
     def _figures_of(self, line: str) -> Record:
         matches = ((name, list(pattern.finditer(line))[-1:]) for name, pattern in self._patterns.items())
@@ -80,7 +93,7 @@ class LogProgress:
     def _write(self, **figures: object) -> None:
         now = {"t": round(time.time(), 2), "seconds": round(time.monotonic() - self._started, 2)}
         record = {**now, "step": self._step, "max_steps": self._max_steps, **figures}
-        self._step_written = self._step
+        self._written_at = time.monotonic()
         append_line(self._path, record, durable=False)
 
 

@@ -1,0 +1,78 @@
+"""How far a program is, read from its log: whole lines only, bounded work, few records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatbatch.files import read_lines
+from splatbatch.supervisor.finish import FinishWatch, Leavings
+from splatbatch.supervisor.log_progress import MOST_BYTES, LogProgress
+
+PATTERNS = {"step": r"(\d[\d,]*)/\d", "loss": r"loss=(\S+)", "num_gaussians": r"(\d+) GSs", "psnr": r"PSNR (\S+)"}
+
+
+class Listener:
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "progress.jsonl"
+        self.progress = LogProgress(self.path, PATTERNS, 30_000)
+
+    def after(self, *said: bytes) -> dict[str, Any]:
+        for words in said:
+            self.progress.hear(words)
+            self.progress.look()
+        return (*({},), *read_lines(self.path))[-1]
+
+
+@pytest.fixture
+def listener(tmp_path: Path) -> Listener:
+    return Listener(tmp_path)
+
+
+def test_a_line_is_read_once_it_is_whole(listener: Listener) -> None:
+    assert listener.after(b"step 12") == {}
+    assert listener.after(b"345/30000\n")["step"] == 12345
+
+
+def test_bars_that_draw_over_themselves_and_colours_are_read(listener: Listener) -> None:
+    record = listener.after(b"\r 1% 300/30000 loss=0.5\r\x1b[32m 2% 6,\x1b[0m00/30000 loss=0.25 77 GSs\r")
+    assert (record["step"], record["loss"], record["num_gaussians"]) == (600, 0.25, 77)
+    assert (record["phase"], record["max_steps"]) == ("train", 30_000)
+
+
+def test_what_is_no_number_is_left_out(listener: Listener) -> None:
+    record = listener.after(b"7/10 loss=nan\n8/10 loss=1e-2x\n")
+    assert (record["step"], "loss" in record) == (8, False)
+
+
+def test_of_a_flood_the_end_is_read_and_no_line_without_its_beginning(listener: Listener) -> None:
+    listener.progress.hear(b"1" * MOST_BYTES + b"2/10\n")
+    assert listener.after() == {}
+    assert listener.after(b"x" * MOST_BYTES + b"\n9/10\n")["step"] == 9
+
+
+def test_steps_are_written_now_and_then_and_figures_of_the_end_at_once(listener: Listener) -> None:
+    listener.progress._started -= 3600
+    listener.after(*(b"%d/30000\n" % step for step in range(1, 50)))
+    assert len(list(read_lines(listener.path))) == 1
+    assert listener.after(b"PSNR 25.5\n") | {"t": 0, "seconds": 0} == {
+        **{"t": 0, "seconds": 0, "step": 49, "max_steps": 30_000, "phase": "train", "psnr": 25.5}
+    }
+
+
+def test_the_last_words_count_without_an_end_of_line(listener: Listener) -> None:
+    listener.progress.hear(b"30000/30000")
+    listener.progress.close()
+    assert listener.after()["step"] == 30_000
+
+
+def test_a_program_is_not_done_before_its_figures_are_there(tmp_path: Path) -> None:
+    watch = FinishWatch(Leavings(tmp_path, ("*.ply",), files=("stats.json",)), after_s=0.0)
+    (tmp_path / "splat.ply").write_bytes(b"ply")
+    watch.look(said=0)
+    assert not watch.is_over()
+    (tmp_path / "stats.json").write_bytes(b"{}")
+    watch.look(said=0)
+    assert watch.is_over()
