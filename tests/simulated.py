@@ -87,7 +87,8 @@ class World:
     # the engine
 
     def slots(self) -> Sequence[Slot]:
-        return tuple(Slot(f"gpu{index}", f"GPU-{index}") for index in range(self.num_gpus))
+        environment = (("CUDA_MPS_PIPE_DIRECTORY", "/tmp/pipe"),) if self.shared_mib else ()
+        return tuple(Slot(f"gpu{index}", f"GPU-{index}", environment) for index in range(self.num_gpus))
 
     def submit(self, jobs: Sequence[Job]) -> Mapping[Key, str]:
         for job in jobs:

@@ -133,10 +133,12 @@ def report(num: int, folder: str) -> None:
         batches.run(opened, Ledger(opened.output.ledger), stop=lambda: "", beat=lock.beat)
     wall_s, cpu_s = watch.lap()
     laps["run"] = wall_s - executor.own_s, cpu_s - executor.own_cpu_s
+    run_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     write_report(opened.output, [patch.name for patch in opened.patches])
     laps["report"] = watch.lap()
     figures = {f"{name}_ms": 1e3 * wall / num for name, (wall, _) in laps.items()}
     figures |= {f"{name}_cpu_ms": 1e3 * cpu / num for name, (_, cpu) in laps.items()}
+    figures["run_mib"] = run_mib
     figures["mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     figures["status_cpu_s"] = cpu_s_of([sys.executable, "-m", "splatbatch", "status", "--config", str(config)])
     print(json.dumps(figures))

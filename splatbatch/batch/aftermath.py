@@ -28,6 +28,8 @@ OF_COMPANY = frozenset(
     }
 )
 """Causes that another attempt on the same GPU may have brought about; under MPS a fault of one ends them all."""
+OF_ENGINE = frozenset({"cuda_busy_or_unavailable", "cuda_init_unknown", "cuda_invalid_device"})
+"""Causes that an MPS daemon may have which runs, but serves nobody: in some containers it does."""
 
 
 class Aftermath:
@@ -55,6 +57,11 @@ class Aftermath:
         work = running.work
         if diagnosis.cause == GPU_FAULT and self._moves(work, diagnosis, running.slot, queue):
             return
+        if diagnosis.cause in OF_ENGINE and running.slot.environment:
+            self._slots.share_nothing()
+            self._ledger.write("mps_off", reason="; ".join(diagnosis.evidence))
+            self._again_uncounted(work, queue)
+            return
         if diagnosis.cause in OF_COMPANY and running.num_company and not work.alone:
             work.alone = True
             self._again_uncounted(work, queue)
@@ -75,8 +82,7 @@ class Aftermath:
 
     def _moves(self, work: Work, diagnosis: Diagnosis, slot: Slot, queue: Queue) -> bool:
         """Take a GPU that faulted out of service; its patch goes elsewhere, once, and it is not held against it."""
-        others = [gate for gate in self._slots if gate.slot != slot]
-        if not slot.gpu or not others:
+        if not slot.gpu or not self._slots.others(slot):
             return False
         self._slots.give_up(slot)
         self._ledger.write("slot_given_up", slot=slot.name, reason=f"{GPU_FAULT}: {'; '.join(diagnosis.evidence)}")

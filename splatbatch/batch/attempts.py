@@ -47,8 +47,9 @@ FULL_MIB = 2
 WRAPPING_UP = ("eval", "export", "done")
 """Phases after the last step."""
 BALLAST_BYTES = 1 << 16
-# the training process then asks NVML, not CUDA, whether there is a GPU: CUDA reads the variable above only once
-STANDBY_ENVIRONMENT = {"SPLATBATCH_STANDBY": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+# torch asks NVML, not CUDA, whether there is a GPU: CUDA reads only once which one it may see, and a GPU that is there
+# but cannot be used is an error then, not a reason to train on the CPU
+ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 @contextlib.contextmanager
@@ -77,13 +78,13 @@ class Order:
 
 def write_job(attempt: Attempt, order: Order, limits: Limits) -> None:
     """Write job.json, all that the supervisor has to know, and what a later run asks before it adopts the attempt."""
-    env = {**_visible(order.slot), "LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1"}
+    env = {**_visible(order.slot), **ENVIRONMENT}
     write_json(
         attempt.folder.job,
         {
             "key": order.key,
             "argv": list(order.argv),
-            "env": env | (STANDBY_ENVIRONMENT if order.standby else {}),
+            "env": env | ({"SPLATBATCH_STANDBY": "1"} if order.standby else {}),
             "gpu": order.slot.gpu,
             "slot": order.slot.name,
             "standby": order.standby,
@@ -149,6 +150,11 @@ def peak_mib(folder: AttemptFolder) -> float | None:
     """Return the most GPU memory a training says it had in use; None if it says nothing of it."""
     peaks = [record["peak_mib"] for record in read_lines(folder.progress) if record.get("peak_mib") is not None]
     return max(peaks, default=None)
+
+
+def own_peak_mib(folder: AttemptFolder) -> float | None:
+    """Return the most GPU memory that NVML saw an ended attempt hold; None if it could not tell."""
+    return (read_json(folder.exit) or {}).get("own_gpu_peak_mib")
 
 
 def facts(folder: AttemptFolder) -> Record:

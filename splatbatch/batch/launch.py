@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from dataclasses import replace
 
 from splatbatch.attempt import Attempt
 from splatbatch.batch import attempts, results
@@ -44,7 +45,7 @@ class Launcher:
         Raises:
             SplatbatchError, OSError: its folder or its orders cannot be made.
         """
-        running = self._made(work, slot, standby=True)
+        running = self._made(work, replace(slot, environment=()), standby=True)  # which slot it will be, go.json says
         self._submit(running)
         return running
 

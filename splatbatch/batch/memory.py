@@ -7,7 +7,7 @@ from splatbatch.batch.work import Running, Work
 from splatbatch.scene.need import GPU_CONTEXT_MIB
 
 SLACK = 1.15
-"""What torch's allocator keeps beyond what was in use at the peak."""
+"""What torch's allocator keeps beyond what was in use at the peak, and what a sample now and then misses of it."""
 LEAST_SHARE = 0.25
 """No correction goes below this share of an estimate."""
 
@@ -20,7 +20,8 @@ class Memory:
 
     def note(self, running: Running) -> None:
         """Learn from an attempt that has ended well."""
-        measured, need = self.measured(running), running.work.need
+        own, need = attempts.own_peak_mib(running.attempt.folder), running.work.need
+        measured = self.measured(running) if own is None else SLACK * own
         if measured is not None and need is not None and need.gpu_mib:
             self._shares.append(measured / need.gpu_mib)
 

@@ -152,6 +152,7 @@ _WORDS: dict[str, Callable[[Record], str]] = {
     "tight": lambda event: f"{event['patch']}: {event['reason']}",
     "slot_given_up": lambda event: f"{event['slot']}: taken out of service: {event['reason']}",
     "packing": lambda event: f"{event['patches_per_gpu']} patches per GPU from now on",
+    "mps_off": lambda event: f"going on without CUDA MPS: {event['reason']}",
     "twins_stopped": lambda event: f"stopping {len(event['keys'])} attempts of an earlier run",
     "paused": lambda event: f"paused, nothing new is started: {event['reason']}",
     "resumed": lambda event: f"there is room again after {event['waited_s']:.0f} s: going on",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from splatbatch.batch.gate import SlotGate
 from splatbatch.config import Cooldown
@@ -26,10 +27,19 @@ class Slots:
         """Return where an attempt runs."""
         return next(gate for gate in (*self._gates, *self._given_up) if gate.holds(key))
 
+    def others(self, slot: Slot) -> list[SlotGate]:
+        """Return all in service but this one."""
+        return [gate for gate in self._gates if gate.slot.name != slot.name]
+
     def give_up(self, slot: Slot) -> None:
         """Take a slot out of service."""
-        self._given_up += [gate for gate in self._gates if gate.slot == slot]
-        self._gates = [gate for gate in self._gates if gate.slot != slot]
+        self._given_up += [gate for gate in self._gates if gate.slot.name == slot.name]
+        self._gates = self.others(slot)
+
+    def share_nothing(self) -> None:
+        """Start attempts without what the engine serves to all of them together: it does not work here."""
+        for gate in self._gates:
+            gate.slot = replace(gate.slot, environment=())
 
     def keep(self, most: int) -> None:
         """Take all but the first so many out of service."""

@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 # before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
@@ -23,5 +24,12 @@ def main(folder: Path) -> int:
     return 0
 
 
+def _leave(code: int) -> NoReturn:
+    """End at once: tidying up torch takes an interpreter seconds, and the kernel does it in no time."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    _leave(main(Path(sys.argv[1])))

@@ -106,3 +106,13 @@ def test_auto_goes_back_to_one_where_packing_gains_nothing(simulation: Simulatio
     assert simulation.batch.events("packing")[-1]["patches_per_gpu"] == 1
     assert world.most_at_once == 2
     assert world.time < 5 * 60 * 1.05
+
+
+def test_an_mps_that_serves_nobody_is_done_without_and_costs_no_attempt(simulation: Simulation) -> None:
+    refused = "RuntimeError: CUDA error: MPS client failed to connect to the MPS control daemon or the MPS server"
+    world = simulation.patches(p0=[Script(log=refused), Script(10)], p1=Script(10))
+    world.shared_mib = 512
+    assert all(isinstance(outcome, Trained) for outcome in simulation.run(executor=PACKED).values())
+    assert len(simulation.batch.events("mps_off")) == 1
+    job = (simulation.batch.output / "patches/p0/attempt-02/job.json").read_text()
+    assert "CUDA_MPS" not in job

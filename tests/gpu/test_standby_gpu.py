@@ -1,0 +1,72 @@
+"""On a real GPU: who stands by holds none of it, patches follow each other closely, and several share the card."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from splatbatch import gpu
+from splatbatch.files import read_lines
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here"),
+]
+QUARRY = Path(__file__).parents[2] / "examples/quarry"
+
+
+def train(folder: Path, steps: int = 600, **executor: Any) -> float:
+    """Train the quarry on the first GPU; return the seconds it took."""
+    settings = {
+        "scene": {"patches": str(QUARRY / "patches"), "images": str(QUARRY / "images")},
+        "training": {"max_steps": steps, "device": "cuda"},
+        "executor": {"gpus": [0], **executor},
+    }
+    config = folder / "splat_config.yml"
+    config.write_text(yaml.safe_dump(settings))
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-m", "splatbatch", "train", "--config", str(config)], check=True)
+    return time.monotonic() - started
+
+
+def times(folder: Path, patch: str) -> tuple[float, float, list[str]]:
+    """Return when a patch made its first and its last step, and its phases."""
+    records = list(read_lines(folder / f"output/patches/{patch}/attempt-01/progress.jsonl"))
+    steps = [record["t"] for record in records if "loss" in record]
+    return steps[0], steps[-1], list(dict.fromkeys(record["phase"] for record in records))
+
+
+def test_a_patch_that_stood_by_begins_soon_after_the_one_before(tmp_path: Path) -> None:
+    before = gpu.sample(gpu.gpus()[0].uuid).used_mib or 0
+    train(tmp_path, 3000)
+    _, ended, _ = times(tmp_path, "p0")
+    began, _, phases = times(tmp_path, "p1")
+    assert "standby" in phases
+    assert began - ended < 2.0
+    assert abs((gpu.sample(gpu.gpus()[0].uuid).used_mib or 0) - before) <= 8
+
+
+def test_a_standby_is_no_process_of_the_gpu(tmp_path: Path) -> None:
+    train(tmp_path, 3000)
+    _, ended, _ = times(tmp_path, "p0")
+    samples = list(read_lines(tmp_path / "output/patches/p0/attempt-01/gpu.jsonl"))
+    samples = [sample for sample in samples if sample["t"] < ended]
+    before, most = len(samples[0]["processes"]), max(len(sample["processes"]) for sample in samples)
+    assert most - before <= 1
+
+
+@pytest.mark.parametrize("mps", ["auto", "off"])
+def test_two_patches_share_the_gpu(tmp_path: Path, mps: str) -> None:
+    train(tmp_path, 3000, patches_per_gpu=2, mps=mps)
+    (began, ended, _), (other_began, other_ended, _) = (times(tmp_path, patch) for patch in ("p0", "p1"))
+    assert max(began, other_began) < min(ended, other_ended)
+    events = [json.loads(line) for line in (tmp_path / "output/ledger.jsonl").read_text().splitlines()]
+    assert [event["outcome"] for event in events if event["event"] == "attempt_ended"] == ["trained", "trained"]
