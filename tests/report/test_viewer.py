@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -166,6 +169,17 @@ def test_a_preview_is_made_once_and_again_for_a_newer_splat(tmp_path: Path) -> N
     write_scene(folder.splat, repeat=2)
     write_report(output, [])
     assert folder.preview.stat().st_size > 1.5 * first.st_size
+
+
+@built
+def test_a_gsply_that_breaks_costs_only_the_preview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = ModuleType("gsply")  # has nothing of what we call
+    broken.__spec__ = ModuleSpec("gsply", None)
+    monkeypatch.setitem(sys.modules, "gsply", broken)
+    output = night(tmp_path)
+    write_scene(output.patch("p0").splat)
+    write_report(output, [])
+    assert "3D, in full: splatbatch view p0" in output.report("html").read_text()
 
 
 @built
