@@ -162,9 +162,13 @@ def _free_mib(device: torch.device) -> int | None:
 
 
 def _load_kernels() -> None:
-    """Load gsplat's kernels where they were built beforehand; building them would ask the GPU what it is."""
+    """Load the kernels that were built beforehand, and what builds ours; building now would ask the GPU what it is."""
     if importlib.util.find_spec("gsplat.csrc") is not None:
         importlib.import_module("gsplat.csrc")
+    if importlib.util.find_spec("triton") is not None:
+        importlib.import_module("splatbatch.training.cuda.rasterization")
+        importlib.import_module("splatbatch.training.cuda.photometric")
+        importlib.import_module("splatbatch.training.cuda.adam")
 
 
 def _versions(device: torch.device) -> dict[str, str]:
