@@ -23,8 +23,9 @@ from splatbatch.training.evaluate import Evaluator
 from splatbatch.training.exposure import Exposures
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.health import Finding
+from splatbatch.training.optimizer import Optimizers
 from splatbatch.training.progress import Progress
-from splatbatch.training.strategy import Optimizers, Strategy
+from splatbatch.training.strategy import Strategy
 from splatbatch.training.views import Views
 
 FORMAT = 1

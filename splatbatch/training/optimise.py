@@ -10,10 +10,9 @@ from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training import cuda
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.strategy import Optimizers
+from splatbatch.training.optimizer import Optimizer, Optimizers
 
 EPSILON = 1e-15  # 3DGS: gradients of far Gaussians are tiny, the usual 1e-8 would freeze them
-BETAS = (0.9, 0.999)
 LAST_MEANS_RATE = 0.01
 
 
@@ -32,16 +31,16 @@ def make_optimizers(gaussians: Parameters, recipe: Recipe, plan: Schedule, scene
     return {name: _adam(parameter, rate[name], fused=fused) for name, parameter in gaussians.items()}
 
 
-def _adam(parameter: Parameter, rate: float, *, fused: bool) -> torch.optim.Optimizer:
+def _adam(parameter: Parameter, rate: float, *, fused: bool) -> Optimizer:
     """Return an Adam; on a GPU one that never waits for it, with its count of steps and its rate there."""
     if not parameter.is_cuda:
-        return torch.optim.Adam([{"params": parameter, "lr": rate}], betas=BETAS, eps=EPSILON)
-    groups = [{"params": parameter, "lr": torch.tensor(rate, device=parameter.device)}]
+        return torch.optim.Adam([{"params": parameter, "lr": rate}], eps=EPSILON)
     if not fused or cuda.why_not_here():
-        return torch.optim.Adam(groups, betas=BETAS, eps=EPSILON, fused=True, capturable=True)
+        groups = [{"params": parameter, "lr": torch.tensor(rate, device=parameter.device)}]
+        return torch.optim.Adam(groups, eps=EPSILON, fused=True, capturable=True)
     from splatbatch.training.cuda.adam import Adam
 
-    return Adam(groups, betas=BETAS, eps=EPSILON)
+    return Adam(parameter, rate, EPSILON)
 
 
 def decay(optimizers: Optimizers, plan: Schedule) -> Tensor:

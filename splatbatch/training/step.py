@@ -15,9 +15,10 @@ from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import photometric_loss
 from splatbatch.training.masks import masked
 from splatbatch.training.optimise import decay
+from splatbatch.training.optimizer import Optimizers
 from splatbatch.training.rasterize import rasterize
 from splatbatch.training.render import RasterOptions, Rendering
-from splatbatch.training.strategy import Optimizers, Strategy
+from splatbatch.training.strategy import Strategy
 from splatbatch.training.tile_capacity import TileCapacity
 from splatbatch.training.views import Photo
 

@@ -9,19 +9,17 @@ import torch
 from gsplat.strategy import DefaultStrategy, MCMCStrategy
 from gsplat.strategy.ops import reset_opa
 from torch import Tensor
-from torch.optim import Optimizer
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.noise import inject_noise
+from splatbatch.training.optimizer import Optimizers
 from splatbatch.training.render import Rendering
 from splatbatch.training.strategy_cpu import use_cpu_ops
 
 MCMC_OPACITY_REGULARISER = 0.01  # 3DGS-MCMC (Kheradmand 2024), section 4; gsplat's preset
 MCMC_SCALE_REGULARISER = 0.01
-
-Optimizers = dict[str, Optimizer]
 
 
 class Strategy(Protocol):

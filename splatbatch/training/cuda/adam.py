@@ -4,7 +4,8 @@ torch's own fused Adam hands out 65,536 elements at a time, so that a splat's po
 multiprocessors busy: 0.43 ms per step for 250,000 Gaussians on one H200.
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,41 +15,57 @@ from torch import Tensor
 from torch.nn import Parameter
 
 BLOCK = 1024
+BETAS = (0.9, 0.999)
 
 
-class Adam(torch.optim.Optimizer):
-    """As `torch.optim.Adam`, with the same state; a parameter's group holds its rate as a tensor, [], on the GPU."""
+class Adam:
+    """As `torch.optim.Adam` for one parameter, as far as gsplat's strategies and a checkpoint look into it.
 
-    def __init__(self, groups: Iterable[dict[str, Any]], betas: tuple[float, float], eps: float) -> None:
-        # capturable: a count of steps that is loaded from a checkpoint belongs on the GPU
-        super().__init__(groups, {"betas": betas, "eps": eps, "capturable": True})
+    No `torch.optim.Optimizer`: making the first one of a process imports torch's compiler, which takes 1.5 s.
+    """
+
+    def __init__(self, parameter: Parameter, rate: float, eps: float) -> None:
+        on_gpu = torch.tensor(rate, device=parameter.device)
+        self.param_groups: list[dict[str, Any]] = [{"params": [parameter], "lr": on_gpu}]
+        self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
+        self._eps = eps
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Move every parameter that has a gradient; nothing here waits for the GPU."""
-        del closure
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._move(parameter, group)
-
-    def _move(self, parameter: Parameter, group: dict[str, Any]) -> None:
+    def step(self) -> None:
+        """Move the parameter, if it has a gradient; nothing here waits for the GPU."""
+        (parameter,) = self.param_groups[0]["params"]
+        if parameter.grad is None:
+            return
         state = self.state[parameter]
         if not state:
             state["step"] = torch.zeros((), device=parameter.device)
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
         state["step"] += 1
-        num, gradient = parameter.numel(), _contiguous(parameter.grad)
+        num, gradient, rate = parameter.numel(), parameter.grad.contiguous(), self.param_groups[0]["lr"]
         _adam[(triton.cdiv(num, BLOCK),)](
-            *(parameter, gradient, state["exp_avg"], state["exp_avg_sq"], state["step"], group["lr"]),
-            *(num, *group["betas"], group["eps"], BLOCK),
+            *(parameter, gradient, state["exp_avg"], state["exp_avg_sq"], state["step"], rate),
+            *(num, *BETAS, self._eps, BLOCK),
         )
 
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradient."""
+        del set_to_none
+        for parameter in self.param_groups[0]["params"]:
+            parameter.grad = None
 
-def _contiguous(gradient: Tensor | None) -> Tensor:
-    assert gradient is not None  # noqa: S101 - for the type checker: the caller has looked
-    return gradient.contiguous()
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps."""
+        (parameter,) = self.param_groups[0]["params"]
+        return {"lr": self.param_groups[0]["lr"], "state": dict(self.state[parameter])}
+
+    def load_state_dict(self, record: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint, on the device of the parameter."""
+        (parameter,) = self.param_groups[0]["params"]
+        self.param_groups[0]["lr"] = record["lr"].to(parameter.device)
+        moved: dict[str, Tensor] = {name: value.to(parameter.device) for name, value in record["state"].items()}
+        self.state.clear()
+        self.state[parameter] = moved
 
 
 @triton.jit
