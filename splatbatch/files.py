@@ -97,12 +97,12 @@ def read_lines(path: Path) -> Iterator[Record]:
 
 def last_line(path: Path, tail_bytes: int = 65536) -> Record | None:
     """Return the last whole JSON object of a .jsonl file, reading only its end."""
-    last = None
-    for line in read_tail(path, tail_bytes).splitlines():
+    for line in reversed(read_tail(path, tail_bytes).splitlines()):
         with contextlib.suppress(ValueError):
             record = _parse(line)
-            last = record if isinstance(record, dict) else last
-    return last
+            if isinstance(record, dict):
+                return record
+    return None
 
 
 def read_tail(path: Path, tail_bytes: int = 65536) -> str:

@@ -20,9 +20,12 @@ class Memory:
 
     def note(self, running: Running) -> None:
         """Learn from an attempt that has ended well."""
-        own, need = attempts.own_peak_mib(running.attempt.folder), running.work.need
+        need = running.work.need
+        if need is None or not need.gpu_mib:
+            return
+        own = attempts.own_peak_mib(running.attempt.folder)
         measured = self.measured(running) if own is None else SLACK * own
-        if measured is not None and need is not None and need.gpu_mib:
+        if measured is not None:
             self._shares.append(measured / need.gpu_mib)
 
     def of(self, work: Work) -> float | None:

@@ -110,22 +110,24 @@ def _recipe_hash(recipe: Recipe) -> str:
 def _inputs_hash(patch: Patch, evaluation: Evaluation) -> str:
     """Hash the model by content, the choice of hold-out, and photographs by name and size: they are many."""
     digest = hashlib.sha256()
-    for path in (patch.sparse / name for name in MODEL_FILE_NAMES):
-        if path.is_file():
-            digest.update(path.name.encode())
-            with path.open("rb") as file:
+    for name in MODEL_FILE_NAMES:
+        path = f"{patch.sparse}/{name}"  # strings here and below, not paths: thousands of patches have ten each
+        if os.path.isfile(path):  # noqa: PTH113
+            digest.update(name.encode())
+            with open(path, "rb") as file:  # noqa: PTH123
                 digest.update(hashlib.file_digest(file, "sha256").digest())
     with contextlib.suppress(SceneError):  # a broken model is the audit's to report, and fails when it is trained
         digest.update("\0".join(choose_holdout(patch, evaluation)).encode())
+        folder = str(patch.images)
         for name in sorted(image.name for image in read_images(patch.sparse)):
-            digest.update(f"{name}\0{_size(patch.images / name)}\0".encode())
+            digest.update(f"{name}\0{_size(os.path.join(folder, name))}\0".encode())  # noqa: PTH118
         for name, mask in sorted(find_masks(patch.masks, (image.name for image in read_images(patch.sparse))).items()):
             digest.update(f"{name}\0{_size(mask)}\0".encode())
     return digest.hexdigest()[:16]
 
 
-def _size(path: Path) -> int:
+def _size(path: str | Path) -> int:
     try:
-        return path.stat().st_size
+        return os.stat(path).st_size  # noqa: PTH116
     except (OSError, ValueError):
         return -1

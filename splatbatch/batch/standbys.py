@@ -97,7 +97,9 @@ class Standbys:
         return slot.gpu is not None if wanted == "auto" else wanted
 
     def _may_stand_by(self, work: Work) -> bool:
-        return work.may_stand_by and open_trainer(self._config.recipe(work.patch.name, work.changes)).stands_by
+        if work.may_stand_by:  # asked many times a second
+            work.may_stand_by = open_trainer(self._config.recipe(work.patch.name, work.changes)).stands_by
+        return work.may_stand_by
 
 
 def _fits(work: Work) -> bool:

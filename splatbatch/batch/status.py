@@ -69,7 +69,7 @@ def _status(output: OutputFolder, name: str, history: Sequence[Record]) -> Patch
     folder = output.patch(name)
     attempts = folder.attempts()
     latest = attempts[-1] if attempts else None
-    if latest and latest.job.exists() and not latest.exit.exists() and not _judged(history, latest):
+    if latest and not _judged(history, latest) and latest.job.exists() and not latest.exit.exists():
         stands_by, died = never_went(latest), has_died(latest)
         if stands_by and not died:
             return PatchStatus(name, "waiting", phase="standby")
