@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from splatbatch.attempt import Diagnosis
@@ -188,6 +189,15 @@ def _scaled(value: Any, current: Any) -> Any:
     match current:
         case int():
             return int(current * factor)
+        case "full" | "auto" | "1/2" | "1/4" | "1/8":
+            return _resolution(current, factor)
         case str():  # a multiple itself, as "2x"
             return f"{float(current[:-1]) * factor:.6f}".rstrip("0").rstrip(".") + "x"
     return round(current * factor, 12)
+
+
+def _resolution(current: str, factor: float) -> str:
+    """Return a resolution of which there are photographs, at most `factor` times `current`, and 1/8 at least."""
+    share = float(Fraction(current)) if "/" in current else 1.0
+    smaller = [name for name in ("1/2", "1/4", "1/8") if Fraction(name) <= share * factor]
+    return smaller[0] if smaller else "1/8"

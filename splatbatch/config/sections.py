@@ -42,7 +42,7 @@ Rung = dict[str, bool | int | float | str | tuple[str, ...]]
 LadderName = Literal["gpu_memory", "host_memory", "segfault", "numerics", "pruning"]
 
 DEFAULT_LADDERS: dict[LadderName, tuple[Rung, ...]] = {
-    "gpu_memory": ({"training.images": "host"}, {"training.cap_max": "x0.6"}, {"training.resolution": "1/2"}),
+    "gpu_memory": ({"training.images": "host"}, {"training.cap_max": "x0.6"}, {"training.resolution": "x0.5"}),
     "host_memory": ({"training.workers": 4}, {"training.workers": 0}, {"slots": "x0.5"}),
     "segfault": ({"training.workers": 4}, {"training.workers": 0}),
     "numerics": ({"training.init_scale": "x3"}, {"learning_rates.means": "x0.5"}, {"training.strategy": "default"}),

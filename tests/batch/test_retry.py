@@ -111,7 +111,7 @@ def test_an_invalid_configuration_is_tried_unchanged_once_and_then_climbs_its_la
 
 
 def test_a_full_gpu_climbs_at_once() -> None:
-    rungs = [{"training.images": "host"}, {"training.cap_max": "x0.6"}, {"training.resolution": "1/2"}]
+    rungs = [{"training.images": "host"}, {"training.cap_max": "x0.6"}, {"training.resolution": "x0.5"}]
     assert climb("cuda_oom", "degrade", 5)[:3] == rungs
 
 
@@ -127,6 +127,11 @@ def test_a_cap_is_lowered_in_either_form(cap_max: int | str, lowered: int | str)
     changes = resolve({"training.cap_max": "x0.6"}, {"training.cap_max": cap_max})
     assert changes == {"training.cap_max": lowered}
     assert Training.model_validate({"cap_max": lowered}).cap_max == lowered
+
+
+@pytest.mark.parametrize(("before", "after"), [("full", "1/2"), ("auto", "1/2"), ("1/4", "1/8"), ("1/8", "1/8")])
+def test_a_resolution_is_halved_never_raised(before: str, after: str) -> None:
+    assert resolve({"training.resolution": "x0.5"}, {"training.resolution": before}) == {"training.resolution": after}
 
 
 def test_what_lies_in_the_machine_stops_the_batch_after_the_second_patch() -> None:
