@@ -19,6 +19,9 @@ from splatbatch.training.views import Photo
 MOST_RECORDINGS = 8
 """Image sizes times degrees at a time; photographs of more sizes than that are trained unrecorded."""
 
+WASTE, WASTE_BYTES = 1.5, 512 << 20
+"""Memory that torch holds and does not use, before it is given back."""
+
 
 @dataclass(frozen=True)
 class _Recording:
@@ -41,12 +44,7 @@ class RecordedStep:
     def __init__(self, step: Step) -> None:
         self._step = step
         self._recordings: dict[tuple[Any, ...], _Recording] = {}
-        # all recordings use the same memory, one after the other; it lives as long as any graph that uses it
-        self._pool = torch.cuda.graph_pool_handle()
-        self._keeper = torch.cuda.CUDAGraph()
-        self._keeper.capture_begin(pool=self._pool)
-        torch.zeros(1, device="cuda")
-        self._keeper.capture_end()
+        self._renew_pool()
 
     def __call__(self, photo: Photo, sh_degree: int) -> None:
         """Learn from a photo."""
@@ -62,6 +60,20 @@ class RecordedStep:
     def forget(self) -> None:
         """Record anew: other Gaussians, another capacity."""
         self._recordings.clear()
+        # where torch's segments cannot grow, each recording that is a little larger than the last one leaves a gap
+        if torch.cuda.memory_reserved() > WASTE * torch.cuda.max_memory_allocated() + WASTE_BYTES:
+            self._renew_pool()
+
+    def _renew_pool(self) -> None:
+        """Let all recordings to come use the same memory, one after the other: it lives as long as a graph that does."""
+        self._keeper: torch.cuda.CUDAGraph | None = None
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        self._pool = torch.cuda.graph_pool_handle()
+        self._keeper = torch.cuda.CUDAGraph()
+        self._keeper.capture_begin(pool=self._pool)
+        torch.zeros(1, device="cuda")
+        self._keeper.capture_end()
 
     def _record(self, photo: Photo, sh_degree: int) -> _Recording:
         view = photo.view
