@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from splatbatch.config import Recipe
+from splatbatch.config import Recipe, Training
 from splatbatch.config.schedule import schedule
 from splatbatch.scene.colmap import Camera, Image
 from splatbatch.scene.patches import Patch
@@ -23,14 +23,14 @@ GPU_CONTEXT_MIB = 512
 """CUDA's context with the kernels of torch and gsplat: 290 MiB (loaded lazily) to 667 MiB (pytorch PR #86509)."""
 COPIES = 4
 """Of each parameter: itself, its gradient, Adam's two moments; 944 bytes per Gaussian at SH degree 3."""
-SH_COPIES = 2
-"""Of the harmonics: joined for the rasteriser, and the gradient of that."""
+PLAIN_SH_COPIES = 2
+"""Of the harmonics, with `kernels: plain`: joined for gsplat's rasteriser, and the gradient of that."""
 RASTER_BYTES = 136
-"""Per Gaussian, projected and in tile lists. With the copies above 1,464 bytes per Gaussian at SH degree 3: gsplat's
-documentation has 1.75 GB for 1 M and 4.97 GB for 3.2 M (1,463 each); on one H200 its example trainer took 0.34 GB for
-188,000 and 0.68 GB for 419,000 (1,472 each)."""
-PIXEL_BYTES = 120
-"""Per pixel of the largest photograph: rendering, gradient, maps of SSIM; 88 to 138 from the same two sources."""
+"""Per Gaussian, projected and in tile lists. With the copies above 1,080 bytes per Gaussian at SH degree 3: on one H200
+steps took 287 MiB of torch's memory at 250,000, 1,038 at 1 M and 3,052 at 3 M (1,054 each; `scripts/bench_train`).
+With the plain copies 1,464: gsplat's documentation has 1.75 GB for 1 M and 4.97 GB for 3.2 M (1,463 each)."""
+PIXEL_BYTES = 140
+"""Per pixel of the largest photograph: rendering, gradient, maps of SSIM; 135 from 995x748 to 1548x1357 there."""
 GROWTH = 1.05  # at most, per refinement of `mcmc` (gsplat's MCMCStrategy)
 HOST_MIB = 2560
 """A process that has imported torch and holds a CUDA context (estimated, not measured); 600 without CUDA."""
@@ -97,7 +97,7 @@ def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Nee
     divisor = divisor_of(training.resolution, extent.sizes)
     pixels = [-(-width // divisor) * -(-height // divisor) for width, height in extent.sizes]
     num, photos = expected_gaussians(recipe, extent.num_points), 3 * sum(pixels)
-    work = num * bytes_per_gaussian(training.sh_degree) + PIXEL_BYTES * max(pixels, default=0)
+    work = num * bytes_per_gaussian(training) + PIXEL_BYTES * max(pixels, default=0)
     host = photos + DECODED_BYTES * DECODERS * max((width * height for width, height in extent.sizes), default=0)
     if training.device == "cpu":
         return Need(0, HOST_WITHOUT_CUDA_MIB + _mib(work + host), num, "host", _mib(photos))
@@ -128,11 +128,12 @@ def expected_gaussians(recipe: Recipe, num_points: int) -> int:
     return min(cap, round(num_points * growth))
 
 
-def bytes_per_gaussian(sh_degree: int) -> int:
+def bytes_per_gaussian(training: Training) -> int:
     """Return the bytes that one Gaussian takes while it is trained."""
-    harmonics = 3 * (sh_degree + 1) ** 2
+    harmonics = 3 * (training.sh_degree + 1) ** 2
+    joined = PLAIN_SH_COPIES if training.kernels == "plain" or training.packed else 0
     parameters = 3 + 3 + 4 + 1 + harmonics  # mean, scales, quaternion, opacity
-    return FLOAT * (COPIES * parameters + SH_COPIES * harmonics) + RASTER_BYTES
+    return FLOAT * (COPIES * parameters + joined * harmonics) + RASTER_BYTES
 
 
 def _mib(num_bytes: int) -> int:

@@ -65,7 +65,7 @@ class RecordedStep:
             self._renew_pool()
 
     def _renew_pool(self) -> None:
-        """Let all recordings to come use the same memory, one after the other: it lives as long as a graph that does."""
+        """Let recordings use the same memory, one after the other: it lives as long as a graph that does."""
         self._keeper: torch.cuda.CUDAGraph | None = None
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
