@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -122,18 +123,30 @@ def _trained(output: Path, result: dict[str, Any]) -> Trained | None:
     return Trained(str(result["patch"]), str(place.get("slot")), steps[0], steps[-1]) if steps else None
 
 
-def serial_and_packed(bench: Bench) -> list[Run]:
-    """Train the patches one by one with and without standbys, as a loop with `sleep 5` would, and several at once."""
-    patches, one = bench.data / "patches", {"gpus": [0]}
-    loop = bench.run("loop-sleep-5", patches, executor={**one, "standby": False}, cooldown={"floor_s": 5})
-    runs = [loop, bench.run("no-standby", patches, executor={**one, "standby": False}, cooldown={"floor_s": 0.001})]
-    runs.append(bench.run("serial-no-overlap", patches, executor=one, cooldown={"floor_s": 0.001}))
-    runs.append(bench.run("serial", patches, executor=one))
-    runs += [
-        bench.run(f"packed-{number}", patches, executor={**one, "patches_per_gpu": number, "mps": "off"})
-        for number in (2, 4, "auto")
-    ]
-    runs.append(bench.run("packed-4-mps", patches, executor={**one, "patches_per_gpu": 4}))
+PACKINGS: dict[str, dict[str, Any]] = {
+    "packed-2": {"patches_per_gpu": 2, "mps": "off"},
+    "packed-4": {"patches_per_gpu": 4, "mps": "off"},
+    "packed-auto": {"patches_per_gpu": "auto", "mps": "off"},
+    "packed-4-mps": {"patches_per_gpu": 4},
+}
+VARIANTS: dict[str, tuple[dict[str, Any], float]] = {
+    "loop-sleep-5": ({"standby": False}, 5),
+    "no-standby": ({"standby": False}, 0.001),
+    "serial-no-overlap": ({}, 0.001),
+    "serial": ({}, 0),
+    **{name: (executor, 0) for name, executor in PACKINGS.items()},
+}
+"""Settings of the executor and the least cooldown, s: one by one with and without standbys, as a loop with `sleep 5`
+would, and several at once."""
+
+
+def serial_and_packed(bench: Bench, wanted: Sequence[str]) -> list[Run]:
+    """Train the patches in each of the wanted ways, on one GPU."""
+    runs = []
+    for name in wanted:
+        executor, floor_s = VARIANTS[name]
+        sections = {"executor": {"gpus": [0], **executor}, "cooldown": {"floor_s": floor_s}}
+        runs.append(bench.run(name, bench.data / "patches", **sections))
     return runs
 
 
