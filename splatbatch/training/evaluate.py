@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import TrainerError
+from splatbatch.training import cuda
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import psnr, ssim
 from splatbatch.training.lpips import SMALLEST_PX, Lpips, load_lpips
@@ -111,11 +112,21 @@ def evaluate(
 def _measure(gaussians: Parameters, photo: Photo, recipe: Recipe, lpips: Lpips | None) -> dict[str, float]:
     mask = photo.valid()
     colors, target = masked(_render(gaussians, photo, recipe), photo.target(), mask)
-    figures = of_what_counts({"psnr": float(psnr(colors, target)), "ssim": float(ssim(colors, target))}, mask)
+    similarity = float(_ssim(recipe, colors)(colors, target))
+    figures = of_what_counts({"psnr": float(psnr(colors, target)), "ssim": similarity}, mask)
     figures["psnr"] = min(MOST_PSNR_DB, figures["psnr"])
     if lpips and min(colors.shape[:2]) >= SMALLEST_PX:
         figures["lpips"] = float(lpips(colors, target if mask is not None else target.float() / 255))
     return figures
+
+
+def _ssim(recipe: Recipe, colors: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the SSIM of training: evaluation must not need more memory than that."""
+    if not colors.is_cuda or recipe.training.kernels == "plain" or cuda.why_not_here():
+        return ssim
+    from splatbatch.training.cuda import photometric
+
+    return photometric.ssim
 
 
 @torch.inference_mode()

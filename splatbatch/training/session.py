@@ -78,7 +78,7 @@ def prepare(settings: Settings, progress: Progress) -> Prepared:
     Raises:
         SplatbatchError: no points, unusable photographs, or something imported here has touched CUDA.
     """
-    training = settings.recipe.training
+    training, was_touched = settings.recipe.training, torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     progress.phase("start")
     if training.device != "cpu":
         _load_kernels()
@@ -93,7 +93,7 @@ def prepare(settings: Settings, progress: Progress) -> Prepared:
         progress.warn(warning)
     progress.found(find_repeats(views.training))
     gaussians = first_values(reconstruction.points, views.frame, training)
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if torch.cuda.is_initialized() and not was_touched:  # type: ignore[no-untyped-call]
         raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")
     extent = extent_of(len(reconstruction.points), reconstruction.images, reconstruction.cameras)
     recipe = settings.recipe.settled(extent.num_points)

@@ -105,7 +105,7 @@ def test_colours_are_those_of_the_cpu() -> None:
 @pytest.mark.parametrize("size", [(298, 407), (5, 7), (1357, 1548)])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_the_fused_loss_is_that_of_float64(size: tuple[int, int], dtype: torch.dtype) -> None:
-    from splatbatch.training.cuda.photometric import photometric_loss
+    from splatbatch.training.cuda.photometric import photometric_loss, ssim
 
     torch.manual_seed(0)
     levels = torch.randint(0, 256, (*size, 3), device="cuda")
@@ -120,6 +120,7 @@ def test_the_fused_loss_is_that_of_float64(size: tuple[int, int], dtype: torch.d
     expected.backward()
     assert abs(value.item() / expected.item() - 1) <= 1e-5
     assert float((render.grad - exact.grad).norm() / exact.grad.norm()) <= 1e-4
+    assert abs(float(ssim(render.detach(), photo) - loss.ssim(exact.detach(), photo))) <= 1e-5
 
 
 def a_step(strategy: str, tmp_path: Path | None = None) -> tuple[Step, tuple[Photo, ...]]:

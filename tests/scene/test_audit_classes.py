@@ -215,7 +215,13 @@ def test_every_class_is_found_named_and_weighed(scene: MadeScene, case: Case) ->
 
 
 def test_the_table_above_leaves_no_class_out() -> None:
-    elsewhere = {"camera_drift", "pose_drift", "not_in_source", "broken_rigs"}  # test_audit.py, test_stereo_rig.py
+    elsewhere = {
+        "camera_drift",
+        "pose_drift",
+        "not_in_source",
+        "broken_rigs",
+        "distorted",
+    }  # test_audit.py, test_stereo_rig.py
     assert set(KINDS) == {case.kind for case in CASES} | elsewhere
 
 

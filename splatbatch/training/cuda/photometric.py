@@ -30,26 +30,20 @@ def photometric_loss(render: Tensor, photo: Tensor, ssim_lambda: float = 0.2) ->
     return loss
 
 
+def ssim(render: Tensor, photo: Tensor) -> Tensor:
+    """Mean SSIM, [], of the same images; in less memory than `training.loss.ssim` takes."""
+    return _compared(render, photo)[1][1] / render.numel()
+
+
 class _Photometric(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
         render, photo, ssim_lambda = inputs
-        render, photo = render.contiguous(), photo.contiguous()
-        height, width, channels = render.shape
-        shape = (height, width * channels)
-        rows, columns = _grid(shape, ACROSS), _grid(shape, DOWN)
-        weights = window(torch.float32, render.device)
-        gain = 1.0 if photo.is_floating_point() else 1 / 255
-
-        across = render.new_empty(5, *shape)
-        _blur_pair_across[rows](render, photo, weights, across, *shape, gain, *ACROSS)
-        slopes = render.new_empty(3, *shape)
-        sums = render.new_empty(2, columns[0] * columns[1])
-        _compare[columns](render, photo, weights, across, slopes, sums, *shape, gain, C1, C2, *DOWN)
-        ctx.save_for_backward(render, photo, weights, slopes)
-        ctx.ssim_lambda, ctx.gain = ssim_lambda, gain
-        l1, ssim = sums.sum(1) / render.numel()
-        loss: Tensor = (1 - ssim_lambda) * l1 + ssim_lambda * (1 - ssim)
+        slopes, sums = _compared(render, photo)
+        ctx.save_for_backward(render.contiguous(), photo.contiguous(), window(torch.float32, render.device), slopes)
+        ctx.ssim_lambda = ssim_lambda
+        l1, similarity = sums / render.numel()
+        loss: Tensor = (1 - ssim_lambda) * l1 + ssim_lambda * (1 - similarity)
         return loss
 
     @staticmethod
@@ -61,11 +55,29 @@ class _Photometric(torch.autograd.Function):
         v_render = torch.empty_like(render)
         share = 1 / render.numel()
         _derive[_grid(shape, DOWN_TO_DERIVE)](
-            *(render, photo, weights, across, gradients[0], v_render, *shape, ctx.gain),
+            *(render, photo, weights, across, gradients[0], v_render, *shape, _gain(photo)),
             *((1 - ctx.ssim_lambda) * share, -ctx.ssim_lambda * share, *DOWN_TO_DERIVE),
             num_warps=WARPS_TO_DERIVE,
         )
         return v_render, None, None
+
+
+def _compared(render: Tensor, photo: Tensor) -> tuple[Tensor, Tensor]:
+    """Return SSIM's slopes in its three blurs of the rendering [3, H, 3 W], and the sums of |x - y| and SSIM [2]."""
+    render, photo = render.contiguous(), photo.contiguous()
+    height, width, channels = render.shape
+    shape = (height, width * channels)
+    weights, gain = window(torch.float32, render.device), _gain(photo)
+    across = render.new_empty(5, *shape)
+    _blur_pair_across[_grid(shape, ACROSS)](render, photo, weights, across, *shape, gain, *ACROSS)
+    grid = _grid(shape, DOWN)
+    slopes, sums = render.new_empty(3, *shape), render.new_empty(2, grid[0] * grid[1])
+    _compare[grid](render, photo, weights, across, slopes, sums, *shape, gain, C1, C2, *DOWN)
+    return slopes, sums.sum(1)
+
+
+def _gain(photo: Tensor) -> float:
+    return 1.0 if photo.is_floating_point() else 1 / 255
 
 
 def _grid(shape: tuple[int, int], block: tuple[int, int]) -> tuple[int, int]:
