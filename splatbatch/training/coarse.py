@@ -53,10 +53,11 @@ class CoarseToFine:
     def budget(self, step: int) -> int:
         """Return how many Gaussians there may be (DashGaussian, equation 7): as many pixels, as many Gaussians.
 
-        first + (cap_max - first) / factor^(2 - step / max_steps): at full size it is `cap_max`.
+        first + (cap_max - first) / factor^(2 - step / max_steps): at full size it is `cap_max`, as it is always where
+        there are more at first.
         """
         share: float = self.factor(step) ** -(2 - step / self.max_steps)
-        return round(self.first + max(0, self.cap_max - self.first) * share)
+        return min(self.cap_max, round(self.first + (self.cap_max - self.first) * share))
 
 
 def plan_sizes(photos: Sequence[Photo], recipe: Recipe, plan: Schedule, first: int) -> CoarseToFine:

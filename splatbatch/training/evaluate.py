@@ -101,9 +101,6 @@ def evaluate(
     if not photos:
         return None
     images = {photo.name: _measure(gaussians, photo, recipe, lpips) for photo in photos}
-    blind = [name for name, image in images.items() if not math.isfinite(image["psnr"])]
-    if blind:
-        raise TrainerError(f"health: nan_loss: the rendering of {blind[0]} is not finite")
     measured = {key for image in images.values() for key in image}
     means = {key: statistics.fmean(image[key] for image in images.values() if key in image) for key in sorted(measured)}
     return {**means, "num_images": len(images), "images": images}
@@ -114,7 +111,9 @@ def _measure(gaussians: Parameters, photo: Photo, recipe: Recipe, lpips: Lpips |
     colors, target = masked(_render(gaussians, photo, recipe), photo.target(), mask)
     similarity = float(_ssim(recipe, colors)(colors, target))
     figures = of_what_counts({"psnr": float(psnr(colors, target)), "ssim": similarity}, mask)
-    figures["psnr"] = min(MOST_PSNR_DB, figures["psnr"])
+    if math.isnan(figures["psnr"]):
+        raise TrainerError(f"health: nan_loss: the rendering of {photo.name} is not finite")
+    figures["psnr"] = min(figures["psnr"], MOST_PSNR_DB)
     if lpips and min(colors.shape[:2]) >= SMALLEST_PX:
         figures["lpips"] = float(lpips(colors, target if mask is not None else target.float() / 255))
     return figures

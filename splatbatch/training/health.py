@@ -66,8 +66,12 @@ class Expectations:
             refine_every=plan.refine_every,
         )
 
-    def refinements(self, steps: int) -> int:
-        """Return how often the strategy has refined after so many steps (gsplat: start < step < stop, every n-th)."""
+    def refinements(self, history: Sequence[Figures]) -> int:
+        """Return how often the strategy has refined from the first record to the latest; a resumed run begins late."""
+        return self._refinements(history[-1].step) - self._refinements(history[0].step)
+
+    def _refinements(self, steps: int) -> int:
+        """Return how often it has refined after so many steps (gsplat: start < step < stop, every n-th)."""
         last, first = min(steps, self.refine_stop) - 1, self.refine_start
         return max(0, last // self.refine_every - first // self.refine_every)
 
@@ -127,7 +131,7 @@ def _collapse(history: Sequence[Figures], expected: Expectations) -> Iterator[Fi
 def _no_densification(history: Sequence[Figures], expected: Expectations) -> Iterator[Finding]:
     """`default` adds where gradients are large: that no record ever shows more than the one before is odd."""
     first, now = history[0].num_gaussians, history[-1]
-    refinements = expected.refinements(now.step)
+    refinements = expected.refinements(history)
     if expected.strategy != "default" or refinements < REFINEMENTS_TO_JUDGE or first >= expected.cap_max:
         return
     if not any(after.num_gaussians > before.num_gaussians for before, after in pairwise(history)):
@@ -138,7 +142,7 @@ def _no_densification(history: Sequence[Figures], expected: Expectations) -> Ite
 def _no_growth(history: Sequence[Figures], expected: Expectations) -> Iterator[Finding]:
     """`mcmc` adds 5 % at every refinement below its cap; under 20 Gaussians that is none."""
     first, now = history[0].num_gaussians, history[-1]
-    refinements = expected.refinements(now.step)
+    refinements = expected.refinements(history)
     must_grow = int(1.05 * first) > first and first < expected.cap_max
     if expected.strategy == "mcmc" and must_grow and refinements >= REFINEMENTS_TO_JUDGE and now.num_gaussians <= first:
         numbers = f"{now.num_gaussians} Gaussians after {refinements} refinements, {first} at the start"
@@ -147,7 +151,7 @@ def _no_growth(history: Sequence[Figures], expected: Expectations) -> Iterator[F
 
 def _loss_not_falling(history: Sequence[Figures], expected: Expectations) -> Iterator[Finding]:
     now = history[-1]
-    if len(history) < FEWEST_LOSSES or now.step < expected.max_steps / 2:
+    if len(history) < FEWEST_LOSSES or now.step - history[0].step < expected.max_steps / 2 - 1:
         return
     first = statistics.median(one.loss for one in history[:LOSS_WINDOW])
     last = statistics.median(one.loss for one in history[-LOSS_WINDOW:])

@@ -50,7 +50,7 @@ def train(
     photos = ahead(pyramid.over(chosen, start), gaussians["means"].device)
     for step in range(start, training.max_steps):
         photo = next(photos)
-        if (growth := sizes.factor(max(0, step - 1)) / sizes.factor(step)) > 1:
+        if (growth := sizes.factor(max(start, step - 1)) / sizes.factor(step)) > 1:
             capacity.resize(growth**2)
         strategy.limit(sizes.budget(step))
         degree = min(training.sh_degree, step // plan.sh_every)

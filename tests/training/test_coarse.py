@@ -47,6 +47,12 @@ def test_the_budget_grows_with_the_pixels_up_to_the_cap() -> None:
     assert budgets[600] == budgets[-1] == 900
 
 
+@pytest.mark.parametrize("stages", [(), (Stage(4, 300), Stage(2, 600))])
+def test_more_sparse_points_than_the_cap_do_not_raise_it(stages: tuple[Stage, ...]) -> None:
+    sizes = CoarseToFine(stages, first=5000, cap_max=900, max_steps=1000)
+    assert {sizes.budget(step) for step in range(1000)} == {900}
+
+
 def test_unless_asked_for_every_photograph_is_as_it_is() -> None:
     settings, photos = recipe(), [photo(256, 256, 1.0)]
     sizes = plan_sizes(photos, settings, schedule(settings), 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from torch import nn
 
 from splatbatch.config import Evaluation, Recipe
 from splatbatch.config.schedule import schedule
-from splatbatch.errors import ConfigError
+from splatbatch.errors import ConfigError, TrainerError
 from splatbatch.files import read_json, read_lines
 from splatbatch.scene.patches import Patch
+from splatbatch.training import evaluate
 from splatbatch.training.lpips import ALEXNET_FILE, LAYERS, Lpips, load_lpips
 from splatbatch.training.plateau import has_stalled, settled_at
+from splatbatch.training.views import Photo
 
 CHANNELS = (3, 64, 192, 384, 256, 256)
 SIZES = (11, 5, 3, 3, 3)
@@ -49,6 +52,20 @@ def test_every_evaluation_is_kept_with_each_photograph(patch: Patch) -> None:
     assert [one["step"] for one in steps] == [0, 20, 30, 40, 60]
     assert all(one["images"]["img0.png"].keys() >= {"psnr", "ssim"} and len(one["images"]) == 2 for one in steps)
     assert [record["step"] for record in read_lines(folder.progress) if "psnr" in record] == [20, 30, 40, 60]
+
+
+@pytest.mark.parametrize("name", ["img0.png", "img1.png"])  # held out, and trained on
+def test_a_rendering_that_is_not_finite_is_no_good_picture(
+    patch: Patch, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    drawn = evaluate._render
+
+    def spoilt(gaussians: Any, photo: Photo, settings: Recipe) -> torch.Tensor:
+        return drawn(gaussians, photo, settings) * (math.nan if photo.name == name else 1)
+
+    monkeypatch.setattr(evaluate, "_render", spoilt)
+    with pytest.raises(TrainerError, match=f"health: nan_loss: the rendering of {name} is not finite"):
+        trained(patch, recipe(max_steps=3))
 
 
 def test_training_views_are_measured_beside_held_out_ones(patch: Patch) -> None:

@@ -67,6 +67,12 @@ def test_the_diagnosis_knows_every_hopeless_finding(rule: str) -> None:
     assert meaning_of_health(f"{rule}: numbers") is not None
 
 
+@pytest.mark.parametrize("expected", [DEFAULT, MCMC])
+def test_a_run_taken_up_again_after_its_refining_is_judged_by_what_it_did_since(expected: Expectations) -> None:
+    late = [replace(WELL, step=step, loss=0.1, num_gaussians=8000) for step in range(2600, 3000, 10)]
+    assert [judge(late[:end], expected) for end in range(1, 41)] == [()] * 40
+
+
 def test_at_the_cap_nothing_has_to_grow() -> None:
     assert judge(run(grows=1.0), replace(MCMC, cap_max=1000)) == ()
     assert judge(run(grows=1.0), replace(DEFAULT, cap_max=1000)) == ()
