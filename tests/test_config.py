@@ -72,6 +72,30 @@ def test_a_mistake_is_named_with_line_key_value_and_remedy(tmp_path: Path, text:
         assert word in message
 
 
+@pytest.mark.parametrize(
+    ("rung", "words"),
+    [
+        ("training.nonsense: 3", "training.nonsense: unknown setting. Did you mean training."),
+        ("training.workers: x0.5", "a factor needs a number to start from, and training.workers is 'auto'"),
+        ("training.antialiased: x2", "and training.antialiased is False"),
+        ("training.workers: many", "training.workers: 'many': "),
+        ("training.cap_max: x-1", "training.cap_max: 'x-1': "),
+        ("learning_rates.means: -1", "learning_rates.means: -1: input should be greater"),
+        ("slots: none", "should be a number of slots"),
+    ],
+)
+def test_a_rung_that_could_not_be_taken_is_a_mistake_before_the_night(tmp_path: Path, rung: str, words: str) -> None:
+    message = mistakes(tmp_path, f"retry:\n  ladders:\n    host_memory:\n      - {{slots: x0.5}}\n      - {{{rung}}}\n")
+    assert f"line 5, retry.ladders.host_memory.1.{rung.partition(':')[0]}: " in message
+    assert words in message
+    assert "1 mistake\n" in message
+
+
+def test_rungs_of_every_kind_are_taken(tmp_path: Path) -> None:
+    rungs = "[{training.resolution: x0.5}, {training.cap_max: x.6, training.init_scale: x3}, {training.workers: 4}]"
+    assert load(write(tmp_path, f"retry: {{ladders: {{host_memory: {rungs}}}}}\n"))
+
+
 def test_all_mistakes_are_listed_at_once(tmp_path: Path) -> None:
     text = "training:\n  max_steps: -1\n  sh_degree: 9\nretri: {}\npatches:\n  p1:\n    training: {seed: x}\n"
     message = mistakes(tmp_path, text)

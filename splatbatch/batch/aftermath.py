@@ -14,6 +14,7 @@ from splatbatch.batch.queue import Queue
 from splatbatch.batch.slots import Slots
 from splatbatch.batch.work import Clock, Running, Work
 from splatbatch.config import Config, Rung
+from splatbatch.errors import ConfigError
 from splatbatch.executors import Slot
 
 GPU_FAULT = "gpu_hardware_fault"
@@ -108,7 +109,11 @@ class Aftermath:
             return
         match decision:
             case retry.Again(wait_s=wait_s, ladder=ladder, rung=rung):
-                changes = self._take_rung(work, ladder, rung)
+                try:
+                    changes = self._take_rung(work, ladder, rung)
+                except ConfigError as error:  # of a patch with settings of its own: those of the YAML were checked
+                    self._ledger.write("gave_up", patch=name, reason=error.message, trained_in_between=witnesses)
+                    return
                 work.not_before = self._clock.now() + wait_s
                 queue.put_last(work)
                 facts = {"ladder": ladder, "changes": changes, "trained_in_between": witnesses}
@@ -117,13 +122,19 @@ class Aftermath:
                 self._ledger.write("gave_up", patch=name, reason=reason, trained_in_between=witnesses)
 
     def _take_rung(self, work: Work, ladder: str, rung: Rung) -> dict[str, Any]:
-        """Change a patch's settings, or the number of slots, as a rung says; return what was changed."""
+        """Change a patch's settings, or the number of slots, as a rung says; return what was changed.
+
+        Raises:
+            ConfigError: the patch's settings cannot be changed so.
+        """
         if not ladder:
             return {}
         recipe = self._config.recipe(work.patch.name, work.changes)
         changes = retry.resolve(rung, {**work.changes, **recipe.settings(), "slots": len(self._slots)})
+        of_patch = {key: value for key, value in changes.items() if key != "slots"}
+        self._config.recipe(work.patch.name, {**work.changes, **of_patch})
         work.rungs[ladder] = work.rungs.get(ladder, 0) + 1
         if "slots" in changes:
             self._slots.keep(max(1, int(changes["slots"])))
-        work.changes |= {key: value for key, value in changes.items() if key != "slots"}
+        work.changes |= of_patch
         return changes

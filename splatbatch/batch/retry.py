@@ -9,6 +9,8 @@ from typing import Any
 
 from splatbatch.attempt import Diagnosis
 from splatbatch.config import LadderName, Retry, Rung, split_unit
+from splatbatch.config.rungs import RESOLUTIONS, factor_of, no_factor, takes_factor
+from splatbatch.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -149,8 +151,11 @@ def resolve(rung: Rung, current: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         rung: as the config has it.
         current: the settings in force, by the same names.
+
+    Raises:
+        ConfigError: a factor on what is no number, as on `auto`.
     """
-    return {key: _scaled(value, current.get(key)) for key, value in rung.items()}
+    return {key: _changed(key, value, current.get(key)) for key, value in rung.items()}
 
 
 def _why_not_unchanged(history: Sequence[Failure], policy: Policy) -> str:
@@ -180,16 +185,22 @@ def _wait_s(history: Sequence[Failure], config: Retry, policy: Policy) -> float:
     return min(config.first_wait_s * policy.patience * 2.0 ** (same_cause - 1), config.longest_wait_s)
 
 
-def _scaled(value: Any, current: Any) -> Any:
+def _changed(key: str, value: Any, current: Any) -> Any:
     if isinstance(value, tuple):
         return (*(current or ()), *value)
-    if not (isinstance(value, str) and value.startswith("x")):
+    factor = factor_of(value)
+    if factor is None:
         return value
-    factor = float(value[1:])
+    if not takes_factor(key, current):
+        raise ConfigError(no_factor(key, value, current), "Give the rung a value of its own in retry.ladders.")
+    return _scaled(current, factor)
+
+
+def _scaled(current: Any, factor: float) -> Any:
     match current:
         case int():
             return int(current * factor)
-        case "full" | "auto" | "1/2" | "1/4" | "1/8":
+        case str() if current in RESOLUTIONS:
             return _resolution(current, factor)
         case str():  # a multiple itself, as "2x"
             return f"{float(current[:-1]) * factor:.6f}".rstrip("0").rstrip(".") + "x"

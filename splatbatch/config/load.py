@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from functools import cached_property
@@ -15,6 +16,7 @@ from splatbatch.config.notify import Notify
 from splatbatch.config.program_checks import check_programs
 from splatbatch.config.programs import Program
 from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, Recipe, Refinement, Training
+from splatbatch.config.rungs import check_rungs
 from splatbatch.config.section import Section
 from splatbatch.config.sections import Cooldown, Executor, Limits, Output, Retry, Scene
 from splatbatch.config.source import Keys, Source, dump, nearest, parse_value
@@ -121,7 +123,7 @@ def load(path: Path) -> Config:
         mistakes += [mistake(Config, detail, source) for detail in error.errors()]
     mistakes += _override_mistakes(source)
     found = (*check_programs(source.tree, config.trainers), *check_sweep(source.tree, config.trainers, config.unswept))
-    mistakes += [_described(keys, message, source) for keys, message in found]
+    mistakes += [_described(keys, message, source) for keys, message in (*found, *_rung_mistakes(config))]
     raise_all(mistakes, source)
     return _anchored(config, path.resolve().parent)
 
@@ -163,6 +165,12 @@ def _override_mistakes(source: Source) -> list[Mistake]:
                     place = ("patches", patch, name)
                     mistakes += [mistake(section, detail, source, place) for detail in error.errors()]
     return mistakes
+
+
+def _rung_mistakes(config: Config) -> list[tuple[Keys, str]]:
+    with contextlib.suppress(ConfigError):  # of settings, listed already
+        return list(check_rungs(config.retry.ladders, config.unswept({}).settings(), config.unswept))
+    return []
 
 
 def _described(keys: Keys, message: str, source: Source) -> Mistake:

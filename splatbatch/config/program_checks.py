@@ -8,6 +8,7 @@ from typing import Any
 
 from splatbatch.config.placeholders import ANYWHERE, IN_WORDS, names_in
 from splatbatch.config.programs import ARGUMENTS, OUR_TRAINER, Program
+from splatbatch.config.rungs import factor_of, no_factor, takes_factor
 from splatbatch.config.source import Keys, nearest
 
 Found = Iterator[tuple[Keys, str]]
@@ -90,6 +91,10 @@ def _rungs(program: Program) -> Found:
                     yield place, f"unknown setting. {nearest(key, known)}"
                 elif (key == "arguments") != isinstance(value, tuple):
                     yield place, f"{value!r}: arguments are a list of words, settings a single value"
+                elif key.startswith("setting.") and factor_of(value) is not None:
+                    current = program.settings[key.removeprefix("setting.")]
+                    if not takes_factor(key, current):
+                        yield place, no_factor(key, value, current)
 
 
 def _artifact(program: Program) -> Found:

@@ -113,3 +113,20 @@ def test_a_standby_that_dies_is_replaced_by_another_and_counts_for_nothing(simul
     assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
     assert len(simulation.batch.events("attempt_ended")) == 3
     assert world.order("stands by") == ["p1", "p2"]
+
+
+def test_a_rung_that_a_patch_of_its_own_kind_cannot_take_costs_that_patch_alone(simulation: Simulation) -> None:
+    simulation.patches(p0=Script(log="torch.OutOfMemoryError: CUDA out of memory."), p1=Script(10))
+    rungs = [{"training.workers": "x0.5"}]
+    sections = {"training": {"workers": 4}, "patches": {"p0": {"training": {"workers": "auto"}}}}
+    outcomes = simulation.run(retry={"ladders": {"gpu_memory": rungs}}, **sections)
+    assert isinstance(outcomes["p0"], Failed)
+    assert isinstance(outcomes["p1"], Trained)
+    assert "training.workers is 'auto'" in simulation.batch.events("gave_up")[0]["reason"]
+
+
+def test_values_that_do_not_go_together_cost_only_the_patch_that_would_have_had_them(simulation: Simulation) -> None:
+    simulation.patches(p0=Script(log="torch.OutOfMemoryError: CUDA out of memory."), p1=Script(10))
+    outcomes = simulation.run(retry={"ladders": {"gpu_memory": [{"evaluation.stop_after": 3}]}})
+    assert isinstance(outcomes["p1"], Trained)
+    assert "set evaluation.every too" in simulation.batch.events("gave_up")[0]["reason"]

@@ -1,0 +1,74 @@
+"""Rungs of a ladder: settings changed together; a value such as "x0.6" is a factor on the value in force."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from splatbatch.config.mistakes import Mistaken
+from splatbatch.config.sections import LadderName, Rung
+from splatbatch.config.source import Keys, nearest
+from splatbatch.config.sweep import RecipeOf
+
+SLOTS = "slots"
+"""The number of slots, which is no setting of a patch."""
+RESOLUTIONS = ("auto", "full", "1/2", "1/4", "1/8")
+_FACTOR = re.compile(r"x(\d+(?:\.\d*)?|\.\d+)")
+_MULTIPLE = re.compile(r"\d+(\.\d+)?x")
+
+
+def factor_of(value: Any) -> float | None:
+    """Return the factor that a value such as "x0.6" stands for; None if it is a value itself."""
+    found = _FACTOR.fullmatch(value) if isinstance(value, str) else None
+    return float(found[1]) if found else None
+
+
+def takes_factor(key: str, current: Any) -> bool:
+    """Return whether a factor means anything to a value: a number, a multiple such as "2x", a resolution."""
+    if isinstance(current, str):
+        return bool(_MULTIPLE.fullmatch(current)) or (key == "training.resolution" and current in RESOLUTIONS)
+    return isinstance(current, int | float) and not isinstance(current, bool)
+
+
+def check_rungs(
+    ladders: Mapping[LadderName, Sequence[Rung]], current: Mapping[str, Any], recipe_of: RecipeOf
+) -> Iterator[tuple[Keys, str]]:
+    """Yield the mistakes in the rungs of `retry.ladders`: where, and what. Found at night, each would cost a patch.
+
+    Args:
+        ladders: rungs by ladder.
+        current: every setting by its full name, as the config has it; `auto` as the number it stands for.
+        recipe_of: what trains a patch under changed settings.
+    """
+    places = [
+        (("retry", "ladders", ladder, index, key), key, value)
+        for ladder, rungs in ladders.items()
+        for index, rung in enumerate(rungs)
+        for key, value in rung.items()
+    ]
+    for place, key, value in places:
+        if key != SLOTS and key not in current:
+            yield place, f"unknown setting. {nearest(key, [*current, SLOTS])}"
+        elif factor_of(value) is None:
+            yield from ((place, words) for words in _why_no_value(key, value, recipe_of))
+        elif key != SLOTS and not takes_factor(key, current[key]):
+            yield place, no_factor(key, value, current[key])
+
+
+def no_factor(key: str, value: Any, current: Any) -> str:
+    """Say that a factor means nothing to the value in force."""
+    return f"{value!r}: a factor needs a number to start from, and {key} is {current!r}"
+
+
+def _why_no_value(key: str, value: Any, recipe_of: RecipeOf) -> list[str]:
+    if key == SLOTS:
+        is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
+        return [] if is_count else [f"{value!r}: should be a number of slots, or a factor such as x0.5"]
+    try:
+        recipe_of({key: value})
+    except Mistaken as error:  # what concerns several settings together is seen when they are together
+        # below a key stand the members of a union: the value fits none of them
+        found = [words for where, words in error.mistakes if where == key or where.startswith(f"{key}.")]
+        return ["; or ".join(found)] if found else []
+    return []
