@@ -80,7 +80,7 @@ def prepare(settings: Settings, progress: Progress) -> Prepared:
     """
     training, was_touched = settings.recipe.training, torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     progress.phase("start")
-    if training.device != "cpu":
+    if training.device != "cpu" and torch.version.cuda:
         _load_kernels()
 
     progress.phase("load")
