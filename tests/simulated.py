@@ -23,16 +23,18 @@ from splatbatch.splats import write_splat
 
 TOTAL_MIB = 100_000
 STEPS = 20
+MOST_S = 5000
 
 
 @dataclass
 class Script:
-    """What an attempt does: trains for so long, evaluates, uses memory; or fails in its first second with a log."""
+    """What an attempt does: trains for so long, evaluates, uses memory; or fails with a log."""
 
     train_s: float = 10.0
     eval_s: float = 0.0
     peak_mib: float = 1000.0
     log: str = ""
+    fails_after_s: float = 0.0
     dies_standing_by: bool = False
 
 
@@ -73,6 +75,7 @@ class World:
 
     def sleep(self, seconds: float) -> None:
         self.time += seconds
+        assert self.time < MOST_S, "it waits for what cannot come"
         for key, attempt in self.attempts.items():
             if not attempt.ended:
                 self._advance(key, attempt)
@@ -123,7 +126,7 @@ class World:
                 self._begin(attempt, go["gpu"])
             return
         age_s = self._work(attempt)
-        if attempt.script.log:
+        if attempt.script.log and age_s >= attempt.script.fails_after_s:
             attempt.folder.log.write_text(attempt.script.log)
             self._end(attempt, {"kind": "exited", "code": 1})
         elif age_s >= attempt.script.train_s + attempt.script.eval_s:

@@ -93,6 +93,15 @@ def test_a_slot_opens_when_it_is_free_and_the_floor_has_passed() -> None:
     assert [gate.is_open(now) for now in (10, 14.9, 15)] == [False, False, True]
 
 
+def test_a_gate_that_was_open_in_between_begins_to_wait_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = SlotGate(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
+    monkeypatch.setattr(gate, "_before", BEFORE)
+    for now, used in ((0, 900), (1, 500), (100, 900)):
+        monkeypatch.setattr(gpu, "sample", lambda _, used=used: Sample(used_mib=used))
+        assert gate.is_open(now) == (used == 500)
+    assert not gate.given_up(100)
+
+
 def test_a_slot_is_given_up_when_its_gpu_is_held_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = SlotGate(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
     monkeypatch.setattr(gate, "_before", BEFORE)

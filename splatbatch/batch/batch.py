@@ -135,19 +135,18 @@ def run(batch: Batch, ledger: Ledger, *, stop: Callable[[], str], beat: Callable
         TrainerError, ExecutorError: nothing can be trained on this machine.
     """
     check_usable(batch.recipes())
-    executor = open_executor(batch.config.executor, batch.config.training.device)
-    write_text(batch.output.config, configuration.to_yaml(batch.config))
-    ledger.write(
-        "batch_started",
-        patches=[patch.name for patch in batch.patches],
-        slots=[slot.name for slot in executor.slots()],
-        changes=dict(batch.changes),
-    )
-    expected = needs.needs(batch.config, batch.patches, batch.changes)
-    needs.record(expected, batch.config, ledger)
-    twins.let_go(executor, results.batch_name(batch.output), ledger, batch.config.limits.grace_s, beat)
-    works = [_work(batch, patch, expected.get(patch.name)) for patch in batch.patches]
-    with contextlib.closing(executor):
+    with contextlib.closing(open_executor(batch.config.executor, batch.config.training.device)) as executor:
+        write_text(batch.output.config, configuration.to_yaml(batch.config))
+        ledger.write(
+            "batch_started",
+            patches=[patch.name for patch in batch.patches],
+            slots=[slot.name for slot in executor.slots()],
+            changes=dict(batch.changes),
+        )
+        expected = needs.needs(batch.config, batch.patches, batch.changes)
+        needs.record(expected, batch.config, ledger)
+        twins.let_go(executor, results.batch_name(batch.output), ledger, batch.config.limits.grace_s, beat)
+        works = [_work(batch, patch, expected.get(patch.name)) for patch in batch.patches]
         outcomes = Runner(batch.config, executor, ledger).run(works, stop=stop, beat=beat)
     trained = sum(isinstance(outcome, Trained) for outcome in outcomes.values())
     ledger.write("batch_ended", trained=trained, of=len(batch.patches), stopped=stop())
@@ -175,8 +174,8 @@ def adopt(batch: Batch, ledger: Ledger, beat: Callable[[], None] = lambda: None)
         if (patch.name, folder.number) not in settled and not (folder.cancel.exists() and not folder.start.exists())
     ]
     if any(not folder.exit.exists() for _, folder in left):
-        executor = open_executor(batch.config.executor, batch.config.training.device)
-        twins.let_go(executor, results.batch_name(batch.output), ledger, batch.config.limits.grace_s, beat)
+        with contextlib.closing(open_executor(batch.config.executor, batch.config.training.device)) as executor:
+            twins.let_go(executor, results.batch_name(batch.output), ledger, batch.config.limits.grace_s, beat)
     for patch, folder in left:
         sweep(batch.output.patch(patch.name).path)
         attempts.tidy(folder)

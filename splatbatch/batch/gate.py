@@ -96,7 +96,9 @@ class SlotGate:
         else:
             sample = gpu.sample(self.slot.gpu) if self.slot.gpu else gpu.Sample()
             self.reason = self._why_not(sample, need_mib)
-            if self.reason and self._waiting_since is None and not self._tenants:
+            if not self.reason:
+                self._waiting_since = None  # what was due may have failed at the door: the next wait is another one
+            elif self._waiting_since is None and not self._tenants:
                 self._waiting_since = now
         if self.reason and not self._tenants:
             self._shut = Wait(self._shut.since if self._shut else now, self.reason)

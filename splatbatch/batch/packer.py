@@ -41,7 +41,8 @@ class Packer:
 
     def look(self, now: float, running: Iterable[Running]) -> None:
         """Measure, now and then, and set the seats by what was measured."""
-        if self.config.patches_per_gpu != "auto" or now < self._look_at:
+        on_gpus = any(gate.slot.gpu for gate in self.slots)
+        if self.config.patches_per_gpu != "auto" or not on_gpus or now < self._look_at:
             return
         self._look_at = now + LOOK_S
         marks = {one.key: mark for one in running if (mark := _mark(attempts.progress(one.attempt.folder)))}

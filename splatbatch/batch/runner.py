@@ -75,6 +75,8 @@ class Runner:
         return self._aftermath.outcomes
 
     def _start_due(self) -> None:
+        if not len(self._slots):  # whatever waits, also what comes back from a GPU that was given up
+            self._fail_waiting(self._slots.diagnosis())
         for gate in self._slots:
             while self._starts_next(gate):
                 pass
@@ -90,11 +92,19 @@ class Runner:
                 self._give_up_slot(gate)
             return False
         if standby:
+            return self._go(standby, gate)
+        self._queue.take(work)
+        self._start(work, gate)
+        return True
+
+    def _go(self, standby: Running, gate: SlotGate) -> bool:
+        """Let a standby begin; if it cannot be told, it stands by until there is room again."""
+        try:
             self._standbys.go(standby, gate.slot)
-            self._took(gate, standby)
-        else:
-            self._queue.take(work)
-            self._start(work, gate)
+        except OSError as error:
+            self._room.shut(self._clock.now(), str(error))
+            return False
+        self._took(gate, standby)
         return True
 
     def _start(self, work: Work, gate: SlotGate) -> None:
@@ -197,11 +207,9 @@ class Runner:
             self._ledger.write("gave_up", patch=work.patch.name, reason=reason)
 
     def _give_up_slot(self, gate: SlotGate) -> None:
-        """Take a GPU out of service that never became free; without any slot left, nothing can be trained."""
+        """Take a GPU out of service that never became free."""
         self._slots.give_up(gate.slot)
         self._ledger.write("slot_given_up", slot=gate.slot.name, reason=gate.reason)
-        if not len(self._slots):
-            self._fail_waiting(gate.diagnosis())
 
     def _fail_waiting(self, diagnosis: Diagnosis) -> None:
         for work in self._waiting():

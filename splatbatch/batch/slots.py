@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from splatbatch.attempt import Diagnosis
 from splatbatch.batch.gate import SlotGate
 from splatbatch.config import Cooldown
 from splatbatch.executors import Key, Slot
@@ -35,6 +36,10 @@ class Slots:
         """Take a slot out of service."""
         self._given_up += [gate for gate in self._gates if gate.slot.name == slot.name]
         self._gates = self.others(slot)
+
+    def diagnosis(self) -> Diagnosis:
+        """Return why nothing can be trained once no slot is left."""
+        return self._given_up[-1].diagnosis()
 
     def share_nothing(self) -> None:
         """Start attempts without what the engine serves to all of them together: it does not work here."""

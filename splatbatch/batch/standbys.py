@@ -40,9 +40,13 @@ class Standbys:
         return next(iter(self._ready.values()), None)
 
     def go(self, running: Running, slot: Slot) -> None:
-        """Let one begin."""
-        del self._ready[running.key]
+        """Let one begin.
+
+        Raises:
+            OSError: it cannot be told; it still stands by.
+        """
         self._launcher.go(running, slot)
+        del self._ready[running.key]
 
     def top_up(self, queue: Queue, gates: Sequence[SlotGate], now: float) -> None:
         """Start standbys for works that are due, as long as some slot that is taken has none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,11 +121,13 @@ def _train(batch: Batch, *, verify: bool, force: bool) -> None:
 
 
 def _write_report(batch: Batch, names: Sequence[str]) -> None:
-    """Write the report; that a full disk does not take it must not hide how the batch went."""
+    """Write the report; that it cannot be must not hide how the batch went, nor keep anybody from being told."""
     try:
         write_report(batch.output, names, batch.config.variants.values(), batch.config.output.previews_mib)
     except OSError as error:
         typer.echo(f"the report could not be written ({error.strerror})", err=True)
+    except Exception:  # noqa: BLE001 - a mistake of ours, over files that anybody may have changed
+        typer.echo(f"the report could not be written:\n{traceback.format_exc()}", err=True)
 
 
 def _gate(batch: Batch, ledger: Ledger) -> Mapping[str, str]:

@@ -88,10 +88,11 @@ class Previews:
 
 
 def _read(folder: PatchFolder, turn: Floats) -> bytes:
-    """Return the preview that lies beside a splat, made anew where the splat is newer; empty if it cannot be made."""
+    """Return the preview beside a splat, made anew where it is older or spoilt; empty if it cannot be made."""
     try:
-        if folder.preview.exists() and folder.preview.stat().st_mtime_ns >= folder.splat.stat().st_mtime_ns:
-            return _whole(folder.preview.read_bytes())
+        is_new = folder.preview.exists() and folder.preview.stat().st_mtime_ns >= folder.splat.stat().st_mtime_ns
+        if is_new and (preview := _whole(folder.preview.read_bytes())):
+            return preview
         preview = make_preview(folder.splat, turn)
     except Exception:  # noqa: BLE001 - foreign code that compiles itself: whatever it raises, the batch has its report
         return b""
@@ -102,4 +103,10 @@ def _read(folder: PatchFolder, turn: Floats) -> bytes:
 
 def _whole(preview: bytes) -> bytes:
     """Return a preview if it is one of ours; empty for anything larger, or else."""
-    return preview if preview.startswith(b"ply\n") and len(preview) <= MOST_PREVIEW_BYTES else b""
+    if not preview.startswith(b"ply\n") or len(preview) > MOST_PREVIEW_BYTES:
+        return b""
+    try:
+        middle_of(preview)
+    except ValueError:
+        return b""
+    return preview

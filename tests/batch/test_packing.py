@@ -10,6 +10,7 @@ from simulated import TOTAL_MIB, Script, Simulation
 
 from splatbatch.attempt import Trained
 from splatbatch.batch.packing import FEWEST_LOOKS, Look, how_many
+from splatbatch.executors import Slot
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.00 GiB free"
 PACKED = {"patches_per_gpu": 2, "mps": "off"}
@@ -97,6 +98,13 @@ def test_auto_packs_while_all_together_get_faster(simulation: Simulation) -> Non
     simulation.run(executor={"patches_per_gpu": "auto", "mps": "off"})
     assert world.most_at_once > 2
     assert world.time < 8 * 60 / 2
+
+
+def test_on_the_cpu_auto_has_nothing_to_decide(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(60))
+    world.slots = lambda: (Slot("cpu0"),)  # type: ignore[method-assign]
+    simulation.run(executor={"patches_per_gpu": "auto"})
+    assert simulation.batch.events("packing") == []
 
 
 def test_auto_goes_back_to_one_where_packing_gains_nothing(simulation: Simulation) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from fake_batch import FakeBatch
 
+from splatbatch.batch.batch import open_batch
+from splatbatch.commands import run
+
 
 def test_every_patch_is_trained_in_natural_order(batch: FakeBatch) -> None:
     batch.make("p10", "p2", "p1")
@@ -137,3 +140,15 @@ def test_the_time_before_a_gate_is_written_down_and_told(batch: FakeBatch) -> No
     assert 0.1 < waited["waited_s"] < 5
     assert "its slot was not fit for" in batch.run("explain", "p1").stdout
     assert "at the gate: cooling down" in (batch.output / "report.html").read_text()
+
+
+def test_a_report_that_cannot_be_made_does_not_hide_how_it_went(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch.make("p0").run("train")
+    monkeypatch.setattr(run, "write_report", lambda *_: 1 / 0)
+    assert run._conclude(open_batch(batch.config), ["p0"]) == 0
+    said = capsys.readouterr()
+    assert "1 of 1 patches trained" in said.out
+    assert "the report could not be written" in said.err
+    assert "ZeroDivisionError" in said.err

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from fake_batch import FakeBatch
 from simulated import TOTAL_MIB, Script, Simulation
 
 from splatbatch.attempt import Failed, Trained
+from splatbatch.batch import attempts
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
+
+
+def raised(error: Exception) -> None:
+    raise error
 
 
 @pytest.fixture
@@ -105,6 +112,27 @@ def test_when_the_only_gpu_never_becomes_free_what_waits_fails(simulation: Simul
     assert isinstance(outcomes["p0"], Trained)
     assert {outcomes[name].diagnosis.cause for name in ("p1", "p2")} == {"cuda_busy_or_unavailable"}
     assert world.time < 80
+
+
+def test_what_comes_back_from_a_gpu_that_was_given_up_does_not_wait_for_ever(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(log=XID, fails_after_s=5), p1=Script(60, log="it broke", fails_after_s=30))
+    world.num_gpus = 2
+    world.squatter_mib = lambda time, uuid: 5000 if time and uuid == "GPU-1" else 0
+    outcomes = simulation.run(cooldown={"longest_s": 5}, executor={"patches_per_gpu": 2})
+    assert [event["slot"] for event in simulation.batch.events("slot_given_up")] == ["gpu0", "gpu1"]
+    assert {outcomes[name].diagnosis.cause for name in ("p0", "p1")} == {"cuda_busy_or_unavailable"}
+
+
+def test_a_standby_that_cannot_be_told_to_go_is_told_later(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = simulation.patches(p0=Script(10), p1=Script(10))
+    write_go, full = attempts.write_go, [OSError(errno.ENOSPC, "No space left on device")] * 3
+    monkeypatch.setattr(attempts, "write_go", lambda *order: raised(full.pop()) if full else write_go(*order))
+    outcomes = simulation.run()
+    assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
+    assert world.at("begins", "p1") > world.at("ends", "p0") + 2
+    assert len(simulation.batch.events("paused")) == 3
 
 
 def test_a_standby_that_dies_is_replaced_by_another_and_counts_for_nothing(simulation: Simulation) -> None:

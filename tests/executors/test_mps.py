@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from fake_batch import FakeBatch
 from supervised import alive, wait_for
 
 from splatbatch import gpu
+from splatbatch.batch.batch import adopt, open_batch
+from splatbatch.batch.ledger import Ledger
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.executors import open_executor
 from splatbatch.executors.mps import DAEMON, Mps
@@ -76,6 +79,19 @@ def test_a_daemon_ends_when_its_batch_is_killed_and_the_next_run_sweeps_up_its_s
     assert mps is not None
     assert not alive(server)
     mps.stop()
+
+
+def test_a_look_for_attempts_of_an_earlier_run_leaves_no_daemon(
+    told: Path, batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(told, f"{READY}sleep 600")
+    monkeypatch.setattr(gpu, "gpus", lambda: (gpu.Gpu(0, "GPU-a", "H200", 1),))
+    batch.make("p0", training={"device": "cuda"}, executor={"patches_per_gpu": 2})
+    opened = open_batch(batch.config)
+    opened.output.create()
+    opened.output.patch("p0").new_attempt()
+    adopt(opened, Ledger(opened.output.ledger))
+    assert not alive(int(told.read_text()))
 
 
 @pytest.mark.parametrize(("settings", "shares"), [({}, False), ({"patches_per_gpu": 2}, True), ({"mps": "off"}, False)])

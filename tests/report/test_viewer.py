@@ -21,6 +21,7 @@ from PIL import Image
 
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.report import viewer, write_report
+from splatbatch.splats.preview import UNTURNED
 
 pytest.importorskip("gsply", reason="gsply is not installed (extra web)")
 built = pytest.mark.skipif(not viewer.viewer_gz(), reason="the viewer is not built (scripts/build_web, needs npm)")
@@ -169,6 +170,18 @@ def test_a_preview_is_made_once_and_again_for_a_newer_splat(tmp_path: Path) -> N
     write_scene(folder.splat, repeat=2)
     write_report(output, [])
     assert folder.preview.stat().st_size > 1.5 * first.st_size
+
+
+@pytest.mark.parametrize("spoilt", [b"", b"ply\n", b"ply\nelement chunk 3\nend_header\n\0\0"])
+def test_a_preview_that_is_spoilt_is_made_anew(tmp_path: Path, spoilt: bytes) -> None:
+    pytest.importorskip("gsply")
+    folder = OutputFolder(tmp_path).patch("p0")
+    folder.path.mkdir(parents=True)
+    write_scene(folder.splat)
+    whole = viewer._read(folder, UNTURNED)
+    assert folder.preview.read_bytes() == whole
+    folder.preview.write_bytes(spoilt)
+    assert viewer._read(folder, UNTURNED) == whole == folder.preview.read_bytes()
 
 
 @built
