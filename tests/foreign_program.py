@@ -28,6 +28,12 @@ def write_ply(path: Path, num: int = 10, *, cut: int = 0, value: float = 0.5, al
     path.write_bytes(data[: len(data) - cut])
 
 
+def write_points(path: Path) -> None:
+    """Write what the program starts from, as many of them do: a PLY, but no splat."""
+    lines = ["ply", "format binary_little_endian 1.0", "element vertex 1", "property float x", "end_header\n"]
+    path.write_bytes("\n".join(lines).encode() + bytes(4))
+
+
 def train(output: Path, steps: int) -> None:
     for step in range(1, steps + 1):
         print(f"step {step}/{steps} loss {1 / step:.4f} gaussians {step * 1000:,}", flush=True)
@@ -50,7 +56,10 @@ def main() -> int:
     parser.add_argument("--do", default="train")
     options = parser.parse_args()
     verb, _, rest = options.do.partition(" ")
-    if verb in ("train", "train-then-die", "linger", "chatter", "ask"):
+    if verb == "points-first":
+        write_points(options.output / "input.ply")
+        time.sleep(float(rest))
+    if verb in ("train", "train-then-die", "linger", "chatter", "ask", "points-first"):
         train(options.output, options.steps)
     match verb:
         case "exit":

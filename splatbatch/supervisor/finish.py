@@ -13,6 +13,8 @@ from splatbatch.files import Record
 
 LOOKS = 10  # in the time that a program may go on for
 LONGEST_LOOK_S = 5.0
+HEADER_BYTES = 1 << 14
+OF_SPLATS = b" f_dc_0"
 TALKATIVE = 10
 """A program that goes on talking may do so this many times as long as a silent one: it may still be evaluating."""
 
@@ -46,14 +48,18 @@ class Leavings:
         return Leavings(Path(record["folder"]), step=record["step"], last_step=int(record["last_step"]), **texts)
 
     def newest(self) -> Product | None:
-        """Return the product of the highest step; one that names none is the end's. Equal steps: the newest file."""
+        """Return the product of the highest step; one that names none is the end's. Equal steps: the newest file.
+
+        A PLY that is no splat, such as the sparse points that many programs put beside their output, comes last.
+        """
         found = [Product(path, self._step_of(path)) for path in self._below(self.products)]
-        return max(found, key=lambda one: (self._rank(one), _moved_at(one.path)), default=None)
+        key = lambda one: (_may_be_splat(one.path), self._rank(one), _moved_at(one.path))  # noqa: E731
+        return max(found, key=key, default=None)
 
     def all_there(self) -> tuple[Path, ...]:
         """Return every file that counts, once each glob has one that is not empty; nothing before."""
         product = self.newest()
-        if self.products and (product is None or not self.is_last(product) or not _size(product.path)):
+        if self.products and (product is None or not self.is_last(product) or not _may_be_splat(product.path)):
             return ()
         others = [self._of_the_end(glob) for glob in self.files]
         if not all(others):
@@ -118,6 +124,16 @@ class FinishWatch:
         now = time.monotonic()
         silent = now - self._silent_since > self.after_s
         return bool(self._traces) and (silent or now - self._whole_since > TALKATIVE * self.after_s)
+
+
+def _may_be_splat(path: Path) -> bool:
+    """Return whether a file holds something and, if it is a PLY, has the colours of Gaussians in its header."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(HEADER_BYTES)
+    except OSError:
+        return False
+    return OF_SPLATS in start if start.startswith(b"ply") else bool(start)
 
 
 def _size(path: Path) -> int:

@@ -134,4 +134,4 @@ def _filled(words: Iterable[str], values: Mapping[str, object]) -> tuple[str, ..
 
 def _globs(globs: Iterable[str], values: Mapping[str, Any]) -> list[str]:
     """Fill globs in; what is filled in stands for itself, also if it looks like a glob."""
-    return [fill(one, {name: glob.escape(str(value)) for name, value in values.items()}) for one in globs]
+    return [fill(one, {name: glob.escape(in_words(value)) for name, value in values.items()}) for one in globs]

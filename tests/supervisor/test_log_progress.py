@@ -70,7 +70,7 @@ def test_the_last_words_count_without_an_end_of_line(listener: Listener) -> None
 
 def test_a_program_is_not_done_before_its_figures_are_there(tmp_path: Path) -> None:
     watch = FinishWatch(Leavings(tmp_path, ("*.ply",), files=("stats.json",)), after_s=0.0)
-    (tmp_path / "splat.ply").write_bytes(b"ply")
+    (tmp_path / "splat.ply").write_bytes(b"ply\nproperty float f_dc_0\nend_header\n")
     watch.look(said=0)
     assert not watch.is_over()
     (tmp_path / "stats.json").write_bytes(b"{}")

@@ -80,6 +80,12 @@ def test_a_viewer_that_goes_on_talking_is_ended_too(run: Run) -> None:
     assert "did not end by itself" in outcome.warnings[0]
 
 
+def test_points_that_lie_beside_the_output_are_no_splat_and_end_no_training(run: Run) -> None:
+    outcome = run(settings={"do": "points-first 1.0"}, artifact={"finished_after_s": 0.2}).outcome()
+    assert isinstance(outcome, Trained)
+    assert outcome.warnings == ()
+
+
 def test_a_splat_after_a_crash_counts_only_if_it_is_trusted(run: Run) -> None:
     artifact = {"ply": "point_cloud_*.ply", "trusted_after_crash": False}
     outcome = run(settings={"do": "train-then-die SIGSEGV"}, artifact=artifact).outcome()
@@ -129,6 +135,15 @@ def test_the_splat_of_the_highest_step_is_the_newest(tmp_path: Path) -> None:
     assert leavings.all_there() == ()
 
 
+def test_points_are_not_taken_for_the_splat_however_new_they_are(tmp_path: Path) -> None:
+    foreign_program.write_ply(tmp_path / "splat_10.ply")
+    foreign_program.write_points(tmp_path / "points3D.ply")
+    leavings = Leavings(tmp_path, Artifact().ply, Artifact().step, 10)
+    assert leavings.all_there() == (tmp_path / "splat_10.ply",)
+    (tmp_path / "splat_10.ply").unlink()
+    assert leavings.all_there() == ()
+
+
 def test_a_glob_in_a_patch_name_stands_for_itself(patch: Patch, tmp_path: Path) -> None:
     folder = AttemptFolder(tmp_path / "attempt-01")
     folder.path.mkdir()
@@ -136,6 +151,15 @@ def test_a_glob_in_a_patch_name_stands_for_itself(patch: Patch, tmp_path: Path) 
     trainer.command(Patch("p[01]", patch.sparse, patch.images), folder)
     foreign_program.write_ply(folder.output / "p0.ply")
     assert trainer.collect(folder) == Unfit("missing")
+
+
+def test_a_setting_that_is_true_is_spelt_alike_in_a_command_and_in_a_glob(patch: Patch, tmp_path: Path) -> None:
+    folder = AttemptFolder(tmp_path / "attempt-01")
+    folder.path.mkdir()
+    program = {"command": ["train", "--name={setting.fast}"], "settings": {"fast": True}}
+    trainer = open_trainer(recipe(**program, artifact={"ply": "{setting.fast}.ply", "step": ""}))
+    assert trainer.command(patch, folder) == ("train", "--name=true")
+    assert (read_json(folder.watch) or {})["finish"]["products"] == ["true.ply"]
 
 
 def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
