@@ -42,18 +42,18 @@ def test_what_is_not_said_has_the_fields_own_values(tmp_path: Path, text: str) -
     [
         ("trainig:\n  max_steps: 3\n", ["line 1, trainig: unknown key", "Did you mean training?"]),
         ("training:\n  max_step: 3\n", ["line 2, training.max_step: unknown key", "Did you mean max_steps?"]),
-        ("training:\n  max_steps: many\n", ["line 2, training.max_steps: 'many'", "valid integer"]),
-        ("training:\n  max_steps: 0\n", ["line 2, training.max_steps: 0", "greater than 0"]),
-        ("training: 7\n", ["line 1, training: 7", "Training"]),
+        ("training:\n  max_steps: many\n", ["line 2, training.max_steps: 'many'", "should be a whole number"]),
+        ("training:\n  max_steps: 0\n", ["line 2, training.max_steps: 0", "should be above 0"]),
+        ("training: 7\n", ["line 1, training: 7", "should be a mapping"]),
         ("training:\n  strategy: mcmcc\n", ["line 2, training.strategy: 'mcmcc'", "'default' or 'mcmc'"]),
         ("training:\n  init_scale: big\n", ["line 2, training.init_scale: 'big'"]),
-        ("training:\n  ssim_lambda: 1.5\n", ["line 2, training.ssim_lambda: 1.5", "less than or equal to 1"]),
+        ("training:\n  ssim_lambda: 1.5\n", ["line 2, training.ssim_lambda: 1.5", "should be at most 1"]),
         ("learning_rates:\n  means: .nan\n", ["line 2, learning_rates.means: nan", "finite number"]),
         (
             "executor:\n  gpus: [0, -1]\n",
-            ["line 2, executor.gpus: [0, -1]", "-1: input should be greater than or equal to 0"],
+            ["line 2, executor.gpus: [0, -1]", "-1: should be at least 0"],
         ),
-        ("limits:\n  wall_s: 1h\n", ["line 2, limits.wall_s: '1h'", "valid number"]),
+        ("limits:\n  wall_s: 1h\n", ["line 2, limits.wall_s: '1h'", "should be a number"]),
         ("scene:\n  patches: $NOWHERE_AT_ALL/x\n", ["scene.patches", "variable $NOWHERE_AT_ALL is not set"]),
         ("patches:\n  p0:\n    trainin: {}\n", ["line 3, patches.p0.trainin: unknown key", "Did you mean training?"]),
         (
@@ -63,6 +63,11 @@ def test_what_is_not_said_has_the_fields_own_values(tmp_path: Path, text: str) -
         ("patches:\n  p0:\n    training:\n      seed: -1\n", ["line 4, patches.p0.training.seed: -1"]),
         ("patches:\n  p0: 3\n", ["line 2, patches.p0: 3"]),
         ("output:\n  folder: 3\n", ["line 2, output.folder: 3", "path"]),
+        ("training:\n  cap_max: 2y\n", ["line 2, training.cap_max: '2y': should be a whole number above 0, or a"]),
+        ("trainers:\n  x: {settings: {}}\n", ["line 2, trainers.x.command: missing"]),
+        ("evaluation: {stop_after: 3}\n", ["evaluation.stop_after needs evaluations"]),
+        ("patches:\n  p0:\n    evaluation: {stop_after: 3}\n", ["line 2, patches.p0: evaluation.stop_after needs"]),
+        ("notify:\n  command: mail me\n", ["line 2, notify.command: should be a list of words"]),
     ],
 )
 def test_a_mistake_is_named_with_line_key_value_and_remedy(tmp_path: Path, text: str, words: list[str]) -> None:
@@ -80,7 +85,7 @@ def test_a_mistake_is_named_with_line_key_value_and_remedy(tmp_path: Path, text:
         ("training.antialiased: x2", "and training.antialiased is False"),
         ("training.workers: many", "training.workers: 'many': "),
         ("training.cap_max: x-1", "training.cap_max: 'x-1': "),
-        ("learning_rates.means: -1", "learning_rates.means: -1: input should be greater"),
+        ("learning_rates.means: -1", "learning_rates.means: -1: should be at least 0"),
         ("slots: none", "should be a number of slots"),
     ],
 )
@@ -101,6 +106,12 @@ def test_all_mistakes_are_listed_at_once(tmp_path: Path) -> None:
     message = mistakes(tmp_path, text)
     assert "4 mistakes" in message
     assert len(message.splitlines()) == 5
+
+
+def test_mistakes_are_listed_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = "output: {foldr: x}\nretry:\n  max_attempts: 0\ntraining: {trainer: foo}\nscene: {patchs: p}\n"
+    lines = mistakes(tmp_path, text).splitlines()[1:]
+    assert [line.split(",")[0].strip() for line in lines] == ["line 1", "line 3", "line 4", "line 5"]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +169,7 @@ def test_a_patch_is_trained_by_the_config_then_its_overrides_then_changes(tmp_pa
         ({"training.sed": 1}, ["training.sed: unknown setting", "Did you mean training.seed?"]),
         ({"seed": 1}, ["seed: unknown setting"]),
         ({"limits.wall_s": 1}, ["limits.wall_s: unknown setting"]),
-        ({"training.seed": "x"}, ["training.seed: 'x'", "valid integer"]),
+        ({"training.seed": "x"}, ["training.seed: 'x'", "should be a whole number"]),
     ],
 )
 def test_a_change_that_means_nothing_is_refused(change: dict[str, Any], words: list[str]) -> None:

@@ -43,7 +43,7 @@ def loaded(folder: Path, text: str) -> Config:
         ("cap: 1000}", "cap: 1000}\n    env: {CUDA_VISIBLE_DEVICES: 1}", "is set by splatbatch"),
         ("  brush:\n", "  gsplat:\n", "trainers.gsplat: gsplat is splatbatch's own trainer"),
         ("cap: 1000}", "cap: 1000}\npatches: {p1: {setting: {cpa: 1}}}", "patches.p1.setting.cpa: brush has no such"),
-        ("[brush, ", "[] # ", "at least 1 item"),
+        ("[brush, ", "[] # ", "should not be empty"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, wrong: str, right: str, message: str) -> None:

@@ -125,9 +125,9 @@ sweep:
     for words in (
         "line 1, training.sed: unknown key. Did you mean seed?",
         "line 4, sweep.matrix.training.strateg.0: unknown setting. Did you mean training.strategy?",
-        "line 5, sweep.matrix.learning_rates.means.0: 'x': input should be a valid number",
-        "line 6, sweep.matrix.training.seed: 3: input should be a valid list",
-        "line 7, sweep.exclude.0.training.strategy: 'mcm': input should be 'default' or 'mcmc'",
+        "line 5, sweep.matrix.learning_rates.means.0: 'x': should be a number",
+        "line 6, sweep.matrix.training.seed: 3: should be a list, as [a, b]",
+        "line 7, sweep.exclude.0.training.strategy: 'mcm': should be 'default' or 'mcmc'",
         "line 8, sweep.variants.0.name: 'a/b': should be letters, digits",
         "line 8, sweep.variants.0.sett: unknown key. Did you mean set?",
     ):
@@ -140,16 +140,16 @@ sweep:
     [
         ("{matrix: {training.seed: [1, 1]}}", "1: stands here twice"),
         ("{matrix: {learning_rates.means: [0.1, 1e-1]}}", "0.1: stands here twice"),
-        ("{matrix: {training.seed: []}}", "at least 1 item"),
+        ("{matrix: {training.seed: []}}", "should not be empty"),
         ("{matrix: {training.seed: [1, 2]}, exclude: [{training.seed: 3}]}", "no combination of the matrix"),
         ("{matrix: {training.seed: [1]}, exclude: [{training.seed: 1}]}", "no combination is left"),
-        ("{matrix: {training.seed: [1]}, exclude: [{}]}", "at least 1 item"),
+        ("{matrix: {training.seed: [1]}, exclude: [{}]}", "should not be empty"),
         ("{matrix: {training.seed: [1]}, include: [{training.seed: 1}]}", "the same settings as seed-1_"),
         ("{variants: [{name: a, set: {training.seed: 1}}, {name: a}]}", "a: this name is taken"),
         ("{variants: [{name: a}, {name: b}]}", "the same settings as a"),
         ("{variants: [{name: ..}]}", "begin with a letter or digit"),
         (f"{{matrix: {{training.seed: {list(range(40))}, training.cap_max: {list(range(1, 41))}}}}}", "1600 combi"),
-        ("[1]", "valid dictionary"),
+        ("[1]", "should be a mapping"),
     ],
 )  # fmt: skip
 def test_what_a_sweep_cannot_mean_is_a_mistake(tmp_path: Path, text: str, words: str) -> None:

@@ -19,7 +19,7 @@ from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, 
 from splatbatch.config.rungs import check_rungs
 from splatbatch.config.section import Section
 from splatbatch.config.sections import Cooldown, Executor, Limits, Output, Retry, Scene
-from splatbatch.config.source import Keys, Source, dump, nearest, parse_value
+from splatbatch.config.source import Source, dump, nearest, parse_value
 from splatbatch.config.sweep import Sweep, Variant, expand, split_unit
 from splatbatch.config.sweep_checks import check_sweep, normal
 from splatbatch.errors import ConfigError
@@ -81,7 +81,7 @@ class Config(Section):
             if setting not in tree.get(section_name, {}):
                 known = [f"{name}.{setting}" for name, section in tree.items() for setting in section]
                 hint = nearest(key, known)
-                raise Mistaken(f"{key}: unknown setting", hint, [(key, f"unknown setting. {hint}")])
+                raise Mistaken(f"{key}: unknown setting", hint, [((key,), f"unknown setting. {hint}")])
             tree[section_name][setting] = value
         settings = tree.pop("setting")
         told = program.called_with(arguments).model_dump() | {"settings": settings} if program else None
@@ -102,7 +102,7 @@ def find_config(path: Path | None) -> Path:
     chosen = path or Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
     if not chosen.is_file():
         raise ConfigError(
-            f"{chosen}: no such configuration file",
+            f"{chosen}: {'a folder, not a' if chosen.is_dir() else 'no such'} configuration file",
             "Write one with `splatbatch init DIR`, or name yours with --config FILE.",
         )
     return chosen
@@ -123,8 +123,8 @@ def load(path: Path) -> Config:
         mistakes += [mistake(Config, detail, source) for detail in error.errors()]
     mistakes += _override_mistakes(source)
     found = (*check_programs(source.tree, config.trainers), *check_sweep(source.tree, config.trainers, config.unswept))
-    mistakes += [_described(keys, message, source) for keys, message in (*found, *_rung_mistakes(config))]
-    raise_all(mistakes, source)
+    mistakes += (*found, *_rung_mistakes(config))
+    raise_all(mistakes or _mistakes_together(config), source)
     return _anchored(config, path.resolve().parent)
 
 
@@ -167,14 +167,21 @@ def _override_mistakes(source: Source) -> list[Mistake]:
     return mistakes
 
 
-def _rung_mistakes(config: Config) -> list[tuple[Keys, str]]:
+def _rung_mistakes(config: Config) -> list[Mistake]:
     with contextlib.suppress(ConfigError):  # of settings, listed already
         return list(check_rungs(config.retry.ladders, config.unswept({}).settings(), config.unswept))
     return []
 
 
-def _described(keys: Keys, message: str, source: Source) -> Mistake:
-    return f"{source.where(keys)}{'.'.join(map(str, keys))}", message
+def _mistakes_together(config: Config) -> list[Mistake]:
+    """Return what is wrong with settings that are right each by itself, of the batch and of patches with their own."""
+    found: list[Mistake] = []
+    for place, patch in (((), ""), *((("patches", name), name) for name in config.patches)):
+        try:
+            config.recipe(patch)
+        except Mistaken as error:
+            found += [((*place, *keys), message) for keys, message in error.mistakes]
+    return found
 
 
 def _anchored(config: Config, base: Path) -> Config:

@@ -13,10 +13,30 @@ from splatbatch.config.source import Keys, Source, nearest
 from splatbatch.errors import ConfigError
 
 AnySection = TypeVar("AnySection", bound=Section)
-Mistake = tuple[str, str]
+Mistake = tuple[Keys, str]
 """Where, and what."""
 SECRET = ("notify",)
 """Sections whose values are never shown."""
+WORDS = {
+    "missing": "missing",
+    "int_type": "should be a whole number",
+    "int_parsing": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "float_type": "should be a number",
+    "float_parsing": "should be a number",
+    "bool_type": "should be true or false",
+    "bool_parsing": "should be true or false",
+    "string_type": "should be text",
+    "tuple_type": "should be a list, as [a, b]",
+    "dict_type": "should be a mapping, as {{key: value}}",
+    "model_type": "should be a mapping, as {{key: value}}",
+    "too_short": "should not be empty",
+    "greater_than": "should be above {gt}",
+    "greater_than_equal": "should be at least {ge}",
+    "less_than": "should be below {lt}",
+    "less_than_equal": "should be at most {le}",
+}
+"""Our words for what pydantic finds; what is not here keeps its own."""
 
 
 class Mistaken(ConfigError):
@@ -48,7 +68,8 @@ def raise_all(mistakes: list[Mistake], source: Source) -> None:
     """
     # a value that fits no member of a union is one mistake, although pydantic lists one for each member
     grouped: dict[str, dict[str, None]] = {}
-    for place, message in mistakes:
+    for keys, message in sorted(mistakes, key=lambda one: source.line(one[0])):
+        place = f"{source.where(keys)}{spelt(keys)}"
         grouped.setdefault(place, {})[message] = None
     lines = [f"{place}{': ' if place else ''}{'; or '.join(messages)}" for place, messages in grouped.items()]
     if lines:
@@ -60,21 +81,32 @@ def raise_all(mistakes: list[Mistake], source: Source) -> None:
         )
 
 
+def spelt(keys: Keys) -> str:
+    """Return the full name of a key, as training.cap_max."""
+    return ".".join(map(str, keys))
+
+
 def mistake(model: type[Section], detail: ErrorDetails, source: Source, above: Keys = ()) -> Mistake:
-    """Return where a mistake is, by line and key, and what: its value, what it should be, the nearest known name."""
+    """Return where a mistake is and what: its value, what it should be, the nearest known name."""
     # pydantic appends the members of a union to the place; only keys that stand in the YAML are shown
     place = tuple(detail["loc"])
-    while len(place) > 1 and (*above, *place) not in source.lines and source.lines:
+    is_missing = detail["type"] == "missing"
+    while len(place) > 1 and (*above, *place) not in source.lines and source.lines and not is_missing:
         place = place[:-1]
-    key = ".".join(str(part) for part in (*above, *place))
-    where = source.where((*above, *place))
+    keys = (*above, *place)
     if detail["type"] == "extra_forbidden":
-        return f"{where}{key}", f"unknown key. {nearest(str(place[-1]), _known_keys(model, place[:-1]))}"
-    message = detail["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
+        return keys, f"unknown key. {nearest(str(place[-1]), _known_keys(model, place[:-1]))}"
     if not place:  # several settings together
-        return f"{where}{key}", message
-    shown = "" if place[0] in SECRET else f"{detail['input']!r}: "
-    return f"{where}{key}", f"{shown}{message[0].lower()}{message[1:]}"
+        return keys, detail["msg"].removeprefix("Value error, ")
+    shown = "" if place[0] in SECRET or is_missing else f"{detail['input']!r}: "
+    return keys, f"{shown}{_words_of(detail)}"
+
+
+def _words_of(detail: ErrorDetails) -> str:
+    """Return what a value should be."""
+    if words := WORDS.get(detail["type"]):
+        return words.format_map(detail.get("ctx", {}))
+    return detail["msg"].removeprefix("Value error, ").removeprefix("Input ")
 
 
 def _known_keys(model: type[Section], place: Keys) -> list[str]:

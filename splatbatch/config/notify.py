@@ -22,13 +22,20 @@ def _from_environment(value: Any) -> Any:
     return expanded
 
 
+def _as_words(given: Any) -> Any:
+    """Take a program's name for a command; a line for a shell is refused without being quoted."""
+    if isinstance(given, str) and len(given.split()) > 1:
+        raise ValueError("should be a list of words, as [mail, -s, done, me]: no shell reads it")
+    return as_list(given)
+
+
 Secret = Annotated[SecretStr, BeforeValidator(_from_environment), Field(min_length=1)]
 
 
 class Notify(Section):
     """Who is told when a batch ends or a patch fails for good; that nobody listens fails no batch."""
 
-    command: Annotated[tuple[Secret, ...], BeforeValidator(as_list)] = ()
+    command: Annotated[tuple[Secret, ...], BeforeValidator(_as_words)] = ()
     """A command and its arguments, run without a shell; it gets JSON on stdin. $VARIABLES are expanded."""
     urls: Annotated[tuple[Secret, ...], BeforeValidator(as_list)] = ()
     """Apprise URLs (extra `notify`), such as mailto://, ntfy://, slack://; $VARIABLES are expanded."""

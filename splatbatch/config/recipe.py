@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from splatbatch.config.programs import OUR_TRAINER, Program
-from splatbatch.config.section import FilePath, Fraction, Multiple, Rate, Section, Steps
+from splatbatch.config.section import Count, FilePath, Fraction, Rate, Section, Steps
 
 AUTO_SCALE = {"default": 1.0, "mcmc": 1.0}
 AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}
@@ -27,7 +27,7 @@ class Training(Section):
     """Training steps; schedules are given for 30,000 and scale with this."""
     strategy: Literal["default", "mcmc"] = "mcmc"
     """Densification: `default` (3DGS, Kerbl 2023) or `mcmc` (3DGS-MCMC, Kheradmand 2024)."""
-    cap_max: Steps | Multiple = 1_000_000
+    cap_max: Count = 1_000_000
     """At most this many Gaussians; "2x": twice as many as the patch has sparse points."""
     sh_degree: Annotated[int, Field(ge=0, le=3)] = 3
     """Highest degree of the spherical harmonics; the degree rises by one at a time."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from splatbatch.config.mistakes import Mistaken
+from splatbatch.config.mistakes import Mistaken, spelt
 from splatbatch.config.sections import LadderName, Rung
 from splatbatch.config.source import Keys, nearest
 from splatbatch.config.sweep import RecipeOf
@@ -69,6 +69,6 @@ def _why_no_value(key: str, value: Any, recipe_of: RecipeOf) -> list[str]:
         recipe_of({key: value})
     except Mistaken as error:  # what concerns several settings together is seen when they are together
         # below a key stand the members of a union: the value fits none of them
-        found = [words for where, words in error.mistakes if where == key or where.startswith(f"{key}.")]
+        found = [words for where, words in error.mistakes if spelt(where) == key or spelt(where).startswith(f"{key}.")]
         return ["; or ".join(found)] if found else []
     return []

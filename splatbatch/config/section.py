@@ -6,7 +6,16 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 
 def _expanded(value: Any) -> Any:
@@ -31,12 +40,21 @@ def as_list(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
 
+def _count(given: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """Say in one sentence what both forms of a number are."""
+    try:
+        return check(given)
+    except ValidationError as error:
+        raise ValueError("should be a whole number above 0, or a multiple such as 2x") from error
+
+
 FilePath = Annotated[Path, BeforeValidator(_expanded)]
 Steps = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0)]
 Multiple = Annotated[str, Field(pattern=r"^\d+(\.\d+)?x$"), AfterValidator(_above_zero)]
 """Such as "2x": that many times a number which is known later."""
+Count = Annotated[Steps | Multiple, WrapValidator(_count)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 

@@ -13,6 +13,9 @@ import yaml
 from splatbatch.errors import ConfigError
 
 Keys = tuple[Any, ...]
+MOST_NAMES = 20
+SYNTAX = "Look for a missing colon, a tab, or indentation that changes inside a section."
+TWICE = "stands here and in line"
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Source:
             raise ConfigError(f"{path}: no valid YAML: {error}", "Quote what should stay text.") from error
         except yaml.MarkedYAMLError as error:
             line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-            hint = "Look for a missing colon, a tab, or indentation that changes inside a section."
+            hint = "Keep one of the two." if TWICE in str(error.problem) else SYNTAX
             raise ConfigError(f"{path}{line}: no valid YAML: {error.problem or error}", hint) from error
         except (yaml.YAMLError, RecursionError) as error:
             raise ConfigError(f"{path}: no valid YAML: {error}") from error
@@ -51,18 +54,26 @@ class Source:
             raise ConfigError(f"{path}: should be a mapping of sections, is a {type(tree).__name__}")
         return Source(str(path), tree, lines)
 
+    def line(self, keys: Keys) -> int:
+        """Return the line of a key, or of what it would stand in; 0 where lines are unknown."""
+        return next((self.lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in self.lines), 0)
+
     def where(self, keys: Keys) -> str:
         """Return "line 12, " for a key of the file, or nothing where lines are unknown."""
-        line = next((self.lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in self.lines), None)
+        line = self.line(keys)
         return f"line {line}, " if line else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the known name most like `name`, else with all of them."""
+    """Return a hint with the known name most like `name`, else with all of them; of very many, their sections."""
     names = sorted(known)
     if close := difflib.get_close_matches(name, names, n=1, cutoff=0.6):
         return f"Did you mean {close[0]}?"
-    return f"Known: {', '.join(names)}."
+    if len(names) > MOST_NAMES:
+        names = list(dict.fromkeys(f"{one.partition('.')[0]}.*" if "." in one else one for one in names))
+    if len(names) > MOST_NAMES:
+        names = [*names[: MOST_NAMES - 1], f"… {names[-1]}"]
+    return f"Known: {', '.join(names) or 'none'}."
 
 
 def parse_value(text: str) -> Any:
@@ -90,9 +101,7 @@ def _key_lines(node: yaml.Node, above: Keys = ()) -> Iterable[tuple[Keys, int]]:
             # a key may itself be a list or mapping, which nothing of ours is called
             name, line = str(key.value), key.start_mark.line + 1
             if name in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{name!r} stands here and in line {seen[name]}", problem_mark=key.start_mark
-                )
+                raise yaml.MarkedYAMLError(problem=f"{name!r} {TWICE} {seen[name]}", problem_mark=key.start_mark)
             seen[name] = line
             yield (*above, name), line
             yield from _key_lines(value, (*above, name))

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from splatbatch.config.mistakes import Mistaken
+from splatbatch.config.mistakes import Mistaken, spelt
 from splatbatch.config.programs import OUR_TRAINER
 from splatbatch.config.source import Keys, nearest
 from splatbatch.config.sweep import RecipeOf, Settings, Sweep, assignments, combinations, faults
@@ -65,7 +65,7 @@ def _mistakes_in(key: str, value: Any, trainers: tuple[str, ...], recipe_of: Rec
             recipe_of({**context, key: value})
         except Mistaken as error:
             # what concerns several settings together is checked where they are together
-            words = words or [what for where, what in error.mistakes if where == key]
+            words = words or [what for where, what in error.mistakes if spelt(where) == key]
             if words:
                 continue
         return []

@@ -74,7 +74,7 @@ def select(patches: Sequence[Patch], names: Iterable[str]) -> tuple[Patch, ...]:
     wanted = set(names)
     known = [patch.name for patch in patches]
     for name in wanted - set(known):
-        raise ConfigError(f"--patch {name}: no such patch", f"{nearest(name, known)} The patches are {spell(known)}.")
+        raise ConfigError(f"--patch {name}: no such patch", nearest(name, known))
     return tuple(patch for patch in patches if not wanted or patch.name in wanted)
 
 
