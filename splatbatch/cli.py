@@ -9,6 +9,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from splatbatch.commands import options
 from splatbatch.errors import OutputError, SplatbatchError
 
 app = typer.Typer(
@@ -21,23 +22,14 @@ app = typer.Typer(
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(config_app, name="config")
 
-ConfigOption = Annotated[
-    Optional[Path],  # noqa: UP045 - typer reads this at run time
-    typer.Option("--config", "-c", help="The YAML; else $SPLATBATCH_CONFIG, else splat_config.yml here."),
-]
-PatchOption = Annotated[list[str], typer.Option("--patch", "-p", help="Only this patch; may be given several times.")]
-OnlyOption = Annotated[list[str], typer.Option("--only", help="Only variant=NAME or patch=NAME; * for anything.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
-SetOption = Annotated[list[str], typer.Option("--set", help="Change a setting, as training.init_scale=0.3.")]
-
 
 @app.command()
 def train(
-    config: ConfigOption = None,
-    patch: PatchOption = [],  # noqa: B006 - typer's way of saying "none given"
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be trained, train nothing.")] = False,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
-    only: OnlyOption = [],  # noqa: B006
+    only: options.OnlyOption = [],
 ) -> None:
     """Train every patch that is not trained yet, or whose settings or inputs have changed."""
     from splatbatch.commands import run
@@ -46,13 +38,13 @@ def train(
 
 
 @app.command()
-def retry(  # noqa: PLR0913, PLR0917 - one parameter per option
-    config: ConfigOption = None,
-    patch: PatchOption = [],  # noqa: B006
+def retry(
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
     failed: Annotated[bool, typer.Option("--failed", help="All patches that failed.")] = False,
-    set_: SetOption = [],  # noqa: B006
+    set_: options.SetOption = [],
     force: Annotated[bool, typer.Option("--force", help="Train patches again that are trained and fresh.")] = False,
-    only: OnlyOption = [],  # noqa: B006
+    only: options.OnlyOption = [],
 ) -> None:
     """Train named patches, or all failed ones, again; with --set under other settings."""
     from splatbatch.commands import run
@@ -61,13 +53,13 @@ def retry(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 
 @app.command("verify-dims")
-def verify_dims(  # noqa: PLR0913, PLR0917 - one parameter per option
-    config: ConfigOption = None,
-    patch: PatchOption = [],  # noqa: B006
-    json_: JsonOption = False,
+def verify_dims(
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
+    json_: options.JsonOption = False,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
-    fix: Annotated[str, typer.Option("--fix", help="scale or crop: write corrected models to --out.")] = "",
-    out: Annotated[Optional[Path], typer.Option("--out", help="Folder for the corrected models.")] = None,  # noqa: UP045
+    fix: options.FixOption = "",
+    out: options.FixedOption = None,
 ) -> None:
     """Check every photograph of every patch against its camera, and the models themselves."""
     from splatbatch.commands import prepare
@@ -77,10 +69,10 @@ def verify_dims(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 @app.command()
 def plan(
-    config: ConfigOption = None,
-    patch: PatchOption = [],  # noqa: B006
-    only: OnlyOption = [],  # noqa: B006
-    json_: JsonOption = False,
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
+    only: options.OnlyOption = [],
+    json_: options.JsonOption = False,
 ) -> None:
     """Say which patches would be trained, why, and at which steps things happen."""
     from splatbatch.commands import look
@@ -90,9 +82,9 @@ def plan(
 
 @app.command()
 def status(
-    config: ConfigOption = None,
-    patch: PatchOption = [],  # noqa: B006
-    json_: JsonOption = False,
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
+    json_: options.JsonOption = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing it, until Ctrl-C.")] = False,
 ) -> None:
     """Say how far every patch is; from the files alone, also while a batch runs."""
@@ -103,9 +95,9 @@ def status(
 
 @app.command()
 def logs(
-    patch: Annotated[str, typer.Argument(help="The patch.")],
-    config: ConfigOption = None,
-    attempt: Annotated[int, typer.Option("--attempt", "-a", help="Its number; else the latest.")] = 0,
+    patch: options.PatchArgument,
+    config: options.ConfigOption = None,
+    attempt: options.AttemptOption = 0,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what it says, until it ends.")] = False,
 ) -> None:
     """Print the log of a patch's attempt."""
@@ -115,7 +107,7 @@ def logs(
 
 
 @app.command()
-def explain(patch: Annotated[str, typer.Argument(help="The patch.")], config: ConfigOption = None) -> None:
+def explain(patch: options.PatchArgument, config: options.ConfigOption = None) -> None:
     """Tell a patch's whole story: attempts, evidence, changes, advice."""
     from splatbatch.commands import look
 
@@ -125,8 +117,8 @@ def explain(patch: Annotated[str, typer.Argument(help="The patch.")], config: Co
 @app.command()
 def diagnose(
     log: Annotated[Path, typer.Argument(help="The log of any training.", metavar="LOGFILE")],
-    exit_code: Annotated[Optional[int], typer.Option("--exit-code", help="How it ended; -9 or 137: killed.")] = None,  # noqa: UP045
-    json_: JsonOption = False,
+    exit_code: options.ExitCodeOption = None,
+    json_: options.JsonOption = False,
 ) -> None:
     """Explain a log: what went wrong, which lines show it, what to do."""
     from splatbatch.commands import look
@@ -135,7 +127,7 @@ def diagnose(
 
 
 @app.command()
-def report(config: ConfigOption = None, json_: JsonOption = False) -> None:
+def report(config: options.ConfigOption = None, json_: options.JsonOption = False) -> None:
     """Write report.html, report.md and report.json, and print the report as text."""
     from splatbatch.commands import look
 
@@ -144,9 +136,9 @@ def report(config: ConfigOption = None, json_: JsonOption = False) -> None:
 
 @app.command()
 def view(
-    patch: Annotated[str, typer.Argument(help="The patch.")],
-    config: ConfigOption = None,
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The next free one from here on.")] = 8080,
+    patch: options.PatchArgument,
+    config: options.ConfigOption = None,
+    port: options.PortOption = 8080,
 ) -> None:
     """Serve a patch's splat, in full and in 3D, to a browser on this machine, until Ctrl-C (extra `view`)."""
     from splatbatch.commands import view as viewing
@@ -155,7 +147,7 @@ def view(
 
 
 @app.command()
-def trainers(config: ConfigOption = None, json_: JsonOption = False) -> None:
+def trainers(config: options.ConfigOption = None, json_: options.JsonOption = False) -> None:
     """List the programs that can train, and what is missing on this machine for those that cannot."""
     from splatbatch.commands import trainers as listing
 
@@ -163,13 +155,13 @@ def trainers(config: ConfigOption = None, json_: JsonOption = False) -> None:
 
 
 @app.command()
-def export(  # noqa: PLR0913, PLR0917 - one parameter per option
-    patch: Annotated[Optional[list[str]], typer.Argument(help="Patches; none: all that are trained.")] = None,  # noqa: UP045
-    config: ConfigOption = None,
-    to: Annotated[Optional[Path], typer.Option("--to", help="A folder, or a .ply file; else OUTPUT/export.")] = None,  # noqa: UP045
-    sh_degree: Annotated[Optional[int], typer.Option(min=0, max=3, help="Leave higher harmonics out.")] = None,  # noqa: UP045
-    min_opacity: Annotated[float, typer.Option(min=0, max=0.99, help="Leave fainter Gaussians out.")] = 0.0,
-    json_: JsonOption = False,
+def export(
+    patch: Annotated[Optional[list[str]], typer.Argument(metavar="PATCH", help="None: all that are trained.")] = None,
+    config: options.ConfigOption = None,
+    to: options.ToOption = None,
+    sh_degree: options.DegreeOption = None,
+    min_opacity: options.OpacityOption = 0.0,
+    json_: options.JsonOption = False,
 ) -> None:
     """Write accepted splats elsewhere, as PLY files that every viewer reads."""
     from splatbatch.commands import export as exporting
@@ -180,8 +172,8 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="Folder with patches, or a COLMAP scene.")],
-    out: Annotated[Optional[Path], typer.Option("--out", help="Where to write; else FOLDER/splat_config.yml.")] = None,  # noqa: UP045
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with patches, or a COLMAP scene.")],
+    out: options.ConfigPathOption = None,
 ) -> None:
     """Write a commented splat_config.yml for what lies in a folder."""
     from splatbatch.commands import prepare
@@ -190,7 +182,10 @@ def init(
 
 
 @config_app.command("show")
-def config_show(config: ConfigOption = None, patch: Annotated[str, typer.Option("--patch", "-p")] = "") -> None:
+def config_show(
+    config: options.ConfigOption = None,
+    patch: Annotated[str, typer.Option("--patch", "-p", metavar="NAME", help="What trains this patch.")] = "",
+) -> None:
     """Print the resolved configuration, or what trains one patch."""
     from splatbatch.commands import look
 
@@ -214,7 +209,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def before(
     version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
 ) -> None:
     """Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended."""

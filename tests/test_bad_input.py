@@ -162,7 +162,7 @@ def test_a_scene_without_patches_ends_with_3(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["train", "--patch", "p5"], ["--patch p5: no such patch", "The patches are p0, p1."]),
+        (["train", "--patch", "p5"], ["--patch p5: no such patch", "Known: p0, p1."]),
         (["retry", "--patch", "p10"], ["--patch p10: no such patch", "Did you mean p1"]),
         (["logs", "p5"], ["p5: no such patch"]),
         (["logs", "p0", "--attempt", "3"], ["p0: no such attempt (there are: none)", "hint: "]),
@@ -182,6 +182,23 @@ def test_a_wrong_option_ends_with_2(batch: FakeBatch, arguments: list[str], word
     code, said, _ = run_everything(batch.make("p0", "p1"), arguments)
     assert code == 2, said
     for word in words:
+        assert word in said
+
+
+MISSING = [
+    ({"scene": {"masks": "nix", "source": "nax"}}, ["scene.masks: ", "/nix: no such folder", "scene.source: ", "/nax"]),
+    ({"evaluation": {"holdout_list": "nox.txt"}}, ["evaluation.holdout_list: ", "/nox.txt: cannot be read (No such"]),
+]
+
+
+@pytest.mark.parametrize("command", ["train", "verify-dims", "plan"])
+@pytest.mark.parametrize(("sections", "words"), MISSING)
+def test_what_the_config_names_and_is_not_there_ends_with_3(
+    batch: FakeBatch, sections: dict[str, dict[str, object]], words: list[str], command: str
+) -> None:
+    code, said, _ = run_everything(batch.make("p0", **sections), [command])
+    assert code == 3, said
+    for word in [*words, "hint: "]:
         assert word in said
 
 

@@ -24,6 +24,7 @@ from splatbatch.executors import open_executor, verdict
 from splatbatch.executors.protocol import Seen
 from splatbatch.files import read_json, sweep, write_text
 from splatbatch.scene.audit import Audit, TrainerRules, audit_patches
+from splatbatch.scene.holdout import check_lists
 from splatbatch.scene.need import Need
 from splatbatch.scene.patches import Patch, find_patches, select
 from splatbatch.trainers import open_trainer, rules_of
@@ -51,14 +52,20 @@ class Batch:
 
     def audit(self) -> Audit:
         """Check the patches before a GPU is touched, in a sweep each of them once; all trainers must take them."""
-        return self._audit(rules_of(self.recipes()), self.patches)
+        return self._audit(rules_of(self._sound_recipes()), self.patches)
 
     def audits(self) -> tuple[tuple[Audit, tuple[Patch, ...]], ...]:
         """Return an audit by the rules of each trainer, with the patches that are its."""
         groups: dict[TrainerRules, list[Patch]] = {}
-        for patch, recipe in zip(self.patches, self.recipes(), strict=True):
+        for patch, recipe in zip(self.patches, self._sound_recipes(), strict=True):
             groups.setdefault(rules_of([recipe]), []).append(patch)
         return tuple((self._audit(rules, patches), tuple(patches)) for rules, patches in groups.items())
+
+    def _sound_recipes(self) -> list[Recipe]:
+        """Return what trains each patch, once what it names has been seen to be there."""
+        recipes = self.recipes()
+        check_lists(recipe.evaluation for recipe in recipes)
+        return recipes
 
     def _audit(self, rules: TrainerRules, patches: Iterable[Patch]) -> Audit:
         cache = self.output.audit_cache if self.output.path.is_dir() else None

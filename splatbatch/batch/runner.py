@@ -130,7 +130,8 @@ class Runner:
 
     def _fail_at_the_door(self, work: Work, error: Exception) -> None:
         """Record a patch that cannot even be handed to its trainer; the others go on."""
-        advice = error.hint if isinstance(error, SplatbatchError) and error.hint else "Mend what the evidence names."
+        hint = error.hint if isinstance(error, SplatbatchError) else ""
+        advice = f"{error}. {hint}".rstrip()
         self._aftermath.not_started(work, Diagnosis("not_started", "fail", advice, (str(error),), "start"))
 
     def _stand_by(self) -> None:

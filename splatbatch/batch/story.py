@@ -45,7 +45,8 @@ def _end(event: Record, output: OutputFolder) -> Iterator[str]:
     where = f"in phase {event.get('phase') or 'start'}, step {event.get('step') or 0}"
     match event.get("outcome"):
         case "trained":
-            yield f"  trained: {int(event.get('num_gaussians') or 0):,} Gaussians"
+            seconds = float(event.get("seconds") or 0)
+            yield f"  trained: {int(event.get('num_gaussians') or 0):,} Gaussians in {seconds:.0f} s"
             yield from (f"  warning: {warning}" for warning in event.get("warnings") or ())
         case "failed":
             yield f"  failed: {diagnosis.get('cause')} {where}, after {float(event.get('seconds') or 0):.0f} s"

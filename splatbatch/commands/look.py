@@ -77,7 +77,10 @@ def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
         watching.follow(chosen[-1])
         return
     try:
-        sys.stdout.write(plain(chosen[-1].log.read_text(encoding="utf-8", errors="replace")))
+        text = chosen[-1].log.read_text(encoding="utf-8", errors="replace")
+        sys.stdout.write(plain(text))
+        if not text:
+            typer.echo(f"{name}: {chosen[-1].path.name} has said nothing; `status` and `explain` tell of it", err=True)
     except OSError as error:
         raise OutputError(f"{chosen[-1].log}: cannot be read ({error.strerror})") from error
 

@@ -65,10 +65,7 @@ def _row(variant: Variant, units: Mapping[str, Record | None]) -> Record:
     means = {key: _mean([one[key] for one in figures.values() if one["state"] == "trained"]) for key in FIGURES}
     return {
         "variant": variant.name,
-        "settings": {
-            key: value if isinstance(value, bool | int | float) else spelt(value)
-            for key, value in variant.compared.items()
-        },
+        "settings": {key: _plain(value) for key, value in variant.compared.items()},
         "trained": sum(one["state"] == "trained" for one in figures.values()),
         "of": len(figures),
         "mean": means,
@@ -79,10 +76,6 @@ def _row(variant: Variant, units: Mapping[str, Record | None]) -> Record:
 def _plain(value: Any) -> bool | float | str:
     """Return a value of a setting as JSON has it: numbers as they are, the rest in words."""
     return value if isinstance(value, bool | int | float) else spelt(value)
-
-
-def _of_patch(rows: Sequence[Record], patch: str, key: str) -> dict[str, float | None]:
-    return {row["variant"]: row["patches"][patch][key] for row in rows}
 
 
 def _figures(unit: Record | None) -> Record:

@@ -39,16 +39,31 @@ def shown(key: str, value: float | None) -> str:
             return f"{value:,.0f}"
 
 
+def is_best(sweep: Record, row: Record, key: str) -> bool:
+    """Return whether a variant's mean is the best one, or reads like it: one of two equals is no better."""
+    best = next((one["mean"][key] for one in sweep["variants"] if one["variant"] == sweep["best"][key]), None)
+    return best is not None and row["is_comparable"] and shown(key, row["mean"][key]) == shown(key, best)
+
+
+def short(setting: str) -> str:
+    """Return the heading of a setting: its last name."""
+    return setting.rpartition(".")[2]
+
+
+def _is_best_of(sweep: Record, patch: str, psnr: float | None) -> bool:
+    best = next((one for one in sweep["variants"] if one["variant"] == sweep["best_of_patch"][patch]), None)
+    return best is not None and shown("psnr", psnr) == shown("psnr", best["patches"][patch]["psnr"])
+
+
 def _means(sweep: Record) -> Html:
-    heads = ["variant", *sweep["settings"], "trained", *HEADINGS.values()]
+    heads = ["variant", *map(short, sweep["settings"]), "trained", *HEADINGS.values()]
     rows = []
     for row in sweep["variants"]:
         cells = [tag("td", row["variant"])]
         cells += [_cell(row["settings"][key], spelt(row["settings"][key])) for key in sweep["settings"]]
         cells.append(_cell(row["trained"], f"{row['trained']} of {row['of']}"))
         for key in HEADINGS:
-            is_best = sweep["best"][key] == row["variant"]
-            cells.append(_cell(row["mean"][key], shown(key, row["mean"][key]), is_best=is_best))
+            cells.append(_cell(row["mean"][key], shown(key, row["mean"][key]), is_best=is_best(sweep, row, key)))
         rows.append(tag("tr", *cells, class_=None if row["is_comparable"] else "quiet"))
     return _table(heads, rows)
 
@@ -75,9 +90,15 @@ def _by_patch(sweep: Record) -> Html:
     for row in sweep["variants"]:
         cells = [tag("td", row["variant"])]
         for patch in sweep["patches"]:
-            figures, is_best = row["patches"][patch], sweep["best_of_patch"][patch] == row["variant"]
+            figures = row["patches"][patch]
             words = shown("psnr", figures["psnr"]) or figures["state"]
-            cells.append(_cell(figures["psnr"], f"{words}*" if figures["changes"] else words, is_best=is_best))
+            cells.append(
+                _cell(
+                    figures["psnr"],
+                    f"{words}*" if figures["changes"] else words,
+                    is_best=_is_best_of(sweep, patch, figures["psnr"]),
+                )
+            )
         rows.append(tag("tr", *cells))
     return _table(["variant", *sweep["patches"]], rows)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from splatbatch.files import Record
 from splatbatch.report.comparison import spelt
-from splatbatch.report.comparison_page import HEADINGS, shown
+from splatbatch.report.comparison_page import HEADINGS, is_best, short, shown
 from splatbatch.report.products import in_words
 
 _FIRST = ("patch", "state", "photographs", "PSNR dB (before)", "SSIM", "Gaussians", "MiB")
@@ -43,10 +43,10 @@ def _comparison(sweep: Record | None) -> list[str]:
     """Return a sweep's variants with their means, the best of each column in bold."""
     if not sweep:
         return []
-    rows: list[Sequence[str]] = [("variant", *sweep["settings"], "trained", *HEADINGS.values())]
+    rows: list[Sequence[str]] = [("variant", *map(short, sweep["settings"]), "trained", *HEADINGS.values())]
     for row in sweep["variants"]:
         means = [
-            f"**{figure}**" if sweep["best"][key] == row["variant"] else figure
+            f"**{figure}**" if is_best(sweep, row, key) else figure
             for key in HEADINGS
             for figure in [shown(key, row["mean"][key])]
         ]

@@ -40,10 +40,22 @@ def every_nth(names: Iterable[str], n: int) -> frozenset[str]:
     return frozenset(sorted(names)[::n] if n else ())
 
 
+def check_lists(evaluations: Iterable[Evaluation]) -> None:
+    """See that every hold-out list can be read.
+
+    Raises:
+        SceneError: one cannot.
+    """
+    for evaluation in dict.fromkeys(evaluations):
+        _listed(evaluation)
+
+
 def _listed(evaluation: Evaluation) -> frozenset[str]:
     path = evaluation.holdout_list
     try:
         lines = path.read_text(encoding="utf-8").splitlines() if path else []
     except (OSError, UnicodeDecodeError) as error:
-        raise SceneError(f"evaluation.holdout_list: {path}: cannot be read ({error})") from error
+        reason = getattr(error, "strerror", None) or error
+        hint = "Write one image name per line, or leave it out for every n-th photograph."
+        raise SceneError(f"evaluation.holdout_list: {path}: cannot be read ({reason})", hint) from error
     return frozenset(line.strip() for line in lines if line.strip())

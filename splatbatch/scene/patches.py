@@ -43,16 +43,11 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
     Raises:
         SceneError: the folder is missing or holds neither patches nor a model.
     """
+    _see_folders(scene)
     if scene.scenes:
         places = scene_folders(scene.scenes, model_folder)
         return tuple(replace(_patch(places[name], scene), name=name) for name in sorted(places, key=natural_key))
     root = scene.patches
-    try:
-        exists = root.is_dir()
-    except OSError as error:
-        raise SceneError(f"scene.patches: {root}: cannot be read ({error.strerror})") from error
-    if not exists:
-        raise SceneError(f"scene.patches: {root}: no such folder", "Name the folder that holds p0, p1, …")
     if model_folder(root):
         return (_patch(root, scene),)
     folders = [folder for folder in _subfolders(root) if _may_be_patch(folder, scene.source)]
@@ -63,6 +58,19 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
             "A patch is a folder with a COLMAP model (cameras, images, points3D) in sparse/0 or sparse.",
         )
     return tuple(_patch(folder, scene) for folder in sorted(folders, key=lambda folder: natural_key(folder.name)))
+
+
+def _see_folders(scene: Scene) -> None:
+    """See that the folders are there that a scene names.
+
+    Raises:
+        SceneError: some are not; all of them at once.
+    """
+    named = {"patches": None if scene.scenes else scene.patches, "masks": scene.masks, "source": scene.source}
+    missing = {key: folder for key, folder in named.items() if folder and not is_folder(folder)}
+    if missing:
+        hint = "Name the folder that holds p0, p1, …" if "patches" in missing else "Leave out what there is not."
+        raise SceneError("\n  ".join(f"scene.{key}: {folder}: no such folder" for key, folder in missing.items()), hint)
 
 
 def select(patches: Sequence[Patch], names: Iterable[str]) -> tuple[Patch, ...]:
@@ -115,13 +123,7 @@ def _patch(folder: Path, scene: Scene) -> Patch:
 
 
 def _masks(images: Path, named: Path | None) -> Path | None:
-    """Return the folder of the masks: the named one, else masks/ beside the photographs.
-
-    Raises:
-        SceneError: the named one does not exist.
-    """
-    if named and not is_folder(named):
-        raise SceneError(f"scene.masks: {named}: no such folder", "Leave it out if there are no masks.")
+    """Return the folder of the masks: the named one, else masks/ beside the photographs."""
     beside = images.with_name("masks")
     return named or (beside if is_folder(beside) else None)
 

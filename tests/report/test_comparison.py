@@ -15,6 +15,7 @@ from splatbatch.config import Variant
 from splatbatch.files import read_json
 from splatbatch.report import to_markdown, write_report
 from splatbatch.report.comparison import FIGURES, compare, spelt
+from splatbatch.report.comparison_page import is_best
 from splatbatch.report.outliers import outliers
 from splatbatch.report.products import in_words, product_of
 from splatbatch.report.setting_charts import setting_charts
@@ -58,6 +59,11 @@ def test_means_are_over_patches_and_the_best_is_named() -> None:
 def test_what_is_alike_has_no_best() -> None:
     assert made((30, 30, 30))["best"]["psnr"] is None
     assert made((30, 30, 30))["best_of_patch"] == {"p0": None}
+
+
+def test_of_two_that_read_alike_both_are_marked_as_the_best() -> None:
+    found = made((30.001, 30.004, 29))
+    assert [is_best(found, row, "psnr") for row in found["variants"]] == [True, True, False]
 
 
 def test_a_mean_over_fewer_patches_is_not_compared() -> None:

@@ -1,0 +1,52 @@
+"""The options of the commands: imports nothing that takes time, so that --help is quick."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+ConfigOption = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--config", "-c", metavar="FILE", help="The YAML; else $SPLATBATCH_CONFIG, else splat_config.yml here."
+    ),
+]
+PatchOption = Annotated[
+    list[str], typer.Option("--patch", "-p", metavar="NAME", help="Only this patch; may be given several times.")
+]
+OnlyOption = Annotated[
+    list[str], typer.Option("--only", metavar="WHAT=NAME", help="Only variant=NAME or patch=NAME; * for anything.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
+SetOption = Annotated[
+    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as training.init_scale=0.3.")
+]
+PatchArgument = Annotated[str, typer.Argument(metavar="PATCH", help="Its name, as p5.")]
+FixOption = Annotated[str, typer.Option("--fix", metavar="HOW", help="scale or crop: write corrected models to --out.")]
+FixedOption = Annotated[Optional[Path], typer.Option("--out", metavar="DIR", help="Folder for the corrected models.")]
+AttemptOption = Annotated[
+    int, typer.Option("--attempt", "-a", metavar="N", help="Its number; else the latest.", show_default=False)
+]
+ExitCodeOption = Annotated[
+    Optional[int], typer.Option("--exit-code", metavar="N", help="How it ended; -9 or 137: killed.")
+]
+PortOption = Annotated[
+    int, typer.Option("--port", metavar="N", min=1, max=65535, help="The next free one from here on.")
+]
+ToOption = Annotated[
+    Optional[Path], typer.Option("--to", metavar="PATH", help="A folder, or a .ply file; else OUTPUT/export.")
+]
+DegreeOption = Annotated[
+    Optional[int], typer.Option("--sh-degree", metavar="N", min=0, max=3, help="Leave higher harmonics out.")
+]
+OpacityOption = Annotated[
+    float,
+    typer.Option(
+        "--min-opacity", metavar="X", min=0, max=0.99, show_default=False, help="Leave fainter Gaussians out."
+    ),
+]
+ConfigPathOption = Annotated[
+    Optional[Path], typer.Option("--out", metavar="FILE", help="Where to write; else FOLDER/splat_config.yml.")
+]
