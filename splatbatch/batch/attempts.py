@@ -22,10 +22,10 @@ from splatbatch.attempt import (
     TimedOut,
     Trained,
     Unfit,
-    exit_to_record,
 )
 from splatbatch.batch.diagnosis import Evidence, diagnose
 from splatbatch.batch.folder import PatchFolder
+from splatbatch.batch.known_failures.exits import in_words
 from splatbatch.batch.plan import Fingerprint
 from splatbatch.config import Limits
 from splatbatch.executors import Key, Slot
@@ -121,8 +121,7 @@ def judge(folder: AttemptFolder, trainer: Trainer, end: Exit) -> Outcome:
             warning = f"the program did not end by itself: ended {limit_s:g} s after its splat was whole"
             return Trained(splat, (warning, *_health_warnings(folder)))
         case Splat() as splat, _:
-            odd = ", ".join(f"{key} {value}" for key, value in exit_to_record(end).items())
-            warning = f"the process ended badly after its splat was whole ({odd})"
+            warning = f"the process ended badly after its splat was whole: {in_words(end)}"
             return Trained(splat, (warning, *_health_warnings(folder)))
         case Unfit(), Cancelled(by=by):
             return Stopped(by)

@@ -76,7 +76,7 @@ class Previews:
         self.num_shown += 1
         camera = standpoint.looking_at(middle_of(preview)) if standpoint else None
         button = tag("button", "Open in 3D", type="button")
-        caption = tag("span", f"a preview of {len(preview) / 1e6:.1f} MB; {words}", class_="quiet")
+        caption = tag("span", f"a preview of {max(0.1, len(preview) / 1e6):.1f} MB; {words}", class_="quiet")
         packed = tag("template", Html(base64.b64encode(preview).decode()))
         return tag("div", button, caption, packed, class_="stage", data_camera=camera)
 

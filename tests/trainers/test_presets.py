@@ -86,7 +86,7 @@ def test_every_rung_of_a_preset_is_taken_by_its_program(preset: str) -> None:
 def test_a_crash_at_shutdown_is_a_warning(run: Run) -> None:
     outcome = run(recipe_of("lichtfeld")).outcome()
     assert isinstance(outcome, Trained)
-    assert "signal 11" in outcome.warnings[0]
+    assert "signal 11 (SIGSEGV)" in outcome.warnings[0]
 
 
 @pytest.mark.parametrize(("preset", "word"), [("simple_trainer", "--disable_viewer"), ("splatfacto", "--vis")])

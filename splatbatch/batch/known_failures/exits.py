@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal as signals
 from dataclasses import dataclass
 
-from splatbatch.attempt import Action, Exit, Exited, Killed
+from splatbatch.attempt import Action, Exit, Exited, Killed, TimedOut
 from splatbatch.batch.known_failures.row import Row, text
 
 
@@ -124,13 +125,16 @@ def meaning_of_health(finding: str) -> Meaning | None:
 
 
 def in_words(end: Exit | None) -> str:
-    """Return how a process ended, in two words."""
+    """Return how a process ended, in a few words: "signal 11 (SIGSEGV)", "exit code 1"."""
     signal = signal_of(end)
     match end:
         case _ if signal is not None:
-            return f"signal {signal}"
+            known = {int(one): f" ({one.name})" for one in signals.Signals}
+            return f"signal {signal}{known.get(signal, '')}"
         case Exited(code=code):
             return f"exit code {code}"
+        case TimedOut(limit=limit, limit_s=limit_s):
+            return f"ended by its {limit} limit of {limit_s:g} s"
         case None:
             return "end unknown"
         case _:
