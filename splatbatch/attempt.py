@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -9,6 +10,7 @@ from typing import Any, Literal
 from splatbatch.files import Record
 
 ATTEMPT_PREFIX = "attempt-"
+EXIT = "exit.json"
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,11 @@ class AttemptFolder:
     @property
     def exit(self) -> Path:
         """Supervisor, last of all: how the process ended."""
-        return self.path / "exit.json"
+        return self.path / EXIT
+
+    def has_ended(self) -> bool:
+        """Return whether its supervisor has told how it ended."""
+        return os.path.exists(f"{self.path}/{EXIT}")  # noqa: PTH110 - asked of thousands, and twice as fast as a Path
 
     @property
     def progress(self) -> Path:

@@ -88,9 +88,9 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing it, until Ctrl-C.")] = False,
 ) -> None:
     """Say how far every patch is; from the files alone, also while a batch runs."""
-    from splatbatch.commands import look
+    from splatbatch.commands import status as progress
 
-    look.status(config, patch, as_json=json_, watch=watch)
+    progress.status(config, patch, as_json=json_, watch=watch)
 
 
 @app.command()

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -80,19 +80,25 @@ def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) 
         os.close(descriptor)
 
 
-def read_lines(path: Path) -> Iterator[Record]:
-    """Yield the JSON objects of a .jsonl file in order; torn and foreign lines are skipped."""
+def read_lines(path: Path, mentions: Sequence[str] = ()) -> Iterator[Record]:
+    """Yield the JSON objects of a .jsonl file in order; torn and foreign lines are skipped.
+
+    Args:
+        path: of the file; it is read line by line, however long it is.
+        mentions: words; lines with none of them in quotes need not be parsed, and are left out. None: all lines.
+    """
+    quoted = [f'"{word}"'.encode() for word in mentions]
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            for line in file:
+                if quoted and not any(word in line for word in quoted):
+                    continue
+                with contextlib.suppress(ValueError):
+                    record = _parse(line)
+                    if isinstance(record, dict):
+                        yield record
     except OSError:
         return
-    for line in text.splitlines():
-        try:
-            record = _parse(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict):
-            yield record
 
 
 def last_line(path: Path, tail_bytes: int = 65536) -> Record | None:

@@ -16,8 +16,8 @@ import numpy as np
 
 from splatbatch import trainers
 from splatbatch.attempt import AttemptFolder, Splat, Unfit
-from splatbatch.batch import batch as batches
-from splatbatch.batch.batch import open_batch
+from splatbatch.batch import conduct
+from splatbatch.batch.batch import open_batch, refusals
 from splatbatch.batch.ledger import Ledger
 from splatbatch.batch.lock import OutputLock
 from splatbatch.config import Recipe
@@ -123,14 +123,14 @@ def report(num: int, folder: str) -> None:
     config = make_scene(root, num)
     trainers.TRAINERS["gsplat"] = InstantTrainer
     executor = InstantExecutor(make_splat(root))
-    batches.open_executor = lambda *_: executor  # type: ignore[assignment]
+    conduct.open_executor = lambda *_: executor  # type: ignore[assignment]
     watch, laps = Stopwatch(), {}
     opened = open_batch(config)
     opened.output.create()
-    opened.decisions(batches.refusals(opened, opened.audits()))
+    opened.decisions(refusals(opened, opened.audits()))
     laps["plan"] = watch.lap()
     with OutputLock(opened.output.lock) as lock:
-        batches.run(opened, Ledger(opened.output.ledger), stop=lambda: "", beat=lock.beat)
+        conduct.run(opened, Ledger(opened.output.ledger), stop=lambda: "", beat=lock.beat)
     wall_s, cpu_s = watch.lap()
     laps["run"] = wall_s - executor.own_s, cpu_s - executor.own_cpu_s
     run_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

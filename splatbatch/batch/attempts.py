@@ -101,11 +101,6 @@ def write_go(folder: AttemptFolder, slot: Slot) -> None:
     write_json(folder.go, record)
 
 
-def never_went(folder: AttemptFolder) -> bool:
-    """Return whether an attempt only ever stood by: it counts for nothing, and its folder may go."""
-    return bool((read_json(folder.job) or {}).get("standby")) and not folder.go.exists()
-
-
 def _visible(slot: Slot) -> dict[str, str]:
     """No GPU is visible to an attempt on the CPU, and exactly one, by UUID, to any other."""
     return {"CUDA_VISIBLE_DEVICES": slot.gpu or "", **dict(slot.environment)}

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch.attempt import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.errors import OutputError
+from splatbatch.files import read_json
+
+_PREFIX_LENGTH = len(ATTEMPT_PREFIX)
+
+
+def _number(name: str) -> int:
+    """Return 1 for attempt-01; 0 for what is no attempt."""
+    is_attempt = name.startswith(ATTEMPT_PREFIX) and name[_PREFIX_LENGTH:].isdecimal()
+    return int(name[_PREFIX_LENGTH:]) if is_attempt else 0
 
 
 @dataclass(frozen=True)
@@ -31,15 +41,26 @@ class PatchFolder:
         """The report: a few MB of the splat, to look at in the page."""
         return self.path / "preview.compressed.ply"
 
-    def attempts(self) -> list[AttemptFolder]:
-        """Return the folders of all attempts, first to last."""
+    def files(self) -> list[str]:
+        """Return the names of what lies here; none if there is no folder."""
         try:
-            names = os.listdir(self.path)  # noqa: PTH208 - names alone are wanted, of thousands of folders
+            return os.listdir(self.path)  # noqa: PTH208 - names alone are wanted, of thousands of folders
         except OSError:
             return []
-        length = len(ATTEMPT_PREFIX)
-        numbers = [name for name in names if name.startswith(ATTEMPT_PREFIX) and name[length:].isdecimal()]
-        return [AttemptFolder(self.path / name) for name in sorted(numbers, key=lambda name: int(name[length:]))]
+
+    def attempts(self) -> list[AttemptFolder]:
+        """Return the folders of all attempts, first to last."""
+        numbers = [name for name in self.files() if _number(name)]
+        return [AttemptFolder(self.path / name) for name in sorted(numbers, key=_number)]
+
+    def latest(self, files: Iterable[str]) -> AttemptFolder | None:
+        """Return the folder of the last attempt among `files`, if there is one."""
+        name = max(files, key=_number, default="")
+        return AttemptFolder(self.path / name) if _number(name) else None
+
+    def is_accepted(self, files: Container[str]) -> bool:
+        """Return whether a product and its manifest are among `files`."""
+        return self.splat.name in files and self.result.name in files
 
     def new_attempt(self) -> AttemptFolder:
         """Make the folder of the next attempt; a number is never used twice."""
@@ -47,6 +68,11 @@ class PatchFolder:
         folder = AttemptFolder(self.path / f"{ATTEMPT_PREFIX}{number:02d}")
         folder.path.mkdir(parents=True)
         return folder
+
+
+def never_went(folder: AttemptFolder) -> bool:
+    """Return whether an attempt only ever stood by: it counts for nothing, and its folder may go."""
+    return bool((read_json(folder.job) or {}).get("standby")) and not folder.go.exists()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +47,39 @@ class Ledger:
         return True
 
 
-def events(path: Path) -> list[Record]:
-    """Return all events in order; torn and foreign lines are left out."""
-    return [record for record in read_lines(path) if "event" in record]
+def events(path: Path, *kinds: str) -> Iterator[Record]:
+    """Yield the events of some kinds, or all, in order; torn and foreign lines are left out."""
+    return (one for one in read_lines(path, kinds) if "event" in one and (not kinds or one["event"] in kinds))
+
+
+class Endings:
+    """What was decided on patches, as far as their files do not say it; the ledger is read when this is first asked."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def is_judged(self, patch: str, attempt: int) -> bool:
+        """Return whether an attempt's end was written down."""
+        return (patch, attempt) in self._read[0]
+
+    def last(self, patch: str) -> Record | None:
+        """Return how the last attempt at a patch ended or why it was refused, whichever is later; None if neither."""
+        return self._read[1].get(patch)
+
+    @cached_property
+    def _read(self) -> tuple[set[tuple[str, int]], dict[str, Record]]:
+        judged, last = set(), {}
+        for event in events(self._path, "attempt_ended", "refused"):
+            last[str(event.get("patch", ""))] = event
+            if event["event"] == "attempt_ended" and isinstance(event.get("attempt"), int):
+                judged.add((str(event.get("patch")), event["attempt"]))
+        return judged, last
 
 
 def judged_attempts(path: Path) -> dict[tuple[str, int], Record]:
     """Return the `attempt_ended` event of every attempt that was judged, by patch and number."""
-    ended = (record for record in events(path) if record["event"] == "attempt_ended")
     return {
         (str(record.get("patch")), record["attempt"]): record
-        for record in ended
+        for record in events(path, "attempt_ended")
         if isinstance(record.get("attempt"), int)
     }

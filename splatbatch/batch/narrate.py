@@ -15,7 +15,7 @@ from rich.text import Text
 
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.status import read_status
-from splatbatch.batch.table import live_view, one_line
+from splatbatch.batch.table import live_view, num_shown, one_line
 from splatbatch.files import Record
 
 HEARTBEAT_S = 60.0
@@ -73,7 +73,7 @@ class LineNarrator:
         if time.monotonic() < self._next_beat:
             return
         self._next_beat = time.monotonic() + HEARTBEAT_S
-        for status in read_status(self._output, self._names):
+        for status in read_status(self._output, self._names, 0):
             if status.state == "running":
                 figures = f"{status.patch}: {status.phase} {status.step}/{status.max_steps}"
                 loss = f", loss {status.loss:.4f}" if status.loss is not None else ""
@@ -110,7 +110,7 @@ class LiveNarrator:
             self._redraw()
 
     def _redraw(self) -> None:
-        statuses = read_status(self._output, self._names)
+        statuses = read_status(self._output, self._names, num_shown(len(self._names)))
         size = self._live.console.size
         with contextlib.suppress(OSError):
             self._live.update(live_view(statuses, size.width, size.height), refresh=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from splatbatch.attempt import ATTEMPT_PREFIX, AttemptFolder
-from splatbatch.batch.attempts import never_went
-from splatbatch.batch.folder import OutputFolder
-from splatbatch.batch.ledger import events
+from splatbatch.batch.folder import OutputFolder, never_went
+from splatbatch.batch.ledger import Endings
 from splatbatch.batch.pace import eta_s, steps_per_s
 from splatbatch.files import Record, last_line, read_json, read_lines
 from splatbatch.scene.patches import natural_key
@@ -19,9 +19,10 @@ from splatbatch.supervisor.processes import boot_id, start_ticks
 
 State = Literal["trained", "running", "failed", "stopped", "refused", "waiting"]
 STATES: tuple[State, ...] = ("trained", "running", "failed", "stopped", "refused", "waiting")
+MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped", "waiting", "trained")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PatchStatus:
     """One patch as its files show it."""
 
@@ -55,39 +56,71 @@ class PatchStatus:
     gpu_temperature_c: int | None = None
 
 
-def read_status(output: OutputFolder, names: Iterable[str] = ()) -> tuple[PatchStatus, ...]:
-    """Return the state of the named patches and of all that have a folder, in natural order."""
-    history: dict[str, list[Record]] = {}
-    for event in events(output.ledger):
-        history.setdefault(str(event.get("patch", "")), []).append(event)
-    folders = [path.name for path in (output.path / "patches").glob("*") if path.is_dir()]
-    patches = sorted({*names, *folders}, key=natural_key)
-    return tuple(_status(output, name, history.get(name, [])) for name in patches)
+def read_status(output: OutputFolder, names: Iterable[str] = (), in_full: int | None = None) -> tuple[PatchStatus, ...]:
+    """Return the state of the named patches and of all that have a folder, in natural order.
+
+    Args:
+        output: where they are.
+        names: of patches that belong to the batch, begun or not.
+        in_full: of how many, the most interesting ones, all figures are read; None: of all. Of a trained patch beyond
+            these only the state is known.
+    """
+    endings, folders = Endings(output.ledger), _folders(output)
+    patches = sorted(dict.fromkeys([*names, *folders]), key=natural_key)
+    found = [_status(output, name, endings) if name in folders else _without_files(name, endings) for name in patches]
+    chosen = most_interesting(found, len(found) if in_full is None else in_full)
+    figures = {one.patch: _trained(output, one.patch, endings) for one in chosen if one.state == "trained"}
+    return tuple(figures.get(one.patch, one) for one in found)
 
 
-def _status(output: OutputFolder, name: str, history: Sequence[Record]) -> PatchStatus:
+def _folders(output: OutputFolder) -> set[str]:
+    try:
+        with os.scandir(output.path / "patches") as entries:
+            return {entry.name for entry in entries if entry.is_dir()}
+    except OSError:
+        return set()
+
+
+def most_interesting(statuses: Sequence[PatchStatus], room: int) -> Sequence[PatchStatus]:
+    """Return at most `room` patches, the running ones first, still in their order."""
+    if len(statuses) <= room:
+        return statuses
+    order = {state: place for place, state in enumerate(MOST_INTERESTING)}
+    chosen = {status.patch for status in sorted(statuses, key=lambda status: order[status.state])[:room]}
+    return [status for status in statuses if status.patch in chosen]
+
+
+def summary(statuses: Sequence[PatchStatus]) -> str:
+    """Return one line that says how it went: "7 of 8 patches trained; failed: p5"."""
+    trained = sum(status.state == "trained" for status in statuses)
+    line = f"{trained} of {len(statuses)} patches trained"
+    for state in STATES[1:]:
+        names = [status.patch for status in statuses if status.state == state]
+        line += f"; {state}: {', '.join(names)}" if names else ""
+    return line
+
+
+def _status(output: OutputFolder, name: str, endings: Endings) -> PatchStatus:
+    """Return what a patch's files say; of a trained one that it is, and no figures."""
     folder = output.patch(name)
-    attempts = folder.attempts()
-    latest = attempts[-1] if attempts else None
-    if latest and not _judged(history, latest) and latest.job.exists() and not latest.exit.exists():
-        stands_by, died = never_went(latest), has_died(latest)
+    files = folder.files()
+    attempt = folder.latest(files)
+    if attempt and not attempt.has_ended() and not endings.is_judged(name, attempt.number) and attempt.job.exists():
+        stands_by, died = never_went(attempt), has_died(attempt)
         if stands_by and not died:
             return PatchStatus(name, "waiting", phase="standby")
         if not stands_by:
-            return _lost(name, latest) if died else _running(name, latest)
-    result = read_json(folder.result)
-    if result is not None and folder.splat.exists():
-        return _trained(name, result, str(folder.splat))
-    ended = next((event for event in reversed(history) if event["event"] in ("attempt_ended", "refused")), None)
+            return _lost(name, attempt) if died else _running(name, attempt)
+    return PatchStatus(name, "trained") if folder.is_accepted(files) else _without_files(name, endings)
+
+
+def _without_files(name: str, endings: Endings) -> PatchStatus:
+    ended = endings.last(name)
     if ended is None:
         return PatchStatus(name, "waiting")
     if ended["event"] == "refused":
         return PatchStatus(name, "refused", cause="audit", advice=str(ended.get("reason", "")))
     return _ended(name, ended)
-
-
-def _judged(history: Sequence[Record], attempt: AttemptFolder) -> bool:
-    return any(event["event"] == "attempt_ended" and event.get("attempt") == attempt.number for event in history)
 
 
 def has_died(attempt: AttemptFolder) -> bool:
@@ -154,7 +187,11 @@ def _latest(records: Sequence[Record], key: str) -> Record:
     return next((record for record in reversed(records) if key in record), {})
 
 
-def _trained(name: str, result: Record, splat: str) -> PatchStatus:
+def _trained(output: OutputFolder, name: str, endings: Endings) -> PatchStatus:
+    folder = output.patch(name)
+    result = read_json(folder.result)
+    if result is None:  # it is no JSON
+        return _without_files(name, endings)
     metrics = _mapping(result.get("metrics"))
     final = _mapping(metrics.get("final"))
     return PatchStatus(
@@ -173,7 +210,7 @@ def _trained(name: str, result: Record, splat: str) -> PatchStatus:
         seconds=_figure(result.get("seconds")),
         changes=_mapping(result.get("changes")),
         warnings=_texts(result.get("warnings")),
-        splat=splat,
+        splat=str(folder.splat),
     )
 
 

@@ -11,13 +11,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from splatbatch.batch.status import PatchStatus
+from splatbatch.batch.status import PatchStatus, most_interesting
 
 WIDE = 120
 """Columns of a terminal from which on everything is shown."""
 BAR_WIDTH = 10
-MOST_ROWS = 200
-"""A row costs more than a millisecond to draw."""
+MOST_ROWS, ROWS_OF_MORE = 200, 50
+"""So many patches are all shown, of more so many; a row costs more than a millisecond to draw."""
 LONGEST = {"patch": 16, "state": 24}
 """Widths on a narrow terminal: what follows is worth more than the rest of a long name."""
 COLOURS = {"trained": "green", "running": "cyan", "failed": "red", "refused": "red", "stopped": "yellow"}
@@ -60,9 +60,9 @@ def live_view(statuses: Sequence[PatchStatus], width: int, height: int) -> Group
     )
 
 
-def most_of(statuses: Sequence[PatchStatus]) -> Sequence[PatchStatus]:
-    """Return as many patches as somebody may read, or a pipe may want: all, unless they are a great many."""
-    return most_interesting(statuses, MOST_ROWS)
+def num_shown(num: int) -> int:
+    """Return how many of so many patches are shown: all that somebody may read, or a pipe may want; of more, fewer."""
+    return num if num <= MOST_ROWS else ROWS_OF_MORE
 
 
 def batch_line(statuses: Sequence[PatchStatus]) -> str:
@@ -74,15 +74,6 @@ def batch_line(statuses: Sequence[PatchStatus]) -> str:
     ]
     eta = batch_eta_s(statuses)
     return ", ".join(parts) + (f"; about {clock(eta)} to go" if eta is not None else "")
-
-
-def most_interesting(statuses: Sequence[PatchStatus], room: int) -> Sequence[PatchStatus]:
-    """Return at most `room` patches, the running ones first, still in their order."""
-    if len(statuses) <= room:
-        return statuses
-    order = ("running", "failed", "refused", "stopped", "waiting", "trained")
-    chosen = {status.patch for status in sorted(statuses, key=lambda status: order.index(status.state))[:room]}
-    return [status for status in statuses if status.patch in chosen]
 
 
 def clock(seconds: float | None) -> str:

@@ -1,4 +1,4 @@
-"""The commands that only look: plan, status, logs, explain, diagnose, report, config."""
+"""The commands that only look: plan, logs, explain, diagnose, report, config."""
 
 from __future__ import annotations
 
@@ -11,58 +11,25 @@ from typing import Any
 import typer
 
 from splatbatch import config as configuration
-from splatbatch.batch import batch as batches
 from splatbatch.batch.attempts import LOG_TAIL_BYTES
-from splatbatch.batch.batch import Batch, open_batch
+from splatbatch.batch.batch import Batch, open_batch, refusals
 from splatbatch.batch.diagnosis import diagnose_log
 from splatbatch.batch.forecast import forecast_s
-from splatbatch.batch.lock import holder
 from splatbatch.batch.needs import needs, tight
 from splatbatch.batch.plan import to_train
-from splatbatch.batch.status import PatchStatus, read_status
 from splatbatch.batch.story import tell
-from splatbatch.batch.table import batch_eta_s, clock, most_of, status_table
+from splatbatch.batch.table import clock
 from splatbatch.batch.units import the_unit
 from splatbatch.commands import watching
-from splatbatch.commands.output import open_console, plain, print_json
+from splatbatch.commands.output import plain, print_json
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import ConfigError, OutputError
-from splatbatch.report import summary, to_markdown, write_report
+from splatbatch.report import to_markdown, write_report
 
 
 def plan(config: Path | None, names: Sequence[str], only: Sequence[str], *, as_json: bool) -> None:
     """Print what `train` would do."""
     print_plan(open_batch(config, names, conditions=only), as_json=as_json)
-
-
-def status(config: Path | None, names: Sequence[str], *, as_json: bool, watch: bool) -> None:
-    """Print how far every patch is, once or until Ctrl-C."""
-    batch = open_batch(config, names)
-    if watch and not as_json:
-        watching.watch(lambda: _statuses(batch, names))
-        return
-    statuses, running = _statuses(batch, names), holder(batch.output.lock)
-    if as_json:
-        facts = {"summary": summary(statuses), "run": running, "eta_s": batch_eta_s(statuses)}
-        print_json({**facts, "patches": [asdict(one) for one in statuses]})
-        return
-    console = open_console()
-    shown = most_of(statuses)
-    console.print(status_table(shown, console.width))
-    if len(shown) < len(statuses):
-        console.print(f"… and {len(statuses) - len(shown)} more: --json has all, --patch shows one", markup=False)
-    for one in shown:
-        for warning in one.warnings:
-            console.print(f"{one.patch}: {warning}", markup=False)
-    who = f"process {running['pid']} on {running['host']}" if running else "nobody"
-    eta = batch_eta_s(statuses) if running else None
-    to_go = f" About {clock(eta)} to go." if eta is not None else ""
-    console.print(f"{summary(statuses)}. Running: {who}.{to_go}", markup=False)
-
-
-def _statuses(batch: Batch, names: Sequence[str]) -> tuple[PatchStatus, ...]:
-    chosen = [patch.name for patch in batch.patches]
-    return tuple(one for one in read_status(batch.output, chosen) if not names or one.patch in chosen)
 
 
 def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
@@ -131,8 +98,8 @@ def config_show(config: Path | None, name: str) -> None:
 
 def print_plan(batch: Batch, *, as_json: bool) -> None:
     """Print what would be done with each patch and why, and the schedule."""
-    decisions = batch.decisions(batches.refusals(batch, batch.audits()))
-    recipes = {patch.name: batch.config.recipe(patch.name) for patch in batch.patches}
+    decisions = batch.decisions(refusals(batch, batch.audits()))
+    recipes = {patch.name: recipe for patch, recipe in zip(batch.patches, batch.recipes({}), strict=True)}
     # programs of somebody else have schedules of their own
     steps = {name: asdict(schedule(recipe)) for name, recipe in recipes.items() if recipe.program is None}
     expected = needs(batch.config, batch.patches, batch.changes)

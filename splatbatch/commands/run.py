@@ -12,18 +12,18 @@ from types import FrameType
 import typer
 
 from splatbatch import config as configuration
-from splatbatch.batch import batch as batches
+from splatbatch.batch import conduct
 from splatbatch.batch import plan as planning
-from splatbatch.batch.batch import Batch, open_batch
+from splatbatch.batch.batch import Batch, open_batch, refusals
 from splatbatch.batch.ledger import Ledger
 from splatbatch.batch.lock import OutputLock
 from splatbatch.batch.metrics import MetricsFile
 from splatbatch.batch.narrate import open_narrator
 from splatbatch.batch.notify import Notifier
-from splatbatch.batch.status import PatchStatus, read_status
+from splatbatch.batch.status import PatchStatus, read_status, summary
 from splatbatch.commands.look import print_plan
 from splatbatch.errors import ConfigError, SceneError, SplatbatchError
-from splatbatch.report import summary, write_report
+from splatbatch.report import write_report
 
 
 class Interruption:
@@ -77,7 +77,7 @@ def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> N
     changes = dict(configuration.parse_change(assignment) for assignment in options.assignments)
     batch = open_batch(config, names, changes, options.only)
     if options.failed:
-        states = {status.patch: status.state for status in read_status(batch.output)}
+        states = {status.patch: status.state for status in read_status(batch.output, in_full=0)}
         batch = batch.only(patch.name for patch in batch.patches if states.get(patch.name) in ("failed", "stopped"))
         if not batch.patches:
             typer.echo("no failed patch to retry", err=True)
@@ -97,7 +97,7 @@ def _train(batch: Batch, *, verify: bool, force: bool) -> None:
     notifier, metrics = Notifier(batch.config.notify, batch.output, names), MetricsFile(batch.output, names)
     with OutputLock(batch.output.lock) as lock, open_narrator(batch.output, names) as narrator:
         ledger = Ledger(batch.output.ledger, narrator.tell, notifier.tell)
-        batches.adopt(batch, ledger, lock.beat)
+        conduct.adopt(batch, ledger, lock.beat)
         decisions = batch.decisions({}, force=force)
         if planning.to_train(decisions):
             todo = batch.only(planning.to_train(decisions))
@@ -112,7 +112,7 @@ def _train(batch: Batch, *, verify: bool, force: bool) -> None:
                     ledger.write("notify_failed", reason=reason)
 
             if todo.patches:
-                batches.run(todo, ledger, stop=interruption.reason, beat=beat)
+                conduct.run(todo, ledger, stop=interruption.reason, beat=beat)
     code = _conclude(batch, names)
     metrics.finish()
     for reason in notifier.finish(summary(_statuses(batch, names)), interruption.reason()):
@@ -133,7 +133,7 @@ def _write_report(batch: Batch, names: Sequence[str]) -> None:
 def _gate(batch: Batch, ledger: Ledger) -> Mapping[str, str]:
     """Audit patches before they are trained; return those that must not be, each with the reason."""
     audits = batch.audits()
-    refused = batches.refusals(batch, audits)
+    refused = refusals(batch, audits)
     warnings = [f"{one.patch}: {one.subject}: {one.message}" for audit, _ in audits for one in audit.warnings()]
     ledger.write("audit", verified=True, refused=refused, warnings=list(dict.fromkeys(warnings)))
     for name, reason in refused.items():

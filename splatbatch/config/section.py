@@ -61,4 +61,10 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 class Section(BaseModel):
     """A section of the YAML: unknown keys are mistakes, values do not change after loading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        defer_build=True,  # as part of the whole config, not once more for each section: half the time at start
+    )

@@ -34,7 +34,7 @@ from typing import Any
 from splatbatch import __version__
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.ledger import events
-from splatbatch.batch.status import STATES, PatchStatus, read_status
+from splatbatch.batch.status import STATES, PatchStatus, read_status, summary
 from splatbatch.config import Variant, split_unit
 from splatbatch.files import Record, read_tail
 from splatbatch.report.attempts import attempts_of, mapping, number, text, texts
@@ -49,7 +49,7 @@ MOST_CONFIG_BYTES = 1 << 18
 
 def build(output: OutputFolder, names: Sequence[str], variants: Sequence[Variant] = ()) -> Record:
     """Return the facts of a batch."""
-    statuses, history = read_status(output, names), events(output.ledger)
+    statuses, history = read_status(output, names), list(events(output.ledger))
     patches = _patches(output, statuses, history)
     audits = [event for event in history if event["event"] == "audit"]
     return {
@@ -67,16 +67,6 @@ def build(output: OutputFolder, names: Sequence[str], variants: Sequence[Variant
         "config": read_tail(output.config, MOST_CONFIG_BYTES),
         "events": history,
     }
-
-
-def summary(statuses: Sequence[PatchStatus]) -> str:
-    """Return one line that says how it went: "7 of 8 patches trained; failed: p5"."""
-    trained = sum(status.state == "trained" for status in statuses)
-    line = f"{trained} of {len(statuses)} patches trained"
-    for state in STATES[1:]:
-        names = [status.patch for status in statuses if status.state == state]
-        line += f"; {state}: {', '.join(names)}" if names else ""
-    return line
 
 
 def _patches(output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[Record]) -> list[Record]:

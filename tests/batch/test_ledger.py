@@ -19,7 +19,7 @@ def test_events_are_read_in_the_order_they_were_written(tmp_path: Path) -> None:
 def test_whoever_listens_hears_an_event_after_it_is_written(tmp_path: Path) -> None:
     heard: list[tuple[dict[str, Any], int]] = []
     path = tmp_path / "ledger.jsonl"
-    Ledger(path, lambda event: heard.append((event, len(events(path))))).write("refused", patch="p0")
+    Ledger(path, lambda event: heard.append((event, len(list(events(path)))))).write("refused", patch="p0")
     assert heard[0][0]["event"] == "refused"
     assert heard[0][1] == 1
 
@@ -32,7 +32,7 @@ def test_a_torn_line_and_foreign_lines_are_left_out_and_appending_goes_on(tmp_pa
 
 
 def test_a_ledger_that_is_not_there_is_empty(tmp_path: Path) -> None:
-    assert events(tmp_path / "ledger.jsonl") == []
+    assert list(events(tmp_path / "ledger.jsonl")) == []
     assert not judged_attempts(tmp_path / "ledger.jsonl")
 
 

@@ -15,10 +15,10 @@ from rich.console import Console
 from splatbatch.attempt import AttemptFolder
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.ledger import Ledger
-from splatbatch.batch.status import PatchStatus, read_status
+from splatbatch.batch.status import PatchStatus, read_status, summary
 from splatbatch.batch.table import status_table
 from splatbatch.files import read_json, write_json
-from splatbatch.report import summary, to_markdown, write_report
+from splatbatch.report import to_markdown, write_report
 from splatbatch.report.facts import build
 from splatbatch.supervisor.processes import boot_id, start_ticks
 
