@@ -12,7 +12,8 @@ from fake_batch import FakeBatch
 from supervised import alive, wait_for
 
 from splatbatch import gpu
-from splatbatch.batch.batch import adopt, open_batch
+from splatbatch.batch.batch import open_batch
+from splatbatch.batch.conduct import adopt
 from splatbatch.batch.ledger import Ledger
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.executors import open_executor
