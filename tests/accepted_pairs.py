@@ -7,8 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from splatbatch.attempt import Splat
 from splatbatch.files import read_json
+from splatbatch.outcome import Splat
 from splatbatch.splats import check_splat
 
 STEPS = 20

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from splatbatch.attempt import Attempt, AttemptFolder, Outcome
+from splatbatch.attempt import Attempt, AttemptFolder
 from splatbatch.batch import attempts
 from splatbatch.config import Limits
 from splatbatch.executors import Seen, Slot, verdict
 from splatbatch.files import read_json, read_lines
+from splatbatch.outcome import Outcome
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers import Trainer
 

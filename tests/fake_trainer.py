@@ -20,9 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from splatbatch import trainers
-from splatbatch.attempt import AttemptFolder, Splat, Unfit
+from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe, load
 from splatbatch.files import append_line, read_json, write_json
+from splatbatch.outcome import Splat, Unfit
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photographs import choose_photographs
 from splatbatch.scene.reconstruction import read_reconstruction

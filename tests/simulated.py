@@ -11,13 +11,14 @@ from fake_batch import FakeBatch
 from fake_trainer import FakeTrainer, splat_of
 
 from splatbatch import gpu, trainers
-from splatbatch.attempt import AttemptFolder, Outcome
+from splatbatch.attempt import AttemptFolder
 from splatbatch.batch.batch import open_batch
 from splatbatch.batch.ledger import Ledger
 from splatbatch.batch.runner import Runner
 from splatbatch.batch.work import Work
 from splatbatch.executors import Job, Key, Seen, Slot
 from splatbatch.files import append_line, read_json, write_json
+from splatbatch.outcome import Outcome
 from splatbatch.scene.need import Need
 from splatbatch.splats import write_splat
 

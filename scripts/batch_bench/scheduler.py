@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from splatbatch import trainers
-from splatbatch.attempt import AttemptFolder, Splat, Unfit
+from splatbatch.attempt import AttemptFolder
 from splatbatch.batch import conduct
 from splatbatch.batch.batch import open_batch, refusals
 from splatbatch.batch.ledger import Ledger
@@ -23,6 +23,7 @@ from splatbatch.batch.lock import OutputLock
 from splatbatch.config import Recipe
 from splatbatch.executors import Handle, Job, Key, Seen, Slot
 from splatbatch.files import append_line, write_json
+from splatbatch.outcome import Splat, Unfit
 from splatbatch.report import write_report
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import Gaussians, check_splat, write_splat

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from splatbatch.attempt import Diagnosis, Failed, Outcome
 from splatbatch.batch import retry
 from splatbatch.batch.endings import outcome_to_record
 from splatbatch.batch.folder import OutputFolder
@@ -16,6 +15,7 @@ from splatbatch.batch.work import Clock, Running, Work
 from splatbatch.config import Config, Rung
 from splatbatch.errors import ConfigError
 from splatbatch.executors import Slot
+from splatbatch.outcome import Diagnosis, Failed, Outcome
 
 GPU_FAULT = "gpu_hardware_fault"
 OF_COMPANY = frozenset(

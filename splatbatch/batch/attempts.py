@@ -9,20 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from splatbatch.attempt import (
-    Attempt,
-    AttemptFolder,
-    Cancelled,
-    Exit,
-    Exited,
-    Failed,
-    Outcome,
-    Splat,
-    Stopped,
-    TimedOut,
-    Trained,
-    Unfit,
-)
+from splatbatch.attempt import Attempt, AttemptFolder
 from splatbatch.batch.diagnosis import Evidence, diagnose
 from splatbatch.batch.folder import PatchFolder
 from splatbatch.batch.known_failures.exits import in_words
@@ -40,6 +27,7 @@ from splatbatch.files import (
     sweep,
     write_json,
 )
+from splatbatch.outcome import Cancelled, Exit, Exited, Failed, Outcome, Splat, Stopped, TimedOut, Trained, Unfit
 from splatbatch.trainers import Trainer
 
 LOG_TAIL_BYTES = 1 << 18

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 
 from splatbatch import config as configuration
-from splatbatch.attempt import Attempt, AttemptFolder, Outcome, Trained
+from splatbatch.attempt import Attempt, AttemptFolder
 from splatbatch.batch import attempts, needs, results, twins
 from splatbatch.batch.batch import Batch
 from splatbatch.batch.endings import Ending, settle
@@ -18,6 +18,7 @@ from splatbatch.batch.work import Work
 from splatbatch.executors import open_executor, verdict
 from splatbatch.executors.protocol import Seen
 from splatbatch.files import read_json, sweep, write_text
+from splatbatch.outcome import Outcome, Trained
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers import open_trainer
 from splatbatch.trainers.usable import check_usable

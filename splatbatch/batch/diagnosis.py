@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from splatbatch.attempt import Cancelled, Diagnosis, Exit, Exited, Killed, Lost, NotStarted, TimedOut
 from splatbatch.batch.known_failures.build import BUILD
 from splatbatch.batch.known_failures.exits import (
     CRASHES,
@@ -28,6 +27,7 @@ from splatbatch.batch.known_failures.log import Log
 from splatbatch.batch.known_failures.program import PROGRAM, REST, SETTINGS
 from splatbatch.batch.known_failures.row import Row
 from splatbatch.batch.known_failures.scene import NUMBERS, SCENE
+from splatbatch.outcome import Cancelled, Diagnosis, Exit, Exited, Killed, Lost, NotStarted, TimedOut
 
 # The first row that matches wins, so the order is part of the knowledge: what can be a consequence stands below.
 STRONG: tuple[Row, ...] = (*GPU, *BUILD, *HOST, *SCENE, *NUMBERS, *KERNELS, *NETWORK, *SETTINGS, *CRASHES)

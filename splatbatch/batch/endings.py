@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from splatbatch.attempt import Attempt, Exit, Failed, Outcome, Stopped, Trained, exit_to_record
+from splatbatch.attempt import Attempt
 from splatbatch.batch import attempts, results
 from splatbatch.batch.folder import PatchFolder
 from splatbatch.batch.ledger import Ledger
 from splatbatch.files import Record
+from splatbatch.outcome import Exit, Failed, Outcome, Stopped, Trained, exit_to_record
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from splatbatch import gpu
-from splatbatch.attempt import Diagnosis
 from splatbatch.config import Cooldown
 from splatbatch.executors import Key, Slot
+from splatbatch.outcome import Diagnosis
 
 MARGIN_MIB = 1024
 """What stays free on a GPU that two attempts share, for what nobody foresaw."""

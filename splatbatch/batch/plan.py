@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from splatbatch.attempt import Splat, Unfit
 from splatbatch.files import Record
+from splatbatch.outcome import Splat, Unfit
 
 
 @dataclass(frozen=True)

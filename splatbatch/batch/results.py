@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch import __version__
-from splatbatch.attempt import Attempt, Trained
+from splatbatch.attempt import Attempt
 from splatbatch.batch.folder import OutputFolder, PatchFolder
 from splatbatch.batch.plan import Fingerprint, Found
 from splatbatch.config import Evaluation, Recipe
 from splatbatch.errors import SceneError
 from splatbatch.files import path_beside, read_json, write_json, write_whole
+from splatbatch.outcome import Trained
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.masks import find_masks
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from splatbatch.attempt import Diagnosis
 from splatbatch.config import LadderName, Retry, Rung, split_unit
 from splatbatch.config.rungs import RESOLUTIONS, factor_of, no_factor, takes_factor
 from splatbatch.errors import ConfigError
+from splatbatch.outcome import Diagnosis
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from splatbatch.attempt import Diagnosis
 from splatbatch.batch.ledger import Ledger
 from splatbatch.config import Limits
 from splatbatch.files import MIB, SHARED_MEMORY, free_mib, write_whole
+from splatbatch.outcome import Diagnosis
 
 SHARED_MEMORY_MIB = 64
 """What data loaders need at the very least."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
-from splatbatch.attempt import Diagnosis, Exit, Failed, Outcome, Stopped, Trained
 from splatbatch.batch import attempts
 from splatbatch.batch.aftermath import Aftermath
 from splatbatch.batch.endings import Ending, settle
@@ -27,6 +26,7 @@ from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
 from splatbatch.executors import Executor, Key, Seen
 from splatbatch.files import is_out_of_space
+from splatbatch.outcome import Diagnosis, Exit, Failed, Outcome, Stopped, Trained
 from splatbatch.trainers import open_trainer
 
 POLL_S = 0.05

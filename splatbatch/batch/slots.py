@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from splatbatch.attempt import Diagnosis
 from splatbatch.batch.gate import SlotGate
 from splatbatch.config import Cooldown
 from splatbatch.executors import Key, Slot
+from splatbatch.outcome import Diagnosis
 
 
 class Slots:

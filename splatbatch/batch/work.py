@@ -6,10 +6,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from splatbatch.attempt import Attempt, Cancelled, Exit, Lost
+from splatbatch.attempt import Attempt
 from splatbatch.batch import retry
 from splatbatch.executors import Handle, Key, Seen, Slot, verdict
 from splatbatch.files import read_json
+from splatbatch.outcome import Cancelled, Exit, Lost
 from splatbatch.scene.need import Need
 from splatbatch.scene.patches import Patch
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import typer
 
-from splatbatch.attempt import Unfit
 from splatbatch.batch.batch import open_batch
 from splatbatch.commands.output import print_json
 from splatbatch.errors import ConfigError, OutputError
+from splatbatch.outcome import Unfit
 from splatbatch.splats import check_splat
 from splatbatch.splats.export import Cut, export_splat
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from splatbatch.attempt import Cancelled, Exit, Lost, TimedOut, exit_from_record
 from splatbatch.executors.protocol import Seen
 from splatbatch.files import Record
+from splatbatch.outcome import Cancelled, Exit, Lost, TimedOut, exit_from_record
 
 
 def verdict(exit_record: Record | None, *, heartbeat_moves: bool, seen: Seen) -> Exit | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from splatbatch.attempt import Splat, Unfit
+from splatbatch.outcome import Splat, Unfit
 from splatbatch.splats.ply import SplatHeader, property_names, read_header, read_table
 
 ROWS_AT_ONCE = 1 << 16

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from splatbatch.attempt import Splat, Unfit
 from splatbatch.errors import OutputError
 from splatbatch.files import write_whole
+from splatbatch.outcome import Splat, Unfit
 from splatbatch.splats.check import check_splat
 from splatbatch.splats.ply import Gaussians, read_header, read_splat, write_splat
 

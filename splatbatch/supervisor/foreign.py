@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from splatbatch.attempt import Cancelled, Exit, NotStarted, TimedOut
 from splatbatch.files import Record
+from splatbatch.outcome import Cancelled, Exit, NotStarted, TimedOut
 from splatbatch.supervisor.finish import FinishWatch, Leavings
 from splatbatch.supervisor.log import BoundedLog
 from splatbatch.supervisor.log_progress import INTERVAL_S, LogProgress

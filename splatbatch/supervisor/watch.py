@@ -16,8 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from splatbatch.attempt import AttemptFolder, Cancelled, Exit, Exited, Killed, NotStarted, TimedOut, exit_to_record
+from splatbatch.attempt import AttemptFolder
 from splatbatch.files import Record, read_json, write_json
+from splatbatch.outcome import Cancelled, Exit, Exited, Killed, NotStarted, TimedOut, exit_to_record
 from splatbatch.supervisor import foreign, processes
 from splatbatch.supervisor.chores import Every, StopRequest
 from splatbatch.supervisor.log import BoundedLog

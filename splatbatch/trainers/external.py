@@ -7,11 +7,12 @@ import glob
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from splatbatch.attempt import AttemptFolder, Splat, Unfit
+from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
 from splatbatch.config.placeholders import fill, in_words, names_in
 from splatbatch.config.programs import Program
 from splatbatch.files import Record, read_json, write_json
+from splatbatch.outcome import Splat, Unfit
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat
 from splatbatch.supervisor.finish import Leavings

@@ -8,9 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from splatbatch.attempt import AttemptFolder, Splat, Unfit
+from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
 from splatbatch.files import read_json, write_json
+from splatbatch.outcome import Splat, Unfit
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat

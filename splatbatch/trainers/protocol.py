@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from splatbatch.attempt import AttemptFolder, Splat, Unfit
+from splatbatch.attempt import AttemptFolder
+from splatbatch.outcome import Splat, Unfit
 from splatbatch.scene.patches import Patch
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from splatbatch.attempt import Cancelled, Exited, Killed, Lost, NotStarted, TimedOut
 from splatbatch.batch.diagnosis import STRONG, WEAK, Evidence, diagnose, diagnose_log
+from splatbatch.outcome import Cancelled, Exited, Killed, Lost, NotStarted, TimedOut
 
 LOOK_ALIKES = Path(__file__).with_name("look_alikes.txt")
 CASES = Path(__file__).parents[2].parent / "shared" / "failures" / "dev.jsonl"

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from fake_trainer import FakeTrainer
 
-from splatbatch.attempt import AttemptFolder, Exit, Exited, Failed, Killed
+from splatbatch.attempt import AttemptFolder
 from splatbatch.batch import attempts
 from splatbatch.config import Recipe
 from splatbatch.files import write_json
+from splatbatch.outcome import Exit, Exited, Failed, Killed
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4242, GPU has fallen off the bus."
 OOM = "Memory cgroup out of memory: Killed process 4242 (python) total-vm:9kB"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from splatbatch.attempt import Splat, Unfit
 from splatbatch.batch.plan import Decision, Fingerprint, Found, Refuse, Skip, Train, decide, refused, to_train
+from splatbatch.outcome import Splat, Unfit
 
 NOW = Fingerprint("recipe", "inputs")
 RESULT = {"recipe": "recipe", "inputs": "inputs"}

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fake_trainer import splat_of
 
-from splatbatch.attempt import Attempt, Splat, Trained, Unfit
+from splatbatch.attempt import Attempt
 from splatbatch.batch.folder import PatchFolder
 from splatbatch.batch.results import accept, fingerprint, found
 from splatbatch.config import Evaluation, Recipe, Training
 from splatbatch.files import read_json
+from splatbatch.outcome import Splat, Trained, Unfit
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, write_splat
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splatbatch.attempt import Diagnosis
 from splatbatch.batch.retry import POLICIES, Again, Failure, GiveUp, decide, resolve, why_stop_batch
 from splatbatch.config import Retry, Training
+from splatbatch.outcome import Diagnosis
 
 NO_LADDERS = {name: [] for name in ("gpu_memory", "host_memory", "segfault", "numerics", "pruning")}
 CONFIG = Retry(max_attempts=20, first_wait_s=10, longest_wait_s=600, ladders=NO_LADDERS)

@@ -8,8 +8,8 @@ import pytest
 from fake_batch import FakeBatch
 from simulated import TOTAL_MIB, Script, Simulation
 
-from splatbatch.attempt import Failed, Trained
 from splatbatch.batch import attempts
+from splatbatch.outcome import Failed, Trained
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
 

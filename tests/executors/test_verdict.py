@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from splatbatch.attempt import (
+from splatbatch.executors import Seen, verdict
+from splatbatch.outcome import (
     Cancelled,
     Exit,
     Exited,
@@ -17,7 +18,6 @@ from splatbatch.attempt import (
     exit_from_record,
     exit_to_record,
 )
-from splatbatch.executors import Seen, verdict
 
 EVERY_EXIT = [
     Exited(0),

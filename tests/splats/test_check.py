@@ -11,7 +11,7 @@ from fake_trainer import splat_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from splatbatch.attempt import Splat, Unfit
+from splatbatch.outcome import Splat, Unfit
 from splatbatch.splats import check_splat, read_header, write_splat
 
 STEP = 20

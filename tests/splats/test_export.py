@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from splatbatch.attempt import Splat
 from splatbatch.errors import OutputError
+from splatbatch.outcome import Splat
 from splatbatch.splats import Gaussians, check_splat, read_header, read_splat, write_splat
 from splatbatch.splats.export import Cut, export_splat
 

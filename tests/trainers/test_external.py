@@ -15,10 +15,11 @@ import yaml
 from attempted import Attempted
 from command_line import invoke
 
-from splatbatch.attempt import AttemptFolder, Failed, Trained, Unfit
+from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe, Training
 from splatbatch.config.programs import Artifact, Measures, Program
 from splatbatch.files import read_json
+from splatbatch.outcome import Failed, Trained, Unfit
 from splatbatch.scene.patches import Patch
 from splatbatch.supervisor.finish import Leavings
 from splatbatch.trainers import open_trainer, rules_of

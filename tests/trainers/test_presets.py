@@ -11,8 +11,8 @@ import pytest
 import stand_ins
 from attempted import Attempted
 
-from splatbatch.attempt import Failed, Trained
 from splatbatch.config import Recipe, load
+from splatbatch.outcome import Failed, Trained
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers import open_trainer
 from splatbatch.trainers.usable import missing

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal as signals
 from dataclasses import dataclass
 
-from splatbatch.attempt import Action, Exit, Exited, Killed, TimedOut
 from splatbatch.batch.known_failures.row import Row, text
+from splatbatch.outcome import Action, Exit, Exited, Killed, TimedOut
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import string
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from splatbatch.attempt import Action
+from splatbatch.outcome import Action
 
 _SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _ESCAPE_OR_CAPITAL = re.compile(r"\\.|[A-Z]")

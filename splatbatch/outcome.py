@@ -1,0 +1,135 @@
+"""How an attempt ended (exit), and what came of it (outcome)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from splatbatch.files import Record
+
+
+@dataclass(frozen=True)
+class Exited:
+    """The process ended by itself with this code."""
+
+    code: int
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A signal that was not ours ended the process (SIGSEGV, SIGKILL of the kernel's memory killer)."""
+
+    signal: int
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """We ended it: it ran too long (`wall`), did nothing for long (`stall`), or was done and stayed (`finished`)."""
+
+    limit: Literal["wall", "stall", "finished"]
+    limit_s: float
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """We ended it because a person or the batch asked."""
+
+    by: str
+
+
+@dataclass(frozen=True)
+class NotStarted:
+    """The command could not be started at all."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """No word came back: the machine, the supervisor or the engine died."""
+
+    reason: str
+
+
+Exit = Exited | Killed | TimedOut | Cancelled | NotStarted | Lost
+EXITS: dict[str, type[Exit]] = {
+    "exited": Exited,
+    "killed": Killed,
+    "timed_out": TimedOut,
+    "cancelled": Cancelled,
+    "not_started": NotStarted,
+    "lost": Lost,
+}
+
+
+def exit_to_record(end: Exit) -> Record:
+    """Return the JSON form of an exit: its kind and its fields."""
+    kind = next(name for name, cls in EXITS.items() if isinstance(end, cls))
+    return {"kind": kind, **vars(end)}
+
+
+def exit_from_record(record: Record) -> Exit:
+    """Return the exit that `exit_to_record` wrote; a foreign record counts as lost."""
+    fields = dict(record)
+    try:
+        return EXITS[str(fields.pop("kind", ""))](**fields)
+    except (KeyError, TypeError):
+        return Lost(f"unreadable exit record {record!r}")
+
+
+Action = Literal["ok", "retry", "degrade", "fail"]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why an attempt failed, what may help, and the lines that show it."""
+
+    cause: str
+    action: Action
+    advice: str
+    evidence: tuple[str, ...] = ()
+    phase: str = ""
+
+
+@dataclass(frozen=True)
+class Splat:
+    """A whole, finite splat file from the last step."""
+
+    path: Path
+    num_gaussians: int
+    sh_degree: int
+    step: int
+    metrics: Record = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """What an attempt left is no splat that counts, and why: "missing", "cut: 120 of 400 bytes"."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The attempt left a whole splat; warnings say what was odd on the way (a crash after success, poor health)."""
+
+    splat: Splat
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The attempt left no splat that counts."""
+
+    diagnosis: Diagnosis
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The attempt was ended before it could fail or succeed; it does not count against the patch."""
+
+    reason: str
+
+
+Outcome = Trained | Failed | Stopped
