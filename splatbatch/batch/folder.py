@@ -11,6 +11,7 @@ from splatbatch.attempt import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.errors import OutputError
 from splatbatch.files import read_json
 
+SPLAT, RESULT = "splat.ply", "result.json"
 _PREFIX_LENGTH = len(ATTEMPT_PREFIX)
 
 
@@ -29,12 +30,12 @@ class PatchFolder:
     @property
     def splat(self) -> Path:
         """The accepted product."""
-        return self.path / "splat.ply"
+        return self.path / SPLAT
 
     @property
     def result(self) -> Path:
         """Its manifest; written after the splat, so that a manifest never stands without its product."""
-        return self.path / "result.json"
+        return self.path / RESULT
 
     @property
     def preview(self) -> Path:
@@ -60,7 +61,7 @@ class PatchFolder:
 
     def is_accepted(self, files: Container[str]) -> bool:
         """Return whether a product and its manifest are among `files`."""
-        return self.splat.name in files and self.result.name in files
+        return SPLAT in files and RESULT in files
 
     def new_attempt(self) -> AttemptFolder:
         """Make the folder of the next attempt; a number is never used twice."""
@@ -112,7 +113,7 @@ class OutputFolder:
 
     def patch(self, name: str) -> PatchFolder:
         """Return the folder of a patch."""
-        return PatchFolder(self.path / "patches" / name)
+        return PatchFolder(Path(f"{self.path}/patches/{name}"))
 
     def create(self) -> None:
         """Make the folder.

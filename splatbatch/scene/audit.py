@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 
 from splatbatch.errors import SceneError
@@ -18,8 +19,8 @@ from splatbatch.scene.checks_rigs import check_rigs
 from splatbatch.scene.checks_size import CameraRow, camera_rows, check_sizes
 from splatbatch.scene.colmap import Camera, Image
 from splatbatch.scene.findings import Finding, Scribe, TrainerRules
-from splatbatch.scene.folders import Folders, Found, is_folder
-from splatbatch.scene.header_cache import read_headers
+from splatbatch.scene.folders import Folders, Found, Place, is_folder
+from splatbatch.scene.header_cache import Headers
 from splatbatch.scene.headers import unreadable
 from splatbatch.scene.model_files import MissingModel, ModelError, shown
 from splatbatch.scene.patches import Patch, model_folder
@@ -29,6 +30,8 @@ from splatbatch.scene.resolution import stored_photographs
 
 __all__ = ["SOURCE", "Audit", "CameraRow", "Finding", "TrainerRules", "audit_patches", "source_patch"]
 
+AT_ONCE = 256
+"""Patches whose models are in memory together, so that their photographs are read by several threads."""
 SOURCE = "source"
 """What the source reconstruction is called in rows and findings; it is no patch."""
 
@@ -96,14 +99,13 @@ def audit_patches(
 
     `cache` is the file that keeps the headers of photographs between runs.
     """
-    dossiers = [_open_dossier(patch, rules, holdout_every) for patch in patches]
     original = _open_dossier(source_patch(source, patches), rules, 0) if source else None
-    everything = [*dossiers, original] if original else dossiers
     drift_from = as_source(original.images, original.cameras) if original and original.images else None
     rows: list[CameraRow] = []
     findings: list[Finding] = []
     paired: set[Path] = set()
-    for dossier, shots in zip(everything, _photograph(everything, cache), strict=True):
+    dossiers = (_open_dossier(patch, rules, holdout_every) for patch in patches)
+    for dossier, shots in _photographed(chain(dossiers, [original] if original else []), cache):
         used = camera_rows(dossier.patch.name, shots)
         rows += used
         findings += dossier.findings
@@ -147,24 +149,20 @@ def _open_dossier(patch: Patch, rules: TrainerRules, holdout_every: int) -> _Dos
     return _Dossier(replace(patch, images=folder), scribe, findings, model.images, model.cameras, divisor)
 
 
-def _photograph(dossiers: Sequence[_Dossier], cache: Path | None) -> list[list[Shot]]:
-    """Return the shots of every dossier; a photograph that several share is read once."""
-    folders = Folders()
-    places = [[folders.locate(each.patch.images, image.name) for image in each.images] for each in dossiers]
-    paths = dict.fromkeys(place.path for group in places for place in group if isinstance(place, Found))
-    headers = read_headers(list(paths), cache)
-    return [
-        [
-            Shot(
-                image,
-                each.cameras[image.camera_id],
-                place,
-                headers.get(place.path) if isinstance(place, Found) else None,
-            )
-            for image, place in zip(each.images, group, strict=True)
-        ]
-        for each, group in zip(dossiers, places, strict=True)
-    ]
+def _photographed(dossiers: Iterator[_Dossier], cache: Path | None) -> Iterator[tuple[_Dossier, list[Shot]]]:
+    """Yield dossiers with their shots, some models in memory at a time; a photograph that is shared is read once."""
+    folders, headers = Folders(), Headers(cache)
+    while some := tuple(islice(dossiers, AT_ONCE)):
+        places = [[folders.locate(each.patch.images, image.name) for image in each.images] for each in some]
+        headers.read(place.path for group in places for place in group if isinstance(place, Found))
+        for each, group in zip(some, places, strict=True):
+            yield each, [_shot(each, *pair, headers) for pair in zip(each.images, group, strict=True)]
+    headers.keep()
+
+
+def _shot(dossier: _Dossier, image: Image, place: Place, headers: Headers) -> Shot:
+    header = headers.of(place.path) if isinstance(place, Found) else None
+    return Shot(image, dossier.cameras[image.camera_id], place, header)
 
 
 def _check_photographs(dossier: _Dossier, shots: list[Shot], rows: tuple[CameraRow, ...]) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -24,20 +24,40 @@ Known = dict[str, list[Any]]
 """path -> [size in bytes, mtime in ns, width, height, orientation, traits]"""
 
 
-def read_headers(paths: Sequence[str], cache: Path | None = None) -> dict[str, Header]:
-    """Return the header of every file; `cache` is read first and brought up to date.
+class Headers:
+    """The headers of photographs, each read once.
 
     A cache that is corrupt is ignored, and one that cannot be written is no error.
     """
-    known = _load(cache)
-    chunks = [paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)]
-    with warnings.catch_warnings(), ThreadPoolExecutor(THREADS, thread_name_prefix="headers") as pool:
-        warnings.simplefilter("ignore")  # Pillow's: whatever matters about a file becomes its header
-        read = list(chain.from_iterable(pool.map(lambda chunk: [_read(path, known) for path in chunk], chunks)))
-    fresh = {path: entry for path, (_, entry) in zip(paths, read, strict=True) if entry and known.get(path) != entry}
-    if cache and fresh:
-        _store(cache, known | fresh)
-    return {path: header for path, (header, _) in zip(paths, read, strict=True)}
+
+    def __init__(self, cache: Path | None = None) -> None:
+        self._cache = cache
+        self._known = _load(cache)
+        self._fresh: Known = {}
+        self._headers: dict[str, Header] = {}
+
+    def read(self, paths: Iterable[str]) -> None:
+        """Read the headers of those files that were not read yet."""
+        new = [path for path in dict.fromkeys(paths) if path not in self._headers]
+        chunks = [new[start : start + _AT_ONCE] for start in range(0, len(new), _AT_ONCE)]
+        if not chunks:
+            return
+        with warnings.catch_warnings(), ThreadPoolExecutor(THREADS, thread_name_prefix="headers") as pool:
+            warnings.simplefilter("ignore")  # Pillow's: whatever matters about a file becomes its header
+            read = chain.from_iterable(pool.map(lambda chunk: [_read(path, self._known) for path in chunk], chunks))
+            for path, (header, entry) in zip(new, read, strict=True):
+                self._headers[path] = header
+                if entry and self._known.get(path) != entry:
+                    self._fresh[path] = entry
+
+    def of(self, path: str) -> Header:
+        """Return the header of a file that was read."""
+        return self._headers[path]
+
+    def keep(self) -> None:
+        """Bring the cache up to date."""
+        if self._cache and self._fresh:
+            _store(self._cache, self._known | self._fresh)
 
 
 def _read(path: str, known: Known) -> tuple[Header, list[Any] | None]:

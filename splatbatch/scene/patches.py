@@ -17,6 +17,7 @@ MODEL_FOLDERS = ("sparse/0", "sparse")
 MODEL_FILE_NAMES = tuple(
     f"{name}{suffix}" for suffix in (".bin", ".txt") for name in ("cameras", "images", "points3D", "rigs", "frames")
 )
+_DIGITS = re.compile(r"(\d+)")
 _NUMBERED = re.compile(r"[A-Za-z_-]*\d+")
 
 
@@ -44,20 +45,23 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
         SceneError: the folder is missing or holds neither patches nor a model.
     """
     _see_folders(scene)
+    # masks beside photographs that all share are looked for once: there may be thousands of patches
+    common = scene.model_copy(update={"masks": _masks(scene.images, scene.masks)}) if scene.images else scene
     if scene.scenes:
         places = scene_folders(scene.scenes, model_folder)
-        return tuple(replace(_patch(places[name], scene), name=name) for name in sorted(places, key=natural_key))
+        return tuple(replace(_patch(places[name], common), name=name) for name in sorted(places, key=natural_key))
     root = scene.patches
     if model_folder(root):
-        return (_patch(root, scene),)
+        return (_patch(root, common),)
     folders = [folder for folder in _subfolders(root) if _may_be_patch(folder, scene.source)]
-    if not any(model_folder(folder) for folder in folders):
+    if not any(model_folder(folder.path) for folder in folders):
         found = ", ".join(folder.name for folder in _subfolders(root)) or "nothing"
         raise SceneError(
             f"scene.patches: {root}: no patch with sparse/0 (found {found})",
             "A patch is a folder with a COLMAP model (cameras, images, points3D) in sparse/0 or sparse.",
         )
-    return tuple(_patch(folder, scene) for folder in sorted(folders, key=lambda folder: natural_key(folder.name)))
+    folders.sort(key=lambda folder: natural_key(folder.name))
+    return tuple(_patch(Path(folder.path), common, is_symlink=folder.is_symlink()) for folder in folders)
 
 
 def _see_folders(scene: Scene) -> None:
@@ -95,31 +99,32 @@ def spell(names: Sequence[str], most: int = 20) -> str:
 
 def natural_key(name: str) -> list[tuple[int, int, str]]:
     """Return a sort key under which p2 stands before p10."""
-    parts = re.split(r"(\d+)", name)
+    parts = _DIGITS.split(name)
     return [(1, int(part), part) if part.isdecimal() else (0, 0, part) for part in parts if part]
 
 
-def model_folder(folder: Path) -> Path | None:
+def model_folder(folder: Path | str) -> Path | None:
     """Return the folder of the COLMAP model below `folder`: sparse/0, else sparse; None if there is neither."""
     for name in MODEL_FOLDERS:
-        # a string, not a path: asked twice per patch, of which there may be thousands
+        # a string, not a path: there may be thousands of patches
         if any(os.path.isfile(f"{folder}/{name}/{file}") for file in ("cameras.bin", "cameras.txt")):  # noqa: PTH113
-            return folder / name
+            return Path(f"{folder}/{name}")
     return None
 
 
-def _may_be_patch(folder: Path, source: Path | None) -> bool:
+def _may_be_patch(folder: os.DirEntry[str], source: Path | None) -> bool:
     """Return whether a folder is meant to be a patch; the source that lies beside its patches is none."""
-    is_source = folder.name == "source" or (source is not None and folder.resolve() == source.resolve())
-    return not is_source and bool(model_folder(folder) or _NUMBERED.fullmatch(folder.name))
+    is_source = folder.name == "source" or (source is not None and source.samefile(folder.path))
+    return not is_source and bool(_NUMBERED.fullmatch(folder.name) or model_folder(folder.path))
 
 
-def _patch(folder: Path, scene: Scene) -> Patch:
+def _patch(folder: Path, scene: Scene, *, is_symlink: bool | None = None) -> Patch:
     sparse = model_folder(folder) or folder / MODEL_FOLDERS[0]
     images = scene.images or folder / "images"
-    is_named = folder.name not in ("", "..") and not folder.is_symlink()
-    name = folder.name if is_named else folder.resolve().name
-    return Patch(name, sparse, images, scene.source, _masks(images, scene.masks))
+    is_link = folder.is_symlink() if is_symlink is None else is_symlink
+    name = folder.resolve().name if is_link or folder.name in ("", "..") else folder.name
+    masks = scene.masks if scene.images else _masks(images, scene.masks)
+    return Patch(name, sparse, images, scene.source, masks)
 
 
 def _masks(images: Path, named: Path | None) -> Path | None:
@@ -128,8 +133,9 @@ def _masks(images: Path, named: Path | None) -> Path | None:
     return named or (beside if is_folder(beside) else None)
 
 
-def _subfolders(root: Path) -> list[Path]:
+def _subfolders(root: Path) -> list[os.DirEntry[str]]:
     try:
-        return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+        with os.scandir(root) as entries:
+            return sorted((one for one in entries if one.is_dir() and one.name[0] != "."), key=lambda one: one.name)
     except OSError as error:
         raise SceneError(f"scene.patches: {root}: cannot be read ({error.strerror})") from error

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from splatbatch.scene.colmap import Camera, Image
 from splatbatch.scene.folders import is_folder
-from splatbatch.scene.header_cache import read_headers
+from splatbatch.scene.header_cache import Headers
 from splatbatch.scene.photo import Photo
 from splatbatch.scene.resolution import DIVISORS, divisor_of
 from splatbatch.scene.sizes import Size, spell
@@ -68,10 +68,11 @@ def _nearest(wanted: Photographs, used: Mapping[str, Size]) -> Photographs:
 
 def _problem(folder: Path, used: Mapping[str, Size], divisor: int) -> str:
     """Say why a folder does not hold every photograph at 1 / divisor of its camera's size; empty if it does."""
-    headers = read_headers([str(folder / name) for name in used])
+    headers = Headers()
+    headers.read(str(folder / name) for name in used)
     unusable, wrong = [], []
     for name, camera in used.items():
-        header = headers[str(folder / name)]
+        header = headers.of(str(folder / name))
         if not isinstance(header, Photo):
             unusable.append(f"{name}: {header.what}")
         elif any(abs(header.size[axis] - camera[axis] / divisor) >= 1 for axis in (0, 1)):
