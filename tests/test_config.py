@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from splatbatch import config as configuration
 from splatbatch.config import Config, json_schema, load, nearest, parse_change, to_yaml
+from splatbatch.config.section import Section
 from splatbatch.errors import ConfigError
 
 ROOT = Path(__file__).parents[1]
@@ -255,3 +258,15 @@ def test_any_yaml_is_a_config_or_a_list_of_mistakes(tmp_path: Path, tree: dict[A
         assert load(path).recipe("p0")
     except ConfigError as error:
         assert str(path) in error.message
+
+
+def keys_of(section: type[Section]) -> Iterator[str]:
+    for name, field in section.model_fields.items():
+        yield name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from keys_of(field.annotation)
+
+
+def test_the_complete_config_names_every_key() -> None:
+    text = (ROOT / "configs/local.yml").read_text()
+    assert [key for key in keys_of(Config) if not re.search(rf"\b{key}:", text)] == []

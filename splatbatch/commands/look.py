@@ -92,8 +92,11 @@ def report(config: Path | None, *, as_json: bool) -> None:
 
 def config_show(config: Path | None, name: str) -> None:
     """Print the resolved config, or what trains one patch."""
-    batch = open_batch(config, [name] if name else [])
-    typer.echo(configuration.to_yaml(batch.config.recipe(name) if name else batch.config), nl=False)
+    if name:
+        shown: configuration.Config | configuration.Recipe = open_batch(config, [name]).config.recipe(name)
+    else:  # nothing has to be there for it
+        shown = configuration.load(configuration.find_config(config))
+    typer.echo(configuration.to_yaml(shown), nl=False)
 
 
 def print_plan(batch: Batch, *, as_json: bool) -> None:
