@@ -28,7 +28,7 @@ from splatbatch.training.progress import Progress
 from splatbatch.training.strategy import Strategy
 from splatbatch.training.views import Views
 
-FORMAT = 1
+FORMAT = 2
 PIXEL_STRIDE = 16
 """Of photographs every 16th pixel, along both axes, tells whether they are the same ones."""
 
@@ -42,6 +42,11 @@ class Changing:
     strategy: Strategy
     evaluator: Evaluator
     exposures: Exposures | None = None
+
+    def kind(self) -> str:
+        """Return where it lies and what moves it: states of one kind are none of another."""
+        means = self.optimizers["means"]
+        return f"{self.gaussians['means'].device.type} {type(means).__module__}.{type(means).__qualname__}"
 
     def to_record(self) -> dict[str, Any]:
         """Return it as tensors and plain values."""
@@ -95,6 +100,9 @@ class Checkpoints:
             if (record["format"], record["identity"]) != (FORMAT, self.identity):
                 self.progress.warn(f"{self.resume_from}: of other settings or photographs: trained from the start")
                 return 0
+            if record["kind"] != changing.kind():
+                self.progress.warn(f"{self.resume_from}: made on another device or by other kernels: trained anew")
+                return 0
             step = int(record["step"])
         except Exception as error:  # noqa: BLE001 - torch raises what it likes over a file that is not whole
             self.progress.warn(f"{self.resume_from}: no checkpoint that can be read ({error}): trained from the start")
@@ -108,7 +116,7 @@ class Checkpoints:
         if not self.every or step % self.every:
             return
         run = changing.to_record()
-        record = {"format": FORMAT, "identity": self.identity, "step": step, "run": run}
+        record = {"format": FORMAT, "identity": self.identity, "kind": changing.kind(), "step": step, "run": run}
         if not all(bool(value.isfinite().all()) for value in run["gaussians"].values()):
             return  # nothing that an attempt should go on from
         try:

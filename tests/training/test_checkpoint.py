@@ -120,6 +120,15 @@ def test_a_checkpoint_that_cannot_be_read_starts_anew_and_says_so(patch: Patch, 
     assert any("no checkpoint that can be read" in warning for warning in warnings(folder))
 
 
+def test_a_checkpoint_from_another_device_starts_anew_and_says_so(patch: Patch) -> None:
+    file = died(patch, growing("mcmc")).checkpoint
+    record = torch.load(file, weights_only=True)
+    record["run"]["optimizers"] = {name: {"lr": torch.ones(()), "state": {}} for name in record["run"]["optimizers"]}
+    torch.save({**record, "kind": "cuda splatbatch.training.cuda.adam.Adam"}, file)
+    folder, _ = trained(patch, growing("mcmc"), "attempt-02")
+    assert any("on another device or by other kernels: trained anew" in warning for warning in warnings(folder))
+
+
 def test_without_being_asked_for_no_checkpoint_is_written(patch: Patch) -> None:
     assert not died(patch, recipe(max_steps=STEPS)).checkpoint.exists()
 
