@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 from fake_batch import SHARED, FakeBatch
+from hypothesis import settings
+
+# 200 ms for an example, its own limit, is nothing on a machine that has other work
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 @pytest.fixture

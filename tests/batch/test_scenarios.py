@@ -14,7 +14,7 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB.
 
 @dataclass(frozen=True)
 class Scenario:
-    """What the trainer of p5 does, attempt by attempt, and what must come of it; p4 and p7 train well."""
+    """What the trainer of p5 does, attempt by attempt, and what must come of it; p7 trains well."""
 
     name: str
     lines: list[str]
@@ -94,14 +94,18 @@ SCENARIOS = [
 ]
 
 
+# one that hangs does nothing at all; one that starts slowly on a busy machine does: a wall clock cannot tell them apart
+LIMITS = {"stall_s": 1.5, "grace_s": 0.2}
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_night(batch: FakeBatch, scenario: Scenario) -> None:
-    batch.make("p4", "p5", "p7", limits={"wall_s": 2, "grace_s": 0.2}, **scenario.settings).script(p5=scenario.lines)
+    batch.make("p5", "p7", limits=LIMITS, **scenario.settings).script(p5=scenario.lines)
     done = batch.run("train")
     attempts = [event for event in batch.events("attempt_started") if event["patch"] == "p5"]
     assert len(attempts) == scenario.attempts, done.stderr
     assert done.returncode == (0 if scenario.state == "trained" else 1)
-    assert f"{scenario.attempts and 3 - (scenario.state != 'trained')} of 3 patches trained" in done.stdout
+    assert f"{2 - (scenario.state != 'trained')} of 2 patches trained" in done.stdout
     if scenario.cause:
         assert f"p5: failed: {scenario.cause}" in done.stdout
     for key, value in scenario.changes.items():
