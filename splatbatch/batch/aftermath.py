@@ -67,9 +67,12 @@ class Aftermath:
             work.alone = True
             self._again_uncounted(work, queue)
             return
-        work.failures.append(retry.Failure(diagnosis, dict(work.rungs)))
-        self._failures[work.patch.name] = work.failures
-        self._try_again(work, queue)
+        self._count(work, diagnosis, queue)
+
+    def not_started_yet(self, work: Work, diagnosis: Diagnosis, queue: Queue) -> None:
+        """Decide on a patch that no process could be started for."""
+        self.not_started(work, diagnosis)
+        self._count(work, diagnosis, queue)
 
     def not_started(self, work: Work, diagnosis: Diagnosis, reason: str = "") -> None:
         """Record the failure of a patch that no attempt could be made at; with a reason, that it is given up."""
@@ -97,6 +100,12 @@ class Aftermath:
         """Try again what the patch itself is not to blame for."""
         queue.put_back(work)
         self._ledger.write("retry", patch=work.patch.name, wait_s=0.0, ladder="", changes={}, trained_in_between=[])
+
+    def _count(self, work: Work, diagnosis: Diagnosis, queue: Queue) -> None:
+        """Hold a failure against its patch."""
+        work.failures.append(retry.Failure(diagnosis, dict(work.rungs)))
+        self._failures[work.patch.name] = work.failures
+        self._try_again(work, queue)
 
     def _try_again(self, work: Work, queue: Queue) -> None:
         name, witnesses = work.patch.name, self._trained[work.num_trained_before :] if len(work.failures) > 1 else []

@@ -6,6 +6,7 @@ One thread, one loop over poll; no thread per attempt. In a test its clock is ou
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Callable, Mapping, Sequence
 
 from splatbatch.batch import attempts
@@ -30,6 +31,8 @@ from splatbatch.outcome import Diagnosis, Exit, Failed, Outcome, Stopped, Traine
 from splatbatch.trainers import open_trainer
 
 POLL_S = 0.05
+NO_PROCESS = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+"""What fork(2) and pipe(2) fail with where processes, memory or files run short: it may pass."""
 
 
 class Runner:
@@ -130,6 +133,11 @@ class Runner:
 
     def _fail_at_the_door(self, work: Work, error: Exception) -> None:
         """Record a patch that cannot even be handed to its trainer; the others go on."""
+        if isinstance(error, OSError) and error.errno in NO_PROCESS:
+            advice = "Raise the limit of processes (ulimit -u) or end what uses up memory."
+            found = Diagnosis("process_limit", "retry", advice, (str(error),), "start")
+            self._aftermath.not_started_yet(work, found, self._queue)
+            return
         hint = error.hint if isinstance(error, SplatbatchError) else ""
         advice = f"{error}. {hint}".rstrip()
         self._aftermath.not_started(work, Diagnosis("not_started", "fail", advice, (str(error),), "start"))

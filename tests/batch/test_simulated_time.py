@@ -135,6 +135,18 @@ def test_a_standby_that_cannot_be_told_to_go_is_told_later(
     assert len(simulation.batch.events("paused")) == 3
 
 
+@pytest.mark.parametrize(("times", "trained"), [(2, True), (1000, False)])
+def test_a_machine_that_can_start_no_process_for_a_while_costs_no_patch(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch, times: int, trained: bool
+) -> None:
+    world = simulation.patches(p0=Script(10), p1=Script(10))
+    short, submit = [OSError(errno.EAGAIN, "Resource temporarily unavailable")] * times, world.submit
+    monkeypatch.setattr(world, "submit", lambda jobs: raised(short.pop()) if short else submit(jobs))
+    outcomes = simulation.run(executor={"standby": False})
+    assert {isinstance(outcome, Trained) for outcome in outcomes.values()} == {trained}
+    assert trained or {outcome.diagnosis.cause for outcome in outcomes.values()} == {"process_limit"}
+
+
 def test_a_standby_that_dies_is_replaced_by_another_and_counts_for_nothing(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(10), p1=Script(10, dies_standing_by=True), p2=Script(10))
     outcomes = simulation.run()
