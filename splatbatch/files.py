@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -47,7 +48,9 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:
     """Write one JSON object, whole or not at all; NaN and infinity are refused, since JSON has neither."""
-    write_text(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    pieces = json.JSONEncoder(indent=1, allow_nan=False).iterencode(record)
+    # piece by piece: the report of thousands of patches is larger as text than as what it says
+    write_whole(path, lambda file: file.writelines(piece.encode() for piece in chain(pieces, "\n")))
 
 
 def read_json(path: Path) -> Record | None:

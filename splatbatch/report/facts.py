@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 import platform
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -49,7 +50,7 @@ MOST_CONFIG_BYTES = 1 << 18
 
 def build(output: OutputFolder, names: Sequence[str], variants: Sequence[Variant] = ()) -> Record:
     """Return the facts of a batch."""
-    statuses, history = read_status(output, names), list(events(output.ledger))
+    statuses, history = read_status(output, names), _history(output)
     patches = _patches(output, statuses, history)
     audits = [event for event in history if event["event"] == "audit"]
     return {
@@ -67,6 +68,15 @@ def build(output: OutputFolder, names: Sequence[str], variants: Sequence[Variant
         "config": read_tail(output.config, MOST_CONFIG_BYTES),
         "events": history,
     }
+
+
+def _history(output: OutputFolder) -> list[Record]:
+    """Return all events; they share their keys and words, which weigh more than all else that they say."""
+    return [{sys.intern(key): _shared(value) for key, value in event.items()} for event in events(output.ledger)]
+
+
+def _shared(value: Any) -> Any:
+    return sys.intern(value) if type(value) is str else value
 
 
 def _patches(output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[Record]) -> list[Record]:

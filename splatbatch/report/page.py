@@ -23,6 +23,8 @@ from splatbatch.report.viewer import Previews, viewer_script, what_is_missing
 
 PICTURE_BYTES = 16 << 20
 MOST_WARNINGS = 200
+MOST_PATCHES = 500
+"""No browser and nobody takes in thousands of chapters; report.json has them all."""
 FIRST = ("patch", "state", "photographs", "PSNR dB", "before", "SSIM")
 HEADINGS = (*FIRST, "Gaussians", "MiB", "time", "GPU peak", "attempts", "notes")
 WORDS = ("patch", "state", "photographs", "notes")
@@ -30,17 +32,19 @@ WORDS = ("patch", "state", "photographs", "notes")
 
 def to_html(report: Record, output: OutputFolder, previews_mib: int) -> str:
     """Return the page of a report; curves and pictures come from the output folder."""
-    links = {patch["patch"]: f"patch-{index}" for index, patch in enumerate(report["patches"])}
+    shown = most_telling(report["patches"])
+    links = {patch["patch"]: f"patch-{index}" for index, patch in enumerate(shown)}
     budget = Budget(PICTURE_BYTES)
     # the poorest patch takes of the budget first
-    by_psnr = sorted(report["patches"], key=lambda patch: math.inf if patch["psnr"] is None else patch["psnr"])
+    by_psnr = sorted(shown, key=_psnr)
     previews = Previews(output, Budget(previews_mib * MIB))
     chapters = {patch["patch"]: chapter(patch, links[patch["patch"]], budget, previews) for patch in by_psnr}
     body = [
         _header(report),
         *_section("Timeline", join(timelines(report, links))),
         *_section("Comparison", comparison(report["sweep"])),
-        *_section("Patches", _table(report["patches"], links)),
+        *_section("Patches", _table(shown, links)),
+        *_left_out(len(report["patches"]) - len(shown)),
         *(tag("p", lack, class_="quiet") for lack in _lacks(report, previews)),
         *(chapters[name] for name in links),
         *_section("Audit", join(_audit(report["audit"]))),
@@ -49,6 +53,23 @@ def to_html(report: Record, output: OutputFolder, previews_mib: int) -> str:
     title = f"{report['summary']} - splatbatch"
     scripts = [_asset("page.js"), *([viewer_script()] if previews.num_shown else [])]
     return document(title, join([tag("main", *body), previews.packed_viewer()]), _asset("page.css"), scripts)
+
+
+def most_telling(patches: list[Record]) -> list[Record]:
+    """Return the patches that a page has room for, in their order: what went wrong or is odd, then the poorest."""
+    ranked = sorted(patches, key=lambda patch: (patch["state"] == "trained" and not patch["outliers"], _psnr(patch)))
+    chosen = {patch["patch"] for patch in ranked[:MOST_PATCHES]}
+    return [patch for patch in patches if patch["patch"] in chosen]
+
+
+def _psnr(patch: Record) -> float:
+    return math.inf if patch["psnr"] is None else float(patch["psnr"])
+
+
+def _left_out(number: int) -> Iterator[Html]:
+    if number:
+        words = f"{number:,} more patches were trained without anything odd, or are like these: report.json has all."
+        yield tag("p", words, class_="quiet")
 
 
 def _lacks(report: Record, previews: Previews) -> Iterator[str]:

@@ -15,9 +15,11 @@ LANE_PX = 30
 BAR_PX = 22
 SIGNS = {"trained": "✓", "failed": "✕", "stopped": "■"}
 RUNS_SHOWN = 6
+MOST_BARS = 2000
+"""Of a run; more would be narrower than a hair."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Bar:
     """An attempt with times that are known."""
 
@@ -31,7 +33,7 @@ class Bar:
 
 def timelines(report: Record, links: dict[str, str]) -> list[Html]:
     """Return a timeline per run that started attempts, the latest first; times in between would only be empty."""
-    bars = [bar for patch in report["patches"] for bar in _bars(patch, links[patch["patch"]])]
+    bars = [bar for patch in report["patches"] for bar in _bars(patch, links.get(patch["patch"], ""))]
     starts = sorted({run["started_at"] for run in report["runs"] if run["started_at"] is not None})
     groups: dict[float, list[Bar]] = {}
     for bar in bars:
@@ -55,7 +57,7 @@ def _run(bars: Sequence[Bar]) -> Html:
     span = max(end - begin, 1e-3)
     slots = sorted({bar.slot for bar in bars})
     labels = [tag("span", slot) for slot in slots]
-    ordered = sorted(bars, key=lambda bar: bar.start)
+    ordered = sorted(bars, key=lambda bar: bar.start)[-MOST_BARS:]
     drawn = [_draw(bar, slots.index(bar.slot), begin, span) for bar in ordered]
     drawn += [_gap(*pair, slots.index(slot), (begin, span)) for slot in slots for pair in _gaps(ordered, slot)]
     height = LANE_PX * len(slots)
@@ -65,6 +67,7 @@ def _run(bars: Sequence[Bar]) -> Html:
     drawing = tag("svg", *lanes, inner, *ticks, width="100%", height=height + 18)
     frame = tag("div", tag("div", *labels, class_="slots"), drawing, class_="timeline", data_span=f"{span:.6g}")
     words = f"{moment(begin)} to {moment(end)}, {duration(span)}, {len(bars)} attempts on {len(slots)} slots"
+    words += f", the last {len(ordered)} drawn" if len(ordered) < len(bars) else ""
     return tag("figure", frame, tag("figcaption", words), class_="run")
 
 
@@ -111,7 +114,15 @@ def _draw(bar: Bar, lane: int, begin: float, span: float) -> Html:
     # a line at the start: an attempt of a second in a night of ten hours is still seen
     mark = tag("line", class_="mark", x1=f"{left:.3f}%", x2=f"{left:.3f}%", y1=top, y2=top + BAR_PX)
     gate = _waited(left - waited, waited, top + BAR_PX / 4)
-    return tag("a", tag("title", _told(bar, kind)), gate, body, mark, class_=f"bar {kind}", href=f"#{bar.link}")
+    return tag(
+        "a",
+        tag("title", _told(bar, kind)),
+        gate,
+        body,
+        mark,
+        class_=f"bar {kind}",
+        href=f"#{bar.link}" if bar.link else None,
+    )
 
 
 def _waited(left: float, width: float, y: float) -> Html:
