@@ -1,0 +1,70 @@
+"""What the parent itself may cost, in CPU seconds of its own; scripts/bench_batch measures the same at full size."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fake_batch import ROOT
+
+from splatbatch.batch.folder import OutputFolder
+from splatbatch.batch.status import most_interesting, read_status
+from splatbatch.files import write_json
+from splatbatch.report.page import MOST_PATCHES, most_telling
+
+sys.path.append(str(ROOT / "scripts"))
+
+from batch_bench import scheduler
+
+MANY = 300
+PARTS = ("plan_cpu_ms", "run_cpu_ms", "report_cpu_ms")
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, float], dict[str, float]]:
+    """Return what one patch and many patches cost."""
+    folder = tmp_path_factory.mktemp("bars")
+    one, many = (scheduler.measure_in_its_own_process(number, folder) for number in (1, MANY))
+    return one, many
+
+
+def test_a_patch_costs_the_parent_a_few_milliseconds(figures: tuple[dict[str, float], dict[str, float]]) -> None:
+    one, many = figures
+    beyond_the_first = (MANY * sum(many[part] for part in PARTS) - sum(one[part] for part in PARTS)) / (MANY - 1)
+    assert beyond_the_first <= 10, "the bar is 5; twice that on machines that do something else too"
+
+
+def test_a_patch_costs_the_parent_a_few_kibibytes(figures: tuple[dict[str, float], dict[str, float]]) -> None:
+    one, many = figures
+    assert many["mib"] - one["mib"] <= 6
+
+
+def test_the_status_is_there_at_once(figures: tuple[dict[str, float], dict[str, float]]) -> None:
+    assert figures[1]["status_cpu_s"] <= 1, "the bar is 0.5 for 10,000 patches on a machine of its own"
+
+
+def test_the_status_loads_neither_the_audit_nor_the_trainers() -> None:
+    code = "import sys; import splatbatch.commands.status; print(sorted(sys.modules))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    unneeded = {"numpy", "pynvml", "splatbatch.scene.audit", "splatbatch.trainers", "splatbatch.batch.runner"}
+    assert not unneeded & set(eval(said))
+
+
+def test_the_figures_of_a_trained_patch_are_read_only_where_they_are_wanted(tmp_path: Path) -> None:
+    output = OutputFolder(tmp_path)
+    for name in ("p0", "p1"):
+        output.patch(name).path.mkdir(parents=True)
+        write_json(output.patch(name).result, {"metrics": {"final": {"psnr": 20.0}}})
+        output.patch(name).splat.touch()
+    found = read_status(output, ["p0", "p1", "p2"], in_full=2)
+    assert [(one.state, one.psnr) for one in found] == [("trained", 20.0), ("trained", None), ("waiting", None)]
+    assert [one.patch for one in most_interesting(found, 1)] == ["p2"]
+
+
+def test_the_page_of_a_great_many_patches_shows_what_went_wrong_and_the_poorest() -> None:
+    patches = [{"patch": f"p{i}", "state": "trained", "outliers": [], "psnr": 30 - i / 1e3} for i in range(2000)]
+    patches[7] |= {"state": "failed", "psnr": None}
+    shown = [patch["patch"] for patch in most_telling(patches)]
+    assert (len(shown), shown[0], shown[1], shown[-1]) == (MOST_PATCHES, "p7", "p1501", "p1999")
