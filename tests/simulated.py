@@ -37,6 +37,7 @@ class Script:
     log: str = ""
     fails_after_s: float = 0.0
     dies_standing_by: bool = False
+    dies_at_go: bool = False
 
 
 @dataclass
@@ -123,6 +124,8 @@ class World:
         if attempt.began is None:
             if attempt.script.dies_standing_by:
                 self._end(attempt, {"kind": "exited", "code": 1})
+            elif attempt.script.dies_at_go and attempt.folder.go.exists():
+                self._end(attempt, {"kind": "killed", "signal": 9, "stood_by": True})
             elif go := read_json(attempt.folder.go):
                 self._begin(attempt, go["gpu"])
             return

@@ -32,6 +32,8 @@ from splatbatch.trainers import Trainer
 
 LOG_TAIL_BYTES = 1 << 18
 FULL_MIB = 2
+PREPARING = (None, "start", "load", "standby")
+"""Phases before `go`; None: it has said nothing."""
 WRAPPING_UP = ("eval", "export", "done")
 """Phases after the last step."""
 BALLAST_BYTES = 1 << 16
@@ -87,6 +89,12 @@ def write_go(folder: AttemptFolder, slot: Slot) -> None:
     """Let an attempt that stands by begin, on this slot."""
     record = {"gpu": slot.gpu, "slot": slot.name, "env": _visible(slot), "at": round(time.time(), 3)}
     write_json(folder.go, record)
+
+
+def never_began(folder: AttemptFolder) -> bool:
+    """Return whether an attempt that has ended stood by to its end, though somebody may have told it to go."""
+    stood_by = bool((read_json(folder.exit) or {}).get("stood_by"))
+    return stood_by and progress(folder).get("phase") in PREPARING
 
 
 def _visible(slot: Slot) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -15,6 +16,11 @@ from splatbatch.batch.work import Running, Work
 from splatbatch.config import Config
 from splatbatch.executors import Executor, Job, Slot
 from splatbatch.trainers import open_trainer
+
+
+def is_out_of_processes(error: BaseException) -> bool:
+    """Return whether processes, memory or files run short, which fork(2) and pipe(2) fail with: it may pass."""
+    return isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class Launcher:

@@ -6,7 +6,6 @@ One thread, one loop over poll; no thread per attempt. In a test its clock is ou
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Callable, Mapping, Sequence
 
 from splatbatch.batch import attempts
@@ -14,7 +13,7 @@ from splatbatch.batch.aftermath import Aftermath
 from splatbatch.batch.endings import Ending, settle
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.gate import SlotGate
-from splatbatch.batch.launch import Launcher
+from splatbatch.batch.launch import Launcher, is_out_of_processes
 from splatbatch.batch.ledger import Ledger
 from splatbatch.batch.memory import Memory
 from splatbatch.batch.packer import Packer
@@ -27,12 +26,10 @@ from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
 from splatbatch.executors import Executor, Key, Seen
 from splatbatch.files import is_out_of_space
-from splatbatch.outcome import Diagnosis, Exit, Failed, Outcome, Stopped, Trained
+from splatbatch.outcome import Cancelled, Diagnosis, Exit, Failed, Outcome, Stopped, Trained
 from splatbatch.trainers import open_trainer
 
 POLL_S = 0.05
-NO_PROCESS = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
-"""What fork(2) and pipe(2) fail with where processes, memory or files run short: it may pass."""
 
 
 class Runner:
@@ -133,7 +130,7 @@ class Runner:
 
     def _fail_at_the_door(self, work: Work, error: Exception) -> None:
         """Record a patch that cannot even be handed to its trainer; the others go on."""
-        if isinstance(error, OSError) and error.errno in NO_PROCESS:
+        if is_out_of_processes(error):
             advice = "Raise the limit of processes (ulimit -u) or end what uses up memory."
             found = Diagnosis("process_limit", "retry", advice, (str(error),), "start")
             self._aftermath.not_started_yet(work, found, self._queue)
@@ -166,7 +163,7 @@ class Runner:
             end = how_it_ended(running, seen_now, now, survives_parent=self._executor.survives_parent)
             if end is None:
                 self._see_whether_it_wraps_up(running)
-            elif self._is_judged(running, end):
+            elif self._never_began(running, end) or self._is_judged(running, end):
                 del self._running[key]
                 self._slots.gate_of(key).release(key, self._clock.now())
         if self._aftermath.hopeless:
@@ -178,6 +175,14 @@ class Runner:
         gate = self._slots.gate_of(running.key)
         if not gate.has_seat() and self._standbys.first() and attempts.wraps_up(running.attempt.folder):
             gate.wraps_up(running.key, self._memory.measured(running))
+
+    def _never_began(self, running: Running, end: Exit) -> bool:
+        """Put a standby back in the queue that had died when it was told to go: it counts for nothing."""
+        if isinstance(end, Cancelled) or not attempts.never_began(running.attempt.folder):
+            return False
+        self._standbys.discard(running)
+        self._queue.put_back(running.work)
+        return True
 
     def _is_judged(self, running: Running, end: Exit) -> bool:
         """Judge an attempt; False while a full disk does not take its result: it keeps its slot until there is room."""

@@ -89,12 +89,16 @@ class Standbys:
 
     def _has_died(self, running: Running) -> bool:
         """Discard a standby that has ended; return whether nobody had asked it to."""
-        self._launcher.discard(running)
+        self.discard(running)
         if self._leaving.pop(running.key, None) is not None:
             return False
         del self._ready[running.key]
-        running.work.may_stand_by = False
         return True
+
+    def discard(self, running: Running) -> None:
+        """Remove what is left of one that has died; its work begins in its turn, without another."""
+        self._launcher.discard(running)
+        running.work.may_stand_by = False
 
     def _is_wanted(self, slot: Slot) -> bool:
         wanted = self._config.executor.standby

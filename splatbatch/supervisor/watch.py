@@ -52,7 +52,8 @@ def supervise(folder: AttemptFolder) -> int:
     end = _run_all(folder, job, stop, around)
     around.look()
     seconds = round(time.monotonic() - around.since, 3)
-    facts = {"seconds": seconds, "ended_at": time.time(), **around.to_record(), **_identity()}
+    stood_by = bool(job.get("standby"))  # to its end: it was never told to go, or had died by then
+    facts = {"seconds": seconds, "ended_at": time.time(), "stood_by": stood_by, **around.to_record(), **_identity()}
     _tell(folder, {**exit_to_record(end), **facts}, stop)
     return 0 if end == Exited(0) else 1
 
@@ -185,7 +186,8 @@ class _Watch:
 
     def _begin(self, go: Record) -> None:
         """Its turn has come: from now on the limits count and its GPU is watched."""
-        self.stands_by, self.started, self.job["gpu"] = False, time.monotonic(), go.get("gpu")
+        self.stands_by, self.started = False, time.monotonic()
+        self.job |= {"gpu": go.get("gpu"), "standby": False}
         self.around.begin(self.job["gpu"])
         self.stall = StallWatch(self.folder.progress, self.process.pid)
         self.chores = self._chores()

@@ -170,3 +170,12 @@ def test_values_that_do_not_go_together_cost_only_the_patch_that_would_have_had_
     outcomes = simulation.run(retry={"ladders": {"gpu_memory": [{"evaluation.stop_after": 3}]}})
     assert isinstance(outcomes["p1"], Trained)
     assert "set evaluation.every too" in simulation.batch.events("gave_up")[0]["reason"]
+
+
+def test_a_standby_that_had_died_when_it_was_told_to_go_counts_for_nothing(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(10), p1=Script(10, dies_at_go=True), p2=Script(10))
+    outcomes = simulation.run()
+    assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
+    assert len(simulation.batch.events("attempt_ended")) == 3
+    assert simulation.batch.events("retry") == []
+    assert sorted(world.order()) == ["p0", "p1", "p2"]
