@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,4 +79,4 @@ def init(folder: Path, out: Path | None) -> None:
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
     patches = find_patches(configuration.load(target).scene)
-    typer.echo(f"{target}: {len(patches)} patches. Next: splatbatch verify-dims --config {target}")
+    typer.echo(f"{target}: {len(patches)} patches. Next: splatbatch verify-dims --config {shlex.quote(str(target))}")

@@ -19,14 +19,14 @@ from torch.nn import Parameter
 
 from splatbatch.config import Recipe
 from splatbatch.files import write_whole
-from splatbatch.training.evaluate import Evaluator
-from splatbatch.training.exposure import Exposures
+from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.health import Finding
 from splatbatch.training.optimizer import Optimizers
+from splatbatch.training.photos.exposure import Exposures
+from splatbatch.training.photos.views import Views
 from splatbatch.training.progress import Progress
-from splatbatch.training.strategy import Strategy
-from splatbatch.training.views import Views
+from splatbatch.training.strategies import Strategy
 
 FORMAT = 2
 PIXEL_STRIDE = 16

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from splatbatch.training.photos.views import Photo
 from splatbatch.training.render import View
 from splatbatch.training.step import Step
-from splatbatch.training.views import Photo
 
 MOST_RECORDINGS = 8
 """Image sizes times degrees at a time; photographs of more sizes than that are trained unrecorded."""

@@ -24,14 +24,14 @@ from splatbatch.scene.reconstruction import read_reconstruction
 from splatbatch.splats import write_splat
 from splatbatch.training.board import open_board
 from splatbatch.training.checkpoint import Checkpoints, identity
-from splatbatch.training.evaluate import Evaluator
+from splatbatch.training.evaluation.evaluate import Evaluator
+from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import export, first_values, to_parameters
 from splatbatch.training.loop import train
-from splatbatch.training.pictures import picture_views
+from splatbatch.training.photos.repeats import find_repeats
+from splatbatch.training.photos.views import Folders, Views, decode_views
 from splatbatch.training.progress import Progress
-from splatbatch.training.repeats import find_repeats
 from splatbatch.training.standby import wait_for_go
-from splatbatch.training.views import Folders, Views, decode_views
 
 
 class Settings(BaseModel):

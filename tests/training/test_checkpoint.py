@@ -14,8 +14,8 @@ from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
 from splatbatch.files import read_json, read_lines
 from splatbatch.scene.patches import Patch
-from splatbatch.training import coarse
-from splatbatch.training.evaluate import Evaluator
+from splatbatch.training.evaluation.evaluate import Evaluator
+from splatbatch.training.photos import coarse
 from splatbatch.training.session import train_attempt
 
 STEPS, EVERY, DIES_AT = 40, 20, 25

@@ -9,10 +9,10 @@ from small_patch import recipe, trained
 
 from splatbatch.config.schedule import schedule
 from splatbatch.scene.patches import Patch
-from splatbatch.training import coarse
-from splatbatch.training.coarse import CoarseToFine, Pyramid, Stage, contents, plan_sizes, shrink, stages
+from splatbatch.training.photos import coarse
+from splatbatch.training.photos.coarse import CoarseToFine, Pyramid, Stage, contents, plan_sizes, shrink, stages
+from splatbatch.training.photos.views import Photo
 from splatbatch.training.rasterize import rasterize
-from splatbatch.training.views import Photo
 
 
 def photo(height: int, width: int, detail: float, name: str = "a.png") -> Photo:

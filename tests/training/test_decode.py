@@ -11,7 +11,7 @@ from PIL import Image as Pillow
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap import Camera
 from splatbatch.scene.reprojection import project
-from splatbatch.training.decode import Source, decode
+from splatbatch.training.photos.decode import Source, decode
 
 CAMERAS = [
     Camera(1, "SIMPLE_RADIAL", 400, 300, (320.0, 203.5, 148.25, -0.12)),

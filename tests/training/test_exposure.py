@@ -11,9 +11,9 @@ from small_patch import recipe, trained
 from torch import Tensor
 
 from splatbatch.scene.patches import Patch
-from splatbatch.training.exposure import Exposures
+from splatbatch.training.photos.exposure import Exposures
+from splatbatch.training.photos.views import Photo
 from splatbatch.training.rasterize import View
-from splatbatch.training.views import Photo
 
 GAINS = {"dark.jpg": 0.7, "fair.jpg": 1.0, "light.jpg": 1.3}
 

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from splatbatch.config import load
 from splatbatch.scene.patches import find_patches
-from splatbatch.training.coarse import shrink
 from splatbatch.training.loss import photometric_loss, psnr, ssim
-from splatbatch.training.masks import masked, of_what_counts
+from splatbatch.training.photos.coarse import shrink
+from splatbatch.training.photos.masks import masked, of_what_counts
+from splatbatch.training.photos.views import Photo
 from splatbatch.training.rasterize import View
-from splatbatch.training.views import Photo
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

@@ -14,9 +14,9 @@ from PIL import Image
 from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
 from splatbatch.files import read_json
-from splatbatch.training.evaluate import evaluate
-from splatbatch.training.pictures import LONGEST_PX, error, picture_views, ranked, to_jpeg
-from splatbatch.training.views import Photo
+from splatbatch.training.evaluation.evaluate import evaluate
+from splatbatch.training.evaluation.pictures import LONGEST_PX, error, picture_views, ranked, to_jpeg
+from splatbatch.training.photos.views import Photo
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_full_disk_costs_only_the_pictures(folder: AttemptFolder, monkeypatch:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("splatbatch.training.pictures.write_whole", full)
+    monkeypatch.setattr("splatbatch.training.evaluation.pictures.write_whole", full)
     assert write(folder, photos(2)) == {}
 
 

@@ -28,9 +28,9 @@ from splatbatch.trainers import open_trainer
 from splatbatch.training.__main__ import main
 from splatbatch.training.gaussians import export, first_values, to_parameters
 from splatbatch.training.health import Expectations
+from splatbatch.training.photos.views import Folders, decode_views
 from splatbatch.training.progress import Progress
 from splatbatch.training.session import Settings, prepare, train_attempt
-from splatbatch.training.views import Folders, decode_views
 
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from splatbatch.training.views import Photo
+from splatbatch.training.photos.views import Photo
 
 FIRST_RATE, LAST_RATE = 0.01, 0.001
 

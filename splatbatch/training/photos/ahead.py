@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
-from splatbatch.training.views import Photo
+from splatbatch.training.photos.views import Photo
 
 
 def ahead(photos: Iterator[Photo], device: torch.device) -> Iterator[Photo]:

@@ -19,7 +19,7 @@ from splatbatch.scene.masks import find_masks
 from splatbatch.scene.photographs import Photographs, choose_photographs
 from splatbatch.scene.reconstruction import Image, Reconstruction
 from splatbatch.scene.resolution import DIVISORS
-from splatbatch.training.decode import Decoded, Source, decode
+from splatbatch.training.photos.decode import Decoded, Source, decode
 from splatbatch.training.rasterize import View
 
 ROUNDING = 1e-12  # of the largest coordinate: what float64 loses in R^T t, with a margin

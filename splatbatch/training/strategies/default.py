@@ -1,61 +1,19 @@
-"""When Gaussians are added, moved and removed: gsplat's `default` and `mcmc` behind one signature."""
+"""`default`: gsplat's DefaultStrategy, never waiting for the GPU, with a cap, and with the resets it forgets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from gsplat.strategy import DefaultStrategy, MCMCStrategy
+from gsplat.strategy import DefaultStrategy
 from gsplat.strategy.ops import reset_opa
 from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.noise import inject_noise
 from splatbatch.training.optimizer import Optimizers
 from splatbatch.training.render import Rendering
-from splatbatch.training.strategy_cpu import use_cpu_ops
-
-MCMC_OPACITY_REGULARISER = 0.01  # 3DGS-MCMC (Kheradmand 2024), section 4; gsplat's preset
-MCMC_SCALE_REGULARISER = 0.01
-
-
-class Strategy(Protocol):
-    """A densification rule around a training step.
-
-    All but `refine` are part of the step itself: they do the same things in every step, on the device, and never wait
-    for it, so that a step can be recorded and replayed.
-    """
-
-    def regularise(self, loss: Tensor) -> Tensor:
-        """Add what the rule wants minimised."""
-        ...
-
-    def before_backward(self, rendering: Rendering) -> None:
-        """Keep what the rule reads after the backward pass."""
-        ...
-
-    def after_step(self, rendering: Rendering, means_rate: Tensor) -> None:
-        """Note what the rule goes by, and move what it moves in every step; `means_rate` is the means' rate, []."""
-        ...
-
-    def refine(self, step: int) -> bool:
-        """Add, move and remove Gaussians if it is time; return whether steps are different from now on."""
-        ...
-
-    def limit(self, most: int) -> None:
-        """Let there be at most so many Gaussians from now on; more than that are kept."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """Return what the rule remembers, as tensors and plain values, for a checkpoint."""
-        ...
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Remember what a checkpoint says, its tensors on the device of the Gaussians."""
-        ...
 
 
 class Default:
@@ -174,56 +132,3 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
     def _no_parameters(state: dict[str, Any]) -> dict[str, Tensor]:
         """Stand for the parameters where only their number is asked for."""
         return {"means": state["count"]}
-
-
-class Mcmc:
-    """3DGS-MCMC (Kheradmand 2024): move dead Gaussians onto live ones, add 5 % at a time up to the cap, explore."""
-
-    def __init__(
-        self, gaussians: Parameters, optimizers: Optimizers, recipe: Recipe, plan: Schedule, scale: float
-    ) -> None:
-        del scale
-        use_cpu_ops()
-        self._gaussians, self._optimizers, self._plan = gaussians, optimizers, plan
-        self._rule = MCMCStrategy(cap_max=recipe.training.cap(), min_opacity=recipe.refinement.prune_opa)
-        self._noise_lr = recipe.refinement.noise_lr
-        self._binoms = self._rule.initialize_state()["binoms"].to(gaussians["means"].device)
-
-    def regularise(self, loss: Tensor) -> Tensor:
-        """Add the sizes and opacities that the rule keeps small."""
-        opacities, scales = self._gaussians["opacities"].sigmoid(), self._gaussians["scales"].exp()
-        return loss + MCMC_OPACITY_REGULARISER * opacities.mean() + MCMC_SCALE_REGULARISER * scales.mean()
-
-    def before_backward(self, rendering: Rendering) -> None:
-        """Keep nothing."""
-
-    def after_step(self, rendering: Rendering, means_rate: Tensor) -> None:
-        """Explore: move every Gaussian a little, the more transparent it is the more."""
-        del rendering
-        inject_noise(self._gaussians, means_rate * self._noise_lr)
-
-    def refine(self, step: int) -> bool:
-        """Relocate what is dead, and add."""
-        plan = self._plan
-        if not plan.refine_start < step < plan.refine_stop or step % plan.refine_every:
-            return False
-        self._rule._relocate_gs(self._gaussians, self._optimizers, self._binoms)
-        self._rule._add_new_gs(self._gaussians, self._optimizers, self._binoms)
-        return True
-
-    def limit(self, most: int) -> None:
-        """Add no further than that."""
-        self._rule.cap_max = most
-
-    def state(self) -> dict[str, Any]:
-        """Return nothing: all that the rule goes by are the Gaussians."""
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Remember nothing."""
-
-
-STRATEGIES: dict[str, Callable[[Parameters, Optimizers, Recipe, Schedule, float], Strategy]] = {
-    "default": Default,
-    "mcmc": Mcmc,
-}

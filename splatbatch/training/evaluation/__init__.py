@@ -1,0 +1,1 @@
+"""How good the splat is, on photographs it has never seen."""

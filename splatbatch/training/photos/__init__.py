@@ -1,0 +1,1 @@
+"""Photographs and their cameras: decoded, masked, sized, exposed, handed to the steps in time."""
