@@ -33,7 +33,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, float],
 def test_a_patch_costs_the_parent_a_few_milliseconds(figures: tuple[dict[str, float], dict[str, float]]) -> None:
     one, many = figures
     beyond_the_first = (MANY * sum(many[part] for part in PARTS) - sum(one[part] for part in PARTS)) / (MANY - 1)
-    assert beyond_the_first <= 10, "the bar is 5; twice that on machines that do something else too"
+    assert beyond_the_first <= 15, "the bar is 5; three times that on machines that run other tests beside this one"
 
 
 def test_a_patch_costs_the_parent_a_few_kibibytes(figures: tuple[dict[str, float], dict[str, float]]) -> None:

@@ -170,7 +170,7 @@ def _forward(
     x, y, z, _ = _direction(means, viewmat, n, seen)
     basis = _basis(x, y, z)
     for c in tl.static_range(3):
-        color = 0.5 + SH_C0 * tl.load(sh0 + 3 * n + c, seen, other=0.0)
+        color = 0.5 + tl.load(sh0 + 3 * n + c, seen, other=0.0) * SH_C0
         for k in tl.static_range((DEGREE + 1) * (DEGREE + 1) - 1):
             color += basis[k] * tl.load(shN + 3 * (NUM_HIGHER * n + k) + c, seen, other=0.0)
         tl.store(colors + 3 * n + c, tl.maximum(color, 0.0), inside)
@@ -200,7 +200,7 @@ def _backward(
     for c in tl.static_range(3):
         shown = seen & (tl.load(colors + 3 * n + c, seen, other=0.0) > 0)
         v_color = tl.load(v_colors + 3 * n + c, shown, other=0.0)
-        tl.store(v_sh0 + 3 * n + c, SH_C0 * v_color, inside)
+        tl.store(v_sh0 + 3 * n + c, v_color * SH_C0, inside)
         for k in tl.static_range((DEGREE + 1) * (DEGREE + 1) - 1):
             share = v_color * tl.load(shN + 3 * (NUM_HIGHER * n + k) + c, shown, other=0.0)
             v_x += in_x[k] * share
