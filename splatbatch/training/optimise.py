@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from splatbatch.config import Recipe
+from splatbatch.config import Recipe, Training
 from splatbatch.config.schedule import Schedule
 from splatbatch.training import cuda
 from splatbatch.training.gaussians import Parameters
@@ -27,15 +27,14 @@ def make_optimizers(gaussians: Parameters, recipe: Recipe, plan: Schedule, scene
         "sh0": rates.sh0 * plan.gain,
         "shN": rates.shN * plan.gain,
     }
-    fused = recipe.training.kernels == "auto"
-    return {name: _adam(parameter, rate[name], fused=fused) for name, parameter in gaussians.items()}
+    return {name: _adam(parameter, rate[name], recipe.training) for name, parameter in gaussians.items()}
 
 
-def _adam(parameter: Parameter, rate: float, *, fused: bool) -> Optimizer:
+def _adam(parameter: Parameter, rate: float, training: Training) -> Optimizer:
     """Return an Adam; on a GPU one that never waits for it, with its count of steps and its rate there."""
     if not parameter.is_cuda:
         return torch.optim.Adam([{"params": parameter, "lr": rate}], eps=EPSILON)
-    if not fused or cuda.why_not_here():
+    if not cuda.serves(parameter, training):
         groups = [{"params": parameter, "lr": torch.tensor(rate, device=parameter.device)}]
         return torch.optim.Adam(groups, eps=EPSILON, fused=True, capturable=True)
     from splatbatch.training.cuda.adam import Adam

@@ -62,7 +62,7 @@ class Step:
 
     def _loss(self, colors: Tensor, target: Tensor) -> Tensor:
         training = self.recipe.training
-        if not colors.is_cuda or training.kernels == "plain" or cuda.why_not_here():
+        if not cuda.serves(colors, training):
             return photometric_loss(colors, target, training.ssim_lambda)
         from splatbatch.training.cuda import photometric
 

@@ -5,6 +5,14 @@ from __future__ import annotations
 from functools import cache
 
 import torch
+from torch import Tensor
+
+from splatbatch.config import Training
+
+
+def serves(tensor: Tensor, training: Training) -> bool:
+    """Return whether these kernels are to work on a tensor: on a GPU where they can, unless the config says `plain`."""
+    return tensor.is_cuda and training.kernels == "auto" and not why_not_here()
 
 
 @cache

@@ -121,7 +121,7 @@ def _measure(gaussians: Parameters, photo: Photo, recipe: Recipe, lpips: Lpips |
 
 def _ssim(recipe: Recipe, colors: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the SSIM of training: evaluation must not need more memory than that."""
-    if not colors.is_cuda or recipe.training.kernels == "plain" or cuda.why_not_here():
+    if not cuda.serves(colors, recipe.training):
         return ssim
     from splatbatch.training.cuda import photometric
 
