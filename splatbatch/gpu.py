@@ -15,9 +15,8 @@ from typing import Any
 import pynvml as nvml
 
 from splatbatch.config import Cooldown
-from splatbatch.files import Record
+from splatbatch.files import MIB, Record
 
-MIB = 1 << 20
 # nvml.h, nvmlClocksEventReasons: hardware slow-down, software and hardware thermal slow-down, power brake
 THROTTLED = 0x8 | 0x20 | 0x40 | 0x80
 

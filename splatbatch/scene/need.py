@@ -11,13 +11,13 @@ from typing import Literal
 
 from splatbatch.config import Recipe, Training
 from splatbatch.config.schedule import schedule
+from splatbatch.files import MIB
 from splatbatch.scene.colmap import Camera, Image
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.reconstruction import count_points, read_cameras, read_images
 from splatbatch.scene.resolution import divisor_of
 from splatbatch.scene.sizes import Size
 
-MIB = 1 << 20
 FLOAT = 4  # bytes
 GPU_CONTEXT_MIB = 512
 """CUDA's context with the kernels of torch and gsplat: 290 MiB (loaded lazily) to 667 MiB (pytorch PR #86509)."""

@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 
 from splatbatch.errors import TrainerError
-from splatbatch.files import append_line
+from splatbatch.files import MIB, append_line
 from splatbatch.training.board import Board
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.health import Expectations, Figures, Finding, judge, judge_evaluation
 
 RECORDS_PER_RUN = 60
 MOST_STEPS_BETWEEN = 100
-MIB = 1 << 20
 REGULARISED = ("scales", "opacities")
 """Parameters that may have a gradient although no photograph pulls on them."""
 

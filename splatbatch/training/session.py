@@ -18,8 +18,8 @@ from torch import Tensor
 from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError, TrainerError
-from splatbatch.files import write_json
-from splatbatch.scene.need import GPU_CONTEXT_MIB, MIB, Extent, Need, estimate, extent_of
+from splatbatch.files import MIB, write_json
+from splatbatch.scene.need import GPU_CONTEXT_MIB, Extent, Need, estimate, extent_of
 from splatbatch.scene.reconstruction import read_reconstruction
 from splatbatch.splats import write_splat
 from splatbatch.training.board import open_board

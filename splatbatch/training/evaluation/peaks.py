@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import torch
 
-MIB = 1 << 20
+from splatbatch.files import MIB
+
 KIB_PER_MIB = 1 << 10
 
 
