@@ -97,6 +97,10 @@ class AttemptFolder:
         """Return whether its supervisor has told how it ended."""
         return os.path.exists(f"{self.path}/{EXIT}")  # noqa: PTH110 - asked of thousands, and twice as fast as a Path
 
+    def is_cancelled(self) -> bool:
+        """Return whether its parent has asked it to stop."""
+        return os.path.exists(self.cancel)  # noqa: PTH110 - a folder that may not be read is no error
+
     @property
     def progress(self) -> Path:
         """Training process, or the supervisor from its log: phase, step, loss, number of Gaussians."""
@@ -128,8 +132,13 @@ class AttemptFolder:
 
     @property
     def splat(self) -> Path:
-        """Training process, last of all: the product."""
+        """Training process, last of all: the product; kept while it is accepted, and after that for a while."""
         return self.path / "splat.ply"
+
+    @property
+    def result(self) -> Path:
+        """Parent, once the splat was found whole: its manifest; result.json of the patch if it is accepted."""
+        return self.path / "result.json"
 
 
 @dataclass(frozen=True)
@@ -139,4 +148,7 @@ class Attempt:
     patch: str
     folder: AttemptFolder
     changes: dict[str, Any] = field(default_factory=dict)
-    depends_on: dict[str, str] = field(default_factory=dict)
+    depends_on: dict[str, Any] = field(default_factory=dict)
+    """See `splatbatch.batch.fingerprints.Fingerprint`."""
+    is_retry: bool = False
+    """Asked for by `retry`: the better of it and of what is accepted is kept."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, NoReturn, Optional
 
 import typer
 
+from splatbatch import console
 from splatbatch.commands import options
-from splatbatch.errors import OutputError, SplatbatchError
+from splatbatch.errors import ConfigError, OutputError, SplatbatchError
+from splatbatch.plain_text import plain
 
 app = typer.Typer(
     help="Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended.",
@@ -25,6 +27,7 @@ app.add_typer(config_app, name="config")
 
 @app.command()
 def train(
+    patches: options.PatchArguments = None,
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be trained, train nothing.")] = False,
@@ -34,26 +37,38 @@ def train(
     """Train every patch that is not trained yet, or whose settings or inputs have changed."""
     from splatbatch.commands import run
 
-    run.train(config, patch, only, verify=not no_verify, dry_run=dry_run)
+    run.train(config, _named(patches, patch), only, verify=not no_verify, dry_run=dry_run)
 
 
 @app.command()
 def retry(
+    patches: options.PatchArguments = None,
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     failed: Annotated[bool, typer.Option("--failed", help="All patches that failed.")] = False,
     set_: options.SetOption = [],
     force: Annotated[bool, typer.Option("--force", help="Train patches again that are trained and fresh.")] = False,
     only: options.OnlyOption = [],
+    save: Annotated[bool, typer.Option("--save", help="Write the settings of --set into the YAML.")] = False,
 ) -> None:
-    """Train named patches, or all failed ones, again; with --set under other settings."""
+    """Train named patches, or all failed ones, again; with --set under other settings. The better splat is kept."""
     from splatbatch.commands import run
 
-    run.retry(config, patch, run.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only)))
+    wish = run.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only), save=save)
+    run.retry(config, _named(patches, patch), wish)
+
+
+@app.command()
+def cancel(config: options.ConfigOption = None, patch: options.PatchOption = []) -> None:
+    """End the batch that runs, here or on another host, or some of its patches; what ran is recorded as stopped."""
+    from splatbatch.commands import cancel as cancelling
+
+    cancelling.cancel(config, patch)
 
 
 @app.command("verify-dims")
 def verify_dims(
+    patches: options.PatchArguments = None,
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     json_: options.JsonOption = False,
@@ -64,11 +79,14 @@ def verify_dims(
     """Check every photograph of every patch against its camera, and the models themselves."""
     from splatbatch.commands import prepare
 
-    prepare.verify_dims(config, patch, prepare.VerifyOptions(as_json=json_, strict=strict, fix=fix, out=out))
+    prepare.verify_dims(
+        config, _named(patches, patch), prepare.VerifyOptions(as_json=json_, strict=strict, fix=fix, out=out)
+    )
 
 
 @app.command()
 def plan(
+    patches: options.PatchArguments = None,
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     only: options.OnlyOption = [],
@@ -77,41 +95,82 @@ def plan(
     """Say which patches would be trained, why, and at which steps things happen."""
     from splatbatch.commands import look
 
-    look.plan(config, patch, only, as_json=json_)
+    look.plan(config, _named(patches, patch), only, as_json=json_)
 
 
 @app.command()
 def status(
+    patches: options.PatchArguments = None,
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     json_: options.JsonOption = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing it, until Ctrl-C.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Read every splat and photograph, trust no times.")] = False,
 ) -> None:
     """Say how far every patch is; from the files alone, also while a batch runs."""
     from splatbatch.commands import status as progress
 
-    progress.status(config, patch, as_json=json_, watch=watch)
+    progress.status(config, _named(patches, patch), progress.StatusOptions(json_, watch, verify))
 
 
 @app.command()
 def logs(
-    patch: options.PatchArgument,
+    patch: options.OnePatchArgument = None,
     config: options.ConfigOption = None,
+    named: options.OnePatchOption = "",
     attempt: options.AttemptOption = 0,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what it says, until it ends.")] = False,
 ) -> None:
     """Print the log of a patch's attempt."""
     from splatbatch.commands import look
 
-    look.logs(config, patch, attempt, follow=follow)
+    look.logs(config, _the_one(patch, named), attempt, follow=follow)
 
 
 @app.command()
-def explain(patch: options.PatchArgument, config: options.ConfigOption = None) -> None:
+def explain(
+    patch: options.OnePatchArgument = None, config: options.ConfigOption = None, named: options.OnePatchOption = ""
+) -> None:
     """Tell a patch's whole story: attempts, evidence, changes, advice."""
     from splatbatch.commands import look
 
-    look.explain(config, patch)
+    look.explain(config, _the_one(patch, named))
+
+
+@app.command()
+def compare(
+    one: options.RunArgument,
+    other: options.OtherRunArgument = "",
+    config: options.ConfigOption = None,
+    json_: options.JsonOption = False,
+) -> None:
+    """Put the attempts at a patch side by side, or the patches of two runs."""
+    from splatbatch.commands import compare as comparing
+
+    comparing.compare(config, one, other, as_json=json_)
+
+
+@app.command()
+def accept(
+    attempt: options.AcceptedOption,
+    patch: options.OnePatchArgument = None,
+    config: options.ConfigOption = None,
+    named: options.OnePatchOption = "",
+) -> None:
+    """Make the splat of another attempt the product of its patch; `compare` shows which there are."""
+    from splatbatch.commands import accept as accepting
+
+    accepting.accept(config, _the_one(patch, named), attempt)
+
+
+@app.command()
+def clean(
+    config: options.ConfigOption = None, dry_run: options.DryRunOption = False, json_: options.JsonOption = False
+) -> None:
+    """Remove checkpoints, pictures and splats of superseded attempts; never an accepted splat, nor the one before."""
+    from splatbatch.commands import clean as cleaning
+
+    cleaning.clean(config, dry_run=dry_run, as_json=json_)
 
 
 @app.command()
@@ -136,14 +195,15 @@ def report(config: options.ConfigOption = None, json_: options.JsonOption = Fals
 
 @app.command()
 def view(
-    patch: options.PatchArgument,
+    patch: options.OnePatchArgument = None,
     config: options.ConfigOption = None,
+    named: options.OnePatchOption = "",
     port: options.PortOption = 8080,
 ) -> None:
     """Serve a patch's splat, in full and in 3D, to a browser on this machine, until Ctrl-C (extra `view`)."""
     from splatbatch.commands import view as viewing
 
-    viewing.view(config, patch, port)
+    viewing.view(config, _the_one(patch, named), port)
 
 
 @app.command()
@@ -155,19 +215,35 @@ def trainers(config: options.ConfigOption = None, json_: options.JsonOption = Fa
 
 
 @app.command()
-def export(
-    patch: Annotated[Optional[list[str]], typer.Argument(metavar="PATCH", help="None: all that are trained.")] = None,
+def doctor(
     config: options.ConfigOption = None,
+    json_: options.JsonOption = False,
+    warm: Annotated[bool, typer.Option("--warm", help="Build all GPU kernels first, so that no patch has to.")] = False,
+) -> None:
+    """Say whether this machine can train, and the batch of a config on it, and what to do where it cannot."""
+    from splatbatch.commands import doctor as examining
+
+    examining.doctor(config, as_json=json_, build=warm)
+
+
+@app.command()
+def export(
+    patches: options.PatchArguments = None,
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
     to: options.ToOption = None,
     sh_degree: options.DegreeOption = None,
     min_opacity: options.OpacityOption = 0.0,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that no export wrote.")] = False,
     json_: options.JsonOption = False,
 ) -> None:
     """Write accepted splats elsewhere, as PLY files that every viewer reads."""
     from splatbatch.commands import export as exporting
     from splatbatch.splats.export import Cut
 
-    exporting.export(config, patch or [], to, Cut(sh_degree, min_opacity), as_json=json_)
+    exporting.export(
+        config, _named(patches, patch), exporting.To(to, force), Cut(sh_degree, min_opacity), as_json=json_
+    )
 
 
 @app.command()
@@ -200,6 +276,18 @@ def config_schema() -> None:
     typer.echo(json.dumps(json_schema(), indent=1))
 
 
+def _named(arguments: Optional[list[str]], options: list[str]) -> list[str]:
+    """Return the patches that were named, either way."""
+    return [*(arguments or []), *options]
+
+
+def _the_one(argument: Optional[str], option: str) -> str:
+    """Return the one patch that was named, either way."""
+    if not (name := argument or option):
+        raise ConfigError("no patch named", "Name one, as p5.")
+    return name
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         from splatbatch import __version__
@@ -217,25 +305,28 @@ def before(
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command line; whatever stops a command ends in a message, a hint and its exit code."""
+    console.open_closed_descriptors()
     try:
         return app(arguments)
     except SplatbatchError as error:
-        typer.echo(f"splatbatch: {error.message}", err=True)
-        if error.hint:
-            typer.echo(f"  hint: {error.hint}", err=True)
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # whoever read our output has gone (`| head`): not an error of ours
-        sys.stderr.close()
-        sys.exit(0)
+        _end(error)
     except OSError as error:
+        if isinstance(error, BrokenPipeError) or console.is_of_dead_terminal(error):
+            console.hush()  # whoever read our output has gone (`| head`): not an error of ours
+            sys.exit(0)
         from splatbatch.files import is_out_of_space
 
-        if not is_out_of_space(error):
-            raise
-        typer.echo(f"splatbatch: {error.filename or 'output.folder'}: {error.strerror}", err=True)
-        typer.echo("  hint: Free space, then run again: it goes on where it ended.", err=True)
-        sys.exit(OutputError.exit_code)
+        where = error.filename if isinstance(error.filename, str) else "a file of the output folder, or of the scene"
+        remedy = "Free space" if is_out_of_space(error) else "See to its permissions, its disk and its share"
+        message = f"{where}: {error.strerror or error}"
+        _end(OutputError(message, f"{remedy}, then run again: it goes on where it ended."))
+
+
+def _end(error: SplatbatchError) -> NoReturn:
+    console.never_block()
+    hint = f"\n  hint: {error.hint}" if error.hint else ""
+    typer.echo(plain(f"splatbatch: {error.message}{hint}"), err=True)
+    sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

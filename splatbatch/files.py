@@ -8,24 +8,38 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, BinaryIO
 
 Record = dict[str, Any]
 MIB = 1 << 20
+MOST_LEVELS = 64
+"""Of JSON: records of ours have five."""
+DIGITS_OF_64_BITS = 19
+PRIVATE = 0o600
+"""Mode of files that hold environments: those may hold passwords."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the file system itself; nothing of ours is written there
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a file beside `path`, then fsync and rename it: `path` is whole or as it was before."""
+def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int = 0o666) -> None:
+    """Let `write` fill a file beside `path`, then fsync and rename it: `path` is whole or as it was before.
+
+    Args:
+        path: of the file.
+        write: fills it.
+        mode: what the umask is taken from; it holds from the first byte on.
+    """
     aside = path_beside(path)
     try:
-        with aside.open("wb") as file:
+        aside.unlink(missing_ok=True)  # of a killed process with our number, in a mode of its own
+        with open(aside, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -36,21 +50,64 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     _sync_folder(path.parent)
 
 
+def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = False) -> os.stat_result:
+    """Make `target` the file `source`, whole, on the disk, at once; return what stands there then.
+
+    It is a second name for the file behind `source` if that lies in `within` and has no other name, or is ours; else a
+    copy, since somebody else may still write into it. A link at `target` is replaced, not followed.
+
+    Raises:
+        OSError: `source` is no file that can be read, or the target is not what was read; it is as it was before
+            unless the disk itself has changed it.
+    """
+    real = source.resolve(strict=True)
+    if not real.is_file():
+        raise OSError(errno.EINVAL, "no regular file", str(source))
+    size = real.stat().st_size
+    is_there = target.exists() and target.samefile(real) and not target.is_symlink()  # it is linked once more
+    is_ours = real.is_relative_to(within.resolve()) and (is_ours or real.stat().st_nlink == 1)
+    if not is_there and not (is_ours and _link_over(real, target)):
+        _copy_over(real, target)
+    stat = target.lstat()
+    if not S_ISREG(stat.st_mode) or stat.st_size != size:
+        raise OSError(errno.EIO, f"not whole: {stat.st_size} of {size} bytes", str(target))
+    return stat
+
+
+def _link_over(source: Path, target: Path) -> bool:
+    """Give a file a second name, once the disk has it; return whether that was possible."""
+    aside = path_beside(target)
+    aside.unlink(missing_ok=True)
+    _sync_file(source)
+    try:
+        os.link(source, aside)
+    except OSError:  # another file system, or one without links
+        return False
+    aside.replace(target)
+    _sync_folder(target.parent)
+    return True
+
+
+def _copy_over(source: Path, target: Path) -> None:
+    with source.open("rb") as file:
+        write_whole(target, lambda copy: shutil.copyfileobj(file, copy, MIB))
+
+
 def path_beside(path: Path) -> Path:
     """Return where this process, and no other, may prepare what becomes `path`; `sweep` knows such names."""
     return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text as UTF-8, whole or not at all."""
-    write_whole(path, lambda file: file.write(text.encode()))
+    """Write text as UTF-8, whole or not at all; of a name that is none, what can be written."""
+    write_whole(path, lambda file: file.write(text.encode(errors="replace")))
 
 
-def write_json(path: Path, record: Mapping[str, Any]) -> None:
+def write_json(path: Path, record: Mapping[str, Any], mode: int = 0o666) -> None:
     """Write one JSON object, whole or not at all; NaN and infinity are refused, since JSON has neither."""
     pieces = json.JSONEncoder(indent=1, allow_nan=False).iterencode(record)
     # piece by piece: the report of thousands of patches is larger as text than as what it says
-    write_whole(path, lambda file: file.writelines(piece.encode() for piece in chain(pieces, "\n")))
+    write_whole(path, lambda file: file.writelines(piece.encode() for piece in chain(pieces, "\n")), mode)
 
 
 def read_json(path: Path) -> Record | None:
@@ -83,16 +140,18 @@ def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) 
         os.close(descriptor)
 
 
-def read_lines(path: Path, mentions: Sequence[str] = ()) -> Iterator[Record]:
+def read_lines(path: Path, mentions: Sequence[str] = (), *, start: int = 0) -> Iterator[Record]:
     """Yield the JSON objects of a .jsonl file in order; torn and foreign lines are skipped.
 
     Args:
         path: of the file; it is read line by line, however long it is.
         mentions: words; lines with none of them in quotes need not be parsed, and are left out. None: all lines.
+        start: the byte to begin at.
     """
     quoted = [f'"{word}"'.encode() for word in mentions]
     try:
         with path.open("rb") as file:
+            file.seek(start)
             for line in file:
                 if quoted and not any(word in line for word in quoted):
                     continue
@@ -102,6 +161,16 @@ def read_lines(path: Path, mentions: Sequence[str] = ()) -> Iterator[Record]:
                         yield record
     except OSError:
         return
+
+
+def ends_whole(path: Path, size: int) -> bool:
+    """Return whether the first `size` bytes of a file end with a line's end."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, size - 1))
+            return file.read(1) in (b"\n", b"")
+    except OSError:
+        return False
 
 
 def last_line(path: Path, tail_bytes: int = 65536) -> Record | None:
@@ -146,15 +215,61 @@ def sweep(folder: Path) -> None:
 
 
 def _parse(text: str | bytes) -> Any:
-    """Read JSON; NaN and infinity, which Python alone writes, become None, so that what was read can be written.
+    """Read JSON whose numbers are finite, whole ones of 64 bits; what else stands in place of a number becomes None.
+
+    So whatever was read can be calculated with, and written again.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: it is no JSON, or nested too deeply to be of anybody's making.
     """
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text))
     try:
-        return json.loads(text, parse_constant=lambda _: None)
+        found = _DECODER.decode(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+    # as many brackets at least as levels: most records need not be walked through
+    if text.count("[") + text.count("{") > MOST_LEVELS:
+        _check_depth(found)
+    return found
+
+
+def _check_depth(found: Any) -> None:
+    """Refuse what is nested so deeply that whoever walks through it, or writes it, runs out of stack.
+
+    Raises:
+        ValueError: it is.
+    """
+    level = [found]
+    for _ in range(MOST_LEVELS):
+        inside = chain.from_iterable(one.values() if isinstance(one, dict) else one for one in level)
+        level = [one for one in inside if isinstance(one, dict | list)]
+        if not level:
+            return
+    raise ValueError("nested too deeply")
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _whole(text: str) -> int | None:
+    """Return a whole number of 64 bits; others are nobody's, and thousands of digits take long to read."""
+    if len(text) < DIGITS_OF_64_BITS:
+        return int(text)
+    value = int(text) if len(text) <= DIGITS_OF_64_BITS + 1 else 1 << 63
+    return value if -(1 << 63) <= value < 1 << 63 else None
+
+
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None, parse_float=_finite, parse_int=_whole)
+
+
+def _sync_file(path: Path) -> None:
+    """Make what somebody else wrote durable: its content, and its name."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:

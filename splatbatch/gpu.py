@@ -10,15 +10,20 @@ import atexit
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pynvml as nvml
 
-from splatbatch.config import Cooldown
 from splatbatch.files import MIB, Record
+
+if TYPE_CHECKING:  # every supervisor would wait for all of the config
+    from splatbatch.config import Cooldown
 
 # nvml.h, nvmlClocksEventReasons: hardware slow-down, software and hardware thermal slow-down, power brake
 THROTTLED = 0x8 | 0x20 | 0x40 | 0x80
+DEVICE_FILES = Path("/dev")
+DRIVER_FILES = Path("/proc/driver/nvidia")
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,30 @@ class Gpu:
     uuid: str
     name: str
     total_mib: int
+    capability: tuple[int, int] | None = None
+    """Compute capability, (9, 0) for 9.0; None if NVML does not say."""
+
+
+@dataclass(frozen=True)
+class Presence:
+    """What says that this machine has NVIDIA GPUs, and what keeps them from being used."""
+
+    cards: tuple[Gpu, ...] = ()
+    traces: tuple[str, ...] = ()
+    """Files that the driver makes where a GPU is; they stay when the driver breaks."""
+    error: str = ""
+    """NVML's words where it did not answer."""
+
+    def is_here(self) -> bool:
+        """Return whether there is a GPU, usable or not."""
+        return bool(self.cards or self.traces)
+
+    def why_unusable(self) -> str:
+        """Say why a GPU that is here cannot be used; empty if it can, or there is none."""
+        if self.cards or not self.traces:
+            return ""
+        said = f"NVML says: {self.error}" if self.error else "NVML lists none"
+        return f"an NVIDIA GPU is here ({', '.join(self.traces)}), but cannot be used: {said}"
 
 
 @dataclass(frozen=True)
@@ -50,15 +79,35 @@ class Sample:
         return asdict(self)
 
 
-@cache
 def gpus() -> tuple[Gpu, ...]:
     """Return the GPUs of this machine in the order of nvidia-smi; none without a driver."""
+    return _asked()[0]
+
+
+def nvml_error() -> str:
+    """Return NVML's words if it does not answer; empty if it does, also where it lists no GPU."""
+    return _asked()[1]
+
+
+def presence() -> Presence:
+    """Return whether GPUs are here, by NVML or, where that is broken, by the files of the driver."""
+    cards = gpus()
+    return Presence(cards) if cards else Presence((), _traces(), nvml_error())
+
+
+@cache
+def _asked() -> tuple[tuple[Gpu, ...], str]:
     try:
         nvml.nvmlInit()
         atexit.register(nvml.nvmlShutdown)
-        return tuple(_gpu(index) for index in range(nvml.nvmlDeviceGetCount()))
-    except nvml.NVMLError:
-        return ()
+        return tuple(_gpu(index) for index in range(nvml.nvmlDeviceGetCount())), ""
+    except nvml.NVMLError as error:
+        return (), str(error)
+
+
+def _traces() -> tuple[str, ...]:
+    devices = sorted(str(path) for path in DEVICE_FILES.glob("nvidia*") if path.name.removeprefix("nvidia").isdecimal())
+    return (*devices, *([str(DRIVER_FILES)] if DRIVER_FILES.exists() else []))
 
 
 def sample(uuid: str) -> Sample:
@@ -97,6 +146,12 @@ def driver_version() -> str:
     return str(_optional(nvml.nvmlSystemGetDriverVersion) or "") if gpus() else ""
 
 
+def cuda_version() -> tuple[int, int] | None:
+    """Return the latest CUDA that the driver runs programs of, (13, 0) for 13.0; None if NVML does not say."""
+    number = _optional(nvml.nvmlSystemGetCudaDriverVersion_v2) if gpus() else None
+    return (number // 1000, number % 1000 // 10) if number else None
+
+
 def why_not_ready(now: Sample, before: Sample, cooldown: Cooldown, *, ours_mib: float = 0) -> str:
     """Say why a GPU is not fit for the next attempt; empty if it is.
 
@@ -119,11 +174,13 @@ def why_not_ready(now: Sample, before: Sample, cooldown: Cooldown, *, ours_mib: 
 def _gpu(index: int) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     memory = _optional(nvml.nvmlDeviceGetMemoryInfo, handle)
+    capability = _optional(nvml.nvmlDeviceGetCudaComputeCapability, handle)
     return Gpu(
         index=index,
         uuid=str(nvml.nvmlDeviceGetUUID(handle)),
         name=str(nvml.nvmlDeviceGetName(handle)),
         total_mib=memory.total // MIB if memory else 0,
+        capability=(int(capability[0]), int(capability[1])) if capability else None,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from splatbatch.fields import number, text, whole
 from splatbatch.files import Record
 
 
@@ -53,6 +54,7 @@ class Lost:
 
 
 Exit = Exited | Killed | TimedOut | Cancelled | NotStarted | Lost
+QUOTE_CHARS = 300
 EXITS: dict[str, type[Exit]] = {
     "exited": Exited,
     "killed": Killed,
@@ -71,11 +73,26 @@ def exit_to_record(end: Exit) -> Record:
 
 def exit_from_record(record: Record) -> Exit:
     """Return the exit that `exit_to_record` wrote; a foreign record counts as lost."""
-    fields = dict(record)
-    try:
-        return EXITS[str(fields.pop("kind", ""))](**fields)
-    except (KeyError, TypeError):
-        return Lost(f"unreadable exit record {record!r}")
+    code, number_of_signal, limit_s = (
+        whole(record.get("code")),
+        whole(record.get("signal")),
+        number(record.get("limit_s")),
+    )
+    match record.get("kind"), record.get("limit"):
+        case "exited", _ if code is not None:
+            return Exited(code)
+        case "killed", _ if number_of_signal is not None:
+            return Killed(number_of_signal)
+        case "timed_out", ("wall" | "stall" | "finished") as limit if limit_s is not None:
+            return TimedOut(limit, limit_s)
+        case "cancelled", _:
+            return Cancelled(text(record.get("by")))
+        case "not_started", _:
+            return NotStarted(text(record.get("reason")))
+        case "lost", _:
+            return Lost(text(record.get("reason")))
+        case _:
+            return Lost(f"unreadable exit record {record!r:.{QUOTE_CHARS}}")
 
 
 Action = Literal["ok", "retry", "degrade", "fail"]
@@ -101,6 +118,8 @@ class Splat:
     sh_degree: int
     step: int
     metrics: Record = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    """What is odd about it, although it counts."""
 
 
 @dataclass(frozen=True)

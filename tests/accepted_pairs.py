@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import time
@@ -22,6 +23,8 @@ def fault_of_pair(patch: Path) -> str:
     splat = check_splat(patch / "splat.ply", STEPS)
     if not isinstance(splat, Splat):
         return f"splat.ply {splat.reason}"
+    if hashlib.sha256((patch / "splat.ply").read_bytes()).hexdigest() != result["splat"]["sha256"]:
+        return "splat.ply is not the file whose sha256 the manifest has"
     # the number of Gaussians tells the attempt a splat came from
     facts = (splat.num_gaussians, (patch / "splat.ply").stat().st_size, 10 + int(result["attempt"][-2:]))
     wanted = (result["num_gaussians"], result["bytes"], result["num_gaussians"])

@@ -12,7 +12,7 @@ from splatbatch.batch import attempts
 from splatbatch.config import Limits
 from splatbatch.executors import Seen, Slot, verdict
 from splatbatch.files import read_json, read_lines
-from splatbatch.outcome import Outcome
+from splatbatch.outcome import Outcome, Splat, Unfit
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers import Trainer
 
@@ -37,6 +37,9 @@ class Attempted:
         end = verdict(read_json(self.folder.exit), heartbeat_moves=False, seen=Seen("ended"))
         assert end is not None
         return attempts.judge(self.folder, self.trainer, end)
+
+    def collect(self) -> Splat | Unfit:
+        return self.trainer.collect(self.folder)
 
     def progress(self) -> list[dict[str, Any]]:
         return list(read_lines(self.folder.progress))

@@ -7,11 +7,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import importlib
 import json
 import os
 import re
 import resource
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -28,6 +32,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.scene.photographs import choose_photographs
 from splatbatch.scene.reconstruction import read_reconstruction
 from splatbatch.splats import Gaussians, check_splat, write_splat
+from splatbatch.supervisor import processes
 
 SCRIPT_VARIABLE = "FAKE_TRAINER_SCRIPT"
 
@@ -42,7 +47,7 @@ class FakeTrainer:
         record = {"patch": patch.name, "sparse": str(patch.sparse), "images": str(patch.images)}
         record["recipe"] = self.recipe.model_dump(mode="json")
         write_json(folder.settings, record)
-        return (sys.executable, __file__, "--attempt", str(folder.path))
+        return (sys.executable, os.environ.get("FAKE_TRAINER_PROGRAM", __file__), "--attempt", str(folder.path))
 
     def collect(self, folder: AttemptFolder) -> Splat | Unfit:
         splat = check_splat(folder.splat, self.recipe.training.max_steps)
@@ -82,24 +87,28 @@ def stand_by(folder: AttemptFolder, verb: str) -> bool:
     return verb != "unready"
 
 
-def train(folder: AttemptFolder, rest: str, steps: int) -> int:
+def train(folder: AttemptFolder, rest: str, steps: int, num: int = 10) -> int:
     time.sleep(float(rest or 0))
-    write_splat(folder.splat, splat_of(10), steps)
+    write_splat(folder.splat, splat_of(num), steps)
     append_line(folder.progress, {"phase": "done", "step": steps, "max_steps": steps}, durable=False)
     return 0
 
 
 def measure(folder: AttemptFolder, rest: str, steps: int) -> int:
-    """Train, and say how good it is and which photographs were used, chosen as our own trainer does."""
+    """Train, and say how good it is and which photographs were used, chosen as our own trainer does.
+
+    "measure 24.6 25": 24.6 dB, in 25 Gaussians.
+    """
+    psnr, _, num = rest.partition(" ")
     settings = read_json(folder.settings) or {}
     model = read_reconstruction(Path(settings["sparse"]))
     resolution = settings["recipe"]["training"]["resolution"]
     chosen = choose_photographs(Path(settings["images"]), model.images, model.cameras, resolution)
     size = [-(-side // chosen.divisor) for side in (model.cameras[1].width, model.cameras[1].height)]
     used = {"used": f"1/{chosen.divisor}", "folder": chosen.folder.name, "largest": size}
-    figures = {"psnr": float(rest), "ssim": 0.9}
+    figures = {"psnr": float(psnr), "ssim": 0.9}
     write_json(folder.metrics, {"initial": {"psnr": 10.0}, "final": figures, "resolution": used})
-    return train(folder, "", steps)
+    return train(folder, "", steps, int(num or 10))
 
 
 def exit_with(folder: AttemptFolder, rest: str, steps: int) -> int:
@@ -187,6 +196,19 @@ def train_with_kin(folder: AttemptFolder, rest: str, steps: int) -> int:
     return 0
 
 
+def train_with_fugitive(folder: AttemptFolder, rest: str, steps: int) -> int:
+    """Train beside a grandchild that hides: a session and an environment of its own; its number and start are noted."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            names = Path(os.environ["SPLATBATCH_CONFIG"]).with_name("fugitives")
+            with names.open("a") as file:
+                file.write(f"{os.getpid()}:{processes.start_ticks(os.getpid())}\n")
+            os.execve("/bin/sleep", ["sleep", "600"], {})
+        os._exit(0)
+    return train(folder, rest, steps)
+
+
 def await_file(folder: AttemptFolder, rest: str, steps: int) -> int:
     """Train once a file lies beside the config."""
     while not Path(os.environ["SPLATBATCH_CONFIG"]).with_name(rest).exists():
@@ -216,6 +238,19 @@ def talk(folder: AttemptFolder, rest: str, steps: int) -> int:
     return train(folder, "", steps)
 
 
+def no_locks(*_: object) -> None:
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
+def change_constants() -> None:
+    """Set constants of the program as FAKE_TRAINER_CONSTANTS says: {"splatbatch.executors.silence.SILENCE_S": 1}."""
+    for name, value in json.loads(os.environ.get("FAKE_TRAINER_CONSTANTS", "{}")).items():
+        module, _, constant = name.rpartition(".")
+        setattr(importlib.import_module(module), constant, value)
+    if os.environ.get("FAKE_TRAINER_NO_FLOCK"):
+        fcntl.flock = no_locks
+
+
 def wait_at_the_barrier() -> None:
     """Wait until the file of FAKE_TRAINER_BARRIER is there, with everything imported: a start at one instant."""
     if barrier := os.environ.get("FAKE_TRAINER_BARRIER"):
@@ -228,6 +263,7 @@ def wait_at_the_barrier() -> None:
 
 BEHAVIOURS = {
     "train-with-kin": train_with_kin,
+    "train-with-fugitive": train_with_fugitive,
     "await": await_file,
     "talk": talk,
     "train-then-fill": train_then_fill,
@@ -252,12 +288,25 @@ def train_as_a_plain_program(patch: str, config: Path, output: Path) -> int:
 
     recipe = load(config).recipe(patch)
     folder = PatchFolder(output / patch).new_attempt()
-    FakeTrainer(recipe).command(Patch(patch, Path(), Path()), folder)
+    if recipe.program:
+        return run_and_move(Patch(patch, Path(), Path()), recipe, folder, output / patch / "splat.ply")
+    scene = config.parent
+    FakeTrainer(recipe).command(Patch(patch, scene / "patches" / patch / "sparse" / "0", scene / "images"), folder)
     try:
         return behave(folder)
     finally:
         if folder.splat.exists():
             folder.splat.replace(output / patch / "splat.ply")
+
+
+def run_and_move(patch: Patch, recipe: Recipe, folder: AttemptFolder, place: Path) -> int:
+    """Run a program of somebody else and move the file that it names its splat to a place, as `mv` does."""
+    argv = trainers.open_trainer(recipe).command(patch, folder)
+    code = subprocess.run(argv, cwd=folder.output, check=False).returncode
+    made = folder.output / recipe.program.artifact.ply[0]
+    if made.exists():
+        made.replace(place)
+    return code
 
 
 if __name__ == "__main__":
@@ -266,6 +315,11 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--plain"]:
         sys.exit(train_as_a_plain_program(sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4])))
     install()
+    change_constants()
+    if "FAKE_TRAINER_KILL" in os.environ:
+        from kill_events import kill_as_told
+
+        kill_as_told(os.environ["FAKE_TRAINER_KILL"])
     wait_at_the_barrier()
     from splatbatch.cli import main
 

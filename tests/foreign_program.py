@@ -15,16 +15,33 @@ from pathlib import Path
 import numpy as np
 
 NAMES = ("x", "y", "z", "nx", "ny", "nz", "f_dc_0", "f_dc_1", "f_dc_2", "opacity")
+SNAPSHOT = 3
+"""Gaussians of a splat that is not the last."""
+AGE_S = 2.5
+"""A splat that is so much older than the steps after it is not from them."""
 PROPERTIES = (*NAMES, *(f"scale_{i}" for i in range(3)), *(f"rot_{i}" for i in range(4)))
 
 
-def write_ply(path: Path, num: int = 10, *, cut: int = 0, value: float = 0.5, also: tuple[str, ...] = ()) -> None:
-    """Write a splat as the first implementation does: with normals, without a word on the step."""
+def write_ply(
+    path: Path, num: int = 10, *, cut: int = 0, value: float = 0.5, also: tuple[str, ...] = (), unfilled: int = 0
+) -> None:
+    """Write a splat as the first implementation does: with normals, without a word on the step.
+
+    Args:
+        path: where.
+        num: of Gaussians.
+        cut: how many bytes are missing at the end.
+        value: of every property.
+        also: further properties.
+        unfilled: how many Gaussians at the end are zeros: the file has its size, and not yet its content.
+    """
     names = (*PROPERTIES, *also)
     lines = ["ply", "format binary_little_endian 1.0", f"element vertex {num}"]
     header = "\n".join([*lines, *(f"property float {name}" for name in names), "end_header\n"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = header.encode() + np.full((num, len(names)), value, dtype="<f4").tobytes()
+    table = np.full((num, len(names)), value, dtype="<f4")
+    table[num - unfilled :] = 0
+    data = header.encode() + table.tobytes()
     path.write_bytes(data[: len(data) - cut])
 
 
@@ -34,14 +51,57 @@ def write_points(path: Path) -> None:
     path.write_bytes("\n".join(lines).encode() + bytes(4))
 
 
+def say(step: int, steps: int) -> None:
+    print(f"step {step}/{steps} loss {1 / step:.4f} gaussians {step * 1000:,}", flush=True)
+
+
 def train(output: Path, steps: int) -> None:
     for step in range(1, steps + 1):
-        print(f"step {step}/{steps} loss {1 / step:.4f} gaussians {step * 1000:,}", flush=True)
+        say(step, steps)
     print("PSNR 21.5", flush=True)
     write_ply(output / f"point_cloud_{steps}.ply")
 
 
-def stay_up(*, talking: bool) -> None:
+def snapshot(output: Path, steps: int, then: str) -> int:
+    """Write the only splat after a tenth of the steps, under a name that tells no step, and end without another.
+
+    `then` is what follows: "exit", or a signal of its own, or "hang"; before it "quietly " (no word of steps),
+    "last " (all steps are made, and the last splat is not written), "named " (a link tells what step it is from).
+    """
+    early = max(1, steps // 10)
+    words = then.split()
+    if "quietly" not in words:
+        for step in range(1, early + 1):
+            say(step, steps)
+    write_ply(output / (f"splat_{early}.ply" if "named" in words else "splat.ply"), SNAPSHOT)
+    if "named" in words:
+        (output / "splat.ply").symlink_to(f"splat_{early}.ply")
+    if "last" in words:
+        for step in range(early + 1, steps + 1):
+            time.sleep(AGE_S if step in (early + 1, steps // 2 + 1) else 0)
+            say(step, steps)
+    return end(words[-1])
+
+
+def end(how: str) -> int:
+    if how.startswith("SIG"):
+        os.kill(os.getpid(), getattr(signal, how))
+    if how == "hang":
+        time.sleep(1_000_000)
+    return 0
+
+
+def link(output: Path, steps: int, where: str) -> int:
+    """Train, and name the splat a second time as many programs do, by a link; `where` may be another folder."""
+    train(output, steps)
+    made = output / f"point_cloud_{steps}.ply"
+    if where:
+        made = made.replace(Path(where) / made.name)
+    (output / "final.ply").symlink_to(made if where else made.name)
+    return 0
+
+
+def stay_up(*, talking: bool) -> int:
     print("Viewer running", flush=True)
     while True:
         time.sleep(0.02)
@@ -56,27 +116,78 @@ def main() -> int:
     parser.add_argument("--do", default="train")
     options = parser.parse_args()
     verb, _, rest = options.do.partition(" ")
-    if verb == "points-first":
-        write_points(options.output / "input.ply")
-        time.sleep(float(rest))
-    if verb in ("train", "train-then-die", "linger", "chatter", "ask", "points-first"):
-        train(options.output, options.steps)
-    match verb:
-        case "exit":
-            code, _, words = rest.partition(" ")
-            print(words, file=sys.stderr, flush=True)
-            return int(code)
-        case "die" | "train-then-die":
-            os.kill(os.getpid(), getattr(signal, rest))
-        case "hang" | "linger" | "chatter":
-            stay_up(talking=verb == "chatter")
-        case "spoil" if rest != "nothing":
-            early = options.steps - 1 if rest == "early" else options.steps
-            value = float("nan") if rest == "nan" else 0.5
-            write_ply(options.output / f"point_cloud_{early}.ply", cut=int(rest == "cut"), value=value)
-        case "ask":
-            input("Overwrite? [y/n] ")
+    return BEHAVIOURS[verb](options.output, options.steps, rest)
+
+
+def trained(output: Path, steps: int, rest: str) -> int:
+    train(output, steps)
     return 0
+
+
+def train_to(output: Path, steps: int, rest: str) -> int:
+    """Train, and leave the splat under a name that tells no step."""
+    train(output, steps)
+    (output / f"point_cloud_{steps}.ply").replace(output / rest)
+    return 0
+
+
+def points_first(output: Path, steps: int, rest: str) -> int:
+    write_points(output / "input.ply")
+    time.sleep(float(rest))
+    return trained(output, steps, "")
+
+
+def fail(output: Path, steps: int, rest: str) -> int:
+    code, _, words = rest.partition(" ")
+    print(words, file=sys.stderr, flush=True)
+    return int(code)
+
+
+def train_then_die(output: Path, steps: int, rest: str) -> int:
+    train(output, steps)
+    return end(rest)
+
+
+def linger(output: Path, steps: int, rest: str) -> int:
+    train(output, steps)
+    return stay_up(talking=rest == "talking")
+
+
+def fill_later(output: Path, steps: int, rest: str) -> int:
+    write_ply(output / f"point_cloud_{steps}.ply", unfilled=int(rest))
+    return stay_up(talking=False)
+
+
+def spoil(output: Path, steps: int, rest: str) -> int:
+    if rest != "nothing":
+        early = steps - 1 if rest == "early" else steps
+        value = float("nan") if rest == "nan" else 0.5
+        write_ply(output / f"point_cloud_{early}.ply", cut=int(rest == "cut"), value=value)
+    return 0
+
+
+def ask(output: Path, steps: int, rest: str) -> int:
+    train(output, steps)
+    input("Overwrite? [y/n] ")
+    return 0
+
+
+BEHAVIOURS = {
+    "train": trained,
+    "train-to": train_to,
+    "points-first": points_first,
+    "exit": fail,
+    "die": lambda output, steps, rest: end(rest),
+    "hang": lambda output, steps, rest: stay_up(talking=False),
+    "train-then-die": train_then_die,
+    "linger": linger,
+    "chatter": lambda output, steps, rest: linger(output, steps, "talking"),
+    "snapshot": snapshot,
+    "link": link,
+    "fill-later": fill_later,
+    "spoil": spoil,
+    "ask": ask,
+}
 
 
 if __name__ == "__main__":

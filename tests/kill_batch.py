@@ -1,4 +1,9 @@
-"""SIGKILL at random moments over a batch, two parents at one instant, and what must hold afterwards."""
+"""SIGKILL and SIGSTOP at random moments over a batch, and what must hold afterwards.
+
+Half of the trainers leave a child in a session of its own, the other half one that has emptied its environment as well.
+Who is stopped: a supervisor is woken or ended by its parent, a trainer falls to the stall limit or is woken by us, and
+so is a parent, since nobody else would.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +21,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import accepted_pairs
-from accepted_pairs import fault_of_pair
+import light_trainer
+from after_kills import events_of, faults_of
 from fake_batch import FakeBatch
+from process_family import PATIENCE_S, family, patch_of_trainer
 
+from splatbatch.files import read_json
 from splatbatch.supervisor import processes
 
 PATCHES = tuple(f"p{number}" for number in range(6))
 SLOTS = 2
-PATIENCE_S = 60.0
 MOMENT_S = 1.0
+START_S = 15.0
+QUICK = {"splatbatch.executors.silence.SILENCE_S": 2.0, "splatbatch.executors.silence.WAKING_S": 4.0}
+STALL_S = 4.0
+KIN = ("train-with-kin", "train-with-fugitive")
+STOPS = 0.25
+"""Share of the kills that are a SIGSTOP."""
+REAPING_S = 0.5
+"""So long a parent outlives a supervisor that we killed where there are no control groups: see `leftovers`."""
 # what appears when something of consequence has just happened
 TRACES = (
     "patches/*/attempt-*",
@@ -54,6 +69,7 @@ class Figures:
     allowed_extra: int = 0
     reads: int = 0
     faults: list[str] = field(default_factory=list)
+    seconds: float = 0.0
 
     @property
     def extra(self) -> int:
@@ -62,10 +78,10 @@ class Figures:
     def in_words(self) -> str:
         kills = ", ".join(f"{number} {target}" for target, number in sorted(self.kills.items()))
         return (
-            f"{sum(self.kills.values())} kills ({kills}) in {self.rounds} batches of {len(PATCHES)} patches, "
+            f"{sum(self.kills.values())} kills and stops ({kills}) in {self.rounds} batches of {len(PATCHES)} patches, "
             f"{self.restarts} restarts: {self.trained} trained by {self.attempts} attempts ({self.adopted} adopted), "
             f"{self.extra} extra of at most {self.allowed_extra}; "
-            f"{self.reads} looks at accepted pairs; {len(self.faults)} faults"
+            f"{self.reads} looks at accepted pairs; {len(self.faults)} faults; {self.seconds:.0f} s"
         )
 
 
@@ -79,11 +95,13 @@ class Round:
             *PATCHES,
             executor={"cpu_slots": SLOTS},
             retry={"first_wait_s": 0.05, "longest_wait_s": 0.2, "max_attempts": 20},
-            limits={"grace_s": 0.5, "free_disk_mib": 0},
+            limits={"grace_s": 0.5, "free_disk_mib": 0, "stall_s": STALL_S},
         )
-        scripts = {patch: [f"train-with-kin {self.random.uniform(0, 0.6):.2f}"] for patch in PATCHES}
-        self.batch.script(**scripts)
+        self.batch.script(
+            **{patch: [f"{KIN[i % 2]} {self.random.uniform(0, 0.6):.2f}"] for i, patch in enumerate(PATCHES)}
+        )
         self.log = (folder / "parents.log").open("ab")
+        self.hung: set[str] = set()
 
     def run(self, kills: int) -> None:
         """Kill `kills` times, or until the batch is done; then let it end, and check everything."""
@@ -113,22 +131,49 @@ class Round:
 
     def _start(self) -> subprocess.Popen[bytes]:
         command, streams = self.batch.command("train"), {"stdout": self.log, "stderr": self.log}
-        return subprocess.Popen(command, env=self.batch.environment(), stdin=subprocess.DEVNULL, **streams)
+        more = {"FAKE_TRAINER_PROGRAM": light_trainer.__file__, "FAKE_TRAINER_CONSTANTS": json.dumps(QUICK)}
+        environment = {**self.batch.environment(), **more}
+        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, **streams)
 
     def _kill(self, parent: subprocess.Popen[bytes]) -> bool:
-        """Kill somebody at some moment; return whether anybody was left to be killed."""
+        """Kill or stop somebody at some moment; return whether anybody was left for that."""
         target = self.random.choice(("parent", "supervisor", "trainer"))
+        stops = self.random.random() < STOPS
         self._wait_for_a_moment(parent)
-        pids = [parent.pid] if target == "parent" else family(parent.pid)[target]
+        pids = [parent.pid] if target == "parent" else self._wait_for_some(target, parent)
         if not pids or parent.poll() is not None:
             return False
-        lost = self._num_running() if target == "parent" else 1
-        os.kill(self.random.choice(pids), signal.SIGKILL)
+        pid = self.random.choice(pids)
+        if stops:
+            self._stop(target, pid)
+        else:
+            self.figures.allowed_extra += self._num_running() if target == "parent" else 1
+            os.kill(pid, signal.SIGKILL)
+            self._after(target, parent)
+        self.figures.kills[f"{target} stopped" if stops else target] += 1
+        return True
+
+    def _after(self, target: str, parent: subprocess.Popen[bytes]) -> None:
         if target == "parent":
             parent.wait()
-        self.figures.kills[target] += 1
-        self.figures.allowed_extra += lost
-        return True
+        elif target == "supervisor" and not self._has_groups():
+            time.sleep(REAPING_S)
+
+    def _has_groups(self) -> bool:
+        starts = self.batch.output.glob("patches/*/attempt-*/start.json")
+        return any((read_json(start) or {}).get("group") for start in starts)
+
+    def _stop(self, target: str, pid: int) -> None:
+        """Freeze somebody: for a while, or for good if somebody else has to find out; at most one hang per patch."""
+        patch = patch_of_trainer(pid) if target == "trainer" else ""
+        self.figures.allowed_extra += target != "parent"
+        is_for_good = target == "supervisor" or (bool(patch) and patch not in self.hung and self.random.random() < 0.5)
+        processes.send(signal.SIGSTOP, [pid])
+        if is_for_good:
+            self.hung |= {patch}
+        else:
+            time.sleep(self.random.uniform(0.0, 2.0))
+            processes.send(signal.SIGCONT, [pid])
 
     def _wait_for_a_moment(self, parent: subprocess.Popen[bytes]) -> None:
         if self.random.random() < 0.3:
@@ -140,61 +185,34 @@ class Round:
             time.sleep(0.0005)
         time.sleep(self.random.choice((0.0, self.random.uniform(0, 0.02))))
 
+    def _wait_for_some(self, target: str, parent: subprocess.Popen[bytes]) -> list[int]:
+        """Return whom to kill; a parent that has just begun has nobody yet, and would be the victim nearly always."""
+        end = time.monotonic() + START_S
+        while not (pids := family(parent.pid)[target]) and parent.poll() is None and time.monotonic() < end:
+            time.sleep(0.002)
+        time.sleep(self.random.choice((0.0, self.random.uniform(0, 0.2))))
+        return [pid for pid in pids if processes.start_ticks(pid)]
+
     def _num_running(self) -> int:
         jobs = self.batch.output.glob("patches/*/attempt-*/job.json")
         ends = ("exit.json", "cancel")
         open_ones = [job.parent for job in jobs if not any(job.with_name(end).exists() for end in ends)]
-        settled = {(event["patch"], event["attempt"]) for event in self._events("attempt_ended")}
+        settled = {(event["patch"], event["attempt"]) for event in events_of(self.batch, "attempt_ended")}
         return min(SLOTS, sum((one.parent.name, int(one.name[-2:])) not in settled for one in open_ones))
 
-    def _events(self, kind: str) -> list[dict]:
-        ledger = self.batch.output / "ledger.jsonl"
-        lines = ledger.read_text().splitlines() if ledger.exists() else []
-        events = (json.loads(line) for line in lines if line.endswith("}"))
-        return [event for event in events if event["event"] == kind]
-
     def _check(self, code: int) -> Iterator[str]:
-        ended = self._events("attempt_ended")
-        trained = [(event["patch"], event["attempt"]) for event in ended if event["outcome"] == "trained"]
+        trained = [one for one in events_of(self.batch, "attempt_ended") if one["outcome"] == "trained"]
         self.figures.attempts += len(list(self.batch.output.glob("patches/*/attempt-*/start.json")))
-        self.figures.trained += len(set(trained))
-        self.figures.adopted += sum(bool(event.get("adopted")) for event in ended if event["outcome"] == "trained")
+        self.figures.trained += len({(event["patch"], event["attempt"]) for event in trained})
+        self.figures.adopted += sum(bool(event.get("adopted")) for event in trained)
         if code != 0:
             yield f"the batch ended with {code}"
-        if sorted(patch for patch, _ in trained) != list(PATCHES):
-            yield f"trained in the ledger: {trained}"
-        for patch in PATCHES:
-            if fault := fault_of_pair(self.batch.output / "patches" / patch):
-                yield f"{patch}: {fault}"
-        if left := self._left_over():
-            yield f"processes left: {left}"
-        if litter := [str(path) for path in self.batch.output.glob("patches/**/.*")]:
-            yield f"litter: {litter}"
-
-    def _left_over(self) -> list[int]:
-        script = f"FAKE_TRAINER_SCRIPT={self.batch.folder / 'script.json'}".encode()
-        end = time.monotonic() + 2.0
-        while (left := list(_with_variable(script))) and time.monotonic() < end:
-            time.sleep(0.05)
-        return left
-
-
-def family(parent: int) -> dict[str, list[int]]:
-    """Return the supervisors below a parent, and the trainers below them."""
-    found: dict[str, list[int]] = {"supervisor": [], "trainer": []}
-    for pid in processes.descendants(parent):
-        try:
-            argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        role = "supervisor" if b"splatbatch.supervisor" in argv else "trainer" if b"--attempt" in argv else ""
-        found.get(role, []).append(pid)
-    return found
+        yield from faults_of(self.batch, PATCHES)
 
 
 def kill_test(folder: Path, kills: int, seed: int, per_round: int = 25) -> Figures:
-    """Kill `kills` times over as many batches as it takes."""
-    figures = Figures()
+    """Kill or stop `kills` times over as many batches as it takes."""
+    figures, started = Figures(), time.monotonic()
     while (left := kills - sum(figures.kills.values())) > 0 and len(figures.faults) < 10:
         place = folder / f"round-{figures.rounds}"
         place.mkdir()
@@ -203,43 +221,5 @@ def kill_test(folder: Path, kills: int, seed: int, per_round: int = 25) -> Figur
             shutil.rmtree(place)
     if figures.extra > figures.allowed_extra:
         figures.faults.append(f"{figures.extra} extra attempts, allowed {figures.allowed_extra}")
+    figures.seconds = time.monotonic() - started
     return figures
-
-
-def races(folder: Path, number: int) -> Counter[tuple[int, int]]:
-    """Start two parents at one instant, again and again; count how the pairs ended."""
-    batch = FakeBatch(folder).make("p0", limits={"grace_s": 0.5, "free_disk_mib": 0}).script(p0=["await go"])
-    return Counter(_race(batch) for _ in range(number))
-
-
-def _race(batch: FakeBatch) -> tuple[int, int]:
-    shutil.rmtree(batch.output, ignore_errors=True)
-    for old in (*batch.folder.glob("barrier*"), *batch.folder.glob("go")):
-        old.unlink()
-    barrier = batch.folder / "barrier"
-    environment = {**batch.environment(), "FAKE_TRAINER_BARRIER": str(barrier)}
-    command, streams = batch.command("train"), {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    both = [subprocess.Popen(command, env=environment, **streams) for _ in range(2)]
-    wait_until(lambda: len(list(batch.folder.glob("barrier.*"))) == 2)
-    barrier.touch()
-    wait_until(lambda: any(process.poll() is not None for process in both))
-    (batch.folder / "go").touch()
-    first, second = sorted(process.wait(PATIENCE_S) for process in both)
-    return first, second
-
-
-def wait_until(condition) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError("it did not happen in time")
-        time.sleep(0.002)
-
-
-def _with_variable(variable: bytes) -> Iterator[int]:
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if variable in environ.read_bytes().split(b"\0"):
-                yield int(environ.parent.name)
-        except OSError:
-            continue

@@ -115,7 +115,10 @@ class World:
 
     def close(self) -> None: ...
 
-    def find(self, batch: str) -> Mapping[Key, str]:
+    def kill(self, handles: Mapping[Key, str]) -> None:
+        self.cancel(handles)
+
+    def find(self, batch: str, unended: Sequence[AttemptFolder] = ()) -> Mapping[Key, str]:
         return {}
 
     # what happens

@@ -96,6 +96,9 @@ REFUSALS = [
     (remove(f"{MODEL}/points3D.txt"), ["points3D.txt"]),
     (fill(f"{MODEL}/cameras.txt", b"1 PINHOLE 32\n"), ["cameras.txt"]),
     (fill(f"{MODEL}/images.txt", b"\0\xff\n"), ["images.txt"]),
+    (fill(f"{MODEL}/images.txt", b"1 1 0 0 0 0 0 0 1 a\xff.png\n\n"), ["images.txt: line 1", "can't decode byte 0xff"]),
+    (fill(f"{MODEL}/cameras.txt", b"1 PINHOLE 32 24 1e999 30 16 12\n"), ["not all finite: inf"]),
+    (fill(f"{MODEL}/points3D.txt", b"1 1e999 0 3 1e99 0 0 0.5\n"), ["points3D.txt: line 1"]),
     (fill(f"{MODEL}/images.txt", b""), ["images.txt", "empty (0 bytes)"]),
     (remove("images/img3.png"), ["img3.png: no such file"]),
     (fill("images/img3.png", b"no picture"), ["img3.png"]),
@@ -166,10 +169,11 @@ def test_a_scene_without_patches_ends_with_3(
         (["retry", "--patch", "p10"], ["--patch p10: no such patch", "Did you mean p1"]),
         (["logs", "p5"], ["p5: no such patch"]),
         (["logs", "p0", "--attempt", "3"], ["p0: no such attempt (there are: none)", "hint: "]),
-        (["retry"], ["no patch named", "--patch p5", "--failed"]),
+        (["retry"], ["no patch named", "retry p5", "--failed"]),
         (["retry", "--patch", "p0", "--set", "training.seed"], ["not of the form key=value", "hint: "]),
         (["retry", "--patch", "p0", "--set", "training.sed=1"], ["training.sed: unknown setting", "training.seed"]),
         (["retry", "--patch", "p0", "--set", "training.seed=x"], ["training.seed: 'x'", "whole number"]),
+        (["retry", "--patch", "p0", "--set", "training.init_scale=x"], ["  training.init_scale: 'x'", "1 mistake"]),
         (["verify-dims", "--fix", "stretch"], ["--fix stretch: should be scale or crop"]),
         (["verify-dims", "--fix", "scale"], ["--out FOLDER"]),
         (["config", "show", "--patch", "p9"], ["--patch p9: no such patch"]),
@@ -263,7 +267,7 @@ def test_in_a_process_of_its_own_a_message_stands_alone(batch: FakeBatch, argume
     assert "Traceback" not in ended.stdout + ended.stderr
 
 
-@pytest.mark.parametrize("junk", [b"", b"\0" * 100, b"[]", b'{"pid": 1}', b"\xff"])
+@pytest.mark.parametrize("junk", [b"", b"\0" * 100, b"[]", b'{"pid": 1}', b'{"pid": "abc", "host": "x"}', b"\xff"])
 def test_junk_in_the_output_folder_stops_nothing(batch: FakeBatch, junk: bytes) -> None:
     batch.make("p0")
     folder = batch.output / "patches/p0"

@@ -319,7 +319,7 @@ def test_init_writes_a_config_that_verifies_and_plans(batch: FakeBatch, arrange:
     batch.config.unlink()
     ended = invoke("init", str(batch.folder))
     assert ended.code == 0, ended.err
-    assert f"{patches} patches" in ended.out
+    assert f": {patches} patch" in ended.out
     verified = invoke("verify-dims", batch=batch)
     assert verified.code == 0, verified.out
     assert invoke("train", "--dry-run", batch=batch).out.count(": train: not trained yet") == patches

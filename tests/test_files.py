@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from typing import BinaryIO
 
@@ -10,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from splatbatch.fields import mapping, number, text, texts, whole
 from splatbatch.files import (
     append_line,
     free_mib,
     is_out_of_space,
     last_line,
+    link_whole,
     path_beside,
     read_json,
     read_lines,
@@ -99,7 +102,11 @@ def test_the_tail_of_a_log_survives_a_character_cut_in_two(tmp_path: Path) -> No
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
@@ -125,3 +132,101 @@ def test_of_a_full_disk_and_an_exhausted_quota_we_are_out_of_space() -> None:
     assert is_out_of_space(OSError(errno.ENOSPC, "")) and is_out_of_space(OSError(errno.EDQUOT, ""))
     assert not is_out_of_space(OSError(errno.EIO, "")) and not is_out_of_space(ValueError())
     assert free_mib(Path("/nowhere")) is None
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """Return a file in a folder of its own, and beside the folder room for its second name."""
+    (tmp_path / "attempt").mkdir()
+    write_text(tmp_path / "attempt" / "splat_100.ply", "a splat")
+    return tmp_path / "attempt" / "splat_100.ply"
+
+
+def test_a_file_gets_a_second_name_and_no_second_copy(made: Path, tmp_path: Path) -> None:
+    stat = link_whole(made, tmp_path / "splat.ply", within=made.parent)
+    assert (tmp_path / "splat.ply").samefile(made)
+    assert (stat.st_size, stat.st_ino) == (7, made.stat().st_ino)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["attempt", "splat.ply"]
+
+
+def test_of_a_link_the_file_behind_it_is_taken(made: Path, tmp_path: Path) -> None:
+    (made.parent / "final.ply").symlink_to(made.name)
+    link_whole(made.parent / "final.ply", tmp_path / "splat.ply", within=made.parent)
+    assert not (tmp_path / "splat.ply").is_symlink()
+    assert (tmp_path / "splat.ply").read_text() == "a splat"
+
+
+def test_what_lies_outside_or_has_another_name_is_copied(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    os.link(made, tmp_path / "outside" / "kept.ply")
+    (made.parent / "final.ply").symlink_to(tmp_path / "outside" / "kept.ply")
+    for place, source in enumerate([made, made.parent / "final.ply"]):
+        link_whole(source, tmp_path / f"{place}.ply", within=made.parent)
+        assert (tmp_path / f"{place}.ply").read_text() == "a splat"
+        assert (tmp_path / f"{place}.ply").stat().st_nlink == 1
+
+
+def test_a_second_link_of_the_same_file_changes_nothing(made: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        link_whole(made, tmp_path / "splat.ply", within=made.parent)
+    assert (tmp_path / "splat.ply").samefile(made)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["attempt", "splat.ply"]
+
+
+def test_a_link_at_the_target_is_replaced_and_never_followed(made: Path, tmp_path: Path) -> None:
+    write_text(tmp_path / "other.ply", "another splat")
+    (tmp_path / "splat.ply").symlink_to("other.ply")
+    link_whole(made, tmp_path / "splat.ply", within=made.parent)
+    assert (tmp_path / "other.ply").read_text() == "another splat"
+    assert not (tmp_path / "splat.ply").is_symlink()
+
+
+@pytest.mark.parametrize("what", ["missing", "dangling", "folder"])
+def test_what_is_no_file_is_an_error_and_the_target_stays(made: Path, tmp_path: Path, what: str) -> None:
+    (made.parent / "folder").mkdir()
+    (made.parent / "dangling").symlink_to("nowhere.ply")
+    write_text(tmp_path / "splat.ply", "the splat before")
+    with pytest.raises(OSError, match=r"No such file|no regular file"):
+        link_whole(made.parent / what, tmp_path / "splat.ply", within=made.parent)
+    assert (tmp_path / "splat.ply").read_text() == "the splat before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["attempt", "splat.ply"]
+
+
+def test_a_file_is_on_the_disk_before_it_gets_its_second_name(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    sync, link = os.fsync, os.link
+    monkeypatch.setattr(os, "fsync", lambda fd: (done.append(str(Path(f"/proc/self/fd/{fd}").readlink())), sync(fd)))
+    monkeypatch.setattr(os, "link", lambda *names: (done.append("link"), link(*names)))
+    link_whole(made, tmp_path / "splat.ply", within=made.parent)
+    assert done == [str(made), str(made.parent), "link", str(tmp_path)]
+
+
+@pytest.mark.parametrize("digits", ["1e999", "-1e999", "1" + "0" * 400, "1" * 5000, str(2**63), "NaN", "Infinity"])
+def test_a_number_that_nobody_can_calculate_with_is_read_as_none(tmp_path: Path, digits: str) -> None:
+    (tmp_path / "a.jsonl").write_text(f'{{"a": {digits}, "b": [{digits}, 1.5], "c": {2**63 - 1}}}\n')
+    assert last_line(tmp_path / "a.jsonl") == {"a": None, "b": [None, 1.5], "c": 2**63 - 1}
+    assert read_json(tmp_path / "a.jsonl") == last_line(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize("shape", ['{{"a": {}}}', '{{"a": [{}]}}'])
+def test_what_is_nested_too_deeply_to_be_walked_through_counts_as_missing(tmp_path: Path, shape: str) -> None:
+    nested = "1"
+    for _ in range(100):
+        nested = shape.format(nested)
+    (tmp_path / "a.json").write_text(nested)
+    assert read_json(tmp_path / "a.json") is None
+    (tmp_path / "a.json").write_text('{"a": [' + ",".join(["[[1]]"] * 100) + "]}")
+    assert read_json(tmp_path / "a.json") == {"a": [[[1]]] * 100}
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists, max_leaves=5)
+
+
+@given(JSON | st.dictionaries(st.text(), JSON))
+def test_a_field_is_what_it_should_be_or_nothing(value: object) -> None:
+    assert number(value) is None or -(2**63) < number(value) < 2**63
+    assert whole(value) is None or whole(value) == value
+    assert isinstance(text(value), str) and all(isinstance(one, str) for one in texts(value))
+    assert all(isinstance(key, str) for key in mapping(value))

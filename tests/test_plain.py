@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from command_line import invoke
 from fake_batch import FakeBatch
 
 from splatbatch.batch.folder import OutputFolder
-from splatbatch.commands.output import plain
 from splatbatch.commands.watching import _whole_lines
+from splatbatch.plain_text import counted, plain
 
 EVIL = "\x1b]0;title\x07\x1b]52;c;aGk=\x1b\\\x1b[31mred\x1b[0m \x1b[2J\x07\x08\x00\x9b5Atab\tend\u202e\n"
 
@@ -45,3 +46,35 @@ def test_logs_explain_and_report_print_text_alone(batch: FakeBatch, command: tup
     shown = batch.run(*command).stdout
     assert "out of memory" in shown
     assert not set(shown) & {"\x1b", "\x07", "\x9b", "\x00"}
+
+
+NAMES = ("p\x1b[2J0", "p\x1b]0;t\x07\u202e1", "p<img src=x>2", "p\n## [x](y) 3")
+
+
+def test_no_name_of_a_patch_is_obeyed_by_a_terminal_or_read_as_markdown(batch: FakeBatch) -> None:
+    batch.make(*NAMES).script(**{NAMES[1]: ["exit 1 CUDA error: out of memory"]}).change(retry={"max_attempts": 1})
+    commands = ["plan", "train --dry-run", "train", "status", "report", "export", "verify-dims", "trainers"]
+    for command in [*(one.split() for one in commands), *(["explain", name] for name in NAMES)]:
+        ended = invoke(*command, batch=batch)
+        assert ended.code in (0, 1, 2), (command, ended.err)
+        assert not set(ended.out + ended.err) & {"\x1b", "\x07", "\x9b", "\u202e"}, command
+        assert "\n## [x]" not in ended.out + ended.err, command
+    text = OutputFolder(batch.output).report("md").read_text()
+    assert "<img" not in text and "[x](y)" not in text.replace("\\[x](y)", "")
+
+
+def test_evidence_stays_a_block_whatever_stands_in_it(batch: FakeBatch) -> None:
+    lines = "CUDA error: out of memory ``` <script> ````"
+    batch.make("p0").script(p0=[f"exit 1 {lines}"]).change(retry={"max_attempts": 1})
+    invoke("train", batch=batch)
+    blocks = OutputFolder(batch.output).report("md").read_text().split("\n`````\n")
+    assert len(blocks) == 3
+    assert "<script>" in blocks[1] and "<script>" not in blocks[0] + blocks[2]
+
+
+def test_one_thing_is_not_called_many() -> None:
+    assert (counted(1, "patch", "es"), counted(1200, "patch", "es"), counted(0, "line")) == (
+        "1 patch",
+        "1,200 patches",
+        "0 lines",
+    )

@@ -92,7 +92,10 @@ class InstantExecutor:
     def close(self) -> None:
         """Do nothing: nothing was started."""
 
-    def find(self, batch: str) -> Mapping[Key, Handle]:
+    def kill(self, handles: Mapping[Key, Handle]) -> None:
+        """Do nothing: nothing runs."""
+
+    def find(self, batch: str, unended: Sequence[AttemptFolder] = ()) -> Mapping[Key, Handle]:
         """Return nothing: nothing runs."""
         return {}
 
@@ -135,7 +138,8 @@ def report(num: int, folder: str) -> None:
     wall_s, cpu_s = watch.lap()
     laps["run"] = wall_s - executor.own_s, cpu_s - executor.own_cpu_s
     run_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    write_report(opened.output, [patch.name for patch in opened.patches])
+    # previews of splats are bounded by output.previews_mib, not by the number of patches
+    write_report(opened.output, [patch.name for patch in opened.patches], previews_mib=0)
     laps["report"] = watch.lap()
     figures = {f"{name}_ms": 1e3 * wall / num for name, (wall, _) in laps.items()}
     figures |= {f"{name}_cpu_ms": 1e3 * cpu / num for name, (_, cpu) in laps.items()}

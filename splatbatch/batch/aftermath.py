@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Any
 
-from splatbatch.batch import retry
+from splatbatch.attempt import Attempt
+from splatbatch.batch import given_up, retry
 from splatbatch.batch.endings import outcome_to_record
 from splatbatch.batch.folder import OutputFolder
+from splatbatch.batch.inputs import files_from_record
 from splatbatch.batch.ledger import Ledger
 from splatbatch.batch.queue import Queue
 from splatbatch.batch.slots import Slots
@@ -67,7 +70,19 @@ class Aftermath:
             work.alone = True
             self._again_uncounted(work, queue)
             return
-        self._count(work, diagnosis, queue)
+        self._count(work, diagnosis, queue, running.attempt)
+
+    def could_not(self, work: Work, diagnosis: Diagnosis, queue: Queue) -> None:
+        """Decide on a patch that could not be started, or whose result could not be kept; the others go on."""
+        if diagnosis.action == "retry":
+            self.not_started_yet(work, diagnosis, queue)
+        else:
+            self.not_started(work, diagnosis)
+
+    def none_started(self, works: Iterable[Work], diagnosis: Diagnosis) -> None:
+        """Give up patches that waited for what is not to be had."""
+        for work in works:
+            self.not_started(work, diagnosis, "; ".join(diagnosis.evidence))
 
     def not_started_yet(self, work: Work, diagnosis: Diagnosis, queue: Queue) -> None:
         """Decide on a patch that no process could be started for."""
@@ -101,13 +116,13 @@ class Aftermath:
         queue.put_back(work)
         self._ledger.write("retry", patch=work.patch.name, wait_s=0.0, ladder="", changes={}, trained_in_between=[])
 
-    def _count(self, work: Work, diagnosis: Diagnosis, queue: Queue) -> None:
+    def _count(self, work: Work, diagnosis: Diagnosis, queue: Queue, attempt: Attempt | None = None) -> None:
         """Hold a failure against its patch."""
         work.failures.append(retry.Failure(diagnosis, dict(work.rungs)))
         self._failures[work.patch.name] = work.failures
-        self._try_again(work, queue)
+        self._try_again(work, queue, attempt)
 
-    def _try_again(self, work: Work, queue: Queue) -> None:
+    def _try_again(self, work: Work, queue: Queue, attempt: Attempt | None) -> None:
         name, witnesses = work.patch.name, self._trained[work.num_trained_before :] if len(work.failures) > 1 else []
         config = self._config.retry_of(name, work.changes)
         decision = retry.decide(work.failures, config, self._random.random())
@@ -128,7 +143,16 @@ class Aftermath:
                 facts = {"ladder": ladder, "changes": changes, "trained_in_between": witnesses}
                 self._ledger.write("retry", patch=name, wait_s=round(wait_s, 1), **facts)
             case retry.GiveUp(reason=reason):
-                self._ledger.write("gave_up", patch=name, reason=reason, trained_in_between=witnesses)
+                key = self._key(work, attempt, reason)
+                self._ledger.write("gave_up", patch=name, reason=reason, trained_in_between=witnesses, **key)
+
+    def _key(self, work: Work, attempt: Attempt | None, reason: str) -> dict[str, Any]:
+        """Return what must change before a patch is tried again; nothing if another night may do."""
+        if attempt is None or not given_up.is_for_good(work.failures[-1].diagnosis, reason):
+            return {}
+        recipe = self._config.recipe(work.patch.name, work.asked)
+        files = files_from_record(attempt.depends_on.get("files"))
+        return {"key": given_up.key_of(recipe, files), "cause": work.failures[-1].diagnosis.cause}
 
     def _take_rung(self, work: Work, ladder: str, rung: Rung) -> dict[str, Any]:
         """Change a patch's settings, or the number of slots, as a rung says; return what was changed.

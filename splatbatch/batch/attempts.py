@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 from splatbatch.attempt import Attempt, AttemptFolder
 from splatbatch.batch.diagnosis import Evidence, diagnose
 from splatbatch.batch.folder import PatchFolder
 from splatbatch.batch.known_failures.exits import in_words
-from splatbatch.batch.plan import Fingerprint
 from splatbatch.config import Limits
 from splatbatch.executors import Key, Slot
+from splatbatch.fields import number, text, texts, whole
 from splatbatch.files import (
+    PRIVATE,
     SHARED_MEMORY,
     Record,
     is_out_of_space,
@@ -43,15 +44,15 @@ ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTORCH_NVML_BASED
 
 
 @contextlib.contextmanager
-def next_attempt(patch: str, folder: PatchFolder, changes: Mapping[str, Any], prints: Fingerprint) -> Iterator[Attempt]:
+def next_attempt(patch: PatchFolder) -> Iterator[AttemptFolder]:
     """Make the folder of the next attempt; if it cannot be filled since the disk is full, it was never there."""
-    attempt = Attempt(patch, folder.new_attempt(), dict(changes), vars(prints))
+    folder = patch.new_attempt()
     try:
-        attempt.folder.ballast.write_bytes(bytes(BALLAST_BYTES))
-        yield attempt
+        folder.ballast.write_bytes(bytes(BALLAST_BYTES))
+        yield folder
     except OSError as error:
         if is_out_of_space(error):
-            shutil.rmtree(attempt.folder.path, ignore_errors=True)
+            shutil.rmtree(folder.path, ignore_errors=True)
         raise
 
 
@@ -81,14 +82,16 @@ def write_job(attempt: Attempt, order: Order, limits: Limits) -> None:
             "limits": {"wall_s": limits.wall_s, "grace_s": limits.grace_s, "stall_s": limits.stall_s},
             "changes": attempt.changes,
             "depends_on": attempt.depends_on,
+            "is_retry": attempt.is_retry,
         },
+        PRIVATE,
     )
 
 
 def write_go(folder: AttemptFolder, slot: Slot) -> None:
     """Let an attempt that stands by begin, on this slot."""
     record = {"gpu": slot.gpu, "slot": slot.name, "env": _visible(slot), "at": round(time.time(), 3)}
-    write_json(folder.go, record)
+    write_json(folder.go, record, PRIVATE)
 
 
 def never_began(folder: AttemptFolder) -> bool:
@@ -105,15 +108,16 @@ def _visible(slot: Slot) -> dict[str, str]:
 def judge(folder: AttemptFolder, trainer: Trainer, end: Exit) -> Outcome:
     """Say what came of an attempt: the artifact decides, then the diagnosis."""
     product = trainer.collect(folder)
+    health = _health_warnings(folder)
     match product, end:
         case Splat() as splat, Exited(code=0):
-            return Trained(splat, _health_warnings(folder))
+            return Trained(splat, (*splat.warnings, *health))
         case Splat() as splat, TimedOut(limit="finished", limit_s=limit_s):
             warning = f"the program did not end by itself: ended {limit_s:g} s after its splat was whole"
-            return Trained(splat, (warning, *_health_warnings(folder)))
+            return Trained(splat, (warning, *splat.warnings, *health))
         case Splat() as splat, _:
             warning = f"the process ended badly after its splat was whole: {in_words(end)}"
-            return Trained(splat, (warning, *_health_warnings(folder)))
+            return Trained(splat, (warning, *splat.warnings, *health))
         case Unfit(), Cancelled(by=by):
             return Stopped(by)
         case Unfit(reason=reason), _:
@@ -138,26 +142,30 @@ def wraps_up(folder: AttemptFolder) -> bool:
 
 def peak_mib(folder: AttemptFolder) -> float | None:
     """Return the most GPU memory a training says it had in use; None if it says nothing of it."""
-    peaks = [record["peak_mib"] for record in read_lines(folder.progress) if record.get("peak_mib") is not None]
-    return max(peaks, default=None)
+    return _most(folder.progress, "peak_mib")
 
 
 def own_peak_mib(folder: AttemptFolder) -> float | None:
     """Return the most GPU memory that NVML saw an ended attempt hold; None if it could not tell."""
-    return (read_json(folder.exit) or {}).get("own_gpu_peak_mib")
+    return number((read_json(folder.exit) or {}).get("own_gpu_peak_mib"))
 
 
 def facts(folder: AttemptFolder) -> Record:
     """Return what is worth keeping of an ended attempt: duration, peak memory on the card, last step."""
-    used = [sample["used_mib"] for sample in read_lines(folder.gpu_samples) if sample.get("used_mib") is not None]
     last, end = progress(folder), read_json(folder.exit) or {}
     return {
-        "seconds": end.get("seconds"),
-        "step": last.get("step"),
-        "phase": last.get("phase"),
-        "gpu_peak_mib": max(used, default=None),
-        "own_gpu_peak_mib": end.get("own_gpu_peak_mib"),
+        "seconds": number(end.get("seconds")),
+        "step": whole(last.get("step")),
+        "phase": text(last.get("phase")) or None,
+        "gpu_peak_mib": _most(folder.gpu_samples, "used_mib"),
+        "own_gpu_peak_mib": number(end.get("own_gpu_peak_mib")),
     }
+
+
+def _most(path: Path, key: str) -> float | None:
+    """Return the largest value of a figure in the lines of a file; None if there is none."""
+    figures = (number(record.get(key)) for record in read_lines(path))
+    return max((figure for figure in figures if figure is not None), default=None)
 
 
 def _evidence(folder: AttemptFolder, end: Exit, artifact: str) -> Evidence:
@@ -165,22 +173,22 @@ def _evidence(folder: AttemptFolder, end: Exit, artifact: str) -> Evidence:
     return Evidence(
         end=end,
         log=read_tail(folder.log, LOG_TAIL_BYTES),
-        phase=str(last.get("phase", "")),
-        step=last.get("step"),
+        phase=text(last.get("phase")),
+        step=whole(last.get("step")),
         artifact=artifact,
         oom_killed=bool(record.get("out_of_memory")),
-        health=str(last.get("health", "")),
-        kernel_lines=(*map(str, record.get("kernel_lines") or ()), *_short_of_room(record)),
+        health=text(last.get("health")),
+        kernel_lines=(*texts(record.get("kernel_lines")), *_short_of_room(record)),
     )
 
 
 def _short_of_room(record: Record) -> Iterator[str]:
     """Say in the kernel's words what ran full: a program whose writes fail often dies without naming the cause."""
     for key, where in (("shm_free_mib", str(SHARED_MEMORY)), ("disk_free_mib", "the disk of the output folder")):
-        free = record.get(key)
-        if isinstance(free, int) and free < FULL_MIB:
+        free = whole(record.get(key))
+        if free is not None and free < FULL_MIB:
             yield f"No space left on device: {free} MiB were free on {where}"
 
 
 def _health_warnings(folder: AttemptFolder) -> tuple[str, ...]:
-    return tuple(str(record["warning"]) for record in read_lines(folder.progress) if record.get("warning"))
+    return tuple(said for record in read_lines(folder.progress) if (said := text(record.get("warning"))))

@@ -19,6 +19,8 @@ from splatbatch.errors import ConfigError
 from splatbatch.scene.patches import Patch, find_patches, select
 
 if TYPE_CHECKING:
+    from splatbatch.batch.results import Depth
+    from splatbatch.batch.standing import Standing
     from splatbatch.scene.audit import Audit
     from splatbatch.scene.findings import TrainerRules
 
@@ -32,6 +34,14 @@ class Batch:
     """In a sweep: each under each variant, with a name that says so."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings changed by --set, for every patch of this run."""
+    path: Path = Path()
+    """Of the YAML."""
+    every: tuple[Patch, ...] = ()
+    """All patches of the config, of which `patches` are those that a command is about."""
+
+    def whole(self) -> Batch:
+        """Return the batch with all its patches, as report, metrics and status are about."""
+        return replace(self, patches=self.every, changes={})
 
     @property
     def output(self) -> OutputFolder:
@@ -80,20 +90,20 @@ class Batch:
         every = self.config.evaluation.holdout_every
         return audit_patches(originals(self.config, patches), self.config.scene.source, rules, cache, every)
 
-    def decisions(self, refusals: Mapping[str, str], *, force: bool = False) -> tuple[plan.Decision, ...]:
-        """Decide which patches have to be trained."""
-        from splatbatch.batch import results
+    def standing(self, depth: Depth = "time") -> Standing:
+        """Return what tells how each patch stands."""
+        from splatbatch.batch.standing import Standing
 
-        prints = results.fingerprints(zip(self.patches, self.recipes({}), strict=True))
+        return Standing(self, depth)
+
+    def decisions(
+        self, refusals: Mapping[str, str], *, force: bool = False, insist: bool = False
+    ) -> tuple[plan.Decision, ...]:
+        """Decide which patches have to be trained; files whose size or time have moved are read."""
+        standing = self.standing("content")
         return tuple(
-            plan.decide(
-                patch.name,
-                now,
-                results.found(self.output.patch(patch.name)),
-                refusals.get(patch.name, ""),
-                force=force,
-            )
-            for patch, now in zip(self.patches, prints, strict=True)
+            standing.decide(patch.name, refusals.get(patch.name, ""), force=force, insist=insist)
+            for patch in self.patches
         )
 
     def only(self, names: Iterable[str]) -> Batch:
@@ -120,7 +130,8 @@ def open_batch(
         ConfigError: the YAML, a patch name, a change or a condition is wrong.
         SceneError: there are no patches.
     """
-    config = configuration.load(configuration.find_config(path))
+    file = configuration.find_config(path)
+    config = configuration.load(file)
     patches = find_patches(config.scene)
     known = [patch.name for patch in patches]
     for name in config.patches:
@@ -128,7 +139,7 @@ def open_batch(
             raise ConfigError(f"patches.{name}: no such patch", configuration.nearest(name, known))
     units = units_of(config, patches)
     chosen = only(config, select(units, named_units(config, units, names)), conditions)
-    batch = Batch(config, chosen, dict(changes or {}))
+    batch = Batch(config, chosen, dict(changes or {}), file, tuple(units))
     batch.recipes()  # for its errors
     return batch
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +107,14 @@ class OutputFolder:
     def metrics(self) -> Path:
         """For Prometheus: how far the batch is."""
         return self.path / "metrics.prom"
+
+    def cancels(self) -> list[Path]:
+        """Return the requests that a running batch end: one file each."""
+        return sorted(self.path.glob("cancel-*.json"))
+
+    def new_cancel(self) -> Path:
+        """Return where one more may be written."""
+        return self.path / f"cancel-{uuid.uuid4().hex}.json"
 
     def report(self, suffix: str) -> Path:
         """Return report.json, report.md, …"""

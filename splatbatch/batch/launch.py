@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -10,17 +9,15 @@ from dataclasses import replace
 from splatbatch.attempt import Attempt
 from splatbatch.batch import attempts, results
 from splatbatch.batch.attempts import Order
+from splatbatch.batch.fingerprints import fingerprint, recipe_hash
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.ledger import Ledger
+from splatbatch.batch.obstacles import see_place
 from splatbatch.batch.work import Running, Work
 from splatbatch.config import Config
 from splatbatch.executors import Executor, Job, Slot
+from splatbatch.files import Record
 from splatbatch.trainers import open_trainer
-
-
-def is_out_of_processes(error: BaseException) -> bool:
-    """Return whether processes, memory or files run short, which fork(2) and pipe(2) fail with: it may pass."""
-    return isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class Launcher:
@@ -70,11 +67,18 @@ class Launcher:
         """Make the folder of an attempt with all that its supervisor and its trainer read."""
         name = work.patch.name
         trainer = open_trainer(self._config.recipe(name, work.changes))
-        prints = results.fingerprint(work.patch, self._config.recipe(name))
-        with attempts.next_attempt(name, self._output.patch(name), work.changes, prints) as attempt:
+        see_place(self._output.patch(name))
+        with attempts.next_attempt(self._output.patch(name)) as folder:
+            attempt = Attempt(name, folder, dict(work.changes), self._depends_on(work), work.is_retry)
             order = Order(self._key(attempt), trainer.command(work.patch, attempt.folder), slot, standby)
             attempts.write_job(attempt, order, self._config.limits)
         return Running(work, attempt, order.key, handle="", slot=slot)
+
+    def _depends_on(self, work: Work) -> Record:
+        """Return what a result would depend on: the settings of the YAML, those really in force, and the inputs."""
+        name = work.patch.name
+        now = fingerprint(work.patch, self._config.recipe(name)).to_record()
+        return {**now, "effective": recipe_hash(self._config.recipe(name, work.changes))}
 
     def _key(self, attempt: Attempt) -> str:
         # the number of a discarded standby is used again, its key never

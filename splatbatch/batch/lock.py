@@ -1,7 +1,8 @@
 """One run at a time per output folder.
 
-On one host the kernel decides (flock), so a killed run leaves nothing to clean up. Between hosts that share the
-folder without sharing locks, a sequence number decides: as long as it moves, its writer lives.
+On one host the kernel decides (flock), so a killed run leaves nothing to clean up; where the file system has no flock,
+whoever makes the next generation of the file first. Between hosts that share the folder without sharing locks, a
+sequence number decides: as long as it moves, its writer lives.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from splatbatch.batch.generations import Generations
 from splatbatch.errors import OutputError
+from splatbatch.fields import text, whole
 from splatbatch.files import Record, read_json
 from splatbatch.supervisor.processes import boot_id, start_ticks
 
@@ -32,8 +35,10 @@ class OutputLock:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._sequence = 0
+        self._since = time.strftime("%Y-%m-%d %H:%M:%S")
         self._next_beat = 0.0
         self._descriptor = -1
+        self._generations = Generations(path)
 
     def __enter__(self) -> OutputLock:
         try:
@@ -42,10 +47,12 @@ class OutputLock:
             raise OutputError(f"{self._path}: cannot be opened ({error.strerror})") from error
         locked = self._lock_from_the_living()
         before = read_json(self._path) or {}
-        foreign = before.get("host") not in (None, socket.gethostname())
-        if locked is False or (_moves(self._path, before) if foreign else locked is None and holder(self._path)):
+        if locked is False or (_lives(before, self._path) if locked is None else _is_beaten(before, self._path)):
             os.close(self._descriptor)
             raise _held(self._path, before)
+        if locked is None and (other := self._generations.take(self._identity(), _lives)) is not None:
+            os.close(self._descriptor)
+            raise _held(self._path, other)
         self.beat()
         return self
 
@@ -70,6 +77,7 @@ class OutputLock:
         # emptied, not removed: a lock file that vanishes could be locked twice, once under each of two inodes
         os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
+        self._generations.free()
 
     def beat(self) -> None:
         """Show that we live, at most every few seconds."""
@@ -82,27 +90,48 @@ class OutputLock:
     def _write(self) -> None:
         self._next_beat = time.monotonic() + BEAT_S
         self._sequence += 1
-        text = json.dumps(
-            {
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "boot_id": boot_id(),
-                "ticks": start_ticks(os.getpid()),
-                "sequence": self._sequence,
-                "since": time.strftime("%Y-%m-%d %H:%M:%S"),
-            }
-        ).encode()
+        text = json.dumps(self._identity()).encode().ljust(RECORD_BYTES)
         # in place, since the lock belongs to this very file, and of one length, so that no reader sees it torn
-        os.pwrite(self._descriptor, text.ljust(RECORD_BYTES), 0)
+        os.pwrite(self._descriptor, text, 0)
+        self._generations.beat(text)
+
+    def _identity(self) -> Record:
+        return {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "boot_id": boot_id(),
+            "ticks": start_ticks(os.getpid()),
+            "sequence": self._sequence,
+            "since": self._since,
+        }
 
 
 def holder(path: Path) -> Record | None:
     """Return who runs in an output folder, as far as this host can tell; None if nobody does."""
     record = read_json(path)
-    if record is None or record.get("host") != socket.gethostname():
-        return record
-    same_boot = record.get("boot_id") == boot_id()
-    return record if same_boot and start_ticks(int(record.get("pid") or 0)) == record.get("ticks") else None
+    if record is None or not text(record.get("host")) or whole(record.get("pid")) is None:
+        return None
+    return record if _is_foreign(record) or _runs_here(record) else None
+
+
+def _is_foreign(record: Record) -> bool:
+    return record.get("host") != socket.gethostname()
+
+
+def _runs_here(record: Record) -> bool:
+    """Return whether the very process that a record of this host names still runs."""
+    pid, ticks = whole(record.get("pid")), record.get("ticks")
+    return record.get("boot_id") == boot_id() and pid is not None and start_ticks(pid) == ticks != 0
+
+
+def _lives(record: Record, beats_in: Path) -> bool:
+    """Return whether the writer of a record, on this host or another, still lives."""
+    return _is_beaten(record, beats_in) or (not _is_foreign(record) and _runs_here(record))
+
+
+def _is_beaten(record: Record, beats_in: Path) -> bool:
+    """Return whether a record is of another host, and still moves."""
+    return record.get("host") is not None and _is_foreign(record) and _moves(beats_in, record)
 
 
 def _moves(path: Path, before: Record) -> bool:
@@ -120,5 +149,5 @@ def _held(path: Path, holder: Record) -> OutputError:
     who = f"process {holder['pid']} on {holder['host']} since {holder['since']}" if known else "another run"
     return OutputError(
         f"{path.parent}: {who} is training into this folder",
-        "Wait for it, stop it (kill the process), or name another output.folder. See `splatbatch status`.",
+        "Wait for it, end it with `splatbatch cancel`, or name another output.folder. See `splatbatch status`.",
     )

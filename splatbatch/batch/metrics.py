@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from splatbatch.batch.folder import OutputFolder
+from splatbatch.batch.standing import Standing
 from splatbatch.batch.status import STATES, PatchStatus, read_status
 from splatbatch.batch.table import batch_eta_s
 from splatbatch.files import write_text
@@ -29,8 +30,8 @@ PER_PATCH = (
 class MetricsFile:
     """Rewrites metrics.prom every few seconds, whole; a full disk costs only the metrics."""
 
-    def __init__(self, output: OutputFolder, names: Sequence[str]) -> None:
-        self._output, self._names = output, names
+    def __init__(self, output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> None:
+        self._output, self._names, self._standing = output, names, standing
         self._next = 0.0
 
     def beat(self) -> None:
@@ -44,7 +45,7 @@ class MetricsFile:
         self._write(is_running=False)
 
     def _write(self, *, is_running: bool) -> None:
-        statuses = read_status(self._output, self._names)
+        statuses = read_status(self._output, self._names, standing=self._standing)
         with contextlib.suppress(OSError):
             write_text(self._output.metrics, to_prometheus(statuses, time.time(), is_running=is_running))
 

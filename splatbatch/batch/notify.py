@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 
 from splatbatch.batch.folder import OutputFolder
+from splatbatch.batch.standing import Standing
 from splatbatch.batch.status import PatchStatus, read_status
 from splatbatch.config import Notify
 from splatbatch.errors import MissingPartError
@@ -36,7 +37,9 @@ SHOWN = ("patch", "state", "cause", "advice", "psnr", "num_gaussians", "seconds"
 class Notifier:
     """Starts at most one delivery per way at a time; what fails meanwhile is told together."""
 
-    def __init__(self, settings: Notify, output: OutputFolder, names: Sequence[str]) -> None:
+    def __init__(
+        self, settings: Notify, output: OutputFolder, names: Sequence[str], standing: Standing | None = None
+    ) -> None:
         """Take the settings.
 
         Raises:
@@ -44,7 +47,7 @@ class Notifier:
         """
         if settings.urls and find_spec("apprise") is None:
             raise MissingPartError("notify.urls: Apprise is not installed", "pip install 'splatbatch[notify]'")
-        self._settings, self._output, self._names = settings, output, names
+        self._settings, self._output, self._names, self._standing = settings, output, names, standing
         self._failed: dict[str, None] = {}
         self._running: dict[str, Hook] = {}
 
@@ -72,7 +75,8 @@ class Notifier:
     def _statuses(self) -> tuple[PatchStatus, ...]:
         if not self._ways():
             return ()
-        return tuple(one for one in read_status(self._output, self._names) if one.patch in set(self._names))
+        found = read_status(self._output, self._names, standing=self._standing)
+        return tuple(one for one in found if one.patch in set(self._names))
 
     def _message(self, event: str, summary: str, patches: Sequence[PatchStatus], stopped: str) -> Record:
         shown = [{key: getattr(one, key) for key in SHOWN} for one in patches]

@@ -6,6 +6,7 @@ import heapq
 import statistics
 from collections.abc import Iterable, Sequence
 
+from splatbatch.fields import number
 from splatbatch.files import Record
 
 RECORDS_LOOKED_AT = 10
@@ -13,16 +14,17 @@ RECORDS_LOOKED_AT = 10
 
 def steps_per_s(records: Sequence[Record]) -> float | None:
     """Return the pace of the latest records with a loss; None while it cannot be told."""
-    marks = [(record.get("t"), record.get("step")) for record in records if "loss" in record][-RECORDS_LOOKED_AT:]
-    known = [(at, step) for at, step in marks if isinstance(at, int | float) and isinstance(step, int | float)]
+    latest = [record for record in records if "loss" in record][-RECORDS_LOOKED_AT:]
+    marks = [(number(record.get("t")), number(record.get("step"))) for record in latest]
+    known = [(at, step) for at, step in marks if at is not None and step is not None]
     if len(known) < 2 or known[-1][0] <= known[0][0]:
         return None
-    return max(0.0, (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0]))
+    return number(max(0.0, (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])))
 
 
 def eta_s(step: int, max_steps: int, pace: float | None) -> float | None:
     """Return the seconds until the last step; None while the pace is unknown."""
-    return (max_steps - step) / pace if pace and 0 < step <= max_steps else None
+    return number((max_steps - step) / pace) if pace and 0 < step <= max_steps else None
 
 
 def seconds_per_step(finished: Iterable[tuple[float, int]]) -> float | None:

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from splatbatch.files import Record
-from splatbatch.outcome import Splat, Unfit
+
+NOT_TRAINED = "not trained yet"
 
 
 @dataclass(frozen=True)
-class Fingerprint:
-    """What a result depends on; if any of it changes the result is stale."""
+class Evidence:
+    """What is known of a patch and its product; each text is empty where there is nothing to say."""
 
-    recipe: str
-    """Hash of all settings that decide what is computed, before changes by --set or by a rung."""
-    inputs: str
-    """Hash of the COLMAP model and of names and sizes of its photographs."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """What lies in the output folder for a patch."""
-
-    result: Record | None
-    splat: Splat | Unfit
+    result: Record | None = None
+    """result.json; None if there is none, or no JSON object."""
+    splat: str = ""
+    """Why splat.ply is not the file that was accepted: "missing", "changed on disk"."""
+    settings: str = ""
+    """Which settings have changed since it was trained."""
+    inputs: str = ""
+    """Which files of model, photographs or masks have changed since."""
+    given_up: str = ""
+    """Why an earlier run gave the patch up, if its settings, inputs and machine are still the same."""
+    unverified: bool = False
+    """An earlier version accepted it, which wrote down no hashes to check it against."""
+    outdated: bool = False
+    """Sizes or times of its files are not those written down, or none are."""
 
 
 @dataclass(frozen=True)
@@ -51,38 +55,69 @@ class Refuse:
     reason: str
 
 
-Decision = Train | Skip | Refuse
+@dataclass(frozen=True)
+class GivenUp:
+    """Training it as it is has failed for good: it is left alone until its settings, inputs or machine change."""
+
+    patch: str
+    reason: str
 
 
-def decide(patch: str, now: Fingerprint, found: Found, refusal: str = "", *, force: bool = False) -> Decision:
-    """Decide on one patch.
+Decision = Train | Skip | Refuse | GivenUp
+
+
+def decide(patch: str, evidence: Evidence, refusal: str = "", *, force: bool = False, insist: bool = False) -> Decision:
+    """Decide on one patch, for plan, train, status, report and metrics alike.
 
     Args:
         patch: its name.
-        now: what its result would depend on today.
-        found: what lies there.
+        evidence: what is known of it.
         refusal: why the audit refuses it; empty if it does not.
         force: train it even if it is fresh.
+        insist: train it even if it was given up.
     """
-    stale = why_stale(now, found)
+    stale = why_stale(evidence)
     if not stale and not force:
-        return Skip(patch)
+        return Skip(patch, "trained, unverified" if evidence.unverified else "trained")
     if refusal:
         return Refuse(patch, refusal)
+    if evidence.given_up and not (force or insist):
+        return GivenUp(patch, evidence.given_up)
     return Train(patch, stale or "forced")
 
 
-def why_stale(now: Fingerprint, found: Found) -> str:
+def why_stale(evidence: Evidence) -> str:
     """Say why what lies there is no fresh result; empty if it is one."""
-    if found.result is None:
-        return "not trained yet"
-    if isinstance(found.splat, Unfit):
-        return f"splat.ply {found.splat.reason}"
-    if found.result.get("recipe") != now.recipe:
-        return "settings have changed"
-    if found.result.get("inputs") != now.inputs:
-        return "model or photographs have changed"
-    return ""
+    if evidence.result is None:
+        return NOT_TRAINED
+    if evidence.splat:
+        return f"splat.ply {evidence.splat}"
+    return evidence.settings or evidence.inputs
+
+
+def changed_settings(then: Mapping[str, Any], now: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what differs between two trees of settings, as "training.max_steps 7000 -> 1000".
+
+    A setting that one of them does not know yet, or no longer, counts as its default: a new version alone changes
+    nothing.
+    """
+    before, after, standard = leaves(then), leaves(now), leaves(defaults)
+    pairs = {key: (before.get(key, standard.get(key)), after.get(key, standard.get(key))) for key in before | after}
+    known = {key: pair for key, pair in pairs.items() if key in after}
+    return tuple(f"{key} {_shown(old)} -> {_shown(new)}" for key, (old, new) in sorted(known.items()) if old != new)
+
+
+def leaves(tree: Any, above: str = "") -> dict[str, Any]:
+    """Return what a tree of settings holds by its full name, as "training.max_steps"."""
+    if not isinstance(tree, Mapping) or (above and not tree):
+        return {above: tree}
+    return {
+        key: value for name, one in tree.items() for key, value in leaves(one, f"{above}.{name}".strip(".")).items()
+    }
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value)
 
 
 def to_train(decisions: Sequence[Decision]) -> tuple[str, ...]:
@@ -93,3 +128,13 @@ def to_train(decisions: Sequence[Decision]) -> tuple[str, ...]:
 def refused(decisions: Sequence[Decision]) -> Mapping[str, str]:
     """Return the refused patches with the reason for each."""
     return {decision.patch: decision.reason for decision in decisions if isinstance(decision, Refuse)}
+
+
+def fresh(decisions: Sequence[Decision]) -> tuple[str, ...]:
+    """Return the patches that are trained and fresh."""
+    return tuple(decision.patch for decision in decisions if isinstance(decision, Skip))
+
+
+def given_up(decisions: Sequence[Decision]) -> Mapping[str, str]:
+    """Return the patches that are left alone since they have failed for good, with the reason for each."""
+    return {decision.patch: decision.reason for decision in decisions if isinstance(decision, GivenUp)}

@@ -1,134 +1,146 @@
-"""Accepted products: what they depend on, how a splat becomes one, and what lies there."""
+"""Accepted products: how a splat becomes one, whether it is still the file that was accepted, and what it replaced."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-import os
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from splatbatch import __version__
-from splatbatch.attempt import Attempt
+from splatbatch.attempt import Attempt, AttemptFolder
+from splatbatch.batch import retention
+from splatbatch.batch.fingerprints import short_hash
 from splatbatch.batch.folder import OutputFolder, PatchFolder
-from splatbatch.batch.plan import Fingerprint, Found
-from splatbatch.config import Evaluation, Recipe
-from splatbatch.errors import SceneError
-from splatbatch.files import path_beside, read_json, write_json, write_whole
-from splatbatch.outcome import Trained
-from splatbatch.scene.holdout import choose_holdout
-from splatbatch.scene.masks import find_masks
-from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
-from splatbatch.scene.reconstruction import read_images
-from splatbatch.splats import check_splat
+from splatbatch.batch.inputs import file_fact, sha256_of
+from splatbatch.files import Record, link_whole, read_json, write_json
+from splatbatch.outcome import Trained, Unfit
 
-CHUNK_BYTES = 1 << 20
+Depth = Literal["time", "content", "every byte"]
+"""How closely a product is looked at: its size and time; its content where these have moved; its content always."""
+
+CHANGED = "changed on disk"
 
 
-def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
-    """Return what a result of this patch under this recipe depends on."""
-    return fingerprints([(patch, recipe)])[0]
+def manifest(attempt: Attempt, trained: Trained, facts: Mapping[str, Any]) -> Record:
+    """Return what result.json says of a splat that an attempt has left."""
+    splat = trained.splat
+    return {
+        **facts,
+        **attempt.depends_on,
+        "patch": attempt.patch,
+        "attempt": attempt.folder.path.name,
+        "attempts": attempt.folder.number,
+        "changes": attempt.changes,
+        "num_gaussians": splat.num_gaussians,
+        "sh_degree": splat.sh_degree,
+        "step": splat.step,
+        "bytes": splat.path.stat().st_size,
+        "splat": splat_record(splat.path, splat.num_gaussians),
+        "metrics": splat.metrics,
+        "warnings": list(trained.warnings),
+        "version": __version__,
+    }
 
 
-def fingerprints(units: Iterable[tuple[Patch, Recipe]]) -> list[Fingerprint]:
-    """Return the fingerprints of many; inputs that variants of a sweep share are read once."""
-    inputs: dict[tuple[Patch, Evaluation], str] = {}
-    found = []
-    for patch, recipe in units:
-        key = (replace(patch, name=""), recipe.evaluation)
-        if key not in inputs:
-            inputs[key] = _inputs_hash(patch, recipe.evaluation)
-        found.append(Fingerprint(_recipe_hash(recipe), inputs[key]))
-    return found
+def keep(attempt: Attempt, trained: Trained, facts: Mapping[str, Any]) -> Record:
+    """Give the splat of an attempt its name in the attempt's folder and a manifest beside it; return the manifest."""
+    if trained.splat.path != attempt.folder.splat:
+        link_whole(trained.splat.path, attempt.folder.splat, within=attempt.folder.path)
+    record = manifest(attempt, trained, facts)
+    write_json(attempt.folder.result, record)
+    return record
 
 
-def found(folder: PatchFolder) -> Found:
-    """Look at what lies in the output folder for a patch."""
-    return Found(read_json(folder.result), check_splat(folder.splat))
-
-
-def accept(folder: PatchFolder, attempt: Attempt, trained: Trained, facts: Mapping[str, Any]) -> None:
-    """Make the splat of an attempt the patch's product; the attempt keeps its own until the ledger knows of it.
+def accept(folder: PatchFolder, attempt: AttemptFolder, record: Mapping[str, Any]) -> None:
+    """Make the splat of an attempt the patch's product; the attempt keeps its own name of it.
 
     At every moment result.json, if it is there, belongs to the splat.ply beside it: a kill between any two steps
     leaves a finished attempt that the next run accepts again.
     """
-    splat = trained.splat
     folder.result.unlink(missing_ok=True)
-    _link_over(splat.path, folder.splat)
-    write_json(
-        folder.result,
-        {
-            **facts,
-            **attempt.depends_on,
-            "patch": attempt.patch,
-            "attempt": attempt.folder.path.name,
-            "attempts": attempt.folder.number,
-            "changes": attempt.changes,
-            "num_gaussians": splat.num_gaussians,
-            "sh_degree": splat.sh_degree,
-            "step": splat.step,
-            "bytes": splat.path.stat().st_size,
-            "metrics": splat.metrics,
-            "warnings": list(trained.warnings),
-            "version": __version__,
-        },
-    )
+    link_whole(attempt.splat, folder.splat, within=attempt.path, is_ours=True)
+    # a copy, where links are not possible, has a time of its own
+    splat = {**record["splat"], "mtime_ns": file_fact(folder.splat).mtime_ns}
+    write_json(folder.result, {**record, "splat": splat})
 
 
-def _link_over(source: Path, target: Path) -> None:
-    """Make `target` the file `source`, at once: a second name for it, or a copy where links are not possible."""
-    aside = path_beside(target)
-    aside.unlink(missing_ok=True)
-    try:
-        os.link(source, aside)
-    except OSError:
-        with source.open("rb") as file:
-            write_whole(target, lambda copy: copy.writelines(iter(lambda: file.read(CHUNK_BYTES), b"")))
-        return
-    aside.replace(target)
-    # rename(2) leaves both names alone where they are one file already: an attempt that is accepted once more
-    aside.unlink(missing_ok=True)
+def pin(folder: PatchFolder, result: Record, now: Mapping[str, Any]) -> None:
+    """Hold an accepted splat against other settings and inputs than it was trained from: somebody chose it for them."""
+    write_json(folder.result, {**result, "pinned": dict(now)})
 
 
-def short_hash(text: str) -> str:
-    """Return 16 hexadecimal digits that stand for a text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def splat_record(path: Path, num_gaussians: int) -> Record:
+    """Return what tells a splat file from any other."""
+    fact = file_fact(path)
+    return {
+        "sha256": sha256_of(path),
+        "bytes": fact.num_bytes,
+        "mtime_ns": fact.mtime_ns,
+        "num_gaussians": num_gaussians,
+    }
+
+
+def why_not_the_splat(folder: PatchFolder, result: Record, depth: Depth) -> str:
+    """Say why splat.ply is not what result.json speaks of; empty if it is, as far as this depth can tell."""
+    fact = file_fact(folder.splat)
+    if fact.num_bytes < 0:
+        return "missing"
+    if not isinstance(written := result.get("splat"), dict):  # by 0.1.0
+        return _why_unlike_of_old(folder, result, fact.num_bytes, depth)
+    if fact[:2] == (written.get("bytes"), written.get("mtime_ns")) and depth != "every byte":
+        return ""
+    if depth == "time":
+        return CHANGED
+    return "" if sha256_of(folder.splat) == written.get("sha256") else CHANGED
+
+
+def _why_unlike_of_old(folder: PatchFolder, result: Record, num_bytes: int, depth: Depth) -> str:
+    if depth == "time":
+        expected = result.get("bytes")
+        return "" if expected in (None, num_bytes) else f"cut: {num_bytes} of {expected} bytes"
+    from splatbatch.splats import check_splat  # which loads numpy: `status` does without
+
+    splat = check_splat(folder.splat)
+    if isinstance(splat, Unfit):
+        return splat.reason
+    return "" if result.get("num_gaussians") in (None, splat.num_gaussians) else CHANGED
+
+
+def restore(folder: PatchFolder) -> str:
+    """Mend a product whose splat or manifest is gone or was replaced, from the attempt that made it.
+
+    Returns:
+        The name of the attempt; empty if nothing had to be mended, or nothing fits.
+    """
+    result = read_json(folder.result)
+    if result is not None and (
+        not isinstance(result.get("splat"), dict) or not why_not_the_splat(folder, result, "content")
+    ):
+        return ""
+    for attempt in reversed(folder.attempts()):
+        record = read_json(attempt.result)
+        if record is None or (result is not None and record.get("attempt") != result.get("attempt")):
+            continue
+        if result is None and sha256_of(folder.splat) != _sha256(record):
+            continue  # only what was accepted comes back by itself, and the splat says which that was
+        if _sha256(record) and sha256_of(attempt.splat) == _sha256(record):
+            accept(folder, attempt, result or record)
+            return attempt.path.name
+    return ""
+
+
+def _sha256(record: Record) -> str:
+    written = record.get("splat")
+    return str(written.get("sha256") or "") if isinstance(written, dict) else ""
+
+
+def forget_superseded(folder: PatchFolder, *kept: str) -> None:
+    """Remove the splats of attempts that are not named: neither accepted, nor before, nor the latest."""
+    for attempt in folder.attempts():
+        if attempt.path.name not in kept and attempt.splat.exists():
+            retention.remove(retention.splat_files(attempt))
 
 
 def batch_name(output: OutputFolder) -> str:
     """Return a name for everything this output folder starts: stable, and unlike that of any other folder."""
     return short_hash(str(output.path.resolve()))
-
-
-def _recipe_hash(recipe: Recipe) -> str:
-    return short_hash(json.dumps(recipe.decisive(), sort_keys=True))
-
-
-def _inputs_hash(patch: Patch, evaluation: Evaluation) -> str:
-    """Hash the model by content, the choice of hold-out, and photographs by name and size: they are many."""
-    digest = hashlib.sha256()
-    for name in MODEL_FILE_NAMES:
-        path = f"{patch.sparse}/{name}"  # strings here and below, not paths: thousands of patches have ten each
-        if os.path.isfile(path):  # noqa: PTH113
-            digest.update(name.encode())
-            with open(path, "rb") as file:  # noqa: PTH123
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-    with contextlib.suppress(SceneError):  # a broken model is the audit's to report, and fails when it is trained
-        digest.update("\0".join(choose_holdout(patch, evaluation)).encode())
-        folder = str(patch.images)
-        for name in sorted(image.name for image in read_images(patch.sparse)):
-            digest.update(f"{name}\0{_size(os.path.join(folder, name))}\0".encode())  # noqa: PTH118
-        for name, mask in sorted(find_masks(patch.masks, (image.name for image in read_images(patch.sparse))).items()):
-            digest.update(f"{name}\0{_size(mask)}\0".encode())
-    return digest.hexdigest()[:16]
-
-
-def _size(path: str | Path) -> int:
-    try:
-        return os.stat(path).st_size  # noqa: PTH116
-    except (OSError, ValueError):
-        return -1

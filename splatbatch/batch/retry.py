@@ -11,6 +11,7 @@ from splatbatch.config import LadderName, Retry, Rung, split_unit
 from splatbatch.config.rungs import RESOLUTIONS, factor_of, no_factor, takes_factor
 from splatbatch.errors import ConfigError
 from splatbatch.outcome import Diagnosis
+from splatbatch.plain_text import counted
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ ENVIRONMENT = frozenset(
         "missing_dependency",
         "not_started",
         "disk_full",
+        "output_unwritable",
         "gpu_hardware_fault",
         "bad_config",
         "illegal_instruction",
@@ -111,7 +113,7 @@ def decide(history: Sequence[Failure], config: Retry, jitter: float = 0.0) -> Ag
     if last.action == "fail":
         return GiveUp(f"{last.cause}: trying again cannot help")
     if len(history) >= config.max_attempts:
-        return GiveUp(f"{len(history)} attempts failed (retry.max_attempts)")
+        return GiveUp(f"{counted(len(history), 'attempt')} failed (retry.max_attempts)")
     policy = POLICIES.get(last.cause, ONCE)
     wait_s = _wait_s(history, config, policy) * (1 + 0.1 * jitter)
     vain = _why_not_unchanged(history, policy)
@@ -167,7 +169,7 @@ def _why_not_unchanged(history: Sequence[Failure], policy: Policy) -> str:
     if not policy.may_repeat and (last.diagnosis.cause, last.diagnosis.phase) in before:
         where = f"phase {last.diagnosis.phase}" if last.diagnosis.phase else "the same phase"
         return f"{last.diagnosis.cause} twice in {where}: deterministic, an unchanged attempt would fail again"
-    return f"{last.diagnosis.cause}: tried again {alike - 1} times" if alike > policy.times else ""
+    return f"{last.diagnosis.cause}: tried again {counted(alike - 1, 'time')}" if alike > policy.times else ""
 
 
 def _next_rung(history: Sequence[Failure], config: Retry, wait_s: float) -> Again | None:

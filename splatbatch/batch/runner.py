@@ -5,28 +5,30 @@ One thread, one loop over poll; no thread per attempt. In a test its clock is ou
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
 from splatbatch.batch import attempts
 from splatbatch.batch.aftermath import Aftermath
-from splatbatch.batch.endings import Ending, settle
+from splatbatch.batch.cancel import Cancellations
+from splatbatch.batch.endings import Ending, Rules, settle
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.gate import SlotGate
-from splatbatch.batch.launch import Launcher, is_out_of_processes
+from splatbatch.batch.launch import Launcher
 from splatbatch.batch.ledger import Ledger
 from splatbatch.batch.memory import Memory
+from splatbatch.batch.obstacles import diagnosis_of
 from splatbatch.batch.packer import Packer
 from splatbatch.batch.queue import Queue
 from splatbatch.batch.room import RoomGate
 from splatbatch.batch.slots import Slots
 from splatbatch.batch.standbys import Standbys
+from splatbatch.batch.stop import ask_to_end, end_all
 from splatbatch.batch.work import HEARTBEAT_SILENCE_S, Clock, Running, WallClock, Work, how_it_ended
 from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
 from splatbatch.executors import Executor, Key, Seen
 from splatbatch.files import is_out_of_space
-from splatbatch.outcome import Cancelled, Diagnosis, Exit, Failed, Outcome, Stopped, Trained
+from splatbatch.outcome import Cancelled, Exit, Failed, Outcome, Stopped, Trained
 from splatbatch.trainers import open_trainer
 
 POLL_S = 0.05
@@ -48,8 +50,10 @@ class Runner:
         self._standbys = Standbys(config, executor, self._launcher)
         self._memory = Memory()
         self._aftermath = Aftermath(config, ledger, self._clock, self._slots)
+        self._cancellations = Cancellations(self._output, executor, ledger, self._aftermath)
         self._queue = Queue((), longest_first=False)
         self._running: dict[Key, Running] = {}
+        self._patience_s = config.limits.grace_s + 2 * HEARTBEAT_SILENCE_S
 
     def run(self, works: Sequence[Work], *, stop: Callable[[], str], beat: Callable[[], None]) -> Mapping[str, Outcome]:
         """Train patches; return the last outcome of each.
@@ -60,7 +64,16 @@ class Runner:
             beat: called in every round.
         """
         self._queue = Queue(works, longest_first=len(self._slots) > 1)
+        try:
+            self._train_all(stop, beat)
+        except BaseException:  # the ledger cannot be written, say: nothing of ours may run on
+            end_all(self._executor, self._running | self._standbys.everyone(), self._clock, self._patience_s)
+            raise
+        return self._aftermath.outcomes
+
+    def _train_all(self, stop: Callable[[], str], beat: Callable[[], None]) -> None:
         while self._queue or self._running or self._standbys:
+            self._cancellations.look(self._queue, self._standbys, self._running)
             if reason := stop():
                 self._stop_all(reason)
                 break
@@ -72,11 +85,10 @@ class Runner:
             beat()
             if not has_news:
                 self._clock.sleep(POLL_S)
-        return self._aftermath.outcomes
 
     def _start_due(self) -> None:
         if not len(self._slots):  # whatever waits, also what comes back from a GPU that was given up
-            self._fail_waiting(self._slots.diagnosis())
+            self._aftermath.none_started(self._waiting(), self._slots.diagnosis())
         for gate in self._slots:
             while self._starts_next(gate):
                 pass
@@ -102,7 +114,11 @@ class Runner:
         try:
             self._standbys.go(standby, gate.slot)
         except OSError as error:
-            self._room.shut(self._clock.now(), str(error))
+            if is_out_of_space(error):
+                self._room.shut(self._clock.now(), str(error))
+            else:
+                self._standbys.dismiss(standby)
+                self._fail_at_the_door(standby.work, error)
             return False
         self._took(gate, standby)
         return True
@@ -130,14 +146,8 @@ class Runner:
 
     def _fail_at_the_door(self, work: Work, error: Exception) -> None:
         """Record a patch that cannot even be handed to its trainer; the others go on."""
-        if is_out_of_processes(error):
-            advice = "Raise the limit of processes (ulimit -u) or end what uses up memory."
-            found = Diagnosis("process_limit", "retry", advice, (str(error),), "start")
-            self._aftermath.not_started_yet(work, found, self._queue)
-            return
-        hint = error.hint if isinstance(error, SplatbatchError) else ""
-        advice = f"{error}. {hint}".rstrip()
-        self._aftermath.not_started(work, Diagnosis("not_started", "fail", advice, (str(error),), "start"))
+        found = diagnosis_of(error, self._output.patch(work.patch.name).path)
+        self._aftermath.could_not(work, found, self._queue)
 
     def _stand_by(self) -> None:
         """Replace standbys that have died, and have one ready for each GPU at work."""
@@ -149,7 +159,7 @@ class Runner:
     def _has_room(self) -> bool:
         now = self._clock.now()
         if not (is_open := self._room.is_open(now)) and self._room.given_up(now):
-            self._fail_waiting(self._room.diagnosis())
+            self._aftermath.none_started(self._waiting(), self._room.diagnosis())
         return is_open
 
     def _harvest(self) -> bool:
@@ -166,8 +176,8 @@ class Runner:
             elif self._never_began(running, end) or self._is_judged(running, end):
                 del self._running[key]
                 self._slots.gate_of(key).release(key, self._clock.now())
-        if self._aftermath.hopeless:
-            self._stop_hopeless(self._aftermath.hopeless)
+        for work in self._waiting() if self._aftermath.hopeless else ():  # what failed twice lies in the machine
+            self._ledger.write("gave_up", patch=work.patch.name, reason=self._aftermath.hopeless)
         return len(self._running) < num
 
     def _see_whether_it_wraps_up(self, running: Running) -> None:
@@ -193,7 +203,8 @@ class Runner:
             self._judge(running, end)
         except OSError as error:
             if not is_out_of_space(error):
-                raise
+                self._fail_at_the_door(running.work, error)
+                return True
             self._room.shut(now, str(error))
             self._aftermath.outcomes[running.work.patch.name] = Failed(self._room.diagnosis())
             return self._room.given_up(now)
@@ -203,7 +214,8 @@ class Runner:
         work, attempt = running.work, running.attempt
         trainer = open_trainer(self._config.recipe(work.patch.name, work.changes))
         outcome = attempts.judge(attempt.folder, trainer, end)
-        settle(Ending(attempt, end, outcome), self._output.patch(work.patch.name), self._ledger)
+        rules = Rules(keeps_better=self._config.retry.keep == "better")
+        settle(Ending(attempt, end, outcome), self._output.patch(work.patch.name), self._ledger, rules)
         self._aftermath.outcomes[work.patch.name] = outcome
         if isinstance(outcome, Trained):
             self._memory.note(running)
@@ -215,19 +227,10 @@ class Runner:
                 self._packer.ran_out_of_memory(1 + running.num_company)
             self._aftermath.failed(running, outcome.diagnosis, self._queue)
 
-    def _stop_hopeless(self, reason: str) -> None:
-        """Start nothing more: what failed twice lies in the machine."""
-        for work in self._waiting():
-            self._ledger.write("gave_up", patch=work.patch.name, reason=reason)
-
     def _give_up_slot(self, gate: SlotGate) -> None:
         """Take a GPU out of service that never became free."""
         self._slots.give_up(gate.slot)
         self._ledger.write("slot_given_up", slot=gate.slot.name, reason=gate.reason)
-
-    def _fail_waiting(self, diagnosis: Diagnosis) -> None:
-        for work in self._waiting():
-            self._aftermath.not_started(work, diagnosis, "; ".join(diagnosis.evidence))
 
     def _waiting(self) -> list[Work]:
         """Return whatever has not begun, and forget it."""
@@ -236,11 +239,8 @@ class Runner:
     def _stop_all(self, reason: str) -> None:
         """End what runs, wait for its records, and write them down."""
         self._waiting()
-        for running in self._running.values():
-            with contextlib.suppress(OSError):  # a full disk: the signal below says the same
-                running.attempt.folder.cancel.touch()
-        self._executor.cancel({key: running.handle for key, running in self._running.items()})
-        end = self._clock.now() + self._config.limits.grace_s + 2 * HEARTBEAT_SILENCE_S
+        ask_to_end(self._executor, self._running)
+        end = self._clock.now() + self._patience_s
         while (self._running or self._standbys) and self._clock.now() < end:
             self._harvest()
             self._standbys.look(self._clock.now())

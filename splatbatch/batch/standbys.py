@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 
 from splatbatch.batch.gate import SlotGate
 from splatbatch.batch.host_memory import available_mib
 from splatbatch.batch.launch import Launcher
 from splatbatch.batch.queue import Queue
+from splatbatch.batch.stop import ask_to_end
 from splatbatch.batch.work import Running, Work, how_it_ended
 from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
@@ -34,6 +34,10 @@ class Standbys:
     def __len__(self) -> int:
         """Return how many there are, those that still have to end included."""
         return len(self._ready) + len(self._leaving)
+
+    def everyone(self) -> dict[Key, Running]:
+        """Return all of them, those that still have to end included."""
+        return self._ready | self._leaving
 
     def first(self) -> Running | None:
         """Return the one whose turn is next."""
@@ -65,7 +69,7 @@ class Standbys:
 
     def look(self, now: float) -> list[Work]:
         """Remove those that have ended, and return the works they were to do."""
-        everyone = self._ready | self._leaving
+        everyone = self.everyone()
         if not everyone:
             return []
         seen = self._executor.poll({key: running.handle for key, running in everyone.items()})
@@ -76,12 +80,14 @@ class Standbys:
         ]
         return [running.work for running in dead if self._has_died(running)]
 
+    def dismiss(self, running: Running) -> None:
+        """End one that cannot be told to begin."""
+        self._executor.cancel({running.key: running.handle})
+        self._leaving[running.key] = self._ready.pop(running.key)
+
     def retire(self) -> list[Work]:
         """End all of them, and return the works they were to do."""
-        for running in self._ready.values():
-            with contextlib.suppress(OSError):  # a full disk: the signal below says the same
-                running.attempt.folder.cancel.touch()
-        self._executor.cancel({key: running.handle for key, running in self._ready.items()})
+        ask_to_end(self._executor, self._ready)
         works = [running.work for running in self._ready.values()]
         self._leaving |= self._ready
         self._ready.clear()

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import os
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from splatbatch.attempt import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.batch.folder import OutputFolder, never_went
 from splatbatch.batch.ledger import Endings
 from splatbatch.batch.pace import eta_s, steps_per_s
+from splatbatch.batch.plan import GivenUp, Refuse, Skip, Train, decide, why_stale
+from splatbatch.fields import mapping, number, text, texts, whole
 from splatbatch.files import Record, last_line, read_json, read_lines
 from splatbatch.scene.patches import natural_key
 from splatbatch.supervisor.processes import boot_id, start_ticks
 
-State = Literal["trained", "running", "failed", "stopped", "refused", "waiting"]
-STATES: tuple[State, ...] = ("trained", "running", "failed", "stopped", "refused", "waiting")
-MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped", "waiting", "trained")
+if TYPE_CHECKING:
+    from splatbatch.batch.standing import Standing
+
+State = Literal["trained", "running", "failed", "stopped", "refused", "stale", "waiting"]
+STATES: tuple[State, ...] = ("trained", "running", "failed", "stopped", "refused", "stale", "waiting")
+MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped", "stale", "waiting", "trained")
+WITH_SPLAT = ("trained", "stale")
+INSIST = "Given up until its settings, inputs or machine change; `splatbatch retry {patch}` insists."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +58,32 @@ class PatchStatus:
     steps_per_s: float | None = None
     eta_s: float | None = None
     """Until the last step, at this pace."""
+    given_up: bool = False
+    """It failed for good: `train` leaves it alone until its settings, inputs or machine change."""
+    unverified: bool = False
+    """An earlier version accepted the splat, and wrote down no hashes to check it against."""
     gpu_used_mib: int | None = None
     gpu_temperature_c: int | None = None
 
 
-def read_status(output: OutputFolder, names: Iterable[str] = (), in_full: int | None = None) -> tuple[PatchStatus, ...]:
-    """Return the state of the named patches and of all that have a folder, in natural order.
+def read_status(
+    output: OutputFolder, names: Iterable[str] = (), in_full: int | None = None, standing: Standing | None = None
+) -> tuple[PatchStatus, ...]:
+    """Return the state of patches in natural order: of the named ones and, if nobody knows the batch, of all folders.
 
     Args:
         output: where they are.
         names: of patches that belong to the batch, begun or not.
         in_full: of how many, the most interesting ones, all figures are read; None: of all. Of a trained patch beyond
             these only the state is known.
+        standing: what decides whether a product is fresh; without it, as for a folder whose scene is elsewhere, any
+            product counts that is there.
     """
     endings, folders = Endings(output.ledger), _folders(output)
-    patches = sorted(dict.fromkeys([*names, *folders]), key=natural_key)
-    found = [_status(output, name, endings) if name in folders else _without_files(name, endings) for name in patches]
+    patches = sorted(dict.fromkeys([*names, *(() if standing else folders)]), key=natural_key)
+    found = [_status(output, name, endings, standing, is_begun=name in folders) for name in patches]
     chosen = most_interesting(found, len(found) if in_full is None else in_full)
-    figures = {one.patch: _trained(output, one.patch, endings) for one in chosen if one.state == "trained"}
+    figures = {one.patch: _with_figures(output, one) for one in chosen if one.state in WITH_SPLAT}
     return tuple(figures.get(one.patch, one) for one in found)
 
 
@@ -100,10 +114,12 @@ def summary(statuses: Sequence[PatchStatus]) -> str:
     return line
 
 
-def _status(output: OutputFolder, name: str, endings: Endings) -> PatchStatus:
+def _status(
+    output: OutputFolder, name: str, endings: Endings, standing: Standing | None, *, is_begun: bool
+) -> PatchStatus:
     """Return what a patch's files say; of a trained one that it is, and no figures."""
     folder = output.patch(name)
-    files = folder.files()
+    files = folder.files() if is_begun else []
     attempt = folder.latest(files)
     if attempt and not attempt.has_ended() and not endings.is_judged(name, attempt.number) and attempt.job.exists():
         stands_by, died = never_went(attempt), has_died(attempt)
@@ -111,15 +127,49 @@ def _status(output: OutputFolder, name: str, endings: Endings) -> PatchStatus:
             return PatchStatus(name, "waiting", phase="standby")
         if not stands_by:
             return _lost(name, attempt) if died else _running(name, attempt)
-    return PatchStatus(name, "trained") if folder.is_accepted(files) else _without_files(name, endings)
+    if standing and standing.knows(name):
+        return _decided(standing, name, endings)
+    return PatchStatus(name, "trained") if folder.is_accepted(files) else _without_product(name, endings)
 
 
-def _without_files(name: str, endings: Endings) -> PatchStatus:
+def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
+    """Return how a patch stands that does not run now, by the decision that plan and train go by."""
+    evidence, ended = standing.evidence(name), endings.last(name)
+    match decide(name, evidence, standing.refusal(name)):
+        case Skip():
+            state = PatchStatus(name, "trained", unverified=evidence.unverified)
+            kept = f"the splat of {text((evidence.result or {}).get('attempt'))} is kept"
+            return replace(state, warnings=_of_a_later_failure(ended, kept))
+        case Refuse(reason=reason):
+            return PatchStatus(name, "refused", cause="audit", advice=reason)
+        case GivenUp(reason=reason):
+            failed = _ended(name, ended or {})
+            advice = f"{failed.advice} {INSIST.format(patch=name)}".strip()
+            earlier = _of_an_earlier_splat(evidence.result, why_stale(evidence))
+            return replace(failed, given_up=True, cause=failed.cause or reason, advice=advice, warnings=earlier)
+        case Train(reason=reason):
+            if ended and ended.get("outcome") in ("failed", "stopped"):
+                return replace(_ended(name, ended), warnings=_of_an_earlier_splat(evidence.result, reason))
+            return PatchStatus(name, "stale", cause=reason) if evidence.result else PatchStatus(name, "waiting")
+
+
+def _of_a_later_failure(ended: Record | None, kept: str) -> tuple[str, ...]:
+    if not ended or ended.get("outcome") not in ("failed", "stopped"):
+        return ()
+    why = text(mapping(ended.get("diagnosis")).get("cause")) or text(ended.get("reason"))
+    return (f"attempt {whole(ended.get('attempt')) or 0} {ended['outcome']} ({why}): {kept}",)
+
+
+def _of_an_earlier_splat(result: Record | None, reason: str) -> tuple[str, ...]:
+    return (f"the splat of {text(result.get('attempt'))} is kept, though stale: {reason}",) if result else ()
+
+
+def _without_product(name: str, endings: Endings) -> PatchStatus:
     ended = endings.last(name)
     if ended is None:
         return PatchStatus(name, "waiting")
     if ended["event"] == "refused":
-        return PatchStatus(name, "refused", cause="audit", advice=str(ended.get("reason", "")))
+        return PatchStatus(name, "refused", cause="audit", advice=text(ended.get("reason")))
     return _ended(name, ended)
 
 
@@ -128,7 +178,7 @@ def has_died(attempt: AttemptFolder) -> bool:
     start = read_json(attempt.start) or {}
     if "ticks" not in start or start.get("host") != socket.gethostname():
         return False
-    return start.get("boot_id") != boot_id() or start_ticks(_whole(start.get("pid"))) != start["ticks"]
+    return start.get("boot_id") != boot_id() or start_ticks(whole(start.get("pid")) or 0) != start["ticks"]
 
 
 def _lost(name: str, attempt: AttemptFolder) -> PatchStatus:
@@ -136,50 +186,27 @@ def _lost(name: str, attempt: AttemptFolder) -> PatchStatus:
     return replace(_running(name, attempt), state="stopped", cause="lost", advice=advice)
 
 
-def _whole(value: Any) -> int:
-    """Return a number from a file of ours as an int; 0 for anything else that may stand there."""
-    return int(value) if isinstance(value, int | float) else 0
-
-
-def _figure(value: Any) -> float | None:
-    """Return a number from a file; None for anything else that may stand there."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _count(value: Any) -> int | None:
-    figure = _figure(value)
-    return None if figure is None or not math.isfinite(figure) else int(figure)
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, Mapping) else {}
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(str(one) for one in value) if isinstance(value, list) else ()
-
-
 def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
     records, sample = list(read_lines(attempt.progress)), last_line(attempt.gpu_samples) or {}
     last = records[-1] if records else {}
     figures, measured = _latest(records, "loss"), _latest(records, "psnr")
-    step, max_steps, pace = _whole(last.get("step")), _whole(last.get("max_steps")), steps_per_s(records)
+    step, max_steps, pace = whole(last.get("step")) or 0, whole(last.get("max_steps")) or 0, steps_per_s(records)
     return PatchStatus(
         name,
         "running",
         attempt=attempt.path.name,
-        phase=str(last.get("phase", "start")),
+        phase=text(last.get("phase")) or "start",
         step=step,
         max_steps=max_steps,
-        loss=_figure(figures.get("loss")),
-        psnr=_figure(measured.get("psnr")),
-        ssim=_figure(measured.get("ssim")),
-        num_gaussians=_count(figures.get("num_gaussians")),
-        seconds=_figure(last.get("seconds")),
+        loss=number(figures.get("loss")),
+        psnr=number(measured.get("psnr")),
+        ssim=number(measured.get("ssim")),
+        num_gaussians=whole(figures.get("num_gaussians")),
+        seconds=number(last.get("seconds")),
         steps_per_s=pace,
         eta_s=eta_s(step, max_steps, pace),
-        gpu_used_mib=_count(sample.get("used_mib")),
-        gpu_temperature_c=_count(sample.get("temperature_c")),
+        gpu_used_mib=whole(sample.get("used_mib")),
+        gpu_temperature_c=whole(sample.get("temperature_c")),
     )
 
 
@@ -187,44 +214,42 @@ def _latest(records: Sequence[Record], key: str) -> Record:
     return next((record for record in reversed(records) if key in record), {})
 
 
-def _trained(output: OutputFolder, name: str, endings: Endings) -> PatchStatus:
-    folder = output.patch(name)
-    result = read_json(folder.result)
-    if result is None:  # it is no JSON
-        return _without_files(name, endings)
-    metrics = _mapping(result.get("metrics"))
-    final = _mapping(metrics.get("final"))
-    return PatchStatus(
-        name,
-        "trained",
-        attempt=str(result.get("attempt", "")),
+def _with_figures(output: OutputFolder, status: PatchStatus) -> PatchStatus:
+    """Return the state of a patch that has a splat with the figures of that splat."""
+    folder = output.patch(status.patch)
+    result = read_json(folder.result) or {}
+    metrics = mapping(result.get("metrics"))
+    final = mapping(metrics.get("final"))
+    return replace(
+        status,
+        attempt=text(result.get("attempt")),
         phase="done",
-        step=_whole(result.get("step")),
-        max_steps=_whole(result.get("step")),
-        psnr=_figure(final.get("psnr")),
-        ssim=_figure(final.get("ssim")),
-        initial_psnr=_figure(_mapping(metrics.get("initial")).get("psnr")),
-        training_psnr=_figure(final.get("training_psnr")),
-        lpips=_figure(final.get("lpips")),
-        num_gaussians=_count(result.get("num_gaussians")),
-        seconds=_figure(result.get("seconds")),
-        changes=_mapping(result.get("changes")),
-        warnings=_texts(result.get("warnings")),
+        step=whole(result.get("step")) or 0,
+        max_steps=whole(result.get("step")) or 0,
+        psnr=number(final.get("psnr")),
+        ssim=number(final.get("ssim")),
+        initial_psnr=number(mapping(metrics.get("initial")).get("psnr")),
+        training_psnr=number(final.get("training_psnr")),
+        lpips=number(final.get("lpips")),
+        num_gaussians=whole(result.get("num_gaussians")),
+        seconds=number(result.get("seconds")),
+        changes=mapping(result.get("changes")),
+        warnings=(*status.warnings, *texts(result.get("warnings"))),
         splat=str(folder.splat),
     )
 
 
 def _ended(name: str, event: Record) -> PatchStatus:
-    diagnosis = _mapping(event.get("diagnosis"))
+    diagnosis = mapping(event.get("diagnosis"))
     stopped = event.get("outcome") == "stopped"
     return PatchStatus(
         name,
         "stopped" if stopped else "failed",
-        attempt=f"{ATTEMPT_PREFIX}{_whole(event.get('attempt')):02d}",
-        phase=str(event.get("phase") or ""),
-        step=_whole(event.get("step")),
-        seconds=_figure(event.get("seconds")),
-        cause=str(event.get("reason", "")) if stopped else str(diagnosis.get("cause", "unknown")),
-        advice="" if stopped else str(diagnosis.get("advice", "")),
-        evidence=_texts(diagnosis.get("evidence")),
+        attempt=f"{ATTEMPT_PREFIX}{(whole(event.get('attempt')) or 0):02d}",
+        phase=text(event.get("phase")),
+        step=whole(event.get("step")) or 0,
+        seconds=number(event.get("seconds")),
+        cause=text(event.get("reason")) if stopped else text(diagnosis.get("cause")) or "unknown",
+        advice="" if stopped else text(diagnosis.get("advice")),
+        evidence=tuple(texts(diagnosis.get("evidence"))),
     )

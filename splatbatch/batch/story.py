@@ -7,62 +7,83 @@ from collections.abc import Iterator
 
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.ledger import events
+from splatbatch.batch.standing import Standing
+from splatbatch.batch.status import PatchStatus, read_status
+from splatbatch.fields import mapping, number, text, texts, whole
 from splatbatch.files import Record
 
 
-def tell(output: OutputFolder, patch: str) -> Iterator[str]:
-    """Yield the story of a patch line by line, from the ledger and the files."""
+def tell(output: OutputFolder, patch: str, standing: Standing | None = None) -> Iterator[str]:
+    """Yield the story of a patch line by line, from the ledger and the files; last how it stands now."""
     history = [event for event in events(output.ledger) if event.get("patch") == patch]
     if not history:
         yield f"{patch}: nothing has happened yet"
     for event in history:
         yield from _chapter(event, output)
-    if output.patch(patch).splat.exists():
-        yield f"now: trained, {output.patch(patch).splat}"
+    now = read_status(output, [patch], standing=standing)
+    yield from (_now(one) for one in now if one.patch == patch)
+
+
+def _now(status: PatchStatus) -> str:
+    cause = f": {status.cause}" if status.cause else ""
+    return f"now: {status.state}{cause}{f', {status.splat}' if status.splat else ''}"
 
 
 def _chapter(event: Record, output: OutputFolder) -> Iterator[str]:
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(event.get("t", 0))))
+    at, slot = _moment(number(event.get("t")) or 0.0), text(event.get("slot"))
+    reason = text(event.get("reason"))
     match event["event"]:
         case "attempt_started":
-            yield f"{at}  attempt {event.get('attempt')} on {event.get('slot')}{_with(event)}"
+            yield f"{at}  attempt {_attempt(event)} on {slot}{_with(event)}"
         case "gate":
-            yield f"  its slot was not fit for {float(event.get('waited_s') or 0):.1f} s before: {event.get('reason')}"
+            yield f"  its slot was not fit for {number(event.get('waited_s')) or 0:.1f} s before: {reason}"
         case "attempt_ended":
             yield from _end(event, output)
         case "retry":
-            yield f"  then: again after {float(event.get('wait_s', 0)):.0f} s{_with(event)}{_witnesses(event)}"
+            yield f"  then: again after {number(event.get('wait_s')) or 0:.0f} s{_with(event)}{_witnesses(event)}"
         case "gave_up":
-            yield f"  then: given up: {event.get('reason')}{_witnesses(event)}"
+            yield f"  then: given up: {reason}{_witnesses(event)}"
+        case "accepted" | "restored" as how:
+            yield f"{at}  {how}: {text(event.get('attempt'))}"
         case "refused":
-            yield f"{at}  refused by the audit: {event.get('reason')}"
+            yield f"{at}  refused by the audit: {reason}"
         case _:
             pass
 
 
 def _end(event: Record, output: OutputFolder) -> Iterator[str]:
-    diagnosis = event.get("diagnosis") or {}
-    where = f"in phase {event.get('phase') or 'start'}, step {event.get('step') or 0}"
+    diagnosis, seconds = mapping(event.get("diagnosis")), number(event.get("seconds")) or 0.0
+    where = f"in phase {text(event.get('phase')) or 'start'}, step {whole(event.get('step')) or 0}"
     match event.get("outcome"):
         case "trained":
-            seconds = float(event.get("seconds") or 0)
-            yield f"  trained: {int(event.get('num_gaussians') or 0):,} Gaussians in {seconds:.0f} s"
-            yield from (f"  warning: {warning}" for warning in event.get("warnings") or ())
+            yield f"  trained: {whole(event.get('num_gaussians')) or 0:,} Gaussians in {seconds:.0f} s"
+            yield from (f"  {choice}" for choice in texts(event.get("choice")))
+            yield from (f"  warning: {warning}" for warning in texts(event.get("warnings")))
         case "failed":
-            yield f"  failed: {diagnosis.get('cause')} {where}, after {float(event.get('seconds') or 0):.0f} s"
-            yield from (f"    | {line}" for line in diagnosis.get("evidence") or ())
-            yield f"  advice: {diagnosis.get('advice')}"
-            number = int(event.get("attempt") or 0)
-            yield f"  log: {output.patch(str(event['patch'])).path / f'attempt-{number:02d}' / 'train.log'}"
+            yield f"  failed: {text(diagnosis.get('cause'))} {where}, after {seconds:.0f} s"
+            yield from (f"    | {line}" for line in texts(diagnosis.get("evidence")))
+            yield f"  advice: {text(diagnosis.get('advice'))}"
+            yield f"  log: {output.patch(str(event['patch'])).path / f'attempt-{_attempt(event):02d}' / 'train.log'}"
         case _:
-            yield f"  stopped {where}: {event.get('reason', '')}"
+            yield f"  stopped {where}: {text(event.get('reason'))}"
+
+
+def _attempt(event: Record) -> int:
+    return whole(event.get("attempt")) or 0
+
+
+def _moment(at: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    except (OverflowError, OSError, ValueError):
+        return "at no time that there is"
 
 
 def _with(event: Record) -> str:
-    changes = ", ".join(f"{key}={value}" for key, value in (event.get("changes") or {}).items())
+    changes = ", ".join(f"{key}={value}" for key, value in mapping(event.get("changes")).items())
     return f" with {changes}" if changes else ""
 
 
 def _witnesses(event: Record) -> str:
-    names = event.get("trained_in_between") or []
+    names = texts(event.get("trained_in_between"))
     return f" ({', '.join(names)} trained in between: the GPU is not to blame)" if names else ""

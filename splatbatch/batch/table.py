@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from splatbatch.batch.status import PatchStatus, most_interesting
+from splatbatch.plain_text import one_line
 
 WIDE = 120
 """Columns of a terminal from which on everything is shown."""
@@ -20,7 +21,10 @@ MOST_ROWS, ROWS_OF_MORE = 200, 50
 """So many patches are all shown, of more so many; a row costs more than a millisecond to draw."""
 LONGEST = {"patch": 16, "state": 24}
 """Widths on a narrow terminal: what follows is worth more than the rest of a long name."""
-COLOURS = {"trained": "green", "running": "cyan", "failed": "red", "refused": "red", "stopped": "yellow"}
+COLOURS = {
+    "trained": "green", "running": "cyan", "failed": "red", "refused": "red",
+    "stopped": "yellow", "stale": "yellow",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,9 @@ def batch_line(statuses: Sequence[PatchStatus]) -> str:
     states = [status.state for status in statuses]
     parts = [f"{states.count('trained')} of {len(states)} trained"]
     parts += [
-        f"{states.count(state)} {state}" for state in ("running", "failed", "stopped", "refused") if state in states
+        f"{states.count(state)} {state}"
+        for state in ("running", "failed", "stopped", "refused", "stale")
+        if state in states
     ]
     eta = batch_eta_s(statuses)
     return ", ".join(parts) + (f"; about {clock(eta)} to go" if eta is not None else "")
@@ -87,11 +93,6 @@ def clock(seconds: float | None) -> str:
 def _state(status: PatchStatus) -> Text:
     detail = status.phase if status.state in ("running", "waiting") else status.cause
     return _text(f"{status.state} ({detail})" if detail else status.state)
-
-
-def one_line(words: str) -> str:
-    """Return words on one line, without what a terminal would obey."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in words).split())
 
 
 def _text(words: str) -> Text:

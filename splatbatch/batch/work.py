@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from splatbatch.attempt import Attempt
 from splatbatch.batch import retry
 from splatbatch.executors import Handle, Key, Seen, Slot, verdict
+from splatbatch.fields import whole
 from splatbatch.files import read_json
 from splatbatch.outcome import Cancelled, Exit, Lost
 from splatbatch.scene.need import Need
@@ -47,9 +48,14 @@ class Work:
 
     patch: Patch
     changes: dict[str, Any] = field(default_factory=dict)
+    """Of settings, by --set and by rungs."""
     num_steps: int = 0
     need: Need | None = None
     """What it is expected to take, as far as its model can be read."""
+    asked: dict[str, Any] = field(default_factory=dict)
+    """Of `changes`, those by --set."""
+    is_retry: bool = False
+    """Asked for by `retry`: what is accepted stays if it is better."""
     not_before: float = 0.0
     failures: list[retry.Failure] = field(default_factory=list)
     rungs: dict[str, int] = field(default_factory=dict)
@@ -90,10 +96,10 @@ def how_it_ended(running: Running, seen: Seen, now: float, *, survives_parent: b
     folder = running.attempt.folder
     record = read_json(folder.exit)
     if record is None and seen.phase in ("ended", "gone"):
-        beat = int((read_json(folder.heartbeat) or {}).get("sequence", 0))
+        beat = whole((read_json(folder.heartbeat) or {}).get("sequence")) or 0
         if beat != running.beat:
             running.beat, running.beat_seen_at = beat, now
     moves = now - running.beat_seen_at < HEARTBEAT_SILENCE_S and survives_parent
     end = verdict(record, heartbeat_moves=moves, seen=seen)
     # a supervisor that is asked to stop in its first moments dies before it can write its record
-    return Cancelled("stopped at its start") if isinstance(end, Lost) and folder.cancel.exists() else end
+    return Cancelled("stopped at its start") if isinstance(end, Lost) and folder.is_cancelled() else end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,21 @@ from splatbatch import config as configuration
 from splatbatch.batch.attempts import LOG_TAIL_BYTES
 from splatbatch.batch.batch import Batch, open_batch, refusals
 from splatbatch.batch.diagnosis import diagnose_log
-from splatbatch.batch.forecast import forecast_s
+from splatbatch.batch.forecast import check_place, forecast
 from splatbatch.batch.needs import needs, tight
-from splatbatch.batch.plan import to_train
+from splatbatch.batch.plan import Decision, GivenUp, Refuse, Skip, Train, to_train
 from splatbatch.batch.story import tell
-from splatbatch.batch.table import clock
 from splatbatch.batch.units import the_unit
 from splatbatch.commands import watching
-from splatbatch.commands.output import plain, print_json
+from splatbatch.commands.compare import attempt_table, rows_of
+from splatbatch.commands.output import open_console, print_json
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import ConfigError, OutputError
+from splatbatch.plain_text import one_line, plain
 from splatbatch.report import to_markdown, write_report
+from splatbatch.scene.need import Need
+
+WORDS: Mapping[type[Decision], str] = {Train: "train", Skip: "skip", Refuse: "refuse", GivenUp: "given up"}
 
 
 def plan(config: Path | None, names: Sequence[str], only: Sequence[str], *, as_json: bool) -> None:
@@ -47,7 +51,9 @@ def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
         text = chosen[-1].log.read_text(encoding="utf-8", errors="replace")
         sys.stdout.write(plain(text))
         if not text:
-            typer.echo(f"{name}: {chosen[-1].path.name} has said nothing; `status` and `explain` tell of it", err=True)
+            typer.echo(
+                plain(f"{name}: {chosen[-1].path.name} has said nothing; `status` and `explain` tell of it"), err=True
+            )
     except OSError as error:
         raise OutputError(f"{chosen[-1].log}: cannot be read ({error.strerror})") from error
 
@@ -55,8 +61,11 @@ def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
 def explain(config: Path | None, name: str) -> None:
     """Print the whole story of a patch."""
     batch = open_batch(config, [name])
-    for line in tell(batch.output, the_unit(batch.patches, name)):
-        typer.echo(plain(line))
+    unit = the_unit(batch.patches, name)
+    for line in tell(batch.output, unit, batch.standing()):
+        typer.echo(plain(line).replace("\n", " "))
+    if rows := rows_of(batch, unit):
+        open_console().print(attempt_table(rows))
 
 
 def diagnose(log: Path, exit_code: int | None, *, as_json: bool) -> None:
@@ -66,14 +75,16 @@ def diagnose(log: Path, exit_code: int | None, *, as_json: bool) -> None:
         ConfigError: the log cannot be read.
     """
     try:
-        text = log.read_bytes()[-LOG_TAIL_BYTES:].decode("utf-8", errors="replace")
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
+            text = file.read(LOG_TAIL_BYTES).decode("utf-8", errors="replace")
     except OSError as error:
         raise ConfigError(f"{log}: cannot be read ({error.strerror})", "Name the log of a training.") from error
     found = diagnose_log(text, exit_code, None)
     if as_json:
         print_json(asdict(found))
         return
-    typer.echo(f"{found.cause} ({found.action}): {found.advice}")
+    typer.echo(plain(f"{found.cause} ({found.action}): {found.advice}"))
     for line in found.evidence:
         typer.echo(plain(f"  | {line}"))
 
@@ -83,7 +94,9 @@ def report(config: Path | None, *, as_json: bool) -> None:
     batch = open_batch(config)
     batch.output.create()
     names, settings = [patch.name for patch in batch.patches], batch.config
-    facts = write_report(batch.output, names, settings.variants.values(), settings.output.previews_mib)
+    facts = write_report(
+        batch.output, names, settings.variants.values(), settings.output.previews_mib, standing=batch.standing()
+    )
     if as_json:
         print_json(facts)
     else:
@@ -100,35 +113,48 @@ def config_show(config: Path | None, name: str) -> None:
 
 
 def print_plan(batch: Batch, *, as_json: bool) -> None:
-    """Print what would be done with each patch and why, and the schedule."""
+    """Print what would be done with each patch and why, the schedule, and how long it will take.
+
+    Raises:
+        ExecutorError, TrainerError: `train` could not, or would not, train it here.
+    """
     decisions = batch.decisions(refusals(batch, batch.audits()))
     recipes = {patch.name: recipe for patch, recipe in zip(batch.patches, batch.recipes({}), strict=True)}
     # programs of somebody else have schedules of their own
     steps = {name: asdict(schedule(recipe)) for name, recipe in recipes.items() if recipe.program is None}
     expected = needs(batch.config, batch.patches, batch.changes)
+    outlook = forecast(batch, to_train(decisions), expected)
     if as_json:
         rows = [
             {
-                "decision": type(one).__name__.lower(),
+                "decision": WORDS[type(one)].replace(" ", "_"),
                 **asdict(one),
                 "schedule": steps.get(one.patch),
                 "need": asdict(expected[one.patch]) if one.patch in expected else None,
             }
             for one in decisions
         ]
-        print_json({"patches": rows, "forecast_s": forecast_s(batch, to_train(decisions))})
-        return
+        seconds = outlook.seconds if to_train(decisions) else None
+        print_json({"patches": rows, "forecast_s": seconds, "forecast": outlook.to_record()})
+    else:
+        _print_plan(batch, decisions, expected, steps.values())
+        if to_train(decisions):
+            typer.echo(outlook.in_words())
+    if to_train(decisions):
+        check_place(batch.only(to_train(decisions)), outlook)
+
+
+def _print_plan(
+    batch: Batch, decisions: Sequence[Decision], expected: Mapping[str, Need], schedules: Iterable[Mapping[str, Any]]
+) -> None:
     for one in decisions:
-        typer.echo(f"{one.patch}: {type(one).__name__.lower()}: {one.reason}")
+        typer.echo(one_line(f"{one.patch}: {WORDS[type(one)]}: {one.reason}"))
     for name, need in expected.items():
-        typer.echo(f"{name} expected: {need.in_words()}")
+        typer.echo(one_line(f"{name} expected: {need.in_words()}"))
     for name, reason in tight(expected, batch.config).items():
-        typer.echo(f"{name}: {reason}")
-    for text in dict.fromkeys(_schedule_line(one) for one in steps.values()):
+        typer.echo(one_line(f"{name}: {reason}"))
+    for text in dict.fromkeys(_schedule_line(one) for one in schedules):
         typer.echo(text)
-    seconds = forecast_s(batch, to_train(decisions))
-    if seconds is not None:
-        typer.echo(f"expected to take {clock(seconds)}, by the pace of the patches that are trained")
 
 
 def _schedule_line(steps: Mapping[str, Any]) -> str:

@@ -16,6 +16,10 @@ ConfigOption = Annotated[
 PatchOption = Annotated[
     list[str], typer.Option("--patch", "-p", metavar="NAME", help="Only this patch; may be given several times.")
 ]
+PatchArguments = Annotated[
+    Optional[list[str]],
+    typer.Argument(metavar="[PATCH]...", help="Only these patches; as --patch.", show_default=False),
+]
 OnlyOption = Annotated[
     list[str], typer.Option("--only", metavar="WHAT=NAME", help="Only variant=NAME or patch=NAME; * for anything.")
 ]
@@ -23,7 +27,16 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable outpu
 SetOption = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as training.init_scale=0.3.")
 ]
-PatchArgument = Annotated[str, typer.Argument(metavar="PATCH", help="Its name, as p5.")]
+OnePatchArgument = Annotated[
+    Optional[str], typer.Argument(metavar="PATCH", help="Its name, as p5.", show_default=False)
+]
+OnePatchOption = Annotated[str, typer.Option("--patch", "-p", metavar="NAME", help="The same.", show_default=False)]
+AcceptedOption = Annotated[int, typer.Option("--attempt", "-a", metavar="N", min=1, help="Its number.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, remove nothing.")]
+RunArgument = Annotated[str, typer.Argument(metavar="PATCH|RUN", help="A patch, as p5; or an output folder or YAML.")]
+OtherRunArgument = Annotated[
+    str, typer.Argument(metavar="[RUN]", help="Another output folder or YAML.", show_default=False)
+]
 FixOption = Annotated[str, typer.Option("--fix", metavar="HOW", help="scale or crop: write corrected models to --out.")]
 FixedOption = Annotated[Optional[Path], typer.Option("--out", metavar="DIR", help="Folder for the corrected models.")]
 AttemptOption = Annotated[

@@ -15,6 +15,7 @@ from splatbatch.batch.batch import Batch, open_batch
 from splatbatch.batch.units import originals
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.errors import ConfigError, OutputError, SceneError
+from splatbatch.plain_text import counted, one_line, plain
 from splatbatch.scene.audit import Audit
 from splatbatch.scene.patches import find_patches
 from splatbatch.scene.template import config_for
@@ -62,7 +63,7 @@ def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> None:
     how: Literal["scale", "crop"] = "scale" if options.fix == "scale" else "crop"
     repaired = fix_models(audit, originals(batch.config, batch.patches), batch.config.scene.source, how, options.out)
     for one in repaired:
-        typer.echo(one.in_words())
+        typer.echo(plain(one.in_words()))
     if not repaired:
         typer.echo("every photograph fits its camera: nothing to repair, nothing written")
 
@@ -79,4 +80,5 @@ def init(folder: Path, out: Path | None) -> None:
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
     patches = find_patches(configuration.load(target).scene)
-    typer.echo(f"{target}: {len(patches)} patches. Next: splatbatch verify-dims --config {shlex.quote(str(target))}")
+    next_one = f"splatbatch verify-dims --config {shlex.quote(str(target))}"
+    typer.echo(one_line(f"{target}: {counted(len(patches), 'patch', 'es')}. Next: {next_one}"))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import signal
-import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -12,18 +11,24 @@ from types import FrameType
 import typer
 
 from splatbatch import config as configuration
-from splatbatch.batch import conduct
+from splatbatch import console
+from splatbatch.batch import conduct, upkeep
 from splatbatch.batch import plan as planning
 from splatbatch.batch.batch import Batch, open_batch, refusals
+from splatbatch.batch.contents import Contents
+from splatbatch.batch.inputs import inputs_of, state_of
 from splatbatch.batch.ledger import Ledger
 from splatbatch.batch.lock import OutputLock
 from splatbatch.batch.metrics import MetricsFile
 from splatbatch.batch.narrate import open_narrator
 from splatbatch.batch.notify import Notifier
-from splatbatch.batch.status import PatchStatus, read_status, summary
+from splatbatch.batch.status import summary
+from splatbatch.commands.conclude import Run, conclude, statuses_of
 from splatbatch.commands.look import print_plan
-from splatbatch.errors import ConfigError, SceneError, SplatbatchError
-from splatbatch.report import write_report
+from splatbatch.commands.retried import check_savable, print_retried
+from splatbatch.errors import ConfigError
+from splatbatch.outcome import Outcome
+from splatbatch.plain_text import plain
 
 
 class Interruption:
@@ -55,7 +60,19 @@ def train(config: Path | None, names: Sequence[str], only: Sequence[str], *, ver
     if dry_run:
         print_plan(batch, as_json=False)
         return
-    _train(batch, verify=verify, force=False)
+    _train(batch, Wish(verify=verify))
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How patches are to be trained."""
+
+    verify: bool = True
+    """Audit them first."""
+    force: bool = False
+    """Also those that are fresh."""
+    is_retry: bool = False
+    """Also those that were given up; what is accepted stays if it is better."""
 
 
 @dataclass(frozen=True)
@@ -66,104 +83,131 @@ class RetryOptions:
     assignments: tuple[str, ...]
     force: bool
     only: tuple[str, ...] = ()
+    save: bool = False
+    """Write the settings into the YAML."""
 
 
 def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> None:
     """Train named or failed patches again.
 
     Raises:
-        ConfigError: no patch is named, or a named one is trained and fresh.
+        ConfigError: no patch is named, or a named one is trained and fresh, and no setting would change.
     """
     changes = dict(configuration.parse_change(assignment) for assignment in options.assignments)
     batch = open_batch(config, names, changes, options.only)
+    if options.save:
+        check_savable(batch)
     if options.failed:
-        states = {status.patch: status.state for status in read_status(batch.output, in_full=0)}
-        batch = batch.only(patch.name for patch in batch.patches if states.get(patch.name) in ("failed", "stopped"))
+        states = {one.patch: one.state for one in statuses_of(batch)}
+        batch = batch.only(name for name, state in states.items() if state in TO_RETRY)
         if not batch.patches:
             typer.echo("no failed patch to retry", err=True)
             return
     elif not names and not options.only:
-        raise ConfigError("retry: no patch named", "Name one with --patch p5, or take all failed ones with --failed.")
-    fresh = [decision.patch for decision in batch.decisions({}) if isinstance(decision, planning.Skip)]
-    if fresh and not options.force:
-        raise ConfigError(f"{', '.join(fresh)}: trained and fresh already", "Add --force to train it again.")
-    _train(batch, verify=True, force=options.force)
+        raise ConfigError("retry: no patch named", "Name one, as retry p5, or take all failed ones with --failed.")
+    if done := () if options.force else _trained_so_already(batch):
+        raise ConfigError(
+            f"{', '.join(done)}: trained and fresh already" + (", with these settings" if changes else ""),
+            "Add --force to train it again.",
+        )
+    _train(batch, Wish(force=options.force or bool(changes), is_retry=True), save=options.save)
 
 
-def _train(batch: Batch, *, verify: bool, force: bool) -> None:
-    interruption = Interruption()
-    names = [patch.name for patch in batch.patches]
+TO_RETRY = ("failed", "stopped")
+
+
+def _trained_so_already(batch: Batch) -> tuple[str, ...]:
+    """Return the patches that are fresh and were trained under the changes that are asked for."""
+    standing = batch.standing("content")
+    effective = {one.name: standing.hash_of(recipe) for one, recipe in zip(batch.patches, batch.recipes(), strict=True)}
+    fresh = planning.fresh([standing.decide(patch.name) for patch in batch.patches])
+    results = {name: standing.evidence(name).result or {} for name in fresh}
+    return tuple(
+        name for name, result in results.items() if not batch.changes or effective[name] == result.get("effective")
+    )
+
+
+def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
+    console.never_block()
+    interruption, whole = Interruption(), batch.whole()
+    names = [patch.name for patch in whole.patches]
     batch.output.create()
-    notifier, metrics = Notifier(batch.config.notify, batch.output, names), MetricsFile(batch.output, names)
-    with OutputLock(batch.output.lock) as lock, open_narrator(batch.output, names) as narrator:
-        ledger = Ledger(batch.output.ledger, narrator.tell, notifier.tell)
-        conduct.adopt(batch, ledger, lock.beat)
-        decisions = batch.decisions({}, force=force)
-        if planning.to_train(decisions):
-            todo = batch.only(planning.to_train(decisions))
-            refused = _gate(todo, ledger) if verify else _ungated(ledger)
-            todo = todo.only(name for name in planning.to_train(decisions) if name not in refused)
+    standing, contents = whole.standing(), Contents(batch)
+    notifier = Notifier(batch.config.notify, batch.output, names, standing)
+    metrics = MetricsFile(batch.output, names, standing)
+    with OutputLock(batch.output.lock) as lock, open_narrator(batch.output, names, standing) as narrator:
+        ledger = Ledger(batch.output.ledger, narrator.tell, notifier.tell, contents.tell)
 
-            def beat() -> None:
-                lock.beat()
-                narrator.beat()
-                metrics.beat()
-                for reason in notifier.beat():
-                    ledger.write("notify_failed", reason=reason)
+        def beat() -> None:
+            lock.beat()
+            narrator.beat()
+            metrics.beat()
+            contents.beat()
+            for reason in notifier.beat():
+                ledger.write("notify_failed", reason=reason)
 
-            if todo.patches:
-                conduct.run(todo, ledger, stop=interruption.reason, beat=beat)
-    code = _conclude(batch, names)
+        run = _run(batch, ledger, wish, Rounds(interruption.reason, beat, lock.beat, contents.want))
+        if not run.stopped:  # the next run reads on
+            contents.finish()
+    standing.forget()
+    code = conclude(batch, run, standing)
     metrics.finish()
-    for reason in notifier.finish(summary(_statuses(batch, names)), interruption.reason()):
-        typer.echo(f"not told: {reason}", err=True)
+    for reason in notifier.finish(summary(statuses_of(whole, standing)), interruption.reason()):
+        typer.echo(plain(f"not told: {reason}"), err=True)
+    if wish.is_retry:
+        print_retried(batch, run, save=save)
     raise typer.Exit(interruption.exit_code if interruption.signal else code)
 
 
-def _write_report(batch: Batch, names: Sequence[str]) -> None:
-    """Write the report; that it cannot be must not hide how the batch went, nor keep anybody from being told."""
-    try:
-        write_report(batch.output, names, batch.config.variants.values(), batch.config.output.previews_mib)
-    except OSError as error:
-        typer.echo(f"the report could not be written ({error.strerror})", err=True)
-    except Exception:  # noqa: BLE001 - a mistake of ours, over files that anybody may have changed
-        typer.echo(f"the report could not be written:\n{traceback.format_exc()}", err=True)
+@dataclass(frozen=True)
+class Rounds:
+    """What happens in every round of a batch."""
+
+    stop: Callable[[], str]
+    """Asked whether to stop, and why."""
+    beat: Callable[[], None]
+    keep_lock: Callable[[], None]
+    """While earlier attempts are settled, nothing is shown yet."""
+    fill: Callable[[str], None]
+    """Takes a patch whose result knows too little of its files."""
 
 
-def _gate(batch: Batch, ledger: Ledger) -> Mapping[str, str]:
+def _run(batch: Batch, ledger: Ledger, wish: Wish, rounds: Rounds) -> Run:
+    """Settle what an earlier run has left, decide, and train."""
+    conduct.adopt(batch, ledger, rounds.keep_lock)
+    upkeep.restore(batch, ledger)
+    standing = batch.standing("content")
+    decisions = tuple(standing.decide(patch.name, force=wish.force, insist=wish.is_retry) for patch in batch.patches)
+    for name in upkeep.refresh(batch, standing, decisions):
+        rounds.fill(name)
+    for name, reason in planning.given_up(decisions).items():
+        ledger.write("still_given_up", patch=name, reason=reason)
+    todo = batch.only(planning.to_train(decisions))
+    outcomes: Mapping[str, Outcome] = {}
+    if todo.patches:
+        refused = _audit(todo, ledger) if wish.verify else _unaudited(ledger)
+        todo = todo.only(patch.name for patch in todo.patches if patch.name not in refused)
+    if todo.patches:
+        outcomes = conduct.run(todo, ledger, stop=rounds.stop, beat=rounds.beat, is_retry=wish.is_retry)
+    return Run(planning.fresh(decisions), outcomes, rounds.stop())
+
+
+def _audit(batch: Batch, ledger: Ledger) -> Mapping[str, str]:
     """Audit patches before they are trained; return those that must not be, each with the reason."""
     audits = batch.audits()
     refused = refusals(batch, audits)
     warnings = [f"{one.patch}: {one.subject}: {one.message}" for audit, _ in audits for one in audit.warnings()]
     ledger.write("audit", verified=True, refused=refused, warnings=list(dict.fromkeys(warnings)))
-    for name, reason in refused.items():
-        ledger.write("refused", patch=name, reason=reason)
+    recipes = dict(zip((patch.name for patch in batch.patches), batch.recipes({}), strict=True))
+    for patch in batch.patches:
+        if reason := refused.get(patch.name):
+            inputs = state_of(inputs_of(patch, recipes[patch.name]).files)
+            ledger.write("refused", patch=patch.name, reason=reason, inputs=inputs)
     if len(refused) == len(batch.patches):
         typer.echo("every patch is refused by the audit: see `splatbatch verify-dims`", err=True)
     return refused
 
 
-def _ungated(ledger: Ledger) -> Mapping[str, str]:
+def _unaudited(ledger: Ledger) -> Mapping[str, str]:
     ledger.write("audit", verified=False, refused={}, warnings=[])
     return {}
-
-
-def _statuses(batch: Batch, names: Sequence[str]) -> list[PatchStatus]:
-    return [one for one in read_status(batch.output, names) if one.patch in set(names)]
-
-
-def _conclude(batch: Batch, names: Sequence[str]) -> int:
-    """Write the report, say how it went, and return 0 if every patch is trained, 3 if every one was refused, else 1."""
-    _write_report(batch, names)
-    statuses = _statuses(batch, names)
-    typer.echo(summary(statuses))
-    for one in statuses:
-        if one.state != "trained":
-            typer.echo(f"  {one.patch}: {one.state}{f': {one.cause}' if one.cause else ''}. {one.advice}")
-        for warning in one.warnings:
-            typer.echo(f"  {one.patch}: warning: {warning}")
-    typer.echo(f"report: {batch.output.report('html')}")
-    states = {one.state for one in statuses}
-    if states == {"refused"}:
-        return SceneError.exit_code
-    return 0 if states == {"trained"} else SplatbatchError.exit_code

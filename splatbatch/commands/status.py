@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from splatbatch.batch.batch import Batch, open_batch
 from splatbatch.batch.lock import holder
+from splatbatch.batch.standing import Standing
 from splatbatch.batch.status import PatchStatus, most_interesting, read_status, summary
 from splatbatch.batch.table import batch_eta_s, clock, num_shown, status_table
 from splatbatch.commands import watching
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.files import Record
+from splatbatch.plain_text import one_line
 
 
-def status(config: Path | None, names: Sequence[str], *, as_json: bool, watch: bool) -> None:
+@dataclass(frozen=True)
+class StatusOptions:
+    """What `status` was asked."""
+
+    as_json: bool
+    watch: bool
+    verify: bool
+    """Read every splat and photograph anew."""
+
+
+def status(config: Path | None, names: Sequence[str], options: StatusOptions) -> None:
     """Print how far every patch is, once or until Ctrl-C."""
     batch = open_batch(config, names)
-    room = num_shown(len(batch.patches))
-    if watch and not as_json:
-        watching.watch(lambda: _statuses(batch, names, room))
+    room, standing = num_shown(len(batch.patches)), batch.standing("every byte" if options.verify else "time")
+    if options.watch and not options.as_json:
+        watching.watch(lambda: _statuses(batch, batch.standing(), room))
         return
-    statuses, running = _statuses(batch, names, None if as_json else room), holder(batch.output.lock)
-    if as_json:
+    statuses = _statuses(batch, standing, None if options.as_json else room)
+    running = holder(batch.output.lock)
+    if options.as_json:
         facts = {"summary": summary(statuses), "run": running, "eta_s": batch_eta_s(statuses)}
         print_json({**facts, "patches": [asdict(one) for one in statuses]})
         return
@@ -34,8 +47,8 @@ def status(config: Path | None, names: Sequence[str], *, as_json: bool, watch: b
         console.print(f"… and {len(statuses) - len(shown)} more: --json has all, --patch shows one", markup=False)
     for one in shown:
         for warning in one.warnings:
-            console.print(f"{one.patch}: {warning}", markup=False)
-    console.print(_last_line(statuses, running), markup=False)
+            console.print(one_line(f"{one.patch}: {warning}"), markup=False)
+    console.print(one_line(_last_line(statuses, running)), markup=False)
 
 
 def _last_line(statuses: Sequence[PatchStatus], running: Record | None) -> str:
@@ -46,7 +59,5 @@ def _last_line(statuses: Sequence[PatchStatus], running: Record | None) -> str:
     return f"{summary(statuses)}. Running: {who}.{to_go}"
 
 
-def _statuses(batch: Batch, names: Sequence[str], in_full: int | None) -> tuple[PatchStatus, ...]:
-    chosen = [patch.name for patch in batch.patches]
-    found = read_status(batch.output, chosen, in_full)
-    return tuple(one for one in found if one.patch in chosen) if names else found
+def _statuses(batch: Batch, standing: Standing, in_full: int | None) -> tuple[PatchStatus, ...]:
+    return read_status(batch.output, [patch.name for patch in batch.patches], in_full, standing)

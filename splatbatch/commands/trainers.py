@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Literal
 
 from rich.table import Table
+from rich.text import Text
 
 from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.config.load import CONFIG_VARIABLE
 from splatbatch.config.programs import OUR_TRAINER
+from splatbatch.plain_text import one_line
 from splatbatch.trainers.usable import missing
 
 PRESETS = (
@@ -43,7 +45,8 @@ def show(config: Path | None, *, as_json: bool) -> None:
     for heading in ("trainer", "from", "here"):
         table.add_column(heading, overflow="fold")
     for one in listed:
-        table.add_row(one.name, one.file or one.origin, "; ".join(one.missing) or "found")
+        cells = (one.name, one.file or one.origin, "; ".join(one.missing) or "found")
+        table.add_row(*(Text(one_line(cell)) for cell in cells))  # Text: a name is no markup
     open_console().print(table)
 
 

@@ -13,8 +13,11 @@ import typer
 from splatbatch.batch.batch import open_batch
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.units import the_unit
+from splatbatch.commands.guard import Guard
 from splatbatch.errors import ConfigError, MissingPartError, OutputError
+from splatbatch.fields import text
 from splatbatch.files import read_json
+from splatbatch.plain_text import one_line
 from splatbatch.report.pictures import attempt_folder
 from splatbatch.report.standpoint import find_standpoint
 from splatbatch.splats import Gaussians, read_splat
@@ -41,7 +44,8 @@ def view(config: Path | None, name: str, port: int) -> None:
     splat = batch.output.patch(unit).splat
     if not splat.exists():
         raise ConfigError(f"{unit}: has no splat yet", "`splatbatch status` says how far it is.")
-    server = _open_server(port)
+    guard = Guard()
+    server = _open_server(port, guard)
     try:
         gaussians = read_splat(splat)
     except (OSError, ValueError) as error:
@@ -50,7 +54,8 @@ def view(config: Path | None, name: str, port: int) -> None:
         ) from error
     _show(server, gaussians)
     _stand(server, batch.output, unit)
-    typer.echo(f"{unit}: {len(gaussians):,} Gaussians at http://{LOOPBACK}:{server.get_port()} until Ctrl-C")
+    url = f"http://{LOOPBACK}:{server.get_port()}/{guard.token}/"
+    typer.echo(one_line(f"{unit}: {len(gaussians):,} Gaussians at {url} until Ctrl-C"))
     try:
         while True:
             time.sleep(3600)
@@ -59,16 +64,21 @@ def view(config: Path | None, name: str, port: int) -> None:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _open_server(port: int) -> viser.ViserServer:
+def _open_server(port: int, guard: Guard) -> viser.ViserServer:
     try:
         import viser
     except ImportError as error:
         raise MissingPartError("view: viser is not installed", "pip install 'splatbatch[view]'") from error
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # its banner, which `verbose` does not silence
-            return viser.ViserServer(host=LOOPBACK, port=port, label="splatbatch", verbose=False)
+        # its banner, which `verbose` does not silence
+        with contextlib.redirect_stdout(io.StringIO()), guard.on_duty():
+            server = viser.ViserServer(host=LOOPBACK, port=port, label="splatbatch", verbose=False)
     except OSError as error:
         raise OutputError(f"--port {port}: cannot be used ({error.strerror})", "Name another port.") from error
+    if not guard.is_on_duty:
+        server.stop()
+        raise MissingPartError("view: this viser cannot be guarded", "pip install 'viser==1.1.1'")
+    return server
 
 
 def _show(server: viser.ViserServer, gaussians: Gaussians) -> None:
@@ -83,7 +93,7 @@ def _show(server: viser.ViserServer, gaussians: Gaussians) -> None:
 
 def _stand(server: viser.ViserServer, output: OutputFolder, unit: str) -> None:
     """Start where a photograph was taken, as the report does; a scene's unit may be anything, so zoom by its size."""
-    attempt = str((read_json(output.patch(unit).result) or {}).get("attempt", ""))
+    attempt = text((read_json(output.patch(unit).result) or {}).get("attempt"))
     standpoint = find_standpoint(attempt_folder(output, {"patch": unit, "attempt": attempt}))
     server.scene.set_up_direction(tuple(standpoint.up) if standpoint else COLMAP_UP)
     if standpoint:

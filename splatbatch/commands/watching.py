@@ -13,7 +13,8 @@ from rich.live import Live
 from splatbatch.attempt import AttemptFolder
 from splatbatch.batch.status import PatchStatus, has_died
 from splatbatch.batch.table import live_view, status_table
-from splatbatch.commands.output import open_console, plain
+from splatbatch.commands.output import open_console
+from splatbatch.plain_text import plain
 
 REDRAW_S = 2.0
 LINES_EVERY_S = 60.0

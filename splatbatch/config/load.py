@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from splatbatch.config.mistakes import Mistake, Mistaken, mistake, raise_all, validated
+from splatbatch.config.mistakes import MOST_MISTAKES, Mistake, Mistaken, mistake, raise_all, validated
 from splatbatch.config.notify import Notify
 from splatbatch.config.program_checks import check_programs
 from splatbatch.config.programs import Program
@@ -72,7 +73,7 @@ class Config(Section):
         patch, variant = self.split(name)
         changed = {**(variant.settings if variant else {}), **(changes or {})}
         overrides = self.patches.get(patch, PatchOverrides())
-        arguments = tuple(changed.pop("arguments", ()))
+        arguments = _words(name, changed.pop("arguments", ()))
         tree = {name: getattr(self, name).model_dump() | getattr(overrides, name) for name in RECIPE_SECTIONS}
         program = self.trainers.get(str(changed.get("training.trainer", tree["training"]["trainer"])))
         tree["setting"] = program.settings | overrides.setting if program else {}
@@ -120,10 +121,11 @@ def load(path: Path) -> Config:
     try:
         config = Config.model_validate(source.tree)
     except ValidationError as error:
-        mistakes += [mistake(Config, detail, source) for detail in error.errors()]
-    mistakes += _override_mistakes(source)
-    found = (*check_programs(source.tree, config.trainers), *check_sweep(source.tree, config.trainers, config.unswept))
-    mistakes += (*found, *_rung_mistakes(config))
+        mistakes += [mistake(Config, detail, source) for detail in error.errors()[:MOST_MISTAKES]]
+    of_programs = check_programs(source.tree, config.trainers)
+    of_sweep = check_sweep(source.tree, config.trainers, config.unswept)
+    for kind in (_override_mistakes(source), of_programs, of_sweep, _rung_mistakes(config)):
+        mistakes += islice(kind, MOST_MISTAKES)
     raise_all(mistakes or _mistakes_together(config), source)
     return _anchored(config, path.resolve().parent)
 
@@ -150,9 +152,20 @@ def parse_change(assignment: str) -> tuple[str, Any]:
     return key.strip(), parse_value(text)
 
 
-def _override_mistakes(source: Source) -> list[Mistake]:
+def _words(name: str, arguments: Any) -> tuple[str, ...]:
+    """Return the extra words of a command.
+
+    Raises:
+        Mistaken: they are no list of words.
+    """
+    if isinstance(arguments, list | tuple) and all(isinstance(word, str) for word in arguments):
+        return tuple(arguments)
+    message = f"{arguments!r:.100}: should be a list of words, as [--downscale, 2]"
+    raise Mistaken(f"settings of {name}: arguments: {message}", "", [(("arguments",), message)])
+
+
+def _override_mistakes(source: Source) -> Iterator[Mistake]:
     """Check each patch's overrides against the sections they override, before any patch is trained."""
-    mistakes: list[Mistake] = []
     patches = source.tree.get("patches") if isinstance(source.tree, dict) else None
     for patch, overrides in patches.items() if isinstance(patches, dict) else ():
         for name, info in Recipe.model_fields.items():
@@ -163,14 +176,12 @@ def _override_mistakes(source: Source) -> list[Mistake]:
                     section.model_validate(given)
                 except ValidationError as error:
                     place = ("patches", patch, name)
-                    mistakes += [mistake(section, detail, source, place) for detail in error.errors()]
-    return mistakes
+                    yield from (mistake(section, detail, source, place) for detail in error.errors())
 
 
-def _rung_mistakes(config: Config) -> list[Mistake]:
+def _rung_mistakes(config: Config) -> Iterator[Mistake]:
     with contextlib.suppress(ConfigError):  # of settings, listed already
-        return list(check_rungs(config.retry.ladders, config.unswept({}).settings(), config.unswept))
-    return []
+        yield from check_rungs(config.retry.ladders, config.unswept({}).settings(), config.unswept)
 
 
 def _mistakes_together(config: Config) -> list[Mistake]:

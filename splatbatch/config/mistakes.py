@@ -15,6 +15,9 @@ from splatbatch.errors import ConfigError
 AnySection = TypeVar("AnySection", bound=Section)
 Mistake = tuple[Keys, str]
 """Where, and what."""
+MOST_MISTAKES = 100
+"""Of each kind; nobody reads more at once, and the nearest known name of each takes time."""
+QUOTE_CHARS = 200
 SECRET = ("notify",)
 """Sections whose values are never shown."""
 WORDS = {
@@ -56,7 +59,7 @@ def validated(model: type[AnySection], source: Source) -> AnySection:
     try:
         return model.model_validate(source.tree)
     except ValidationError as error:
-        raise_all([mistake(model, detail, source) for detail in error.errors()], source)
+        raise_all([mistake(model, detail, source) for detail in error.errors()[:MOST_MISTAKES]], source)
         raise
 
 
@@ -74,6 +77,8 @@ def raise_all(mistakes: list[Mistake], source: Source) -> None:
     lines = [f"{place}{': ' if place else ''}{'; or '.join(messages)}" for place, messages in grouped.items()]
     if lines:
         count = "1 mistake" if len(lines) == 1 else f"{len(lines)} mistakes"
+        if len(mistakes) >= MOST_MISTAKES:
+            count = f"{len(lines)} mistakes or more"
         raise Mistaken(
             "\n  ".join([f"{source.name}: {count}", *lines]),
             "`splatbatch config schema` lists every key; configs/ holds complete examples.",
@@ -93,13 +98,25 @@ def mistake(model: type[Section], detail: ErrorDetails, source: Source, above: K
     is_missing = detail["type"] == "missing"
     while len(place) > 1 and (*above, *place) not in source.lines and source.lines and not is_missing:
         place = place[:-1]
+    place = place if source.lines else _as_far_as_a_value(model, place)
     keys = (*above, *place)
     if detail["type"] == "extra_forbidden":
         return keys, f"unknown key. {nearest(str(place[-1]), _known_keys(model, place[:-1]))}"
     if not place:  # several settings together
         return keys, detail["msg"].removeprefix("Value error, ")
-    shown = "" if place[0] in SECRET or is_missing else f"{detail['input']!r}: "
+    shown = "" if _may_be_secret(keys) or is_missing else f"{quoted(detail['input'])}: "
     return keys, f"{shown}{_words_of(detail)}"
+
+
+def _may_be_secret(keys: Keys) -> bool:
+    """Return whether what stands at a place may hold a password: of `notify`, or in the environment of a program."""
+    return keys[0] in SECRET or "env" in keys or (keys[0] == "trainers" and len(keys) < 3)
+
+
+def quoted(value: object) -> str:
+    """Return a value as a message shows it: not the whole of a long one."""
+    shown = repr(value)
+    return shown if len(shown) <= QUOTE_CHARS else f"{shown[:QUOTE_CHARS]}…"
 
 
 def _words_of(detail: ErrorDetails) -> str:
@@ -116,6 +133,20 @@ def _known_keys(model: type[Section], place: Keys) -> list[str]:
         info = current.model_fields.get(str(key))
         current = (info and _section_in(info.annotation)) or current
     return list(current.model_fields)
+
+
+def _as_far_as_a_value(model: type[Section], place: Keys) -> Keys:
+    """Return the place of a value of no section, without the members of a union that pydantic appends to it."""
+    current = model
+    for depth, key in enumerate(place, 1):
+        info = current.model_fields.get(str(key))
+        if info is None:
+            return place
+        section = _section_in(info.annotation)
+        if section is None:
+            return place[:depth]
+        current = section
+    return place
 
 
 def _section_in(annotation: Any) -> type[Section] | None:

@@ -7,9 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, SecretStr, field_serializer
 
-from splatbatch.config.section import Section, as_list
-
-HIDDEN = "**********"
+from splatbatch.config.section import HIDDEN, Section, as_list
 
 
 def _from_environment(value: Any) -> Any:

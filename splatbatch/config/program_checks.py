@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import PurePath
 from typing import Any
 
@@ -27,7 +28,7 @@ def check_programs(tree: Any, programs: Mapping[str, Program]) -> Found:
         place = ("trainers", name)
         if name == OUR_TRAINER:
             yield place, f"{OUR_TRAINER} is splatbatch's own trainer: give this program another name"
-        for keys, message in (*_placeholders(program), *_rungs(program), *_artifact(program)):
+        for keys, message in chain(_placeholders(program), _rungs(program), _artifact(program)):
             yield (*place, *keys), message
     sections = tree if isinstance(tree, dict) else {}
     known = {OUR_TRAINER, *_mapping(sections.get("trainers"))}
@@ -64,7 +65,8 @@ def _placeholders(program: Program) -> Found:
             if keys[0] == "command" and template == ARGUMENTS:
                 continue
             braces = "A brace itself is written twice: {{ or }}."
-            yield keys, f"{template!r}: unknown placeholder {{{name}}}. {nearest(name, known)} {braces}"
+            shown = "" if keys[0] == "env" else f"{template!r}: "
+            yield keys, f"{shown}unknown placeholder {{{name}}}. {nearest(name, known)} {braces}"
 
 
 def _templates(program: Program) -> Iterator[tuple[Keys, str, bool]]:

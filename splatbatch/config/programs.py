@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
 
-from splatbatch.config.section import FilePath, Seconds, Section, as_list
+from splatbatch.config.section import HIDDEN, FilePath, Seconds, Section, as_list
 from splatbatch.config.sections import LadderName, Rung
 
 LONGEST_PATTERN = 300
+MOST_SETTINGS = 500
 OUR_TRAINER = "gsplat"
 """The trainer that needs no entry under `trainers`."""
 ARGUMENTS = "{arguments}"
@@ -19,12 +20,12 @@ RESERVED_VARIABLES = ("CUDA_VISIBLE_DEVICES", "SPLATBATCH_ATTEMPT")
 
 def _one_group(pattern: str) -> str:
     """Check a regular expression: it compiles, is short, and captures one thing."""
+    if len(pattern) > LONGEST_PATTERN:
+        raise ValueError(f"longer than {LONGEST_PATTERN} characters")
     try:
         groups = re.compile(pattern).groups
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"no valid regular expression ({error})") from error
-    if len(pattern) > LONGEST_PATTERN:
-        raise ValueError(f"longer than {LONGEST_PATTERN} characters")
     if groups != 1:
         raise ValueError(f"should capture one value in ( ), captures {groups}; (?: ) groups without capturing")
     return pattern
@@ -76,8 +77,9 @@ class Artifact(Section):
     """A second command, run once the first is done, for programs that write no PLY themselves. `files` must be set."""
     finished_after_s: Seconds = 60.0
     """End a program so long after all it should leave is there and it fell silent; a talkative one later; 0: never."""
-    trusted_after_crash: bool = True
-    """A whole splat counts although the program crashed afterwards, with a warning."""
+    trusted_after_crash: bool | Literal["proven"] = "proven"
+    """A whole splat counts, with a warning, although the program crashed afterwards: if the log or a file's name shows
+    that it is from the last step (proven), also where they tell no step at all (true), or never (false)."""
 
 
 class Measures(Section):
@@ -109,10 +111,10 @@ class Program(Section):
 
     command: Annotated[Argv, Field(min_length=1)]
     """The program and its arguments, one word each."""
-    settings: dict[SettingName, Scalar] = {}
+    settings: Annotated[dict[SettingName, Scalar], Field(max_length=MOST_SETTINGS)] = {}
     """Values for {setting.NAME}; patches, ladders and --set change them as setting.NAME."""
     env: Annotated[dict[str, Scalar], AfterValidator(_ours_left_alone)] = {}
-    """Environment variables besides those of splatbatch itself."""
+    """Environment variables besides those of splatbatch itself; values may be passwords, and are never shown."""
     working_folder: FilePath | None = None
     """Where it is started; else in {output}."""
     progress: ProgressLines = ProgressLines()
@@ -125,6 +127,11 @@ class Program(Section):
     """What it takes."""
     ladders: dict[LadderName, tuple[Rung, ...]] = {}
     """What to change for causes that an unchanged attempt cannot mend: setting.NAME, `arguments: [--words]`, slots."""
+
+    @field_serializer("env", when_used="json")
+    def _named(self, env: dict[str, Scalar]) -> dict[str, str]:
+        """Name the variables, as a JSON or YAML that people read does."""
+        return dict.fromkeys(env, HIDDEN)
 
     def called_with(self, arguments: tuple[str, ...]) -> Program:
         """Return the program with words added to its command, where {arguments} stands or else at the end."""

@@ -49,7 +49,7 @@ class Training(Section):
     workers: Literal["auto"] | Annotated[int, Field(ge=0, le=64)] = "auto"
     """Threads that decode photographs; 0: none but the main one; auto: one per core, at most 16."""
     device: Literal["auto", "cuda", "cpu"] = "auto"
-    """`auto`: a GPU when there is one, else the CPU rasteriser."""
+    """`auto`: a GPU where one is, else the CPU if the batch takes an hour at most; `cpu`: however long it takes."""
     checkpoint_every: Annotated[int, Field(ge=0)] = 0
     """Steps between checkpoints, from which an attempt that died is taken up again; 0: none."""
     antialiased: bool = False
@@ -195,6 +195,7 @@ class Recipe(Section):
                 section, _, setting = key.partition(".")
                 del tree[section][setting]
             return tree
-        told = self.program.model_dump(mode="json", include={"command", "settings", "env", "working_folder"})
+        told = self.program.model_dump(mode="json", include={"command", "settings", "working_folder"})
+        told["env"] = dict(self.program.env)  # as it is: of this only a hash is ever written
         training = self.training.model_dump(mode="json", include={"trainer", "max_steps", "seed"})
         return {"training": training, "program": told, "export": list(self.program.artifact.export)}

@@ -58,6 +58,10 @@ Count = Annotated[Steps | Multiple, WrapValidator(_count)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
+HIDDEN = "**********"
+"""Stands for what may be a password wherever a config is shown."""
+
+
 class Section(BaseModel):
     """A section of the YAML: unknown keys are mistakes, values do not change after loading."""
 

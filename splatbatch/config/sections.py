@@ -64,6 +64,8 @@ class Retry(Section):
     """Wait before the first retry of a transient failure; doubles with each further one."""
     longest_wait_s: Seconds = 600.0
     """No wait is longer than this."""
+    keep: Literal["better", "newer"] = "better"
+    """What `retry` leaves where both splats can be compared: the better by hold-out PSNR, or the newer."""
     ladders: Annotated[dict[LadderName, tuple[Rung, ...]], BeforeValidator(_with_default_ladders)] = DEFAULT_LADDERS
     """What is changed, rung by rung, for causes that an unchanged attempt cannot mend; [] for none."""
 

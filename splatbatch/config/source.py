@@ -10,11 +10,14 @@ from typing import Any
 
 import yaml
 
+from splatbatch.config.bounded import TooMuch, read_file, read_text
 from splatbatch.errors import ConfigError
 
 Keys = tuple[Any, ...]
 MOST_NAMES = 20
 SYNTAX = "Look for a missing colon, a tab, or indentation that changes inside a section."
+LONGEST = 300
+TOO_LARGE = "A configuration is some lines of text: is this the right file?"
 TWICE = "stands here and in line"
 
 
@@ -34,18 +37,18 @@ class Source:
             ConfigError: unreadable, no YAML, a key written twice, or no mapping at the top.
         """
         try:
-            text = path.read_text(encoding="utf-8")
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
+            node, tree = read_file(path)
             lines = dict(_key_lines(node)) if node else {}
-            tree = yaml.safe_load(text)
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: cannot be read ({error})") from error
         except ValueError as error:  # PyYAML lets these through: no such day as 2026-13-45, a number of 5,000 digits
             raise ConfigError(f"{path}: no valid YAML: {error}", "Quote what should stay text.") from error
         except yaml.MarkedYAMLError as error:
             line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+            if isinstance(error, TooMuch):
+                raise ConfigError(f"{path}{line}: too large: {error.problem}", TOO_LARGE) from error
             hint = "Keep one of the two." if TWICE in str(error.problem) else SYNTAX
-            raise ConfigError(f"{path}{line}: no valid YAML: {error.problem or error}", hint) from error
+            raise ConfigError(f"{path}{line}: no valid YAML: {str(error.problem or error)[:LONGEST]}", hint) from error
         except (yaml.YAMLError, RecursionError) as error:
             raise ConfigError(f"{path}: no valid YAML: {error}") from error
         if tree is None:
@@ -83,7 +86,7 @@ def parse_value(text: str) -> Any:
         ConfigError: `text` is no YAML.
     """
     try:
-        return yaml.safe_load(text)
+        return read_text(text)[1]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{text!r}: the value is no YAML") from error
 

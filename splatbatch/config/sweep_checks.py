@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,10 +12,12 @@ from pydantic import ValidationError
 from splatbatch.config.mistakes import Mistaken, spelt
 from splatbatch.config.programs import OUR_TRAINER
 from splatbatch.config.source import Keys, nearest
-from splatbatch.config.sweep import RecipeOf, Settings, Sweep, assignments, combinations, faults
+from splatbatch.config.sweep import MOST_COMBINATIONS, RecipeOf, Settings, Sweep, assignments, combinations, faults
 from splatbatch.errors import ConfigError
 
 TRAINER = "training.trainer"
+MOST_VALUES = 2500
+"""Each is checked by itself, some thousand in a second."""
 
 
 def check_sweep(tree: dict[str, Any], trainers: Iterable[str], recipe_of: RecipeOf) -> Iterator[tuple[Keys, str]]:
@@ -29,6 +32,9 @@ def check_sweep(tree: dict[str, Any], trainers: Iterable[str], recipe_of: Recipe
     found: dict[tuple[str, str], Keys] = {}  # a setting that nobody knows is one mistake, whatever its values
     trainers = tuple(trainers)
     are_unknown = bool(tree.get("trainers")) and not trainers  # they have mistakes of their own
+    if next(islice(assignments(written), MOST_VALUES, None), None):
+        yield ("sweep",), f"more than {MOST_VALUES} values: at most {MOST_COMBINATIONS} combinations can be compared"
+        return
     for place, key, value in assignments(written):
         if are_unknown and (key == TRAINER or key.startswith("setting.")):
             continue

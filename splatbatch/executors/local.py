@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from splatbatch import gpu
 from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Executor as ExecutorConfig
-from splatbatch.errors import ExecutorError
 from splatbatch.executors.mps import SERVER_MIB, Mps
 from splatbatch.executors.protocol import Handle, Job, Key, Seen, Slot
+from splatbatch.executors.silence import WAKING_S, SilenceWatch
 from splatbatch.files import read_json
-from splatbatch.supervisor import processes
+from splatbatch.gpu import Gpu
+from splatbatch.supervisor import leftovers, processes
 
 _SUPERVISOR = "splatbatch.supervisor"
 
@@ -27,13 +27,16 @@ class LocalExecutor:
 
     survives_parent = False
 
-    def __init__(self, config: ExecutorConfig, *, on_cpu: bool) -> None:
-        slots = _cpu_slots(config.cpu_slots) if on_cpu else _gpu_slots(config)
-        packs = not on_cpu and config.patches_per_gpu != 1 and config.mps == "auto"
+    def __init__(self, config: ExecutorConfig, cards: Sequence[Gpu]) -> None:
+        slots = tuple(Slot(f"gpu{card.index}", card.uuid) for card in cards) or _cpu_slots(config.cpu_slots)
+        packs = bool(cards) and config.patches_per_gpu != 1 and config.mps == "auto"
         self._mps = Mps.start() if packs else None
         self._slots = tuple(replace(slot, environment=self._mps.environment) for slot in slots) if self._mps else slots
         self.shared_mib = SERVER_MIB if self._mps else 0.0
         self._supervisors: dict[Key, _Supervisor] = {}
+        self._unended: dict[Key, AttemptFolder] = {}
+        # what a killed supervisor leaves behind becomes our child, even if it hides
+        processes.adopt_orphans()
 
     def slots(self) -> Sequence[Slot]:
         """Return one slot per GPU, else the CPU slots."""
@@ -43,7 +46,7 @@ class LocalExecutor:
         """Start a supervisor per job; from the main thread, since its death signal follows the thread."""
         for job in jobs:
             if job.key not in self._supervisors:
-                self._supervisors[job.key] = _Supervisor(job.folder, _start_supervisor(job.folder))
+                self._supervisors[job.key] = _Supervisor.start(job.folder)
         return {job.key: _handle(self._supervisors[job.key].process.pid) for job in jobs}
 
     def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, Seen]:
@@ -56,17 +59,32 @@ class LocalExecutor:
             pid = _living(handle)
             if pid and _supervised_folder(pid):
                 processes.send(signal.SIGTERM, [pid])
+                processes.send(signal.SIGCONT, [pid])  # one that was stopped hears nothing else
             elif pid:
-                processes.end_marked(key)
+                self._end_leftovers(key)
+            if supervisor := self._supervisors.get(key):
+                supervisor.silence.limit_s = WAKING_S
+
+    def kill(self, handles: Mapping[Key, Handle]) -> None:
+        """End supervisors by force, with all that they have started."""
+        for key, handle in handles.items():
+            if pid := _living(handle):
+                below = processes.descendants(pid)
+                processes.send(signal.SIGKILL, [pid, *below])
+            self._end_leftovers(key)
 
     def close(self) -> None:
         """End the MPS daemon, if there is one."""
         if self._mps:
             self._mps.stop()
 
-    def find(self, batch: str) -> Mapping[Key, Handle]:
+    def find(self, batch: str, unended: Sequence[AttemptFolder] = ()) -> Mapping[Key, Handle]:
         """Return what still runs of a batch on this machine: supervisors, and what a killed one has left behind."""
         found = {key: _handle(pid) for pid, key in processes.marked(f"{batch}.").items()}
+        for attempt in unended:
+            if left := leftovers.find(attempt):
+                key = str((read_json(attempt.job) or {}).get("key"))
+                self._unended[key], found[key] = attempt, _handle(left[0])
         for pid in (int(path.name) for path in Path("/proc").glob("[0-9]*")):
             if (folder := _supervised_folder(pid)) and (job := read_json(folder.job)):
                 key = str(job.get("key"))
@@ -78,17 +96,43 @@ class LocalExecutor:
         if supervisor := self._supervisors.get(key):
             code = supervisor.process.poll()
             if code is None:
+                supervisor.wake_or_end()
                 return Seen("running")
             if not supervisor.folder.exit.exists():
-                processes.end_marked(key)
+                self._end_leftovers(key)
             return Seen("ended", f"supervisor ended with {code}")
         return Seen("running") if _living(handle) else Seen("gone")
+
+    def _end_leftovers(self, key: Key) -> None:
+        """End what is left of an attempt that has no supervisor any more."""
+        processes.end_marked(key)
+        if supervisor := self._supervisors.get(key):
+            leftovers.end(supervisor.folder)
+            started_by_us = [one.process.pid for one in self._supervisors.values()]
+            processes.end_adopted(key, started_by_us, supervisor.ticks)
+        elif key in self._unended:
+            leftovers.end(self._unended[key])
 
 
 @dataclass(frozen=True)
 class _Supervisor:
     folder: AttemptFolder
     process: subprocess.Popen[bytes]
+    ticks: int
+    silence: SilenceWatch
+
+    @staticmethod
+    def start(folder: AttemptFolder) -> _Supervisor:
+        process = _start_supervisor(folder)
+        return _Supervisor(folder, process, processes.start_ticks(process.pid), SilenceWatch(process.pid, folder))
+
+    def wake_or_end(self) -> None:
+        """See to it that one that stands still goes on, or ends: its limits count for nothing as long as it stands."""
+        match self.silence.look():
+            case "wake":
+                self.process.send_signal(signal.SIGCONT)
+            case "end":
+                self.process.kill()
 
 
 def _start_supervisor(folder: AttemptFolder) -> subprocess.Popen[bytes]:
@@ -126,21 +170,3 @@ def _supervised_folder(pid: int) -> AttemptFolder | None:
 
 def _cpu_slots(count: int) -> tuple[Slot, ...]:
     return tuple(Slot(f"cpu{index}") for index in range(count))
-
-
-def _gpu_slots(config: ExecutorConfig) -> tuple[Slot, ...]:
-    present = {card.index: card for card in gpu.gpus()}
-    wanted = tuple(present) if config.gpus == "auto" else config.gpus
-    if not wanted:
-        raise ExecutorError(
-            "training.device: cuda: NVML sees no GPU here",
-            "Check nvidia-smi and the driver, or set training.device to auto or cpu.",
-        )
-    for index in wanted:
-        if index not in present:
-            have = ", ".join(f"{card.index} ({card.name})" for card in present.values()) or "none"
-            raise ExecutorError(
-                f"executor.gpus: [{index}]: no such GPU; NVML sees {have}",
-                "Check nvidia-smi and the driver, or set executor.gpus to auto, or to [] to train on the CPU.",
-            )
-    return tuple(Slot(f"gpu{index}", present[index].uuid) for index in wanted)

@@ -65,10 +65,19 @@ class Executor(Protocol):
         """Ask them to stop; the verdict comes from the files."""
         ...
 
+    def kill(self, handles: Mapping[Key, Handle]) -> None:
+        """End by force what did not listen."""
+        ...
+
     def close(self) -> None:
         """End what the engine has started for all attempts together; none runs any more."""
         ...
 
-    def find(self, batch: str) -> Mapping[Key, Handle]:
-        """Return what still lives of a batch, also when this parent did not start it."""
+    def find(self, batch: str, unended: Sequence[AttemptFolder] = ()) -> Mapping[Key, Handle]:
+        """Return what still lives of a batch, also when this parent did not start it.
+
+        Args:
+            batch: that the attempts belong to.
+            unended: attempts that have not told their end: whatever their files name counts, too.
+        """
         ...

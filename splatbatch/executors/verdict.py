@@ -17,8 +17,7 @@ def verdict(exit_record: Record | None, *, heartbeat_moves: bool, seen: Seen) ->
         seen: what the engine says.
     """
     if exit_record is not None:
-        fields = {key: value for key, value in exit_record.items() if key in _EXIT_FIELDS}
-        return exit_from_record(fields)
+        return exit_from_record(exit_record)
     if seen.phase in ("queued", "running", "unknown") or heartbeat_moves:
         return None
     reason = seen.reason.upper()
@@ -27,6 +26,3 @@ def verdict(exit_record: Record | None, *, heartbeat_moves: bool, seen: Seen) ->
     if "TIMEOUT" in reason:
         return TimedOut("wall", 0.0)
     return Lost(seen.reason or seen.phase)
-
-
-_EXIT_FIELDS = {"kind", "code", "signal", "limit", "limit_s", "by", "reason"}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from splatbatch.attempt import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.batch.folder import PatchFolder
+from splatbatch.fields import mapping, number, text, texts, whole
 from splatbatch.files import Record, read_json, read_lines
 
 SETUP = ("start", "load", "init")
@@ -30,14 +29,14 @@ def attempts_of(folder: PatchFolder, history: Sequence[Record]) -> list[Record]:
     attempts: dict[int, Record] = {one.number: _blank(one.number) for one in folder.attempts()}
     latest = 0
     for event in history:
-        number = event.get("attempt", latest)
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        place = whole(event.get("attempt", latest))
+        if place is None or place < 1:
             continue
-        latest = number
-        _take(attempts.setdefault(number, _blank(number)), event)
-    for number, attempt in attempts.items():
-        _look_into(attempt, AttemptFolder(folder.path / f"{ATTEMPT_PREFIX}{number:02d}"))
-    return [attempts[number] for number in sorted(attempts)]
+        latest = place
+        _take(attempts.setdefault(place, _blank(place)), event)
+    for place, attempt in attempts.items():
+        _look_into(attempt, AttemptFolder(folder.path / f"{ATTEMPT_PREFIX}{place:02d}"))
+    return [attempts[place] for place in sorted(attempts)]
 
 
 def _blank(number: int) -> Record:
@@ -87,27 +86,3 @@ def _look_into(attempt: Record, folder: AttemptFolder) -> None:
         attempt["setup_s"] = max(0.0, round(begun - attempt["started_at"], 2))
     if attempt["ended_at"] is None and known:
         attempt["ended_at"] = known[-1][1]
-
-
-def text(value: Any) -> str:
-    """Return a value from a file as text; empty for None."""
-    return "" if value is None else str(value)
-
-
-def texts(value: Any) -> list[str]:
-    """Return a list from a file as texts; a lone text counts as a list of one."""
-    if isinstance(value, str):
-        return [value]
-    return [str(one) for one in value] if isinstance(value, Iterable) else []
-
-
-def mapping(value: Any) -> dict[str, Any]:
-    """Return an object from a file; empty for anything else."""
-    return dict(value) if isinstance(value, Mapping) else {}
-
-
-def number(value: Any) -> float | None:
-    """Return a number from a file; None for anything else that may stand there."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return value

@@ -13,7 +13,10 @@ from splatbatch.report.units import assignments, duration, moment
 from splatbatch.report.viewer import Previews
 
 MOST_EVIDENCE = 30
-SIGNS = {"trained": "✓", "failed": "✕", "refused": "✕", "stopped": "■", "running": "…", "waiting": "·"}
+SIGNS = {
+    "trained": "✓", "failed": "✕", "refused": "✕",
+    "stopped": "■", "running": "…", "stale": "↻", "waiting": "·",
+}  # fmt: skip
 
 
 def chapter(patch: Record, link: str, budget: Budget, previews: Previews) -> Html:
@@ -34,7 +37,7 @@ def chapter(patch: Record, link: str, budget: Budget, previews: Previews) -> Htm
         _story(patch),
         *_made_with(patch),
     ]
-    is_open = state in ("failed", "refused") or bool(patch["outliers"])
+    is_open = state in ("failed", "refused", "stale") or bool(patch["outliers"])
     return tag("details", tag("summary", *heading), *parts, class_="patch", id=link, open=is_open)
 
 

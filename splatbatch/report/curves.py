@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from splatbatch.attempt import AttemptFolder
+from splatbatch.fields import number
 from splatbatch.files import Record, read_lines
-from splatbatch.report.attempts import number
 
 MOST_POINTS = 160
 MOST_ATTEMPTS = 4

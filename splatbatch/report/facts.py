@@ -4,7 +4,7 @@ schema, version         of this file; of the splatbatch that wrote it
 written_at, output      local time with its zone; the output folder
 summary, counts         one line; the number of patches in each state
 patches                 one object per patch, in natural order:
-  patch, state          trained, running, failed, stopped, refused, waiting
+  patch, state          trained, running, failed, stopped, refused, stale, waiting
   attempt, phase, step, max_steps, loss, seconds, splat
   psnr, ssim, lpips, initial_psnr, num_gaussians  of the product; PSNR in dB on held-out photographs
   training_psnr         on a few photographs it was trained on
@@ -35,10 +35,12 @@ from typing import Any
 from splatbatch import __version__
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.ledger import events
+from splatbatch.batch.standing import Standing
 from splatbatch.batch.status import STATES, PatchStatus, read_status, summary
 from splatbatch.config import Variant, split_unit
+from splatbatch.fields import mapping, number, texts
 from splatbatch.files import Record, read_tail
-from splatbatch.report.attempts import attempts_of, mapping, number, text, texts
+from splatbatch.report.attempts import attempts_of
 from splatbatch.report.comparison import compare
 from splatbatch.report.outliers import outliers
 from splatbatch.report.products import product_of
@@ -48,9 +50,11 @@ SCHEMA = 1
 MOST_CONFIG_BYTES = 1 << 18
 
 
-def build(output: OutputFolder, names: Sequence[str], variants: Sequence[Variant] = ()) -> Record:
+def build(
+    output: OutputFolder, names: Sequence[str], variants: Sequence[Variant] = (), standing: Standing | None = None
+) -> Record:
     """Return the facts of a batch."""
-    statuses, history = read_status(output, names), _history(output)
+    statuses, history = read_status(output, names, standing=standing), _history(output)
     patches = _patches(output, statuses, history)
     audits = [event for event in history if event["event"] == "audit"]
     return {
@@ -64,7 +68,7 @@ def build(output: OutputFolder, names: Sequence[str], variants: Sequence[Variant
         "patches": patches,
         "sweep": compare(patches, variants),
         "runs": _runs(history),
-        "audit": _audit(audits[-1]) if audits else None,
+        "audit": _audit(audits[-1], statuses) if audits else None,
         "config": read_tail(output.config, MOST_CONFIG_BYTES),
         "events": history,
     }
@@ -111,9 +115,9 @@ def _runs(history: Sequence[Record]) -> list[Record]:
     return runs
 
 
-def _audit(event: Record) -> Record:
-    """Return the audit with what may be in it whatever wrote it."""
-    refused = {str(name): text(reason) for name, reason in mapping(event.get("refused")).items()}
+def _audit(event: Record, statuses: Sequence[PatchStatus]) -> Record:
+    """Return the latest audit with every patch that is refused now: it may have been about some patches alone."""
+    refused = {one.patch: one.advice for one in statuses if one.state == "refused"}
     return {
         **event,
         "verified": bool(event.get("verified")),

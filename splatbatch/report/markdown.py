@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from splatbatch.files import Record
+from splatbatch.plain_text import one_line, plain
 from splatbatch.report.comparison import spelt
 from splatbatch.report.comparison_page import HEADINGS, is_best, short, shown
 from splatbatch.report.products import in_words
 
+SPECIAL = re.compile(r"[\\`*\[|]")
 _FIRST = ("patch", "state", "photographs", "PSNR dB (before)", "SSIM", "Gaussians", "MiB")
 _HEADINGS = (*_FIRST, "seconds", "attempt", "changed")
 
@@ -34,40 +37,41 @@ def to_markdown(report: Record) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as a table; the first holds the headings."""
+    """Return rows, of Markdown, as a table; the first holds the headings."""
     ruled = [rows[0], ("---",) * len(rows[0]), *rows[1:]]
-    return [f"| {' | '.join(_plain(cell) for cell in row)} |" for row in ruled]
+    return [f"| {' | '.join(row)} |" for row in ruled]
 
 
 def _comparison(sweep: Record | None) -> list[str]:
     """Return a sweep's variants with their means, the best of each column in bold."""
     if not sweep:
         return []
-    rows: list[Sequence[str]] = [("variant", *map(short, sweep["settings"]), "trained", *HEADINGS.values())]
+    names = (_plain(short(setting)) for setting in sweep["settings"])
+    rows: list[Sequence[str]] = [("variant", *names, "trained", *HEADINGS.values())]
     for row in sweep["variants"]:
         means = [
             f"**{figure}**" if is_best(sweep, row, key) else figure
             for key in HEADINGS
             for figure in [shown(key, row["mean"][key])]
         ]
-        settings = [spelt(row["settings"][key]) for key in sweep["settings"]]
-        rows.append((row["variant"], *settings, f"{row['trained']} of {row['of']}", *means))
+        settings = [_plain(spelt(row["settings"][key])) for key in sweep["settings"]]
+        rows.append((_plain(row["variant"]), *settings, f"{row['trained']} of {row['of']}", *means))
     return [*_table(rows), ""]
 
 
 def _row(patch: Record) -> tuple[str, ...]:
     psnr, before = patch["psnr"], patch["initial_psnr"]
     return (
-        patch["patch"],
+        _plain(patch["patch"]),
         patch["state"],
-        in_words(patch["resolution"]),
+        _plain(in_words(patch["resolution"])),
         f"{psnr:.2f} ({before:.2f})" if psnr is not None and before is not None else shown("psnr", psnr),
         shown("ssim", patch["ssim"]),
         f"{patch['num_gaussians']:,}" if patch["num_gaussians"] else "",
         shown("bytes", patch["bytes"]),
         f"{patch['seconds']:.0f}" if patch["seconds"] is not None else "",
-        patch["attempt"],
-        ", ".join(f"{key}={value}" for key, value in patch["changes"].items()),
+        _plain(patch["attempt"]),
+        _plain(", ".join(f"{key}={value}" for key, value in patch["changes"].items())),
     )
 
 
@@ -77,10 +81,17 @@ def _troubles(patch: Record) -> list[str]:
         phase = f" in phase {_plain(patch['phase'])}" if patch["phase"] else ""
         lines = [f"**{_plain(patch['cause'])}**{phase}: {_plain(patch['advice'])}", *lines]
         evidence = "\n".join(patch["evidence"]).splitlines()
-        lines += ["", *(f"    {line}" for line in evidence)] if evidence else []
+        lines += ["", *_as_it_is(evidence)] if evidence else []
     return ["", f"## {_plain(patch['patch'])}", "", *lines] if lines else []
 
 
+def _as_it_is(quoted: Sequence[str]) -> list[str]:
+    """Return lines of a log as a block that nothing in them can end; indented, they could be part of a list."""
+    longest = max(map(len, re.findall("`+", "\n".join(quoted))), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [fence, *map(plain, quoted), fence]
+
+
 def _plain(text: str) -> str:
-    """Escape what Markdown would read as a table, as HTML or as more lines."""
-    return " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
+    """Return text that others wrote so that Markdown reads text in it: no HTML, table, link, emphasis or line end."""
+    return SPECIAL.sub(r"\\\g<0>", one_line(text)).replace("&", "&amp;").replace("<", "&lt;")

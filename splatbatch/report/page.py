@@ -12,6 +12,7 @@ from typing import Any
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.batch.status import STATES
 from splatbatch.files import MIB, Record
+from splatbatch.plain_text import counted
 from splatbatch.report.chapter import SIGNS, chapter
 from splatbatch.report.comparison_page import comparison
 from splatbatch.report.html import Html, document, join, tag
@@ -92,7 +93,12 @@ def _section(heading: str, body: Html) -> Iterator[Html]:
 def _header(report: Record) -> Html:
     tiles = [tag("li", tag("b", value), f" {name}") for name, value in _totals(report)]
     share = [
-        tag("span", class_=state, data_grow=report["counts"][state], title=f"{state}: {report['counts'][state]}")
+        tag(
+            "span",
+            class_=state,
+            data_grow=report["counts"][state],
+            title=f"{state}: {report['counts'][state]}",
+        )
         for state in STATES
         if report["counts"][state]
     ]
@@ -165,7 +171,7 @@ def _audit(audit: Record | None) -> Iterator[Html]:
         yield tag("p", "Sizes of photographs were not verified (--no-verify).", class_="mark")
     elif audit:
         warnings = audit["warnings"]
-        yield tag("p", f"{len(audit['refused'])} patches refused, {len(warnings)} warnings.")
+        yield tag("p", f"{counted(len(audit['refused']), 'patch', 'es')} refused, {counted(len(warnings), 'warning')}.")
         yield tag("ul", *(tag("li", warning) for warning in warnings[:MOST_WARNINGS]))
 
 

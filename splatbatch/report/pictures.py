@@ -8,8 +8,8 @@ from pathlib import Path
 
 from splatbatch.attempt import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.batch.folder import OutputFolder
+from splatbatch.fields import mapping, number, text
 from splatbatch.files import Record, read_json
-from splatbatch.report.attempts import mapping, number, text
 from splatbatch.report.html import Html, tag
 
 RANKS = ("worst", "median", "best")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from splatbatch.batch.folder import PatchFolder
+from splatbatch.fields import mapping, number, text
 from splatbatch.files import Record, read_json
-from splatbatch.report.attempts import mapping, number, text
 
 
 def product_of(folder: PatchFolder) -> Record:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from splatbatch.attempt import AttemptFolder
 from splatbatch.errors import SceneError
+from splatbatch.fields import mapping, text
 from splatbatch.files import read_json
-from splatbatch.report.attempts import mapping, text
 from splatbatch.scene.colmap import Image
 from splatbatch.scene.reconstruction import read_images
 from splatbatch.splats.preview import Floats, rotated

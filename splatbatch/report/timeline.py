@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from splatbatch.files import Record
+from splatbatch.plain_text import counted
 from splatbatch.report.charts import FRACTIONS, axis_label
 from splatbatch.report.html import Html, tag
 from splatbatch.report.units import assignments, duration, moment
@@ -66,7 +67,8 @@ def _run(bars: Sequence[Bar]) -> Html:
     inner = tag("svg", *drawn, class_="plot", x="0%", width="100%", height=height)
     drawing = tag("svg", *lanes, inner, *ticks, width="100%", height=height + 18)
     frame = tag("div", tag("div", *labels, class_="slots"), drawing, class_="timeline", data_span=f"{span:.6g}")
-    words = f"{moment(begin)} to {moment(end)}, {duration(span)}, {len(bars)} attempts on {len(slots)} slots"
+    words = f"{moment(begin)} to {moment(end)}, {duration(span)}"
+    words += f", {counted(len(bars), 'attempt')} on {counted(len(slots), 'slot')}"
     words += f", the last {len(ordered)} drawn" if len(ordered) < len(bars) else ""
     return tag("figure", frame, tag("figcaption", words), class_="run")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from splatbatch.batch.folder import OutputFolder
+from splatbatch.batch.standing import Standing
 from splatbatch.config import Variant
 from splatbatch.files import Record, write_json, write_text
 from splatbatch.report.facts import build
@@ -13,7 +14,11 @@ from splatbatch.report.page import to_html
 
 
 def write_report(
-    output: OutputFolder, names: Sequence[str], variants: Iterable[Variant] = (), previews_mib: int = 48
+    output: OutputFolder,
+    names: Sequence[str],
+    variants: Iterable[Variant] = (),
+    previews_mib: int = 48,
+    standing: Standing | None = None,
 ) -> Record:
     """Write the three reports from the files of a batch; return what report.json holds.
 
@@ -22,8 +27,9 @@ def write_report(
         names: of patches that belong to the batch, begun or not.
         variants: of the sweep, to be compared.
         previews_mib: how much of the page splats that open in 3D may take; 0: there is no 3D.
+        standing: what decides how each patch stands; without it, any product counts that is there.
     """
-    report = build(output, names, tuple(variants))
+    report = build(output, names, tuple(variants), standing)
     write_json(output.report("json"), report)
     write_text(output.report("md"), to_markdown(report))
     write_text(output.report("html"), to_html(report, output, previews_mib))

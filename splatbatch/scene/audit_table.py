@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from splatbatch.plain_text import counted, one_line
 from splatbatch.scene.audit import Audit
 from splatbatch.scene.checks_size import CameraRow
 from splatbatch.scene.findings import Finding
@@ -59,13 +60,13 @@ def _details(findings: Iterable[Finding]) -> Iterable[RenderableType]:
     for (patch, severity, kind), group in groups.items():
         yield Text("")
         style = _STYLES[severity]
-        why = escape(group[0].why)
+        why = escape(one_line(group[0].why))
         yield Text.from_markup(f"[bold]{escape(shown(patch))}[/]  [{style}]{severity}[/] {kind}  [dim]{why}[/]")
         for finding in group[:MOST_LINES]:
-            yield Text.from_markup(f"  {escape(finding.subject)}: {escape(finding.message)}")
+            yield Text.from_markup(f"  {escape(one_line(f'{finding.subject}: {finding.message}'))}")
         if len(group) > MOST_LINES:
             yield Text(f"  … and {len(group) - MOST_LINES} more")
-        yield from (Text.from_markup(f"  [cyan]→[/] {escape(remedy)}") for remedy in _remedies(group))
+        yield from (Text.from_markup(f"  [cyan]→[/] {escape(one_line(remedy))}") for remedy in _remedies(group))
 
 
 def _remedies(group: list[Finding]) -> list[str]:
@@ -76,13 +77,9 @@ def _summary(audit: Audit) -> Text:
     errors, warnings, bad = audit.errors(), audit.warnings(), audit.bad_patches()
     images = sum(row.num_images for row in audit.rows)
     scope = (
-        f"{_count(len(audit.patches), 'patch', 'es')}, {_count(images, 'image')} audited for {escape(audit.trainer)}"
+        f"{counted(len(audit.patches), 'patch', 'es')}, {counted(images, 'image')} audited for {escape(audit.trainer)}"
     )
-    counts = f"{_count(len(errors), 'error')}, {_count(len(warnings), 'warning')}"
+    counts = f"{counted(len(errors), 'error')}, {counted(len(warnings), 'warning')}"
     style = "red" if errors else "yellow" if warnings else "green"
     names = f" in {', '.join(escape(shown(name)) for name in bad)}" if bad else ""
     return Text.from_markup(f"\n{scope}: [{style}]{counts}[/]{names}")
-
-
-def _count(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number} {noun}{'' if number == 1 else plural}"

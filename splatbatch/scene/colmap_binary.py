@@ -93,7 +93,10 @@ def walk_images(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[Image, 
             raise _cut(path, index, count, "images")
         image_id, *pose, camera_id = _IMAGE.unpack_from(head)
         num_keypoints = _COUNT.unpack_from(head, nul + 1)[0]
-        name = os.fsdecode(head[_IMAGE.size : nul])
+        try:
+            name = head[_IMAGE.size : nul].decode()
+        except UnicodeDecodeError as error:
+            raise ModelError(path, f"image {index + 1} of {count} has no name ({error})") from error
         offset = start + KEYPOINT.itemsize * num_keypoints
         if offset > size:
             raise ModelError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,7 +130,7 @@ def _image(path: Path, number: int, line: bytes) -> Image:
         if b"\0" in name:
             raise ValueError("its name holds a zero byte")
         quat = (float(qw), float(qx), float(qy), float(qz))
-        return Image(_id(image_id), os.fsdecode(name.strip()), _id(camera_id), quat, (float(tx), float(ty), float(tz)))
+        return Image(_id(image_id), name.strip().decode(), _id(camera_id), quat, (float(tx), float(ty), float(tz)))
     except _BAD_NUMBER as error:
         raise ModelError(path, f"line {number} is no image ({error})") from error
 

@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from splatbatch.fields import whole
 from splatbatch.files import read_json, write_text
 from splatbatch.scene.headers import read_known, unreadable
 from splatbatch.scene.photo import Header, Photo
@@ -87,8 +88,9 @@ def _is_entry(entry: Any) -> bool:
     return (
         isinstance(entry, list)
         and len(entry) == 6
-        and all(isinstance(number, int) for number in entry[:5])
+        and all(whole(number) is not None for number in entry[:5])
         and isinstance(entry[5], list)
+        and all(isinstance(trait, str) for trait in entry[5])
     )
 
 

@@ -62,6 +62,10 @@ class Need:
     photos: Literal["gpu", "host"]
     photos_mib: int
     """All photographs of the patch as they are trained, 3 bytes per pixel."""
+    num_points: int = 0
+    """Gaussians at the start."""
+    mean_px: int = 0
+    """Of a photograph as it is trained."""
 
     def in_words(self) -> str:
         """Return the estimate as a line."""
@@ -99,12 +103,14 @@ def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Nee
     num, photos = expected_gaussians(recipe, extent.num_points), 3 * sum(pixels)
     work = num * bytes_per_gaussian(training) + PIXEL_BYTES * max(pixels, default=0)
     host = photos + DECODED_BYTES * DECODERS * max((width * height for width, height in extent.sizes), default=0)
+    mean_px = sum(pixels) // max(1, len(pixels))
     if training.device == "cpu":
-        return Need(0, HOST_WITHOUT_CUDA_MIB + _mib(work + host), num, "host", _mib(photos))
+        return Need(0, HOST_WITHOUT_CUDA_MIB + _mib(work + host), num, "host", _mib(photos), extent.num_points, mean_px)
     both = GPU_CONTEXT_MIB + _mib(work + photos)
     fits = training.images == "gpu" or (training.images == "auto" and (card_mib is None or both <= FITS * card_mib))
     gpu_mib = both if fits else GPU_CONTEXT_MIB + _mib(work + 2 * 3 * max(pixels, default=0))
-    return Need(gpu_mib, HOST_MIB + _mib(host), num, "gpu" if fits else "host", _mib(photos))
+    where: Literal["gpu", "host"] = "gpu" if fits else "host"
+    return Need(gpu_mib, HOST_MIB + _mib(host), num, where, _mib(photos), extent.num_points, mean_px)
 
 
 def why_tight(need: Need, card_mib: int) -> str:

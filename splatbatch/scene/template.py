@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from splatbatch.config import Scene
+from splatbatch.gpu import presence
 from splatbatch.scene.patches import find_patches, model_folder, spell
 
 TEMPLATE = """\
@@ -21,6 +22,7 @@ training:
   max_steps: 30000        # schedules are given for 30,000 steps and scale with this
   strategy: mcmc          # mcmc (at most cap_max Gaussians) or default (3DGS)
   cap_max: 1000000
+  device: {device}
 
 evaluation:
   holdout_every: 8        # every 8th photograph is held out and measured on; 0: none
@@ -36,6 +38,12 @@ output:
 #   p5:
 #     training: {{init_scale: 0.3}}
 """
+
+DEVICES = {
+    True: "cuda            # never the CPU, where a night ends with nothing; cpu asks for it all the same",
+    False: "auto            # no NVIDIA GPU was seen here: the CPU, for an hour at most; cpu: for as long as it takes",
+}
+"""By whether there is an NVIDIA GPU, usable or not, where the YAML is written."""
 
 
 def config_for(folder: Path, base: Path) -> str:
@@ -59,6 +67,7 @@ def config_for(folder: Path, base: Path) -> str:
         found=f"{len(names)} found: {spell(names)}" if len(names) > 1 else f"one scene: {names[0]}",
         patches=_relative(root, base),
         images=f"  images: {_relative(shared, base)}\n" if shared and not own_images else "",
+        device=DEVICES[presence().is_here()],
         source=f"  source: {_relative(source, base)}\n" if source else "",
     )
 

@@ -1,15 +1,32 @@
-"""Whether a splat file counts: whole, finite, not empty, from the last step. Exit codes are not asked."""
+"""Whether a splat file counts: whole, finite, filled, not empty, from the last step. Exit codes are not asked."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from splatbatch.outcome import Splat, Unfit
-from splatbatch.splats.ply import SplatHeader, property_names, read_header, read_table
+from splatbatch.splats.ply import SplatHeader, property_names, read_header
 
 ROWS_AT_ONCE = 1 << 16
+QUATS = tuple(f"rot_{i}" for i in range(4))
+SCALES = tuple(f"scale_{i}" for i in range(3))
+LARGEST_LOG_SCALE = float(np.log(np.finfo(np.float32).max))
+"""A Gaussian's size is exp(scale): above this it is infinite in float32, and nothing can be rendered of it."""
+
+
+@dataclass(frozen=True)
+class Flaws:
+    """How many Gaussians cannot be rendered."""
+
+    not_finite: int = 0
+    """A parameter is NaN or infinite, or the size it stands for is."""
+    unturned: int = 0
+    """The rotation is 0, 0, 0, 0, which is none: nobody has written it. Programs that give a file its size before its
+    content leave such rows; trained rotations have any length, and never this one."""
 
 
 def check_splat(path: Path, last_step: int | None = None) -> Splat | Unfit:
@@ -22,25 +39,58 @@ def check_splat(path: Path, last_step: int | None = None) -> Splat | Unfit:
     try:
         size = path.stat().st_size
         header = read_header(path)
+        if reason := _why_unfit(size, header, last_step):
+            return Unfit(reason)
+        flaws = count_flaws(path, header)
     except FileNotFoundError:
         return Unfit("missing")
     except (OSError, ValueError) as error:
         return Unfit(f"unreadable: {error}")
-    if size != header.file_bytes:
-        return Unfit(f"cut: {size} of {header.file_bytes} bytes")
-    if missing := set(property_names(0)) - set(header.properties):
-        return Unfit(f"no splat: property {min(missing)} is missing")
-    if header.num_gaussians == 0:
-        return Unfit("empty: 0 Gaussians")
-    if last_step is not None and header.planned != last_step:
-        return Unfit(f"from step {header.step}, not from the last step {last_step}")
-    if bad := _rows_not_finite(path, header):
-        return Unfit(f"not finite: {bad} of {header.num_gaussians} Gaussians")
+    if flaws is None:
+        return Unfit("cut: it became shorter while it was read")
+    if flaws.not_finite:
+        return Unfit(f"not finite: {flaws.not_finite} of {header.num_gaussians} Gaussians")
+    if flaws.unturned:
+        return Unfit(f"unfilled: {flaws.unturned} of {header.num_gaussians} Gaussians have no rotation")
     return Splat(path, header.num_gaussians, header.sh_degree, header.step or 0)
 
 
-def _rows_not_finite(path: Path, header: SplatHeader) -> int:
-    """Count rows with NaN or infinity, a few thousand at a time: a splat may be larger than memory."""
-    table = read_table(path, header)
-    chunks = (table[start : start + ROWS_AT_ONCE] for start in range(0, len(table), ROWS_AT_ONCE))
-    return sum(int((~np.isfinite(chunk).all(axis=1)).sum()) for chunk in chunks)
+def _why_unfit(size: int, header: SplatHeader, last_step: int | None) -> str:
+    if size != header.file_bytes:
+        return f"cut: {size} of {header.file_bytes} bytes"
+    if missing := set(property_names(0)) - set(header.properties):
+        return f"no splat: property {min(missing)} is missing"
+    if header.num_gaussians == 0:
+        return "empty: 0 Gaussians"
+    if last_step is not None and header.planned != last_step:
+        return f"from step {header.step}, not from the last step {last_step}"
+    return ""
+
+
+def count_flaws(path: Path, header: SplatHeader) -> Flaws | None:
+    """Count Gaussians that cannot be rendered, a few thousand at a time: a splat may be larger than memory.
+
+    Read, not mapped: a mapped file that is cut in the meantime would end the process. None: it was.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    width, found = len(header.properties), Flaws()
+    with path.open("rb") as file:
+        file.seek(header.header_bytes)
+        for start in range(0, header.num_gaussians, ROWS_AT_ONCE):
+            num = min(ROWS_AT_ONCE, header.num_gaussians - start)
+            data = file.read(4 * width * num)
+            if len(data) < 4 * width * num:
+                return None
+            here = _flaws_of(np.frombuffer(data, dtype="<f4").reshape(num, width), header)
+            found = Flaws(found.not_finite + here.not_finite, found.unturned + here.unturned)
+    return found
+
+
+def _flaws_of(rows: npt.NDArray[np.float32], header: SplatHeader) -> Flaws:
+    """Count the flaws of some rows, [N, properties]; one look at all of them tells whether there are any to count."""
+    scales, quats = (rows[:, [header.properties.index(name) for name in names]] for names in (SCALES, QUATS))
+    finite, huge, turned = np.isfinite(rows), scales > LARGEST_LOG_SCALE, quats != 0
+    not_finite = 0 if finite.all() and not huge.any() else int((~finite.all(axis=1) | huge.any(axis=1)).sum())
+    return Flaws(not_finite, int((~turned.any(axis=1)).sum()))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from splatbatch.errors import OutputError
-from splatbatch.files import write_whole
+from splatbatch.files import MIB, write_whole
 from splatbatch.outcome import Splat, Unfit
 from splatbatch.splats.check import check_splat
+from splatbatch.splats.export_place import EXPORTED
 from splatbatch.splats.ply import Gaussians, read_header, read_splat, write_splat
-
-CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -27,21 +29,64 @@ class Cut:
     """Gaussians below this opacity are left out; from 0 to less than 1."""
 
 
-def export_splat(source: Path, target: Path, cut: Cut = Cut()) -> Splat:
+@dataclass(frozen=True)
+class Source:
+    """An accepted splat that is to be exported."""
+
+    path: Path
+    name: str
+    """Of its patch."""
+    sha256: str = ""
+    """Of the file as it was accepted, in hexadecimal digits; empty: that is not known."""
+
+    def copy_into(self, copy: BinaryIO) -> None:
+        """Write the file into another; what was read is what was accepted.
+
+        Raises:
+            OutputError: it is not; what was written is worth nothing.
+        """
+        self._read(copy.write)
+
+    def check(self) -> None:
+        """Read the file once.
+
+        Raises:
+            OutputError: it is not the one that was accepted.
+        """
+        self._read(lambda _: None)
+
+    def _read(self, take: Callable[[bytes], object]) -> None:
+        digest = hashlib.sha256()
+        with self.path.open("rb") as file:
+            for chunk in iter(lambda: file.read(MIB), b""):
+                digest.update(chunk)
+                take(chunk)
+        if self.sha256 and digest.hexdigest() != self.sha256:
+            raise changed_on_disk(self.name, "it is not the splat that was accepted")
+
+
+def changed_on_disk(name: str, why: str) -> OutputError:
+    """Return what is said of a patch whose splat is no longer the one that was accepted."""
+    return OutputError(f"{name}: changed on disk ({why})", f"Train it again: splatbatch train --patch {name}.")
+
+
+def export_splat(source: Source, target: Path, cut: Cut = Cut()) -> Splat:
     """Write a splat elsewhere, whole or not at all; return it as it was found there.
 
     Raises:
-        OutputError: it cannot be read or written, nothing would be left of it, or it did not arrive whole.
+        OutputError: it cannot be read or written, nothing would be left of it, it is not the one that was accepted, or
+            it did not arrive whole.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if cut == Cut():
-            _copy(source, target)
+            write_whole(target, source.copy_into)
         else:
-            header = read_header(source)
-            write_splat(target, apply(cut, read_splat(source)), header.step, header.planned)
+            source.check()
+            header, comment = read_header(source.path), f"{EXPORTED} {source.name}"
+            write_splat(target, apply(cut, read_splat(source.path)), header.step, header.planned, (comment,))
     except (OSError, ValueError) as error:
-        raise OutputError(f"{target}: {source} cannot be exported there ({error})") from error
+        raise OutputError(f"{target}: {source.path} cannot be exported there ({error})") from error
     arrived = check_splat(target)
     if isinstance(arrived, Unfit):
         raise OutputError(f"{target}: did not arrive whole: {arrived.reason}", "Check the disk, then export again.")
@@ -68,8 +113,3 @@ def apply(cut: Cut, gaussians: Gaussians) -> Gaussians:
         sh0=gaussians.sh0[kept],
         shN=gaussians.shN[kept, :num_rest],
     )
-
-
-def _copy(source: Path, target: Path) -> None:
-    with source.open("rb") as file:
-        write_whole(target, lambda copy: copy.writelines(iter(lambda: file.read(CHUNK_BYTES), b"")))

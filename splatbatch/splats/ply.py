@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -78,8 +79,17 @@ def property_names(num_rest: int) -> tuple[str, ...]:
     )
 
 
-def write_splat(path: Path, gaussians: Gaussians, step: int | None, planned: int | None = None) -> None:
+def write_splat(
+    path: Path, gaussians: Gaussians, step: int | None, planned: int | None = None, comments: Sequence[str] = ()
+) -> None:
     """Write a splat, whole or not at all, with the step it was trained to and, if it stopped early, the planned one.
+
+    Args:
+        path: where.
+        gaussians: its parameters.
+        step: the last step of its training; None: not known.
+        planned: the step it was to be trained to.
+        comments: further lines for the header; what ASCII cannot hold is escaped.
 
     Raises:
         ValueError: a parameter is not finite; such a file would be worthless to every reader.
@@ -96,6 +106,7 @@ def write_splat(path: Path, gaussians: Gaussians, step: int | None, planned: int
         "ply",
         "format binary_little_endian 1.0",
         *([] if step is None else [f"comment splatbatch step {step}{early}"]),
+        *(f"comment {text.encode('unicode_escape').decode('ascii')}" for text in comments),
         f"element vertex {len(gaussians)}",
         *(f"property float {name}" for name in property_names(num_rest)),
         "end_header\n",

@@ -9,8 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from splatbatch.fields import text, texts, whole
 from splatbatch.files import Record
+from splatbatch.supervisor.patterns import TooSlow, time_limit
 
+MOST_DIGITS = 18
 LOOKS = 10  # in the time that a program may go on for
 LONGEST_LOOK_S = 5.0
 HEADER_BYTES = 1 << 14
@@ -21,7 +24,7 @@ TALKATIVE = 10
 
 @dataclass(frozen=True)
 class Product:
-    """A file that may be the splat, and the step it is from; None if its name does not say."""
+    """A file that may be the splat, and the step it is from; None if neither its name nor that behind a link says."""
 
     path: Path
     step: int | None
@@ -42,22 +45,43 @@ class Leavings:
     """Globs of further files; those from an earlier step do not count."""
 
     @staticmethod
-    def from_record(record: Record) -> Leavings:
-        """Return what `vars` of one, as JSON, stands for."""
-        texts = {key: tuple(record.get(key) or ()) for key in ("products", "files")}
-        return Leavings(Path(record["folder"]), step=record["step"], last_step=int(record["last_step"]), **texts)
+    def from_record(record: Record) -> Leavings | None:
+        """Return what `vars` of one, as JSON, stands for; None if it does not say where and from which step."""
+        folder, last_step = text(record.get("folder")), whole(record.get("last_step"))
+        if not folder or last_step is None:
+            return None
+        products, files = (tuple(texts(record.get(key))) for key in ("products", "files"))
+        return Leavings(Path(folder), products, text(record.get("step")), last_step, files)
 
     def newest(self) -> Product | None:
         """Return the product of the highest step; one that names none is the end's. Equal steps: the newest file.
 
-        A PLY that is no splat, such as the sparse points that many programs put beside their output, comes last.
+        A PLY that is no splat, such as the sparse points that many programs put beside their output, comes last; of
+        two names of one file the one that tells the step comes first.
+
+        Raises:
+            TooSlow: the regular expression of the step takes too long.
         """
-        found = [Product(path, self._step_of(path)) for path in self._below(self.products)]
-        key = lambda one: (_may_be_splat(one.path), self._rank(one), _moved_at(one.path))  # noqa: E731
-        return max(found, key=key, default=None)
+
+        def key(one: Product) -> tuple[object, ...]:
+            return (_may_be_splat(one.path), self._rank(one), _moved_at(one.path), one.step is not None)
+
+        return max(self._products(self.products), key=key, default=None)
+
+    def real_file(self, product: Product) -> Path:
+        """Return the file behind a link that the program left, if it lies in the folder; else the product's own path.
+
+        What lies elsewhere is not the attempt's: whoever takes the product over copies it.
+        """
+        real, home = product.path.resolve(), self.folder.resolve()
+        return self.folder / real.relative_to(home) if real.is_relative_to(home) else product.path
 
     def all_there(self) -> tuple[Path, ...]:
-        """Return every file that counts, once each glob has one that is not empty; nothing before."""
+        """Return every file that counts, once each glob has one that is not empty; nothing before.
+
+        Raises:
+            TooSlow: the regular expression of the step takes too long.
+        """
         product = self.newest()
         if self.products and (product is None or not self.is_last(product) or not _may_be_splat(product.path)):
             return ()
@@ -68,20 +92,41 @@ class Leavings:
 
     def _of_the_end(self, glob: str) -> list[Path]:
         """Return the files that are not empty and, as far as their names say, not from an earlier step."""
-        return [
-            path for path in self._below([glob]) if _size(path) and self.is_last(Product(path, self._step_of(path)))
-        ]
+        return [one.path for one in self._products([glob]) if _size(one.path) and self.is_last(one)]
 
     def is_last(self, product: Product) -> bool:
         """Return whether a product is from the last step."""
         return self._rank(product) >= self.last_step
 
+    def name_last_step(self) -> bool:
+        """Return whether the last step stands in the name of the product, or of a file that must lie beside it."""
+        product = self.newest()
+        others = [one for one in self._products(self.files) if _size(one.path)]
+        return any((one.step or 0) >= self.last_step for one in (*others, *([product] if product else [])))
+
     def _rank(self, product: Product) -> int:
         return self.last_step if product.step is None else product.step
 
+    def _products(self, globs: Iterable[str]) -> list[Product]:
+        paths = self._below(globs)
+        with time_limit():
+            return [Product(path, self._step_of(path)) for path in paths]
+
     def _step_of(self, path: Path) -> int | None:
-        steps = re.findall(self.step, path.relative_to(self.folder).as_posix()) if self.step else []
-        return int(steps[-1]) if steps and steps[-1].isdecimal() else None
+        """Return the step in a path or, where it is a link and tells none, in the path of the file behind it."""
+        named = self._step_in(path.relative_to(self.folder))
+        if named is not None or not path.is_symlink():
+            return named
+        real, home = path.resolve(), self.folder.resolve()
+        return self._step_in(real.relative_to(home) if real.is_relative_to(home) else Path(real.name))
+
+    def _step_in(self, path: Path) -> int | None:
+        try:
+            steps = re.findall(self.step, path.as_posix()) if self.step else []
+        except re.error:  # of a file that somebody has written into: the YAML's was checked
+            return None
+        digits = steps[-1] if steps and isinstance(steps[-1], str) else ""
+        return int(digits) if digits.isdecimal() and len(digits) <= MOST_DIGITS else None
 
     def _below(self, globs: Iterable[str]) -> list[Path]:
         with suppress(OSError):
@@ -95,6 +140,10 @@ class FinishWatch:
 
     leavings: Leavings
     after_s: float
+    is_named: bool = False
+    """The last step stands in a name of what was left."""
+    is_given_up: bool = False
+    """Its regular expression takes too long: whether the program is done is not asked any more."""
     _said: int = 0
     _traces: tuple[object, ...] = ()
     _silent_since: float = field(default_factory=time.monotonic)
@@ -111,13 +160,21 @@ class FinishWatch:
         Args:
             said: bytes the process has said so far.
         """
+        if self.is_given_up:
+            return
+        try:
+            there = self.leavings.all_there()
+        except TooSlow:
+            self.is_given_up, self._traces = True, ()
+            return
         now = time.monotonic()
-        traces = tuple((path, _size(path), _moved_at(path)) for path in self.leavings.all_there())
+        traces = tuple((path, _size(path), _moved_at(path)) for path in there)
         if not traces or traces != self._traces:
             self._whole_since = self._silent_since = now
         if said != self._said:
             self._silent_since = now
         self._traces, self._said = traces, said
+        self.is_named = bool(traces) and self.leavings.name_last_step()
 
     def is_over(self) -> bool:
         """Return whether all is there and unchanged, and nothing was said, for so long; or much longer in any case."""

@@ -7,11 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from splatbatch.fields import mapping, texts
 from splatbatch.files import Record
 from splatbatch.outcome import Cancelled, Exit, NotStarted, TimedOut
 from splatbatch.supervisor.finish import FinishWatch, Leavings
 from splatbatch.supervisor.log import BoundedLog
 from splatbatch.supervisor.log_progress import INTERVAL_S, LogProgress
+from splatbatch.supervisor.patterns import TooSlow
 
 GPU_PLACE = "{gpu}"
 """Stands in commands and environments for the UUID of the GPU, which only the supervisor is told."""
@@ -22,7 +24,7 @@ def told(job: dict[str, Any], watch: Record | None) -> dict[str, Any]:
     if watch is None:
         return job
     card = job.get("gpu") or ""
-    env = job.get("env", {}) | {name: value.replace(GPU_PLACE, card) for name, value in watch["env"].items()}
+    env = job["env"] | {name: value.replace(GPU_PLACE, card) for name, value in watch["env"].items()}
     whole = {**job, **watch, "env": env, "argv": [word.replace(GPU_PLACE, card) for word in job["argv"]]}
     if then := watch.get("then"):
         whole["then"] = then | {"argv": [word.replace(GPU_PLACE, card) for word in then["argv"]]}
@@ -34,7 +36,11 @@ def what_follows(job: dict[str, Any], end: Exit) -> dict[str, Any] | None:
     then = job.get("then")
     if then is None or isinstance(end, Cancelled | NotStarted):
         return None
-    return {**job, **then} if Leavings.from_record(job["finish"]).all_there() else None
+    leavings = Leavings.from_record(job["finish"])
+    try:
+        return {**job, **then} if leavings and leavings.all_there() else None
+    except TooSlow:  # the parent says so when it looks for the splat
+        return None
 
 
 class ForeignWatch:
@@ -43,13 +49,17 @@ class ForeignWatch:
     def __init__(self, progress: Path, job: dict[str, Any]) -> None:
         self._progress: LogProgress | None = None
         self._finish: FinishWatch | None = None
+        self._max_steps = int(job.get("max_steps", 0))
         if "progress" in job:
             self._progress = LogProgress(progress, job["progress"], job["max_steps"])
             with suppress(OSError):
                 self._progress.enter(job["phase"])
-        if job.get("finish") and job["finished_after_s"] > 0:
-            awaited = job["finish"] | {"files": [*job["finish"]["files"], *job["finish"]["awaited"]]}
-            self._finish = FinishWatch(Leavings.from_record(awaited), job["finished_after_s"])
+        finish = mapping(job.get("finish"))
+        awaited = Leavings.from_record(
+            {**finish, "files": [*texts(finish.get("files")), *texts(finish.get("awaited"))]}
+        )
+        if awaited and job["finished_after_s"] > 0:
+            self._finish = FinishWatch(awaited, job["finished_after_s"])
 
     def hear(self, data: bytes) -> None:
         """Take in what the program says."""
@@ -66,10 +76,18 @@ class ForeignWatch:
         return chores
 
     def is_over(self) -> TimedOut | None:
-        """Return why to end the program if it has done its work and does not end by itself."""
-        if self._finish and self._finish.is_over():
-            return TimedOut("finished", self._finish.after_s)
-        return None
+        """Return why to end the program if it has done its work and does not end by itself.
+
+        A splat whose name tells no step may be an early one: as long as the log says so, the program is at work.
+        """
+        finish, progress = self._finish, self._progress
+        if finish is None or not finish.is_over():
+            return None
+        if not finish.is_named and progress:
+            progress.look()
+            if progress.steps.falls_short_of(self._max_steps):
+                return None
+        return TimedOut("finished", finish.after_s)
 
     def close(self) -> None:
         """Read the last words."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import tempfile
@@ -9,6 +10,8 @@ import time
 from collections.abc import Sequence
 
 from splatbatch.supervisor import processes
+
+MARK = "hook"
 
 
 class Hook:
@@ -28,7 +31,12 @@ class Hook:
             file.seek(0)
             nowhere = subprocess.DEVNULL
             self._process = subprocess.Popen(
-                list(argv), stdin=file, stdout=nowhere, stderr=nowhere, start_new_session=True
+                list(argv),
+                stdin=file,
+                stdout=nowhere,
+                stderr=nowhere,
+                env={**os.environ, processes.MARKER: MARK},  # what it leaves running is not of an attempt
+                start_new_session=True,
             )
 
     def verdict(self) -> str | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-import signal
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from splatbatch.files import Record, append_line
+from splatbatch.supervisor.patterns import TooSlow, time_limit
+from splatbatch.supervisor.steps_heard import StepsHeard
 
 INTERVAL_S = 1.0
 SHARE_OF_RUN = 1 / 200
@@ -18,8 +18,6 @@ SHARE_OF_RUN = 1 / 200
 MOST_BYTES = 1 << 15
 """What is read of a second's talk: its end."""
 LINE_CHARS = 1000
-BUDGET_S = 0.5
-"""A regular expression that takes longer over a second's talk is given up: it may never end (nested repeats)."""
 WHOLE = ("step", "num_gaussians")
 OF_EVERY_STEP = {"step", "loss", "num_gaussians"}
 _LINE_ENDS = re.compile(r"[\r\n]+")
@@ -36,6 +34,7 @@ class LogProgress:
         self._started = time.monotonic()
         self._heard = b""
         self._step = 0
+        self.steps = self._steps_told = StepsHeard()
         self._news: Record = {}
         self._written_at = float("-inf")
 
@@ -45,6 +44,8 @@ class LogProgress:
         if len(self._heard) > MOST_BYTES:
             kept = self._heard[-MOST_BYTES:]
             self._heard = kept[min((kept.find(end) for end in (b"\n", b"\r") if end in kept), default=MOST_BYTES) :]
+            if "step" in self._patterns:
+                self.steps = self.steps.without_knowing_more()
 
     def look(self) -> None:
         """Read the whole lines heard since; write down what is new, steps alone only now and then."""
@@ -59,7 +60,10 @@ class LogProgress:
         """Read what is left, also a line without an end."""
         lines, self._heard = self._heard, b""
         self._read(lines)
-        self._tell()
+        if self.steps != self._steps_told:
+            self._write(phase="train", **self._news)
+        else:
+            self._tell()
 
     def enter(self, phase: str) -> None:
         """Note that something else begins."""
@@ -71,11 +75,12 @@ class LogProgress:
         text = _COLOURS.sub("", lines.decode("utf-8", errors="replace"))
         found: Record = {}
         try:
-            with _alarm(BUDGET_S):
+            with time_limit():
                 for line in _LINE_ENDS.split(text):
                     found |= self._figures_of(line[:LINE_CHARS])
-        except TimeoutError:
+        except TooSlow:
             self._patterns = {}
+            self.steps = self.steps.without_knowing_more()
             self._write(phase="train", warning="progress: a regular expression took too long and was given up")
         self._news |= found
 
@@ -88,12 +93,14 @@ class LogProgress:
     def _figures_of(self, line: str) -> Record:
         matches = ((name, list(pattern.finditer(line))[-1:]) for name, pattern in self._patterns.items())
         figures = {name: _number(match[0][1], whole=name in WHOLE) for name, match in matches if match}
+        if (step := figures.get("step")) is not None:
+            self.steps = self.steps.then(int(step))
         return {name: value for name, value in figures.items() if value is not None}
 
     def _write(self, **figures: object) -> None:
         now = {"t": round(time.time(), 2), "seconds": round(time.monotonic() - self._started, 2)}
-        record = {**now, "step": self._step, "max_steps": self._max_steps, **figures}
-        self._written_at = time.monotonic()
+        record = {**now, "step": self._step, "max_steps": self._max_steps, **self.steps.to_record(), **figures}
+        self._written_at, self._steps_told = time.monotonic(), self.steps
         append_line(self._path, record, durable=False)
 
 
@@ -105,19 +112,3 @@ def _number(text: str | None, *, whole: bool) -> int | float | None:
     if not math.isfinite(value):
         return None
     return int(value) if whole else value
-
-
-@contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError within a block that takes too long; the re module looks for signals while it searches."""
-
-    def ring(_number: int, _frame: object) -> None:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Container
 from pathlib import Path
 
 MARKER = "SPLATBATCH_ATTEMPT"
@@ -56,6 +57,22 @@ def raise_file_limit() -> None:
 def descendants(pid: int) -> list[int]:
     """Return the processes below `pid`, parents before children."""
     return _below(pid, _stats())
+
+
+def descendants_at_a_glance(pid: int) -> list[int]:
+    """Return the processes below `pid` without a look at all others; one that is born just now may be missing."""
+    found, front = [], [pid]
+    while front:
+        one, born = front.pop(), []
+        try:
+            for task in Path(f"/proc/{one}/task").iterdir():
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    born += [int(child) for child in (task / "children").read_text().split()]
+        except OSError:
+            continue
+        found += born
+        front += born
+    return found if Path("/proc/thread-self/children").exists() else descendants(pid)
 
 
 def cpu_s(pid: int) -> float:
@@ -137,6 +154,45 @@ def end_orphans(spared: int) -> None:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         time.sleep(_ROUND_S)
+
+
+def end_adopted(key: str, spared: Container[int], since_ticks: int) -> None:
+    """End by force what an attempt whose supervisor died has left to us, whose subreaper we are.
+
+    Args:
+        key: of the attempt; children that bear the marker of another are left alone.
+        spared: children that we have started ourselves.
+        since_ticks: when the supervisor started: what is older cannot be of it.
+    """
+    if os.getpid() == 1:  # the first process of a container inherits everybody's orphans
+        return
+    for _ in range(_ROUNDS):
+        left = [pid for pid in _adopted(spared, since_ticks) if _marker(pid) in ("", key)]
+        if not left:
+            return
+        send(signal.SIGKILL, [*left, *(below for pid in left for below in descendants(pid))])
+        for pid in left:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(_ROUND_S)
+
+
+def _adopted(spared: Container[int], since_ticks: int) -> list[int]:
+    """Return our children that are in another session than we, as everything that a supervisor starts is."""
+    me, session = os.getpid(), os.getsid(0)
+    return [
+        pid
+        for pid, fields in _stats().items()
+        if int(fields[1]) == me and int(fields[3]) != session and int(fields[19]) >= since_ticks and pid not in spared
+    ]
+
+
+def _marker(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if variable.startswith(f"{MARKER}=".encode()):
+                return os.fsdecode(variable).partition("=")[2]
+    return ""
 
 
 def boot_id() -> str:

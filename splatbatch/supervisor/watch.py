@@ -14,13 +14,16 @@ import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from splatbatch.attempt import AttemptFolder
+from splatbatch.fields import text
 from splatbatch.files import Record, read_json, write_json
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, NotStarted, TimedOut, exit_to_record
-from splatbatch.supervisor import foreign, processes
+from splatbatch.supervisor import control_group, foreign, leftovers, processes
 from splatbatch.supervisor.chores import Every, StopRequest
+from splatbatch.supervisor.job import sound_job, sound_watch
 from splatbatch.supervisor.log import BoundedLog
 from splatbatch.supervisor.stall import StallWatch
 from splatbatch.supervisor.surroundings import Surroundings
@@ -33,10 +36,8 @@ STALL_LOOKS = 10  # in the time that counts as a stall
 LONGEST_STALL_LOOK_S = 10.0
 TICK_S = 0.05
 PIPE_BYTES = 1 << 20  # pipe(7): what anybody may ask for
-UNKILLABLE_S = 60.0
-"""A process that outlives its SIGKILL for so long hangs in a driver: its end is told without it."""
-TELL_S = 60.0
-"""How long a full disk may keep the end from being written down."""
+UNKILLABLE_S = 60.0  # what outlives its SIGKILL for so long hangs in a driver: its end is told without it
+TELL_S = 60.0  # how long a full disk may keep the end from being written down
 
 
 def supervise(folder: AttemptFolder) -> int:
@@ -45,15 +46,18 @@ def supervise(folder: AttemptFolder) -> int:
     stop = StopRequest()
     if job is None or not _claim(folder):
         return FENCED
-    job = foreign.told(job, read_json(folder.watch))
+    group = control_group.make(processes.start_ticks(os.getpid()))
+    _introduce(folder, group)
+    job = foreign.told(sound_job(job), sound_watch(read_json(folder.watch))) | {"group": group}
     processes.adopt_orphans()
     processes.raise_file_limit()
     around = Surroundings(folder, job.get("gpu"))
     end = _run_all(folder, job, stop, around)
+    control_group.end(group)
     around.look()
     seconds = round(time.monotonic() - around.since, 3)
-    stood_by = bool(job.get("standby"))  # to its end: it was never told to go, or had died by then
-    facts = {"seconds": seconds, "ended_at": time.time(), "stood_by": stood_by, **around.to_record(), **_identity()}
+    facts = {"seconds": seconds, "ended_at": time.time(), **around.to_record(), **_identity()}
+    facts["stood_by"] = bool(job.get("standby"))  # to its end: it was never told to go, or had died by then
     _tell(folder, {**exit_to_record(end), **facts}, stop)
     return 0 if end == Exited(0) else 1
 
@@ -61,15 +65,17 @@ def supervise(folder: AttemptFolder) -> int:
 def _claim(folder: AttemptFolder) -> bool:
     """Take the attempt; one start per folder, ever (O_EXCL is atomic on NFSv3 and later, Lustre, GPFS)."""
     try:
-        descriptor = os.open(folder.start, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+        os.close(os.open(folder.start, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        return True
     except FileExistsError:
         return False
-    os.close(descriptor)
-    ticks = processes.start_ticks(os.getpid())
-    # the empty file is the fence; its contents are for people and for `status`
+
+
+def _introduce(folder: AttemptFolder, group: Path | None) -> None:
+    """Fill start.json: the empty file is the fence, its contents are for `status` and for who looks for leftovers."""
+    more = {"started_at": time.time(), "ticks": processes.start_ticks(os.getpid()), "group": group and str(group)}
     with suppress(OSError):
-        write_json(folder.start, {**_identity(), "started_at": time.time(), "ticks": ticks})
-    return True
+        write_json(folder.start, _identity() | more)
 
 
 def _identity() -> dict[str, Any]:
@@ -117,16 +123,23 @@ def _run(folder: AttemptFolder, job: dict[str, Any], stop: StopRequest, around: 
 
 def _start(folder: AttemptFolder, job: dict[str, Any], output: int) -> subprocess.Popen[bytes] | NotStarted:
     me = os.getpid()
+    if not job["argv"]:
+        return NotStarted(f"{folder.job}: names no command")
+
+    def before_exec() -> None:
+        control_group.enter(job.get("group"))
+        processes.die_with_parent(signal.SIGKILL, me)
+
     try:
         return subprocess.Popen(
             job["argv"],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd=job.get("cwd") or folder.path,
-            env={**os.environ, **job.get("env", {}), processes.MARKER: str(job.get("key", folder.path))},
+            cwd=job["cwd"] or folder.path,
+            env={**os.environ, **job["env"], processes.MARKER: job["key"] or str(folder.path)},
             start_new_session=True,
-            preexec_fn=lambda: processes.die_with_parent(signal.SIGKILL, me),  # noqa: PLW1509 - one thread here
+            preexec_fn=before_exec,  # noqa: PLW1509 - one thread here
         )
     except (OSError, ValueError) as error:
         return NotStarted(f"{job['argv'][0]}: {error}")
@@ -149,7 +162,7 @@ class _Watch:
     kill_at: float = float("inf")
 
     def __post_init__(self) -> None:
-        self.limits = {name: float(value) for name, value in self.job["limits"].items()}
+        self.limits: dict[str, float] = self.job["limits"]
         self.stall = StallWatch(self.folder.progress, self.process.pid)
         self.foreign = foreign.ForeignWatch(self.folder.progress, self.job)
         self.stands_by = bool(self.job.get("standby"))
@@ -180,14 +193,15 @@ class _Watch:
         chores += [Every(interval_s, do) for interval_s, do in self.foreign.chores(self.log)]
         if self.job.get("gpu"):
             chores.append(Every(GPU_SAMPLE_S, self.around.gpu.look))
-        if stall_s := self.limits.get("stall_s"):
-            chores.append(Every(min(stall_s / STALL_LOOKS, LONGEST_STALL_LOOK_S), self._look_for_signs_of_life))
+        if stall_s := self.limits["stall_s"]:
+            look = lambda: self.stall.look(self.log.said, self.around.gpu.busiest_percent())  # noqa: E731
+            chores.append(Every(min(stall_s / STALL_LOOKS, LONGEST_STALL_LOOK_S), look))
         return chores
 
     def _begin(self, go: Record) -> None:
         """Its turn has come: from now on the limits count and its GPU is watched."""
         self.stands_by, self.started = False, time.monotonic()
-        self.job |= {"gpu": go.get("gpu"), "standby": False}
+        self.job |= {"gpu": text(go.get("gpu")) or None, "standby": False}
         self.around.begin(self.job["gpu"])
         self.stall = StallWatch(self.folder.progress, self.process.pid)
         self.chores = self._chores()
@@ -210,7 +224,7 @@ class _Watch:
             return Cancelled("cancel file")
         if self.stands_by:
             return None
-        wall_s, stall_s = self.limits["wall_s"], self.limits.get("stall_s", 0.0)
+        wall_s, stall_s = self.limits["wall_s"], self.limits["stall_s"]
         if age_s > wall_s:
             return TimedOut("wall", wall_s)
         if finished := self.foreign.is_over():
@@ -235,7 +249,5 @@ class _Watch:
 
     def _beat(self) -> None:
         self.beats += 1
-        write_json(self.folder.heartbeat, {"sequence": self.beats, "child": self.process.pid})
-
-    def _look_for_signs_of_life(self) -> None:
-        self.stall.look(self.log.said, self.around.gpu.busiest_percent())
+        record = {"sequence": self.beats, "child": self.process.pid, "below": leftovers.names_below(os.getpid())}
+        write_json(self.folder.heartbeat, record)

@@ -11,12 +11,15 @@ from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
 from splatbatch.config.placeholders import fill, in_words, names_in
 from splatbatch.config.programs import Program
-from splatbatch.files import Record, read_json, write_json
-from splatbatch.outcome import Splat, Unfit
+from splatbatch.fields import mapping, texts
+from splatbatch.files import PRIVATE, Record, read_json, write_json
+from splatbatch.outcome import Exit, Exited, Splat, Unfit, exit_from_record
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat
 from splatbatch.supervisor.finish import Leavings
 from splatbatch.supervisor.foreign import GPU_PLACE
+from splatbatch.supervisor.patterns import TooSlow
+from splatbatch.trainers.last_step import SILENT, Words, read_words, why_not_last, why_too_old, written_at
 from splatbatch.trainers.measures import read_measures
 
 
@@ -38,37 +41,54 @@ class ExternalTrainer:
             stage(patch, folder)
         recipe = self._recipe.model_dump(mode="json")
         write_json(folder.settings, {"patch": patch.name, "argv": argv, "recipe": recipe})
-        write_json(folder.watch, self._watch(folder, values))
+        write_json(folder.watch, self._watch(folder, values), PRIVATE)
         return argv
 
     def collect(self, folder: AttemptFolder) -> Splat | Unfit:
         """Return the newest splat if it is from the last step, whole and finite, with the program's own figures."""
+        try:
+            return self._collect(folder)
+        except TooSlow:
+            step = self._program.artifact.step
+            return Unfit(f"not found: the regular expression artifact.step {step!r} takes too long over a file's name")
+
+    def _collect(self, folder: AttemptFolder) -> Splat | Unfit:
         watch = read_json(folder.watch)
         if watch is None:
             return Unfit("missing")
-        leavings = Leavings.from_record((watch.get("then") or watch)["finish"])
+        leavings = Leavings.from_record(mapping((mapping(watch.get("then")) or watch).get("finish")))
+        if leavings is None:
+            return Unfit(f"{folder.watch.name} does not say where it lies")
         product = leavings.newest()
         if product is None:
             return Unfit("missing")
         if not leavings.is_last(product):
             return Unfit(f"from step {product.step}, not from the last step {leavings.last_step}")
-        splat = check_splat(product.path)
-        match splat:
-            case Unfit():
-                return splat
-            case Splat() if reason := self._why_not_trusted(folder, leavings):
-                return Unfit(reason)
-        figures = read_measures(self._program.metrics, leavings, watch["metrics"], folder.progress)
-        return dataclasses.replace(splat, step=self._recipe.training.max_steps, metrics=figures)
+        splat = check_splat(leavings.real_file(product))
+        if isinstance(splat, Unfit):
+            return splat
+        words = read_words(folder.progress)
+        if reason := self._why_not_trusted(folder, leavings) or self._why_not_last(folder, leavings, splat, words):
+            return Unfit(reason)
+        is_believed = words.heard.highest is None and not leavings.name_last_step()
+        figures = read_measures(self._program.metrics, leavings, texts(watch.get("metrics")), folder.progress)
+        max_steps, warnings = self._recipe.training.max_steps, (SILENT,) if is_believed else ()
+        return dataclasses.replace(splat, step=max_steps, metrics=figures, warnings=warnings)
 
     def _why_not_trusted(self, folder: AttemptFolder, leavings: Leavings) -> str:
         if not leavings.all_there():
             return f"beside the splat something is missing or empty: {', '.join(leavings.files)}"
-        end = read_json(folder.exit) or {}
-        ended_well = (end.get("kind"), end.get("code")) == ("exited", 0)
-        if not self._program.artifact.trusted_after_crash and not ended_well:
-            return f"whole, but the program ended badly ({end.get('kind')}), and is not trusted then"
+        if not self._program.artifact.trusted_after_crash and exit_of(folder) != Exited(0):
+            return "whole, but the program ended badly, and is not trusted then"
         return ""
+
+    def _why_not_last(self, folder: AttemptFolder, leavings: Leavings, splat: Splat, words: Words) -> str:
+        """Return why a splat is not from the last step, although its name may tell none."""
+        if leavings.name_last_step():
+            return ""
+        max_steps, is_trusted = self._recipe.training.max_steps, self._program.artifact.trusted_after_crash is True
+        why = why_not_last(words, exit_of(folder), max_steps, is_trusted=is_trusted)
+        return why or why_too_old(words, written_at(splat.path, folder.progress, words), max_steps)
 
     def _values(self, patch: Patch, folder: AttemptFolder) -> dict[str, object]:
         training, settings = self._recipe.training, self._program.settings
@@ -111,6 +131,11 @@ class ExternalTrainer:
             "then": then if artifact.export else None,
             "metrics": metrics,
         }
+
+
+def exit_of(folder: AttemptFolder) -> Exit:
+    """Return how an attempt ended, as its supervisor wrote it down."""
+    return exit_from_record(read_json(folder.exit) or {})
 
 
 def stage(patch: Patch, folder: AttemptFolder) -> None:

@@ -53,6 +53,6 @@ def _at(tree: Any, keys: Sequence[str]) -> Any:
 def _figure(value: Any) -> float | None:
     try:
         figure = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return figure if math.isfinite(figure) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -184,12 +185,16 @@ def _versions(device: torch.device) -> dict[str, str]:
 
 
 def _device(wanted: str) -> torch.device:
-    """Return the device to train on; on the CPU with one thread, since patches in parallel use cores better."""
+    """Return the device to train on; on the CPU with one thread, since patches in parallel use cores better.
+
+    Raises:
+        TrainerError: this process was given a GPU, and torch cannot use it.
+    """
     if wanted != "cpu" and torch.cuda.is_available():
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]  # graphs are not recorded on the default stream
         return torch.device("cuda")
-    if wanted == "cuda":
+    if wanted == "cuda" or (wanted == "auto" and os.environ.get("CUDA_VISIBLE_DEVICES")):
         raise TrainerError("no CUDA GPUs are available to the training process")
     torch.set_num_threads(1)
     return torch.device("cpu")

@@ -7,6 +7,7 @@ import time
 
 from splatbatch.attempt import AttemptFolder
 from splatbatch.errors import TrainerError
+from splatbatch.fields import mapping
 from splatbatch.files import read_json
 from splatbatch.training.progress import Progress
 
@@ -27,5 +28,5 @@ def wait_for_go(folder: AttemptFolder, progress: Progress) -> None:
         if os.getppid() != supervisor:
             raise TrainerError("standing by for a supervisor that has died")
         time.sleep(LOOK_S)
-    os.environ.update({str(name): str(value) for name, value in (go.get("env") or {}).items()})
+    os.environ.update({str(name): str(value) for name, value in mapping(go.get("env")).items()})
     progress.begin()

@@ -236,6 +236,15 @@ def test_a_long_log_is_explained_within_a_second(line):
     assert time.process_time() - begin < 1.0
 
 
+@pytest.mark.parametrize("words", ["x", "CUDA ", "cuda image shape error No ", "Training:  4% ", "[1/2] "])
+def test_a_line_without_end_is_explained_by_its_beginning_and_its_end(words):
+    line = (words * (1 << 18))[: 1 << 18]
+    begin = time.process_time()
+    found = diagnose_log(f"one\n{line[:-30]} CUDA out of memory\n", 1)
+    assert time.process_time() - begin < 0.5
+    assert (found.cause, found.evidence[0][:7]) == ("cuda_oom", "line 2:")
+
+
 def test_the_labelled_real_cases_reach_the_bars():
     if not CASES.exists():
         pytest.skip(f"no labelled cases at {CASES}")

@@ -6,11 +6,15 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fake_batch import FakeBatch
-from kill_batch import family, kill_test, races, wait_until
+from kill_batch import kill_test
+from kill_events import NUM_EVENTS, TARGETS, kills_at_events
+from process_family import family, wait_until
+from race_batch import races
 
 from splatbatch.attempt import AttemptFolder
 from splatbatch.batch.folder import OutputFolder
@@ -30,17 +34,63 @@ def left_of(batch: FakeBatch) -> dict[int, str]:
     return processes.marked(f"{batch_name(OutputFolder(batch.output))}.")
 
 
-@pytest.mark.slow
-def test_twenty_kills_at_random_moments_cost_nothing_but_the_attempts_that_ran(tmp_path: Path) -> None:
-    figures = kill_test(tmp_path, kills=20, seed=7)
+Say = Callable[[str, object], None]
+SEED = 7
+RANDOM = [pytest.param(20, marks=pytest.mark.slow), pytest.param(300, marks=pytest.mark.long)]
+A_FEW_EVENTS = [
+    (2, "parent"),
+    (17, "supervisor"),
+    (25, "parent"),
+    (33, "trainer"),
+    (45, "parent-before"),
+    (60, "parent"),
+]
+
+
+@pytest.mark.parametrize("kills", RANDOM)
+def test_kills_and_stops_at_random_moments_cost_nothing_but_the_attempts_that_ran(
+    tmp_path: Path, kills: int, record_property: Say
+) -> None:
+    figures = kill_test(tmp_path, kills=kills, seed=SEED)
+    record_property("did", figures.in_words())
     assert figures.faults == [], figures.in_words()
-    assert sum(figures.kills.values()) == 20
+    assert sum(figures.kills.values()) == kills
     assert figures.reads > 100
 
 
 @pytest.mark.slow
-def test_of_two_parents_at_one_instant_one_works_and_the_other_exits_6_ten_times(tmp_path: Path) -> None:
-    assert races(tmp_path, 10) == {(0, 6): 10}
+@pytest.mark.parametrize(("event", "target"), A_FEW_EVENTS)
+def test_a_kill_at_an_event_of_the_ledger_loses_nothing(tmp_path: Path, event: int, target: str) -> None:
+    figures = kills_at_events(tmp_path, [event], target)
+    assert (figures.faults, figures.missed) == ([], [])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("events", [NUM_EVENTS])
+def test_a_kill_at_each_event_of_the_ledger_loses_nothing(
+    tmp_path: Path, events: int, target: str, record_property: Say
+) -> None:
+    figures = kills_at_events(tmp_path, range(1, events + 1), target)
+    record_property("did", figures.in_words())
+    assert figures.faults == []
+    assert len(figures.missed) < (1 if target.startswith("parent") else 5)
+
+
+@pytest.mark.parametrize(
+    "number", [pytest.param(10, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.long)]
+)
+def test_of_two_parents_at_one_instant_one_works_and_the_other_exits_6(
+    tmp_path: Path, number: int, record_property: Say
+) -> None:
+    record_property("did", f"{number} races")
+    assert races(tmp_path, number) == {(0, 6): number}
+
+
+@pytest.mark.slow
+def test_of_two_parents_without_flock_one_works_sixty_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_TRAINER_NO_FLOCK", "1")
+    assert races(tmp_path, 60) == {(0, 6): 60}
 
 
 def test_a_killed_supervisor_takes_its_trainer_and_all_its_kin_with_it(batch: FakeBatch) -> None:
@@ -86,6 +136,24 @@ def test_what_was_trained_under_other_settings_is_not_adopted(batch: FakeBatch) 
     batch.change(evaluation={"holdout_every": 4})
     assert batch.run("train").returncode == 0
     assert batch.result("p0")["attempt"] == "attempt-02"
+
+
+def test_an_end_that_the_ledger_has_lost_brings_no_older_splat_back(batch: FakeBatch) -> None:
+    batch.make("p0").run("train")
+    assert batch.run("retry", "p0", "--force").returncode == 0
+    ledger = batch.output / "ledger.jsonl"
+    ledger.write_text(ledger.read_text().replace('"attempt_ended"', '"attempt_endfd"', 1))
+    assert batch.run("train").returncode == 0
+    assert batch.result("p0")["attempt"] == "attempt-02"
+    assert [event.get("accepted") for event in batch.events("attempt_ended")] == [True, False]
+
+
+def test_what_a_kill_left_beside_a_result_of_old_is_swept_by_the_next_run(batch: FakeBatch) -> None:
+    batch.make("p0").run("train")
+    half = path_beside(batch.output / "patches/p0/result.json")
+    half.touch()
+    assert batch.run("train").returncode == 0
+    assert not half.exists()
 
 
 def test_an_attempt_that_never_started_may_not_start_late(batch: FakeBatch) -> None:

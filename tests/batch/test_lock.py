@@ -9,16 +9,38 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from splatbatch.batch import lock
+from splatbatch.batch import generations, lock
 from splatbatch.batch.lock import OutputLock, holder
 from splatbatch.errors import OutputError
 from splatbatch.supervisor.processes import boot_id
 
+NO_FLOCK = """
+import errno, fcntl
+def no_locks(*_):
+    raise OSError(errno.ENOSYS, "no locks here")
+fcntl.flock = no_locks
+"""
+RACE = """
+import sys, time
+from pathlib import Path
+from splatbatch.batch.lock import OutputLock
+from splatbatch.errors import OutputError
+lock, begin = Path(sys.argv[1]), float(sys.argv[2])
+while time.time() < begin:
+    pass
+try:
+    with OutputLock(lock):
+        print("held", flush=True)
+        sys.stdin.readline()
+except OutputError:
+    print("refused", flush=True)
+"""
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -42,7 +64,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def python(code: str, *arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+    command, pipe = [sys.executable, "-c", code, *map(str, arguments)], subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
 
 
 def foreign(path: Path, **facts: Any) -> dict[str, Any]:
@@ -130,6 +153,102 @@ def test_where_the_file_system_has_no_locks_the_record_decides(
     with OutputLock(path), pytest.raises(OutputError, match="is training into this folder"), OutputLock(path):
         pass
     with OutputLock(path):
+        pass
+
+
+@pytest.fixture
+def without_flock(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+
+
+def race(path: Path, number: int) -> list[str]:
+    """Let processes lock at one instant, without flock; return what each says."""
+    begin = time.time() + 1.5
+    racers = [python(NO_FLOCK + RACE, path, begin) for _ in range(number)]
+    said = [racer.stdout.readline().strip() for racer in racers if racer.stdout]
+    for racer in racers:
+        racer.communicate("go\n")
+    return sorted(said)
+
+
+@pytest.mark.parametrize("before", ["nothing", "a killed holder", "a free generation"])
+def test_of_many_without_flock_one_holds_the_lock(path: Path, before: str) -> None:
+    if before == "a killed holder":
+        holder_ = python(NO_FLOCK + HOLD, path)
+        assert holder_.stdout is not None
+        assert holder_.stdout.readline() == "held\n"
+        holder_.kill()
+        holder_.wait()
+    if before == "a free generation":
+        assert race(path, 1) == ["held"]
+    assert race(path, 6) == ["held", *["refused"] * 5]
+
+
+def test_a_living_holder_without_flock_is_respected_whatever_the_lock_file_says(
+    path: Path, without_flock: None
+) -> None:
+    with OutputLock(path):
+        path.write_bytes(b"")
+        with pytest.raises(OutputError, match=r"process \d+ on"), OutputLock(path):
+            pass
+
+
+def test_who_slept_while_others_came_and_went_does_not_hold_the_lock(
+    path: Path, without_flock: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, slept = generations._made, []
+
+    def slow(mine: Path, record: dict[str, Any]) -> bool:
+        if not slept:
+            slept.append(mine)
+            for _ in range(4):
+                with OutputLock(path):
+                    pass
+            owner.__enter__()
+        return real(mine, record)
+
+    owner = OutputLock(path)
+    monkeypatch.setattr(generations, "_made", slow)
+    with pytest.raises(OutputError), OutputLock(path):
+        pass
+    owner.__exit__(None, None, None)
+    with OutputLock(path):
+        assert [one.name for one in sorted(path.parent.glob("lock.*"))] == ["lock.5", "lock.6"]
+
+
+def test_where_there_are_no_links_either_a_lock_is_held_by_one(
+    path: Path, without_flock: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(generations.os, "link", no_links)
+    with OutputLock(path), pytest.raises(OutputError, match=r"process \d+ on"), OutputLock(path):
+        pass
+    with OutputLock(path):
+        pass
+
+
+def test_a_generation_whose_maker_was_killed_before_it_wrote_is_taken_over(
+    path: Path, without_flock: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generations, "UNWRITTEN_S", 0.2)
+    path.with_name("lock.1").touch()
+    with OutputLock(path):
+        assert (holder(path.with_name("lock.2")) or {})["sequence"] == 1
+
+
+def test_a_foreign_host_that_beats_is_respected_without_flock_too(
+    path: Path, without_flock: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "FOREIGN_SILENCE_S", 5.0)
+    generation = path.with_name("lock.3")
+    foreign(generation)
+    threading.Timer(0.2, foreign, [generation], {"sequence": 4}).start()
+    with pytest.raises(OutputError, match="process 7 on elsewhere since yesterday"), OutputLock(path):
         pass
 
 

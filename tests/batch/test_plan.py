@@ -1,50 +1,81 @@
-"""Which patches are trained, skipped or refused; pure, so a table says it all."""
+"""Which patches are trained, skipped, refused or given up; pure, so a table says it all."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from splatbatch.batch.plan import Decision, Fingerprint, Found, Refuse, Skip, Train, decide, refused, to_train
-from splatbatch.outcome import Splat, Unfit
+from splatbatch.batch.plan import (
+    Decision,
+    Evidence,
+    GivenUp,
+    Refuse,
+    Skip,
+    Train,
+    changed_settings,
+    decide,
+    fresh,
+    given_up,
+    refused,
+    to_train,
+)
 
-NOW = Fingerprint("recipe", "inputs")
-RESULT = {"recipe": "recipe", "inputs": "inputs"}
-WHOLE = Splat(Path("splat.ply"), 10, 3, 20)
+FRESH = Evidence(result={"recipe": "recipe", "inputs": "inputs"})
 
 
 @pytest.mark.parametrize(
-    ("result", "splat", "decision"),
+    ("evidence", "decision"),
     [
-        (RESULT, WHOLE, Skip("p0")),
-        (None, WHOLE, Train("p0", "not trained yet")),
-        (None, Unfit("missing"), Train("p0", "not trained yet")),
-        ({}, WHOLE, Train("p0", "settings have changed")),
-        (RESULT, Unfit("missing"), Train("p0", "splat.ply missing")),
-        (RESULT, Unfit("cut: 3 of 4 bytes"), Train("p0", "splat.ply cut: 3 of 4 bytes")),
-        (RESULT | {"recipe": "other"}, WHOLE, Train("p0", "settings have changed")),
-        (RESULT | {"inputs": "other"}, WHOLE, Train("p0", "model or photographs have changed")),
+        (FRESH, Skip("p0")),
+        (replace(FRESH, unverified=True), Skip("p0", "trained, unverified")),
+        (Evidence(), Train("p0", "not trained yet")),
+        (Evidence(splat="missing"), Train("p0", "not trained yet")),
+        (replace(FRESH, splat="missing"), Train("p0", "splat.ply missing")),
+        (replace(FRESH, splat="changed on disk"), Train("p0", "splat.ply changed on disk")),
+        (replace(FRESH, settings="settings have changed"), Train("p0", "settings have changed")),
+        (replace(FRESH, inputs="photographs have changed: a.jpg"), Train("p0", "photographs have changed: a.jpg")),
+        (Evidence(given_up="nan_loss twice"), GivenUp("p0", "nan_loss twice")),
+        (replace(FRESH, given_up="nan_loss twice"), Skip("p0")),
+        (replace(FRESH, settings="settings have changed", given_up="nan_loss"), GivenUp("p0", "nan_loss")),
     ],
 )
-def test_a_patch_is_trained_unless_its_result_is_whole_and_fresh(
-    result: dict[str, Any] | None, splat: Splat | Unfit, decision: Decision
+def test_a_patch_is_trained_unless_its_result_is_whole_and_fresh_or_it_was_given_up(
+    evidence: Evidence, decision: Decision
 ) -> None:
-    assert decide("p0", NOW, Found(result, splat)) == decision
+    assert decide("p0", evidence) == decision
 
 
 def test_a_fresh_patch_is_trained_again_when_forced() -> None:
-    assert decide("p0", NOW, Found(RESULT, WHOLE), force=True) == Train("p0", "forced")
+    assert decide("p0", FRESH, force=True) == Train("p0", "forced")
+
+
+def test_who_insists_trains_what_was_given_up() -> None:
+    assert decide("p0", Evidence(given_up="nan_loss"), insist=True) == Train("p0", "not trained yet")
 
 
 def test_a_refusal_matters_only_where_there_is_something_to_train() -> None:
-    assert decide("p0", NOW, Found(RESULT, WHOLE), "no images") == Skip("p0")
-    assert decide("p0", NOW, Found(None, WHOLE), "no images") == Refuse("p0", "no images")
-    assert decide("p0", NOW, Found(RESULT, WHOLE), "no images", force=True) == Refuse("p0", "no images")
+    assert decide("p0", FRESH, "no images") == Skip("p0")
+    assert decide("p0", Evidence(), "no images") == Refuse("p0", "no images")
+    assert decide("p0", Evidence(given_up="nan_loss"), "no images") == Refuse("p0", "no images")
+    assert decide("p0", FRESH, "no images", force=True) == Refuse("p0", "no images")
 
 
 def test_decisions_are_sorted_by_what_they_mean() -> None:
-    decisions = [Train("p0", "a"), Skip("p1"), Refuse("p2", "b"), Train("p3", "c")]
+    decisions = [Train("p0", "a"), Skip("p1"), Refuse("p2", "b"), Train("p3", "c"), GivenUp("p4", "d")]
     assert to_train(decisions) == ("p0", "p3")
+    assert fresh(decisions) == ("p1",)
     assert refused(decisions) == {"p2": "b"}
+    assert given_up(decisions) == {"p4": "d"}
+
+
+def test_a_changed_setting_has_a_name_and_both_values() -> None:
+    then, now = {"training": {"max_steps": 7000, "seed": 1}}, {"training": {"max_steps": 1000, "seed": 1}}
+    assert changed_settings(then, now, {}) == ("training.max_steps 7000 -> 1000",)
+
+
+def test_settings_that_another_version_does_not_know_count_as_their_defaults() -> None:
+    then, defaults = {"training": {"seed": 1, "gone": 3}}, {"training": {"new": "auto"}}
+    assert changed_settings(then, {"training": {"seed": 1, "new": "auto"}}, defaults) == ()
+    changed = changed_settings(then, {"training": {"seed": 1, "new": "other"}}, defaults)
+    assert changed == ("training.new auto -> other",)

@@ -11,11 +11,13 @@ import pytest
 from fake_trainer import splat_of
 
 from splatbatch.attempt import Attempt
+from splatbatch.batch import results
+from splatbatch.batch.fingerprints import fingerprint
 from splatbatch.batch.folder import PatchFolder
-from splatbatch.batch.results import accept, fingerprint, found
+from splatbatch.batch.results import CHANGED, restore, why_not_the_splat
 from splatbatch.config import Evaluation, Recipe, Training
 from splatbatch.files import read_json
-from splatbatch.outcome import Splat, Trained, Unfit
+from splatbatch.outcome import Splat, Trained
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, write_splat
 
@@ -44,23 +46,29 @@ def attempt_with_splat(folder: PatchFolder, num: int = 10) -> tuple[Attempt, Tra
     return attempt, Trained(splat, ("odd",))
 
 
+def accept(folder: PatchFolder, attempt: Attempt, trained: Trained, facts: dict[str, Any]) -> None:
+    results.accept(folder, attempt.folder, results.keep(attempt, trained, facts))
+
+
+def manifest(folder: PatchFolder) -> dict[str, Any]:
+    return read_json(folder.result) or {}
+
+
 def test_an_accepted_splat_moves_up_and_has_its_manifest(folder: PatchFolder) -> None:
     attempt, trained = attempt_with_splat(folder)
     accept(folder, attempt, trained, {"seconds": 3.0})
     assert attempt.folder.splat.samefile(folder.splat)
-    there = found(folder)
-    assert isinstance(there.splat, Splat)
-    assert there.result is not None
     wanted = {"patch": "p0", "attempt": "attempt-01", "num_gaussians": 10, "step": 20, "seconds": 3.0}
-    assert there.result.items() >= wanted.items()
-    assert there.result["bytes"] == folder.splat.stat().st_size
-    assert (there.result["changes"], there.result["warnings"]) == ({"training.seed": 1}, ["odd"])
+    assert manifest(folder).items() >= wanted.items()
+    assert manifest(folder)["bytes"] == folder.splat.stat().st_size
+    assert (manifest(folder)["changes"], manifest(folder)["warnings"]) == ({"training.seed": 1}, ["odd"])
+    assert why_not_the_splat(folder, manifest(folder), "every byte") == ""
 
 
 def test_a_later_splat_replaces_an_earlier_one(folder: PatchFolder) -> None:
     for num in (3, 4):
         accept(folder, *attempt_with_splat(folder, num), {})
-    assert (found(folder).result or {})["num_gaussians"] == 4
+    assert manifest(folder)["num_gaussians"] == 4
     names = sorted(path.name for path in folder.path.iterdir())
     assert names == ["attempt-01", "attempt-02", "result.json", "splat.ply"]
 
@@ -78,7 +86,7 @@ def test_a_kill_between_any_two_steps_leaves_no_manifest_of_another_splat(
     monkeypatch.setattr(*((os, "link", killed) if step == "link" else (Path, "replace", killed)))
     with pytest.raises(KeyboardInterrupt):
         accept(folder, attempt, trained, {})
-    assert found(folder).result is None
+    assert manifest(folder) == {} or not why_not_the_splat(folder, manifest(folder), "every byte")
     assert isinstance(check_splat(attempt.folder.splat), Splat)
 
 
@@ -88,13 +96,46 @@ def test_where_links_are_not_possible_the_splat_is_copied(folder: PatchFolder, m
 
     monkeypatch.setattr(os, "link", no_links)
     accept(folder, *attempt_with_splat(folder), {})
-    assert isinstance(found(folder).splat, Splat)
+    assert why_not_the_splat(folder, manifest(folder), "every byte") == ""
     assert sorted(path.name for path in folder.path.iterdir()) == ["attempt-01", "result.json", "splat.ply"]
 
 
-def test_an_empty_folder_holds_nothing(folder: PatchFolder) -> None:
-    assert found(folder).result is None
-    assert found(folder).splat == Unfit("missing")
+def test_a_splat_that_was_changed_or_removed_is_not_the_accepted_one(folder: PatchFolder) -> None:
+    accept(folder, *attempt_with_splat(folder), {})
+    whole = folder.splat.read_bytes()
+    folder.splat.write_bytes(whole[:-200] + bytes(200))
+    assert [why_not_the_splat(folder, manifest(folder), depth) for depth in ("time", "content")] == [CHANGED, CHANGED]
+    folder.splat.write_bytes(whole)
+    assert [why_not_the_splat(folder, manifest(folder), depth) for depth in ("time", "content")] == [CHANGED, ""]
+    folder.splat.unlink()
+    assert why_not_the_splat(folder, manifest(folder), "time") == "missing"
+
+
+def test_a_change_that_hides_its_time_is_found_by_reading_every_byte(folder: PatchFolder) -> None:
+    accept(folder, *attempt_with_splat(folder), {})
+    stat = folder.splat.stat()
+    folder.splat.write_bytes(folder.splat.read_bytes()[:-4] + b"abcd")
+    os.utime(folder.splat, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert why_not_the_splat(folder, manifest(folder), "content") == ""
+    assert why_not_the_splat(folder, manifest(folder), "every byte") == CHANGED
+
+
+@pytest.mark.parametrize("lost", ["splat", "result"])
+def test_what_was_accepted_and_is_gone_comes_back_from_its_attempt(folder: PatchFolder, lost: str) -> None:
+    accept(folder, *attempt_with_splat(folder), {})
+    before = manifest(folder)
+    getattr(folder, lost).unlink()
+    assert restore(folder) == "attempt-01"
+    assert manifest(folder) == before
+    assert why_not_the_splat(folder, before, "every byte") == ""
+
+
+def test_what_cannot_be_brought_back_stays_as_it_is(folder: PatchFolder) -> None:
+    accept(folder, *attempt_with_splat(folder), {})
+    assert restore(folder) == ""
+    os.truncate(folder.splat, 500)  # the attempt's own name is the same file
+    assert restore(folder) == ""
+    assert why_not_the_splat(folder, manifest(folder), "content") == CHANGED
 
 
 def test_attempts_are_numbered_on_and_strangers_beside_them_are_no_attempts(folder: PatchFolder) -> None:

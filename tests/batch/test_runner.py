@@ -6,7 +6,7 @@ import pytest
 from fake_batch import FakeBatch
 
 from splatbatch.batch.batch import open_batch
-from splatbatch.commands import run
+from splatbatch.commands import conclude
 
 
 def test_every_patch_is_trained_in_natural_order(batch: FakeBatch) -> None:
@@ -24,9 +24,10 @@ def test_a_second_run_trains_nothing(batch: FakeBatch) -> None:
     assert len(batch.events("attempt_started")) == 2
 
 
-def test_a_deleted_splat_is_trained_again_alone(batch: FakeBatch) -> None:
+def test_a_deleted_product_is_trained_again_alone(batch: FakeBatch) -> None:
     batch.make("p0", "p1").run("train")
-    (batch.output / "patches/p1/splat.ply").unlink()
+    for path in (batch.output / "patches/p1").glob("**/splat.ply"):
+        path.unlink()
     assert batch.run("train").returncode == 0
     assert [event["patch"] for event in batch.events("attempt_started")] == ["p0", "p1", "p1"]
 
@@ -146,8 +147,11 @@ def test_a_report_that_cannot_be_made_does_not_hide_how_it_went(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     batch.make("p0").run("train")
-    monkeypatch.setattr(run, "write_report", lambda *_: 1 / 0)
-    assert run._conclude(open_batch(batch.config), ["p0"]) == 0
+    monkeypatch.setattr(conclude, "write_report", lambda *_, **__: 1 / 0)
+    assert (
+        conclude.conclude(open_batch(batch.config), conclude.Run(fresh=("p0",)), open_batch(batch.config).standing())
+        == 0
+    )
     said = capsys.readouterr()
     assert "1 of 1 patches trained" in said.out
     assert "the report could not be written" in said.err

@@ -53,7 +53,7 @@ def test_time_on_standby_is_no_time_of_the_attempt(batch: FakeBatch) -> None:
 
 
 def test_a_standby_that_never_becomes_ready_is_replaced_and_no_attempt(batch: FakeBatch) -> None:
-    batch.make("p0", "p1", "p2", **ALWAYS).script(p0=["train 1"], p1=["unready train"])
+    batch.make("p0", "p1", "p2", **ALWAYS).script(p0=["train 4"], p1=["unready train"])
     assert batch.run("train").returncode == 0
     assert len(batch.events("attempt_started")) == len(batch.events("attempt_ended")) == 3
     assert batch.result("p1")["attempt"] == "attempt-01"

@@ -10,7 +10,7 @@ import foreign_program
 import pytest
 from command_line import invoke
 
-from splatbatch.batch import results
+from splatbatch.batch import standing
 from splatbatch.batch.batch import open_batch
 from splatbatch.config import load
 
@@ -144,12 +144,11 @@ def test_settings_of_a_foreign_program_are_compared_like_ours(batch: FakeBatch) 
     ]  # fmt: skip
 
 
-def test_inputs_that_variants_share_are_read_once(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[str] = []
-    hashed = results._inputs_hash
-    monkeypatch.setattr(results, "_inputs_hash", lambda patch, how: reads.append(patch.name) or hashed(patch, how))
+def test_no_model_is_read_to_decide_on_what_was_never_trained(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "inputs_of", lambda *_: pytest.fail("read"))
     assert len(open_batch(batch.make("p0", "p1", sweep=SEEDS).config).decisions({})) == 4
-    assert len(reads) == 2
 
 
 def test_a_combination_whose_settings_change_is_stale_alone(batch: FakeBatch) -> None:

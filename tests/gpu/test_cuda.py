@@ -105,7 +105,8 @@ def test_a_batch_trains_on_the_gpu_and_gives_its_memory_back(tmp_path: Path, str
     for patch in report["patches"]:
         torch_mib, own_mib = (patch["attempts"][0][key] for key in ("torch_peak_mib", "own_gpu_peak_mib"))
         assert torch_mib > 0
-        assert own_mib is None or own_mib >= torch_mib  # None: too quick for a sample, or a container
+        # NVML is asked every two seconds, so that of a short run it misses the peak; None: a container
+        assert own_mib is None or 0 < own_mib <= patch["attempts"][0]["gpu_peak_mib"]
 
 
 def test_evaluation_needs_hardly_more_memory_than_training(tmp_path: Path) -> None:

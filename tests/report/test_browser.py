@@ -14,6 +14,8 @@ from made_output import NASTY, MadeOutput, night
 from splatbatch.batch.folder import OutputFolder
 from splatbatch.report import write_report
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:

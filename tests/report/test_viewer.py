@@ -73,6 +73,7 @@ def share_of(picture: bytes, colour: str) -> float:
     return float((pixels[..., channel] > 2 * others + 60).mean())
 
 
+@pytest.mark.long
 @built
 @pytest.mark.parametrize("link", ["patch-0", "patch-8"])
 def test_the_splat_is_drawn(watched: Watched, output: OutputFolder, artifacts: Path, link: str) -> None:
@@ -86,6 +87,7 @@ def test_the_splat_is_drawn(watched: Watched, output: OutputFolder, artifacts: P
     assert [url for url in watched.requests if not url.startswith("blob:null/")] == [output.report("html").as_uri()]
 
 
+@pytest.mark.long
 @built
 def test_a_drag_turns_it_and_a_second_click_closes_it(watched: Watched) -> None:
     scene = show(watched, "patch-0")
@@ -101,6 +103,7 @@ def test_a_drag_turns_it_and_a_second_click_closes_it(watched: Watched) -> None:
     assert watched.page.locator("canvas").count() == 0
 
 
+@pytest.mark.long
 @built
 def test_only_one_is_open_at_a_time(watched: Watched) -> None:
     show(watched, "patch-0")
@@ -110,6 +113,7 @@ def test_only_one_is_open_at_a_time(watched: Watched) -> None:
     assert watched.errors == []
 
 
+@pytest.mark.long
 @built
 def test_a_script_that_is_not_the_viewer_does_not_run(watched: Watched) -> None:
     watched.page.evaluate(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
+import foreign_program
 import numpy as np
 import pytest
 from fake_trainer import splat_of
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from splatbatch.outcome import Splat, Unfit
 from splatbatch.splats import check_splat, read_header, write_splat
+from splatbatch.splats.check import count_flaws
 
 STEP = 20
 
@@ -93,3 +96,38 @@ def test_a_damaged_file_is_judged_and_never_an_error(tmp_path: Path, place: int,
     place %= 320  # the header, and a little of the body
     path.write_bytes(data[:place] + junk + data[place + drop :])
     assert isinstance(check_splat(path, STEP), Splat | Unfit)
+
+
+@pytest.mark.parametrize("unfilled", [1, 3, 10])
+def test_gaussians_that_nobody_has_written_are_counted_and_make_the_splat_unfit(tmp_path: Path, unfilled: int) -> None:
+    foreign_program.write_ply(tmp_path / "a.ply", unfilled=unfilled)
+    assert reason(tmp_path / "a.ply", None) == f"unfilled: {unfilled} of 10 Gaussians have no rotation"
+
+
+@pytest.mark.parametrize("unfilled_bytes", [16, 40, 60])
+def test_a_file_that_has_its_size_and_not_yet_its_end_does_not_count(path: Path, unfilled_bytes: int) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:-unfilled_bytes] + bytes(unfilled_bytes))
+    assert reason(path).startswith("unfilled: ")
+
+
+@pytest.mark.parametrize("length", [1e-20, 0.5, 1.0, 1e15])
+def test_a_rotation_of_any_length_counts(tmp_path: Path, length: float) -> None:
+    gaussians = dataclasses.replace(splat_of(10), quats=splat_of(10).quats * np.float32(length))
+    write_splat(tmp_path / "a.ply", gaussians, STEP)
+    assert reason(tmp_path / "a.ply") == ""
+
+
+@pytest.mark.parametrize(("log_scale", "why"), [(88.5, ""), (-1e30, ""), (89.0, "not finite: 10 of 10 Gaussians")])
+def test_a_gaussian_of_infinite_size_does_not_count_and_a_tiny_one_does(
+    tmp_path: Path, log_scale: float, why: str
+) -> None:
+    scales = np.full((10, 3), log_scale, dtype=np.float32)
+    write_splat(tmp_path / "a.ply", dataclasses.replace(splat_of(10), scales=scales), STEP)
+    assert reason(tmp_path / "a.ply") == why
+
+
+def test_a_splat_that_is_cut_while_it_is_checked_is_no_crash(path: Path) -> None:
+    header = read_header(path)
+    os.truncate(path, header.header_bytes + 20)
+    assert count_flaws(path, header) is None

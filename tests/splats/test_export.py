@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import fake_trainer
 import numpy as np
 import pytest
+from command_line import invoke
+from fake_batch import FakeBatch
 
 from splatbatch.errors import OutputError
 from splatbatch.outcome import Splat
 from splatbatch.splats import Gaussians, check_splat, read_header, read_splat, write_splat
-from splatbatch.splats.export import Cut, export_splat
-
-if TYPE_CHECKING:
-    from fake_batch import FakeBatch
+from splatbatch.splats.export import Cut, Source, export_splat
 
 
 @pytest.fixture
@@ -32,21 +35,22 @@ def splat(tmp_path: Path) -> Path:
 
 
 def test_an_export_without_cuts_is_the_same_file(splat: Path, tmp_path: Path) -> None:
-    export_splat(splat, tmp_path / "new/folder/a.ply")
+    export_splat(Source(splat, "p0"), tmp_path / "new/folder/a.ply")
     assert (tmp_path / "new/folder/a.ply").read_bytes() == splat.read_bytes()
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])
 def test_fewer_harmonics_leave_the_first_ones_as_they_are(splat: Path, tmp_path: Path, degree: int) -> None:
-    export_splat(splat, tmp_path / "a.ply", Cut(sh_degree=degree, min_opacity=0.001))
+    export_splat(Source(splat, "p0"), tmp_path / "a.ply", Cut(sh_degree=degree, min_opacity=0.001))
     cut, whole, header = read_splat(tmp_path / "a.ply"), read_splat(splat), read_header(tmp_path / "a.ply")
     assert np.array_equal(cut.shN, whole.shN[:, : (degree + 1) ** 2 - 1])
     assert np.array_equal(cut.means, whole.means)
     assert (header.sh_degree, header.step, header.planned) == (degree, 300, 400)
+    assert b"\ncomment splatbatch export of p0\n" in (tmp_path / "a.ply").read_bytes()
 
 
 def test_faint_gaussians_are_left_out(splat: Path, tmp_path: Path) -> None:
-    arrived = export_splat(splat, tmp_path / "a.ply", Cut(min_opacity=0.5))
+    arrived = export_splat(Source(splat, "p0"), tmp_path / "a.ply", Cut(min_opacity=0.5))
     assert arrived.num_gaussians == 50
     assert read_splat(tmp_path / "a.ply").opacities.min() > 0
 
@@ -54,16 +58,16 @@ def test_faint_gaussians_are_left_out(splat: Path, tmp_path: Path) -> None:
 def test_a_splat_of_another_writer_gets_no_step(splat: Path, tmp_path: Path) -> None:
     foreign = splat.read_bytes().replace(b"comment splatbatch step 300 of 400, stopped early\n", b"")
     (tmp_path / "foreign.ply").write_bytes(foreign)
-    export_splat(tmp_path / "foreign.ply", tmp_path / "a.ply", Cut(sh_degree=0))
+    export_splat(Source(tmp_path / "foreign.ply", "p0"), tmp_path / "a.ply", Cut(sh_degree=0))
     assert read_header(tmp_path / "a.ply").step is None
 
 
 def test_what_would_be_empty_or_is_cut_leaves_no_file(splat: Path, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"no Gaussian has an opacity of 0\.999"):
-        export_splat(splat, tmp_path / "a.ply", Cut(min_opacity=0.999))
+        export_splat(Source(splat, "p0"), tmp_path / "a.ply", Cut(min_opacity=0.999))
     splat.write_bytes(splat.read_bytes()[:-1])
     with pytest.raises(OutputError, match="cannot be exported"):
-        export_splat(splat, tmp_path / "a.ply", Cut(sh_degree=1))
+        export_splat(Source(splat, "p0"), tmp_path / "a.ply", Cut(sh_degree=1))
     assert not (tmp_path / "a.ply").exists()
 
 
@@ -75,6 +79,122 @@ def test_the_command_writes_one_file_per_trained_patch(batch: FakeBatch) -> None
     assert all(isinstance(check_splat(Path(row["file"])), Splat) for row in told["splats"])
     assert batch.run("export", "p1", "--to", str(batch.folder / "mine.ply")).returncode == 0
     assert (batch.folder / "mine.ply").read_bytes() == (batch.output / "patches/p1/splat.ply").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
+    made = FakeBatch(tmp_path_factory.mktemp("trained")).make("p0", "p1")
+    assert made.run("train").returncode == 0
+    return made
+
+
+@pytest.fixture
+def trained(trained_once: FakeBatch, tmp_path: Path) -> FakeBatch:
+    """Return a batch whose patches are trained: a copy, so that a test may do with it what it likes."""
+    folder = shutil.copytree(trained_once.folder, tmp_path / "batch", symlinks=True)
+    return FakeBatch(folder, trained_once.settings)
+
+
+def product(batch: FakeBatch, patch: str = "p0") -> Path:
+    return batch.output / "patches" / patch / "splat.ply"
+
+
+@pytest.mark.parametrize(
+    "place", ["patches/p0/splat.ply", "patches/p0/attempt-01/other.ply", "other.ply", "link/a.ply"]
+)
+@pytest.mark.parametrize("more", [(), ("--force",)])
+def test_nothing_is_exported_into_the_output_folder(trained: FakeBatch, place: str, more: tuple[str, ...]) -> None:
+    before = product(trained).read_bytes()
+    (trained.output / "link").symlink_to("patches/p0", target_is_directory=True)
+    ended = invoke("export", "p0", "--to", str(trained.output / place), "--sh-degree", "0", *more, batch=trained)
+    assert (ended.code, product(trained).read_bytes()) == (6, before)
+    assert "output folder" in ended.err
+    assert not (trained.output / "patches/p0/a.ply").exists()
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_a_second_name_of_the_product_is_not_exported_over(trained: FakeBatch, link: Any) -> None:
+    link(product(trained), trained.folder / "mine.ply")
+    ended = invoke(
+        "export", "p0", "--to", str(trained.folder / "mine.ply"), "--sh-degree", "0", "--force", batch=trained
+    )
+    assert ended.code == 6
+    assert "the same file" in ended.err
+
+
+def test_a_link_into_the_output_folder_is_replaced_and_never_followed(trained: FakeBatch) -> None:
+    before, mine = product(trained, "p1").read_bytes(), trained.folder / "mine.ply"
+    mine.symlink_to(product(trained, "p1"))
+    to = ("export", "p0", "--to", str(mine), "--sh-degree", "0")
+    assert (invoke(*to, batch=trained).code, mine.is_symlink()) == (6, True)
+    assert (invoke(*to, "--force", batch=trained).code, mine.is_symlink()) == (0, False)
+    assert product(trained, "p1").read_bytes() == before
+
+
+def test_a_file_that_export_did_not_write_is_overwritten_only_by_force(trained: FakeBatch) -> None:
+    mine = trained.folder / "mine.ply"
+    mine.write_text("years of work")
+    to = ("export", "p0", "--to", str(mine))
+    ended = invoke(*to, batch=trained)
+    assert (ended.code, mine.read_text()) == (6, "years of work")
+    assert "--force" in ended.err
+    assert invoke(*to, "--force", batch=trained).code == 0
+    assert mine.read_bytes() == product(trained).read_bytes()
+
+
+@pytest.mark.parametrize("cut", [(), ("--sh-degree", "0")])
+def test_an_export_may_be_written_again(trained: FakeBatch, cut: tuple[str, ...]) -> None:
+    for _ in range(2):
+        assert invoke("export", "--to", str(trained.folder / "out"), *cut, batch=trained).code == 0
+    assert sorted(path.name for path in (trained.folder / "out").iterdir()) == ["p0.ply", "p1.ply"]
+
+
+def test_in_its_own_folder_export_overwrites_what_an_older_splat_left(trained: FakeBatch) -> None:
+    assert invoke("export", "p0", batch=trained).code == 0
+    (trained.output / "export/p0.ply").write_bytes(b"ply\nan older splat")
+    assert invoke("export", "p0", batch=trained).code == 0
+    assert (trained.output / "export/p0.ply").read_bytes() == product(trained).read_bytes()
+
+
+def note_sha256(batch: FakeBatch, patch: str) -> None:
+    """Write into a result what later versions keep of a splat."""
+    result = batch.output / "patches" / patch / "result.json"
+    noted = {"sha256": hashlib.sha256(product(batch, patch).read_bytes()).hexdigest()}
+    result.write_text(json.dumps(json.loads(result.read_text()) | {"splat": noted}))
+
+
+@pytest.mark.parametrize("cut", [(), ("--sh-degree", "0")])
+def test_a_splat_that_was_changed_on_the_disk_is_not_exported(trained: FakeBatch, cut: tuple[str, ...]) -> None:
+    for patch in ("p0", "p1"):
+        note_sha256(trained, patch)
+    write_splat(product(trained), fake_trainer.splat_of(1), 20)
+    ended = invoke("export", *cut, batch=trained)
+    assert ended.code == 6
+    assert "p0: changed on disk" in ended.err
+    assert "splatbatch train" in ended.err
+    assert [path.name for path in (trained.output / "export").iterdir()] == ["p1.ply"]
+
+
+def test_a_trained_splat_that_is_cut_is_not_left_out_in_silence(trained: FakeBatch) -> None:
+    os.truncate(product(trained), product(trained).stat().st_size - 1)
+    ended = invoke("export", batch=trained)
+    assert ended.code == 6
+    assert "p0: changed on disk (cut: " in " ".join(ended.err.split())
+    assert [path.name for path in (trained.output / "export").iterdir()] == ["p1.ply"]
+
+
+@pytest.mark.parametrize("name", ["x.spz", "x.splat", "x.compressed.ply"])
+def test_a_format_that_cannot_be_written_is_refused(trained: FakeBatch, name: str) -> None:
+    ended = invoke("export", "p0", "--to", str(trained.folder / name), batch=trained)
+    assert ended.code == 2
+    assert "can be written: .ply" in " ".join(ended.err.split())
+    assert not (trained.folder / name).exists()
+
+
+@pytest.mark.parametrize("name", ["night.2026-11-21", "v1.2"])
+def test_a_folder_may_have_a_dot_in_its_name(trained: FakeBatch, name: str) -> None:
+    assert invoke("export", "p0", "--to", str(trained.folder / name), batch=trained).code == 0
+    assert (trained.folder / name / "p0.ply").is_file()
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,8 @@ def test_steps_are_written_now_and_then_and_figures_of_the_end_at_once(listener:
     listener.after(*(b"%d/30000\n" % step for step in range(1, 50)))
     assert len(list(read_lines(listener.path))) == 1
     assert listener.after(b"PSNR 25.5\n") | {"t": 0, "seconds": 0} == {
-        **{"t": 0, "seconds": 0, "step": 49, "max_steps": 30_000, "phase": "train", "psnr": 25.5}
+        **{"t": 0, "seconds": 0, "step": 49, "max_steps": 30_000, "phase": "train", "psnr": 25.5},
+        **{"highest_step": 49, "step_gap": 1},
     }
 
 
@@ -76,3 +77,20 @@ def test_a_program_is_not_done_before_its_figures_are_there(tmp_path: Path) -> N
     (tmp_path / "stats.json").write_bytes(b"{}")
     watch.look(said=0)
     assert watch.is_over()
+
+
+def test_the_highest_step_and_the_longest_silence_between_two_are_kept(listener: Listener) -> None:
+    record = listener.after(b"10/30000\n", b"20/30000\n30/30000\n", b"1/8\n")
+    assert (record["step"], record["highest_step"], record["step_gap"]) == (1, 30, 10)
+
+
+def test_a_program_that_says_nothing_of_steps_has_no_highest(listener: Listener) -> None:
+    assert "highest_step" not in listener.after(b"loss=0.5\n")
+
+
+def test_where_a_flood_may_have_hidden_steps_it_is_said(listener: Listener) -> None:
+    assert "steps_unheard" not in listener.after(b"1/10 loss=1\n")
+    listener.after(b"10/10\n" + b"x" * MOST_BYTES + b"\nloss=2\n")
+    listener.progress.close()
+    assert listener.after()["steps_unheard"] is True
+    assert "steps_unheard" not in listener.after(b"10/10 loss=3\n")

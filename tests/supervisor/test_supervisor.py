@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from supervised import ASLEEP, DEAF, PATIENCE_S, Attempts, alive, wait_for
@@ -215,3 +216,21 @@ def test_inside_this_process_it_is_watched_the_same(attempt: Attempts, monkeypat
         attempt.folder.start.unlink()
         assert watch.supervise(job().folder) == 1
     assert watch.supervise(attempt.folder) == watch.FENCED
+
+
+@pytest.mark.parametrize(
+    "spoilt", [{"limits": 5}, {"env": [1], "limits": {"wall_s": "x", "grace_s": None}}, {"cwd": 7}, {"gpu": {}}]
+)
+def test_an_order_of_wrong_kinds_is_read_as_far_as_it_can_be(attempt: Attempts, spoilt: dict[str, Any]) -> None:
+    attempt.folder.job.write_text(json.dumps({"argv": ["true"], **spoilt}))
+    watch = {"env": 5, "progress": {"step": 1}, "max_steps": "x", "finish": {"folder": []}, "then": "now"}
+    attempt.folder.watch.write_text(json.dumps(watch))
+    assert attempt.run() == 0
+    assert attempt.end["kind"] == "exited"
+
+
+@pytest.mark.parametrize("argv", [5, [], None, {"a": 1}])
+def test_an_order_without_a_command_cannot_be_started_and_says_so(attempt: Attempts, argv: Any) -> None:
+    attempt.folder.job.write_text(json.dumps({"argv": argv, "limits": []}))
+    assert attempt.run() == 1
+    assert (attempt.end["kind"], "names no command" in attempt.end["reason"]) == ("not_started", True)

@@ -113,6 +113,15 @@ def test_cuda_that_is_demanded_and_not_there_is_said(patch: Patch) -> None:
         train_attempt(prepared(patch, recipe(device="cuda")))
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_auto_on_a_gpu_that_torch_cannot_use_does_not_train_on_the_cpu(
+    patch: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-0123")
+    with pytest.raises(TrainerError, match="no CUDA GPUs are available"):
+        train_attempt(prepared(patch, recipe(device="auto")))
+
+
 def test_a_failure_leaves_one_line_an_exit_code_and_no_splat(patch: Patch, capsys: pytest.CaptureFixture[str]) -> None:
     folder = prepared(patch, recipe())
     (patch.images / "img3.png").unlink()

@@ -31,6 +31,8 @@ HARMLESS = text(
     r"^\s*Compile with `?TORCH_USE_CUDA_DSA",  # stands under every CUDA error
 )
 
+# what is left of it is searched as two pieces, apart at the blank
+ENDLESS_LINE = re.compile(rf"([^\r\n]{{{LINE_CHARS - 2}}})[^\r\n]+([^\r\n]{{{LINE_CHARS - 1}}})")
 LONG_LINE = re.compile(rf"([^\n]{{{LINE_CHARS - 1}}})[^\n]")
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -60,8 +62,8 @@ class Log:
 
     @cached_property
     def shown(self) -> str:
-        """The tail as it is quoted: line numbers are those of the file's tail."""
-        return ANSI.sub("", self.tail).replace("\r\n", " \n").rstrip()
+        """The tail as it is quoted: with the line numbers of the file's tail; endless lines have lost their middle."""
+        return ENDLESS_LINE.sub(r"\1… \2", ANSI.sub("", self.tail).replace("\r\n", " \n")).rstrip()
 
     @cached_property
     def whole(self) -> str:

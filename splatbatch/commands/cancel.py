@@ -1,0 +1,100 @@
+"""`cancel`: the end of a batch that runs, or of some of its patches, from any shell that sees the output folder."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import typer
+
+from splatbatch import config as configuration
+from splatbatch.batch import cancel as cancelling
+from splatbatch.batch.batch import open_batch
+from splatbatch.batch.folder import OutputFolder
+from splatbatch.batch.ledger import events
+from splatbatch.batch.lock import FOREIGN_SILENCE_S, holder
+from splatbatch.batch.status import read_status, summary
+from splatbatch.config import Config
+from splatbatch.errors import SplatbatchError
+from splatbatch.files import Record, read_json
+
+LOOK_S = 0.1
+PATIENCE_S = 90.0
+"""Beside grace_s: a process that hangs in a driver is given up after a minute, and the report takes its time."""
+
+
+def cancel(config: Path | None, wanted: Sequence[str]) -> None:
+    """End what runs, and wait until it has ended.
+
+    Raises:
+        SplatbatchError: it does not end.
+    """
+    settings, patches = _opened(config, wanted)
+    output = OutputFolder(settings.output.folder)
+    run = holder(output.lock)
+    if run is None:
+        typer.echo(f"{output.path}: nobody trains into it, there is nothing to cancel")
+        return
+    request = cancelling.ask(output, run, patches)
+    try:
+        _wait(lambda: _has_ended(output, run, patches, request), output, run, settings.limits.grace_s + PATIENCE_S)
+    finally:
+        request.unlink(missing_ok=True)
+    names = patches or _patches_of(output)
+    chosen = [one for one in read_status(output, names) if one.patch in names]
+    for one in chosen if patches else ():
+        typer.echo(f"{one.patch}: {one.state}{f': {one.cause}' if one.cause else ''}")
+    typer.echo(f"cancelled. {'Of the named' if patches else 'Of that run'}: {summary(chosen)}")
+
+
+def _opened(config: Path | None, names: Sequence[str]) -> tuple[Config, list[str]]:
+    """Return the config, and the patches that are named; a whole batch ends also if its scene is gone by now."""
+    if not names:
+        return configuration.load(configuration.find_config(config)), []
+    batch = open_batch(config, names)
+    return batch.config, [patch.name for patch in batch.patches]
+
+
+def _patches_of(output: OutputFolder) -> list[str]:
+    """Return the patches of the latest run; none before it has begun."""
+    latest = deque(events(output.ledger, "batch_started"), maxlen=1)
+    return [str(name) for event in latest for name in event.get("patches") or ()]
+
+
+def _has_ended(output: OutputFolder, run: Record, patches: Sequence[str], request: Path) -> bool:
+    """Return whether the run has ended, or has obeyed and settled every patch it was asked to leave."""
+    now = holder(output.lock)
+    if now is None or any(now.get(key) != run.get(key) for key in cancelling.IDENTITY):
+        return True
+    if not patches or request.exists():
+        return False
+    awaited = set(patches) & set(_patches_of(output))
+    statuses = read_status(output, sorted(awaited), 0)
+    return all(one.state not in ("running", "waiting") for one in statuses if one.patch in awaited)
+
+
+def _wait(has_ended: Callable[[], bool], output: OutputFolder, run: Record, limit_s: float) -> None:
+    """Wait until it has ended; on another host one that does not beat any more is dead.
+
+    Raises:
+        SplatbatchError: it has not, after so long.
+    """
+    began = beat_at = time.monotonic()
+    beat = run.get("sequence")
+    is_foreign = run.get("host") != socket.gethostname()
+    while not has_ended():
+        now = time.monotonic()
+        if (last := (read_json(output.lock) or {}).get("sequence")) != beat:
+            beat, beat_at = last, now
+        if is_foreign and now - beat_at > FOREIGN_SILENCE_S:
+            typer.echo(f"process {run.get('pid')} on {run.get('host')} is silent: it has died, or is cut off", err=True)
+            return
+        if now - began > limit_s:
+            raise SplatbatchError(
+                f"process {run.get('pid')} on {run.get('host')} was asked to end and has not, after {limit_s:.0f} s",
+                "It may wait for a disk or a GPU driver. `kill -9` it: the next `train` ends what it leaves.",
+            )
+        time.sleep(LOOK_S)

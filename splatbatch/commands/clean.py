@@ -1,0 +1,39 @@
+"""`clean`: what superseded attempts keep on disk, and nobody needs any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from splatbatch.batch import retention
+from splatbatch.batch.batch import open_batch
+from splatbatch.batch.lock import OutputLock
+from splatbatch.commands.output import print_json
+from splatbatch.files import MIB
+from splatbatch.plain_text import counted, plain
+
+
+def clean(config: Path | None, *, dry_run: bool, as_json: bool) -> None:
+    """Remove what the retention rule does not keep; with `dry_run`, only say what that would be.
+
+    Raises:
+        OutputError: a run holds the output folder.
+    """
+    batch = open_batch(config)
+    folders = [batch.output.patch(patch.name) for patch in batch.patches]
+    if dry_run:
+        found = [one for folder in folders for one in retention.superfluous(folder)]
+    else:
+        with OutputLock(batch.output.lock):
+            found = [one for folder in folders for one in retention.superfluous(folder)]
+            retention.remove(found)
+    num_bytes = sum(one.num_bytes for one in found)
+    if as_json:
+        files = [{"path": str(one.path), "what": one.what, "bytes": one.num_bytes} for one in found]
+        print_json({"removed": not dry_run, "bytes": num_bytes, "files": files})
+        return
+    for one in found:
+        typer.echo(plain(f"{one.path}: {one.what}, {one.num_bytes / MIB:.1f} MiB"))
+    said = "would be removed" if dry_run else "removed"
+    typer.echo(f"{counted(len(found), 'item')} {said}, {num_bytes / MIB:.1f} MiB" if found else "nothing to remove")

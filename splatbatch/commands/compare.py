@@ -1,0 +1,123 @@
+"""`compare`: the attempts at a patch side by side, or the patches of two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+
+from rich.table import Table
+
+from splatbatch import config as configuration
+from splatbatch.batch.attempt_rows import AttemptRow, attempt_rows, ends_of, in_words
+from splatbatch.batch.batch import Batch, open_batch
+from splatbatch.batch.fingerprints import settings_of
+from splatbatch.batch.folder import OutputFolder
+from splatbatch.batch.status import PatchStatus, read_status
+from splatbatch.batch.table import clock
+from splatbatch.batch.units import the_unit
+from splatbatch.commands.output import open_console, print_json
+from splatbatch.errors import ConfigError
+from splatbatch.files import Record
+from splatbatch.plain_text import counted, one_line
+
+
+def compare(config: Path | None, one: str, other: str, *, as_json: bool) -> None:
+    """Print the attempts at the patch `one` or, with two names, two runs side by side.
+
+    Raises:
+        ConfigError: a name is neither a patch nor a run.
+    """
+    if other:
+        _compare_runs(_run(one), _run(other), (one, other), as_json=as_json)
+        return
+    batch = open_batch(config, [one])
+    name = the_unit(batch.patches, one)
+    rows = rows_of(batch, name)
+    if as_json:
+        print_json({"patch": name, "attempts": [asdict(row) for row in rows]})
+    else:
+        open_console().print(attempt_table(rows) if rows else f"{name}: no attempt yet", markup=False)
+
+
+def rows_of(batch: Batch, name: str) -> tuple[AttemptRow, ...]:
+    """Return a row for each attempt at a patch of a batch."""
+    today = settings_of(batch.config.recipe(name))
+    return attempt_rows(batch.output.patch(name), ends_of(batch.output.ledger, name), today)
+
+
+def attempt_table(rows: Sequence[AttemptRow]) -> Table:
+    """Return attempts as a table; what is changed is held against the YAML of today."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("attempt", "outcome", "unlike the YAML", "PSNR dB", "SSIM", "Gaussians", "time", ""):
+        is_text = heading in ("outcome", "unlike the YAML", "")
+        table.add_column(heading, justify="left" if is_text else "right", overflow="fold")
+    for row in rows:
+        outcome = f"{row.outcome}: {row.cause}" if row.cause else row.outcome
+        note = "kept" if row.kept else "" if row.has_splat or row.outcome != "trained" else "splat removed"
+        cells = (_shown(row.psnr, ".2f"), _shown(row.ssim, ".4f"), _shown(row.num_gaussians, ",d"), clock(row.seconds))
+        table.add_row(str(row.number), one_line(outcome), one_line(in_words(row.changes)), *cells, note)
+    return table
+
+
+@dataclass(frozen=True)
+class PatchPair:
+    """A patch in two runs; None where a run has no splat of it."""
+
+    patch: str
+    psnr: tuple[float | None, float | None]
+    num_gaussians: tuple[int | None, int | None]
+    seconds: tuple[float | None, float | None]
+
+    @property
+    def gain_db(self) -> float | None:
+        """PSNR of the second less that of the first."""
+        first, second = self.psnr
+        return None if first is None or second is None else second - first
+
+
+def _run(name: str) -> OutputFolder:
+    path = Path(name)
+    if path.is_file():
+        return OutputFolder(configuration.load(path).output.folder)
+    if (path / "patches").is_dir():
+        return OutputFolder(path)
+    raise ConfigError(f"compare {name}: neither an output folder nor a YAML", "Name two of them, or one patch.")
+
+
+def _compare_runs(one: OutputFolder, other: OutputFolder, names: tuple[str, str], *, as_json: bool) -> None:
+    first, second = ({each.patch: each for each in read_status(run)} for run in (one, other))
+    pairs = [_pair(name, first, second) for name in dict.fromkeys([*first, *second])]
+    gains = [pair.gain_db for pair in pairs if pair.gain_db is not None]
+    mean = fmean(gains) if gains else None
+    if as_json:
+        print_json({"runs": list(names), "patches": [_record(pair) for pair in pairs], "mean_gain_db": mean})
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("patch", "PSNR dB", "", "gain", "Gaussians", "", "time", ""):
+        table.add_column(heading, justify="left" if heading == "patch" else "right", overflow="fold")
+    for pair in pairs:
+        figures = [*(_shown(value, ".2f") for value in pair.psnr), _shown(pair.gain_db, "+.2f")]
+        counts = [_shown(value, ",d") for value in pair.num_gaussians]
+        table.add_row(one_line(pair.patch), *figures, *counts, *(clock(value) for value in pair.seconds))
+    console = open_console()
+    console.print(f"first: {one_line(names[0])}, second: {one_line(names[1])}", markup=False)
+    console.print(table)
+    console.print(
+        f"mean gain: {_shown(mean, '+.2f') or 'unknown'} dB over {counted(len(gains), 'patch', 'es')}", markup=False
+    )
+
+
+def _pair(name: str, first: Mapping[str, PatchStatus], second: Mapping[str, PatchStatus]) -> PatchPair:
+    one, other = first.get(name, PatchStatus(name, "waiting")), second.get(name, PatchStatus(name, "waiting"))
+    counts = (one.num_gaussians, other.num_gaussians)
+    return PatchPair(name, (one.psnr, other.psnr), counts, (one.seconds, other.seconds))
+
+
+def _record(pair: PatchPair) -> Record:
+    return {**asdict(pair), "gain_db": pair.gain_db}
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)

@@ -1,0 +1,105 @@
+"""`doctor`: whether this machine can train, and the batch of a config on it; each line with its remedy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import typer
+
+from splatbatch import config as configuration
+from splatbatch.batch.batch import Batch, open_batch
+from splatbatch.batch.forecast import check_place, forecast
+from splatbatch.batch.needs import needs
+from splatbatch.commands.output import print_json
+from splatbatch.config.load import CONFIG_VARIABLE
+from splatbatch.doctor import Finding, look, worst_exit_code
+from splatbatch.doctor.facts import Machine
+from splatbatch.doctor.finding import OF_TRAINER, ok, problem
+from splatbatch.doctor.job import extras, of_job
+from splatbatch.doctor.kernels import of_kernels
+from splatbatch.doctor.machine import of_machine
+from splatbatch.doctor.probe import probe, warm
+from splatbatch.errors import ExecutorError, TrainerError
+from splatbatch.plain_text import plain
+from splatbatch.report.viewer import viewer_gz
+from splatbatch.scene.need import Need
+
+NOTHING_TO_BUILD = "there is nothing to build: no NVIDIA GPU is usable here, and the CPU needs no kernels"
+
+
+def doctor(config: Path | None, *, as_json: bool, build: bool) -> None:
+    """Print what there is to say, and exit with 5 if the machine has a problem, with 4 if the trainer has one.
+
+    Args:
+        config: of a batch that is to be trained; None: the usual one if it is there, else the machine alone.
+        as_json: print one JSON object.
+        build: build all kernels before they are looked at.
+    """
+    batch = _batch(config)
+    findings: list[Finding] = []
+    for finding in _examine(batch, build=build):
+        findings.append(finding)
+        if not as_json:
+            _print(finding)
+    code = worst_exit_code(findings)
+    if as_json:
+        print_json({"findings": [asdict(one) for one in findings], "exit_code": code})
+    raise typer.Exit(code)
+
+
+def _batch(config: Path | None) -> Batch | None:
+    if config or os.environ.get(CONFIG_VARIABLE) or Path(configuration.DEFAULT_CONFIG).is_file():
+        return open_batch(config)
+    return None
+
+
+def _examine(batch: Batch | None, *, build: bool) -> Iterator[Finding]:
+    machine = replace(look.machine(), versions=look.versions())
+    expected = needs(batch.config, batch.patches, batch.changes) if batch else {}
+    recipes = dict(zip((one.name for one in batch.patches), batch.recipes(), strict=True)) if batch else {}
+    job = look.job(batch.config, recipes, expected) if batch else None
+    yield from of_machine(machine, on_cpu=bool(job and job.on_cpu))
+    if machine.presence.cards and not (job and job.on_cpu):
+        yield from _of_gpus(machine, build=build)
+    else:
+        yield from _without_gpu(machine, build=build)
+    if batch and job:
+        yield from of_job(job)
+        yield _place(batch, expected)
+    yield from extras(machine.versions, job.extras if job else frozenset(), has_viewer=bool(viewer_gz()))
+
+
+def _of_gpus(machine: Machine, *, build: bool) -> Iterator[Finding]:
+    seen = probe(machine)
+    if build and not seen.error:
+        yield from warm(machine, seen.groups)
+        seen = probe(machine)
+    yield from of_kernels(machine, look.toolchain(machine.torch), seen)
+
+
+def _without_gpu(machine: Machine, *, build: bool) -> Iterator[Finding]:
+    """Say whether torch comes up at all; without a usable GPU that is what the CPU needs."""
+    if machine.torch:
+        error = probe(Machine()).error
+        yield (problem("torch", error, "Install it anew.", OF_TRAINER) if error else ok("cpu", "torch starts"))
+    if build:
+        yield ok("build", NOTHING_TO_BUILD)
+
+
+def _place(batch: Batch, expected: Mapping[str, Need]) -> Finding:
+    """Say how long the whole batch takes, and whether `train` would train it here."""
+    outlook = forecast(batch, [patch.name for patch in batch.patches], expected)
+    try:
+        check_place(batch, outlook)
+    except (ExecutorError, TrainerError) as error:
+        return problem("device", error.message, error.hint, error.exit_code)
+    return ok("forecast", outlook.in_words())
+
+
+def _print(finding: Finding) -> None:
+    typer.echo(plain(f"{finding.state:8} {finding.check}: {finding.message}"))
+    if finding.remedy:
+        typer.echo(plain(f"{'':8}   -> {finding.remedy}"))

@@ -1,0 +1,52 @@
+"""Changes to a user's YAML that keep its comments, order and quotes. With `source`, the only door to YAML."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import YAMLError
+
+from splatbatch.errors import ConfigError
+from splatbatch.files import write_text
+
+
+def save_overrides(path: Path, patch: str, changes: Mapping[str, Any]) -> None:
+    """Write settings of one patch into the YAML, as {"training.init_scale": 0.3}; all else stays as it is.
+
+    Raises:
+        ConfigError: the file cannot be read or written, or is no mapping there.
+    """
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 4096  # lines stay whole
+    try:
+        tree = yaml.load(path.read_text(encoding="utf-8"))
+        tree = CommentedMap() if tree is None else tree
+        _set(tree, patch, changes)
+        text = io.StringIO()
+        yaml.dump(tree, text)
+        target = path.resolve()  # a link stays a link
+        mode = target.stat().st_mode & 0o7777
+        write_text(target, text.getvalue())
+        os.chmod(target, mode)  # noqa: PTH101
+    except (OSError, YAMLError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"{path}: settings of {patch} cannot be saved ({error})", "Write them in yourself."
+        ) from error
+
+
+def _set(tree: Any, patch: str, changes: Mapping[str, Any]) -> None:
+    for key, value in changes.items():
+        section, _, setting = key.partition(".")
+        place = tree
+        for name in ("patches", patch, section):
+            if place.get(name) is None:
+                place[name] = CommentedMap()
+            place = place[name]
+        place[setting] = list(value) if isinstance(value, tuple) else value

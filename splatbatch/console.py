@@ -1,0 +1,184 @@
+"""What people read, told without ever waiting for them: what a terminal or a pipe does not take is left out.
+
+Data that a program reads (`--json`) does not come this way: it is written as any program writes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import io
+import os
+import select
+import socket
+import stat
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+OWN_DESCRIPTOR = "/proc/self/fd/{}"
+"""Opened anew, a pipe or a terminal has flags of its own: O_NONBLOCK set there changes nothing for who shares it."""
+MOST_PENDING_BYTES = 1 << 16
+SMALL_BYTES = {True: 1, False: 512}
+"""What a terminal, or a pipe (PIPE_BUF of POSIX), takes at once when poll(2) says that there is room."""
+PATIENCE_S = 0.5
+"""For so long the last words wait for a reader who takes nothing."""
+LONGEST_FAREWELL_S = 5.0
+"""And for so long in all."""
+
+Send = Callable[[bytes], int]
+
+
+class DroppingWriter(io.RawIOBase):
+    """A stream over a descriptor that takes every write at once; writes that find no room are left out whole."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._is_terminal = os.isatty(descriptor)
+        self._send = _sender(descriptor)
+        self._pending = bytearray()
+        self._moved_at = 0.0
+        self._lost = 0
+
+    def writable(self) -> bool:
+        """Return True, as the stream that it replaces does."""
+        return True
+
+    def isatty(self) -> bool:
+        """Return whether it was a terminal at the start; it may have gone since."""
+        return self._is_terminal
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._descriptor
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        """Hand over what is taken now, keep a little for later, leave out the rest; never wait and never fail."""
+        if self.is_stuck() and len(self._pending) + len(data) > MOST_PENDING_BYTES:
+            self._lost += bytes(data).count(b"\n")
+            return len(data)
+        if not self._pending:
+            self._moved_at = time.monotonic()
+        self._pending += data
+        self.is_stuck()
+        return len(data)
+
+    def is_stuck(self) -> bool:
+        """Hand over what has waited; return whether anything still waits."""
+        while self._pending:
+            try:
+                taken = self._send(bytes(self._pending))
+            except BlockingIOError:
+                return True
+            except OSError:  # nobody is there any more: a dead terminal, a closed pipe, a full disk
+                self._pending.clear()
+                return False
+            del self._pending[:taken]
+            self._moved_at = time.monotonic()
+        return False
+
+    def take_lost(self) -> int:
+        """Return how many lines were left out since this was last asked; 0 as long as there is no room to say so."""
+        if not self._lost or self.is_stuck():
+            return 0
+        lost, self._lost = self._lost, 0
+        return lost
+
+    def part(self) -> None:
+        """Give a reader who still reads the time to take the last words."""
+        end = time.monotonic() + LONGEST_FAREWELL_S
+        ready = select.poll()
+        ready.register(self._descriptor, select.POLLOUT)
+        while self.is_stuck() and time.monotonic() < min(end, self._moved_at + PATIENCE_S):
+            ready.poll(50)
+
+
+def _sender(descriptor: int) -> Send:
+    """Return what writes to a descriptor without waiting, whatever is behind it."""
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return lambda data: os.write(descriptor, data)
+    if stat.S_ISSOCK(mode):  # of systemd's journal; a socket cannot be opened anew
+        peer = socket.socket(fileno=os.dup(descriptor))
+        return lambda data: peer.send(data, socket.MSG_DONTWAIT)
+    try:
+        own = os.open(OWN_DESCRIPTOR.format(descriptor), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:  # no /proc, or a terminal that belongs to somebody else (su)
+        return lambda data: _send_if_ready(descriptor, data)
+    return lambda data: os.write(own, data)
+
+
+def _send_if_ready(descriptor: int, data: bytes) -> int:
+    ready = select.poll()
+    ready.register(descriptor, select.POLLOUT)
+    if not ready.poll(0):
+        raise BlockingIOError
+    return os.write(descriptor, data[: SMALL_BYTES[os.isatty(descriptor)]])
+
+
+def never_block() -> None:
+    """Let stdout and stderr of this process leave out what nobody takes, from now on to its end."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        # what a test, or a program that has us inside it, has put there is its own affair
+        if isinstance(stream, io.TextIOWrapper) and stream is getattr(sys, f"__{name}__"):
+            writer = DroppingWriter(stream.fileno())
+            words = io.TextIOWrapper(writer, encoding=stream.encoding, errors="replace", write_through=True)  # type: ignore[type-var]
+            setattr(sys, name, words)
+            atexit.register(writer.part)
+
+
+def _told() -> DroppingWriter | None:
+    writer = getattr(sys.stderr, "buffer", None)
+    return writer if isinstance(writer, DroppingWriter) else None
+
+
+def is_stuck() -> bool:
+    """Return whether stderr holds words that nobody takes."""
+    writer = _told()
+    return writer is not None and writer.is_stuck()
+
+
+def take_lost() -> int:
+    """Return how many lines for stderr were left out since this was last asked, once there is room to say so."""
+    writer = _told()
+    return writer.take_lost() if writer else 0
+
+
+def open_closed_descriptors() -> None:
+    """Open stdin, stdout and stderr on /dev/null where the shell closed them (`2>&-`).
+
+    Else the next file that is opened gets their number, and what is told would be written into it.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != descriptor:
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+            os.set_inheritable(descriptor, True)
+        if getattr(sys, name) is None:
+            mode = "r" if descriptor == 0 else "w"
+            setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
+
+
+def is_of_dead_terminal(error: OSError) -> bool:
+    """Return whether an error only says that the terminal of stdout or stderr has gone."""
+    if error.errno != errno.EIO:
+        return False
+    ends = select.poll()
+    for descriptor in (1, 2):
+        ends.register(descriptor, select.POLLOUT)
+    return any(seen & select.POLLHUP for _, seen in ends.poll(0))
+
+
+def hush() -> None:
+    """Let what is still to be written to stdout and stderr go nowhere: nobody is there to take it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        with suppress(OSError):
+            os.dup2(nowhere, descriptor)
+    os.close(nowhere)

@@ -1,0 +1,35 @@
+"""The cheap part of `doctor` before the first patch: what makes training impossible stops it, the rest is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from splatbatch.config import Config, Recipe
+from splatbatch.doctor import look
+from splatbatch.doctor.finding import OF_TRAINER, Finding
+from splatbatch.doctor.job import of_job
+from splatbatch.doctor.machine import driver, open_files, shared_memory, torch_build
+from splatbatch.errors import ExecutorError, TrainerError
+from splatbatch.scene.need import Need
+
+WAITED_FOR = ("disk", "shared memory")
+"""The gate in front of the batch waits for these, and says so: they may come back."""
+
+
+def preflight(config: Config, recipes: Mapping[str, Recipe], needs: Mapping[str, Need]) -> list[Finding]:
+    """Return what is not as it should be, and does not keep patches from being trained.
+
+    Raises:
+        TrainerError, ExecutorError: nothing can be trained here.
+    """
+    machine, job = look.machine(), look.job(config, recipes, needs)
+    found = [*of_job(job), shared_memory(machine.shm_mib), open_files(machine.open_files)]
+    if config.training.device != "cpu" and config.executor.gpus != ():
+        found.append(driver(machine))
+        if job.trains_itself:
+            found.append(torch_build(machine))
+    for finding in found:
+        if finding.state == "problem" and finding.check not in WAITED_FOR:
+            error = TrainerError if finding.exit_code == OF_TRAINER else ExecutorError
+            raise error(f"{finding.check}: {finding.message}", finding.remedy)
+    return [finding for finding in found if finding.state == "warning"]

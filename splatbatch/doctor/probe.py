@@ -1,0 +1,55 @@
+"""Asks processes with torch: what it can do here, and to build all kernels ahead; none may hang or take us with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from splatbatch.doctor.facts import Machine, Probe
+from splatbatch.doctor.finding import OF_TRAINER, Finding, ok, problem, warning
+from splatbatch.supervisor.ask import Answer, ask
+
+PROBE, WARM = "splatbatch.training.probe", "splatbatch.training.warm"
+PROBE_S = 120.0
+WARM_S = 1800.0
+"""gsplat's build takes some minutes on a few cores."""
+
+
+def probe(machine: Machine) -> Probe:
+    """Ask torch what it can do with the GPUs here."""
+    (answer,) = ask([[PROBE]], PROBE_S, _visible(machine))
+    if answer.record is None:
+        return Probe(error=f"torch does not come up: {answer.error}")
+    record = answer.record
+    return Probe(
+        error=str(record.get("error") or ""),
+        launch_error=str(record.get("launch_error") or ""),
+        triton_error=str(record.get("triton_error") or ""),
+        **{name: _texts(record.get(name)) for name in ("architectures", "kernels", "cached", "groups")},
+    )
+
+
+def warm(machine: Machine, groups: Sequence[str]) -> list[Finding]:
+    """Build the kernels of all groups, side by side; return what came of each."""
+    answers = ask([[WARM, group] for group in groups], WARM_S, _visible(machine))
+    return [_built(group, answer) for group, answer in zip(groups, answers, strict=True)]
+
+
+def _built(group: str, answer: Answer) -> Finding:
+    error = answer.error if answer.record is None else str(answer.record.get("error") or "")
+    name = f"build {group}"
+    if not error:
+        seconds = (answer.record or {}).get("seconds")
+        return ok(name, f"done in {seconds:.0f} s" if isinstance(seconds, int | float) else "done")
+    if group == "gsplat":
+        return problem(name, error, "`splatbatch doctor` without --warm says what its build lacks.", OF_TRAINER)
+    return warning(name, error, "Training works without it, slower (training.kernels: plain).")
+
+
+def _visible(machine: Machine) -> dict[str, str]:
+    """Make exactly the GPUs that NVML lists visible, as attempts will see them."""
+    return {"CUDA_VISIBLE_DEVICES": ",".join(card.uuid for card in machine.presence.cards)}
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(str(one) for one in value) if isinstance(value, list) else ()

@@ -1,0 +1,28 @@
+"""Text for people: what others wrote (names, logs, messages) is shown, never obeyed; things are counted in words."""
+
+from __future__ import annotations
+
+import re
+
+_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[]PX^_]|[\x9d\x90])[^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]"
+)
+"""Of ECMA-48: control sequences (colours, cursor), control strings (titles, links, the clipboard), other escapes."""
+
+
+def plain(words: str) -> str:
+    """Return words as text alone: nothing that a terminal would obey or cannot encode, but tabs and line ends."""
+    if words.isascii() and words.isprintable():  # nearly always
+        return words
+    words = _SEQUENCE.sub("", words).replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "" for letter in words)
+
+
+def one_line(words: str) -> str:
+    """Return words as text alone, on one line."""
+    return " ".join(plain(words).split())
+
+
+def counted(number: int, noun: str, plural: str = "s") -> str:
+    """Return a count of things in words: "1 patch", "1,200 patches" (`plural`: what makes many of one)."""
+    return f"{number:,} {noun}{'' if number == 1 else plural}"

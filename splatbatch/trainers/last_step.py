@@ -1,0 +1,110 @@
+"""Whether a splat whose name tells no step is from the last one: by what the program said, how it ended, and when."""
+
+from __future__ import annotations
+
+import math
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch.files import read_lines
+from splatbatch.outcome import Cancelled, Exit, Exited, Killed, TimedOut
+from splatbatch.supervisor.steps_heard import StepsHeard
+
+CLOCK_S = 2.0
+"""A step is written down up to so much later than it was said, and a share of the run on top."""
+CLOCK_SHARE = 1 / 100
+SILENT = "the program said nothing of its steps: that its splat is from the last is not known"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a program had come no farther than a step, as its words were written down."""
+
+    step: int
+    at: float
+    """Seconds since 1970."""
+    slack_s: float
+    """It may have been there so much earlier."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a program said of its steps over a whole attempt."""
+
+    heard: StepsHeard
+    moments: tuple[Moment, ...] = ()
+
+
+def read_words(progress: Path) -> Words:
+    """Read what the supervisor heard of steps in the log of a program."""
+    heard, moments = StepsHeard(), []
+    for record in read_lines(progress):
+        now = StepsHeard.from_record(record)
+        if now.highest is None or (heard.highest is not None and now.highest < heard.highest):
+            continue
+        heard = now
+        if (at := _number(record.get("t"))) is not None:
+            slack_s = CLOCK_S + CLOCK_SHARE * (_number(record.get("seconds")) or 0.0)
+            moments.append(Moment(now.highest, at, slack_s))
+    return Words(heard, tuple(moments))
+
+
+def why_not_last(words: Words, end: Exit, max_steps: int, *, is_trusted: bool) -> str:
+    """Return why a splat of no named step is not, or not surely, from the last step; empty if it is taken for that.
+
+    Args:
+        words: what the program said.
+        end: how it ended.
+        max_steps: how many steps it was to make.
+        is_trusted: it may have crashed where nothing is known of its steps.
+    """
+    heard = words.heard
+    if heard.falls_short_of(max_steps):
+        return f"from step {heard.highest}, not from the last step {max_steps}"
+    if _is_good(end) or heard.reaches(max_steps):
+        return ""
+    if is_trusted and heard.highest is None and isinstance(end, Exited | Killed):
+        return ""
+    said = "nothing of its steps" if heard.highest is None else f"no step after {heard.highest} of {max_steps}"
+    return f"from a step that nobody knows: the program {_in_words(end)} and had said {said}"
+
+
+def why_too_old(words: Words, written_at: float, max_steps: int) -> str:
+    """Return why a splat written at a time cannot be from the last step: the program was not there yet; or nothing."""
+    before = [one for one in words.moments if StepsHeard(one.step, words.heard.gap).falls_short_of(max_steps)]
+    if before and written_at < before[-1].at - before[-1].slack_s:
+        return f"from step {before[-1].step} or before, not from the last step {max_steps}: the file is older"
+    return ""
+
+
+def written_at(splat: Path, progress: Path, words: Words) -> float:
+    """Return when a file was written, by the clock of the supervisor; a file server's may be behind it."""
+    lag_s = 0.0
+    with suppress(OSError, IndexError):
+        lag_s = min(0.0, progress.stat().st_mtime - words.moments[-1].at)
+    return splat.stat().st_mtime - lag_s
+
+
+def _is_good(end: Exit) -> bool:
+    return end == Exited(0) or (isinstance(end, TimedOut) and end.limit == "finished")
+
+
+def _in_words(end: Exit) -> str:
+    match end:
+        case Killed(signal=number):
+            return f"was ended by {signal.Signals(number).name if number in set(signal.Signals) else number}"
+        case Exited(code=code):
+            return f"ended with exit code {code}"
+        case TimedOut(limit=limit):
+            return f"was ended by its {limit} limit"
+        case Cancelled():
+            return "was cancelled"
+        case _:
+            return "ended in a way that nobody knows"
+
+
+def _number(value: object) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if is_number else None  # type: ignore[arg-type]

@@ -1,0 +1,170 @@
+"""Retries never lose a good splat, say what came of them, and can be taken back or saved."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import pytest
+import yaml
+from fake_batch import FakeBatch
+from process_family import wait_until
+
+SET = ("--set", "training.init_scale=40")
+
+
+def retry(batch: FakeBatch, *options: str) -> Any:
+    return batch.run("retry", "p0", *options)
+
+
+def kept(batch: FakeBatch) -> str:
+    return batch.result("p0")["attempt"]
+
+
+@pytest.fixture
+def trained(batch: FakeBatch) -> FakeBatch:
+    """A batch whose second attempt is 8.1 dB worse than its first."""
+    batch.make("p0", "p1").script(p0=["measure 24.6", "measure 16.5"], p1=["measure 20"]).run("train")
+    return batch
+
+
+def test_a_worse_retry_leaves_the_better_splat_and_says_so(trained: FakeBatch) -> None:
+    before = (trained.output / "patches/p0/splat.ply").stat()
+    ended = retry(trained, *SET)
+    assert ended.returncode == 0
+    assert "8.1 dB worse than attempt 1: kept attempt 1" in ended.stderr
+    after = (trained.output / "patches/p0/splat.ply").stat()
+    assert (kept(trained), after.st_ino) == ("attempt-01", before.st_ino)
+    assert trained.run("train").returncode == 0
+    assert len(trained.events("attempt_started")) == 3
+
+
+def test_a_better_retry_replaces_it_and_the_earlier_splat_stays_beside_it(trained: FakeBatch) -> None:
+    trained.script(p0=["measure 24.6", "measure 25.0"])
+    ended = retry(trained, *SET)
+    assert "0.4 dB better than attempt 1" in ended.stderr
+    assert kept(trained) == "attempt-02"
+    assert (trained.output / "patches/p0/attempt-01/splat.ply").exists()
+
+
+def test_a_setting_lets_the_newer_win(trained: FakeBatch) -> None:
+    trained.change(retry={"keep": "newer"})
+    retry(trained, *SET)
+    assert kept(trained) == "attempt-02"
+
+
+def test_what_cannot_be_compared_is_replaced_aloud(trained: FakeBatch) -> None:
+    ended = retry(trained, "--set", "evaluation.holdout_every=4", "--set", "training.resolution=1/2")
+    assert "they cannot be compared" in ended.stderr
+    assert kept(trained) == "attempt-02"
+
+
+def test_a_train_forced_by_settings_takes_the_new_splat_and_warns_when_it_is_worse(trained: FakeBatch) -> None:
+    trained.change(training={"max_steps": 30})
+    ended = trained.run("train", "-p", "p0")
+    assert (ended.returncode, kept(trained)) == (0, "attempt-02")
+    assert "`splatbatch accept p0 --attempt 1` brings it back" in ended.stderr
+
+
+def test_accept_goes_back_and_forward_and_an_unchanged_yaml_leaves_it_so(trained: FakeBatch) -> None:
+    trained.change(training={"max_steps": 30})
+    trained.run("train")
+    assert trained.run("accept", "p0", "--attempt", "1").returncode == 0
+    assert kept(trained) == "attempt-01"
+    assert (trained.run("train").returncode, kept(trained)) == (0, "attempt-01")
+    trained.change(training={"max_steps": 40})
+    assert (trained.run("train").returncode, kept(trained)) == (0, "attempt-03")
+    assert trained.run("accept", "--patch", "p0", "-a", "1").returncode == 0
+    assert kept(trained) == "attempt-01"
+
+
+def test_accept_names_what_cannot_be_accepted(trained: FakeBatch) -> None:
+    (trained.output / "patches/p0/attempt-01/splat.ply").unlink()
+    for number, words in (("1", "no splat that could be accepted"), ("7", "no attempt 7 (there are: 1)")):
+        ended = trained.run("accept", "p0", "--attempt", number)
+        assert (ended.returncode, words in ended.stderr) == (2, True)
+
+
+def test_another_setting_is_reason_enough_for_a_retry_and_the_same_one_is_not(trained: FakeBatch) -> None:
+    trained.script(p0=["measure 24.6", "measure 25.0"])
+    assert retry(trained).returncode == 2
+    assert retry(trained, *SET).returncode == 0
+    again = retry(trained, *SET)
+    assert (again.returncode, "with these settings" in again.stderr) == (2, True)
+
+
+def test_a_retry_says_how_to_keep_its_settings_and_ends_with_the_attempts_side_by_side(trained: FakeBatch) -> None:
+    trained.script(p0=["measure 24.6", "measure 25.0"])
+    said = retry(trained, *SET).stdout
+    assert "patches: {p0: {training: {init_scale: 40}}}" in said
+    assert "training.init_scale=40" in said
+    assert "kept" in said
+    assert "25.00" in said
+
+
+def test_save_writes_the_settings_into_the_yaml_and_leaves_its_comments(trained: FakeBatch) -> None:
+    text = f"# my reef\n{trained.config.read_text()}# the end\n"
+    trained.config.write_text(text)
+    trained.script(p0=["measure 24.6", "measure 25.0"])
+    assert retry(trained, *SET, "--save").returncode == 0
+    saved = trained.config.read_text()
+    assert ("# my reef" in saved, "# the end" in saved) == (True, True)
+    assert yaml.safe_load(saved)["patches"] == {"p0": {"training": {"init_scale": 40}}}
+    assert trained.run("train").returncode == 0
+    assert (kept(trained), len(trained.events("attempt_started"))) == ("attempt-02", 3)
+
+
+def test_settings_that_came_out_worse_are_not_recommended(trained: FakeBatch) -> None:
+    assert "kept attempt 1" in (said := trained.run("retry", "p0", *SET)).stderr
+    assert "to keep these settings" not in said.stdout
+    trained.script(p0=["measure 25.0"])
+    assert "to keep these settings" in trained.run("retry", "p0", "--set", "training.init_scale=3").stdout
+
+
+def test_compare_shows_attempts_and_runs(trained: FakeBatch) -> None:
+    retry(trained, *SET)
+    attempts = json.loads(trained.run("compare", "p0", "--json").stdout)["attempts"]
+    assert [(one["psnr"], one["kept"], one["changes"]) for one in attempts] == [
+        (24.6, True, {}),
+        (16.5, False, {"training.init_scale": 40}),
+    ]
+    assert "24.60" in trained.run("explain", "p0").stdout
+    both = json.loads(trained.run("compare", str(trained.output), str(trained.config), "--json").stdout)
+    assert (both["mean_gain_db"], len(both["patches"])) == (0.0, 2)
+    assert trained.run("compare", "nowhere", "p0").returncode == 2
+
+
+def test_ctrl_c_in_a_retry_keeps_the_earlier_splat_and_says_so(trained: FakeBatch) -> None:
+    trained.script(p0=["measure 24.6", "hang"])
+    running = trained.start("retry", "-p", "p0", "--force")
+    wait_until((trained.output / "patches/p0/attempt-02/progress.jsonl").exists)
+    running.send_signal(signal.SIGINT)
+    out, _ = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "interrupted (SIGINT); the earlier splat of p0 is kept" in out
+    assert "0 of 1 requested patches trained" in out
+    assert kept(trained) == "attempt-01"
+
+
+def test_a_forced_retry_that_fails_is_1_and_keeps_the_splat(trained: FakeBatch) -> None:
+    trained.script(p0=["measure 24.6", "exit 1 lost", "exit 1 lost"])
+    ended = retry(trained, "--force")
+    assert (ended.returncode, kept(trained)) == (1, "attempt-01")
+    assert "the splat of attempt-01 is kept" in ended.stdout
+
+
+def test_all_but_the_accepted_splat_and_the_one_before_can_be_cleaned_away(trained: FakeBatch) -> None:
+    trained.script(p0=[f"measure {psnr}" for psnr in (24, 23, 22)])
+    for scale in (1, 2):
+        retry(trained, "--set", f"training.init_scale={scale}.5")
+    patch = trained.output / "patches/p0"
+    (patch / "attempt-02/renders").mkdir()
+    (patch / "attempt-02/checkpoint.pt").touch()
+    dry = trained.run("clean", "--dry-run").stdout
+    assert ("checkpoint.pt" in dry, (patch / "attempt-02/checkpoint.pt").exists()) == (True, True)
+    assert trained.run("clean").returncode == 0
+    left = sorted(path.relative_to(patch).as_posix() for path in patch.rglob("*") if path.name == "splat.ply")
+    assert left == ["attempt-01/splat.ply", "attempt-03/splat.ply", "splat.ply"]
+    assert not (patch / "attempt-02/checkpoint.pt").exists()
+    assert not (patch / "attempt-02/renders").exists()

@@ -1,0 +1,130 @@
+"""`cancel`: a batch ended from another shell, wholly or in part, and never the wrong one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from typing import Any
+
+import pytest
+from fake_batch import FakeBatch
+from process_family import wait_until
+
+from splatbatch.batch import cancel
+from splatbatch.batch.folder import OutputFolder
+from splatbatch.batch.lock import holder
+from splatbatch.files import read_json, write_json
+
+
+def start(batch: FakeBatch, *running: str) -> subprocess.Popen[str]:
+    """Start a batch; return when these patches train."""
+    parent = batch.start("train")
+    for patch in running:
+        wait_until((batch.output / "patches" / patch / "attempt-01" / "progress.jsonl").exists)
+    return parent
+
+
+def outcomes(batch: FakeBatch) -> dict[str, str]:
+    return {event["patch"]: event["outcome"] for event in batch.events("attempt_ended")}
+
+
+def requests(batch: FakeBatch) -> list[Any]:
+    return OutputFolder(batch.output).cancels()
+
+
+def test_cancel_ends_the_batch_as_sigterm_does_and_says_what_came_of_it(batch: FakeBatch) -> None:
+    parent = start(batch.make("p0", "p1").script(p0=["hang"]), "p0")
+    ended = batch.run("cancel")
+    assert (ended.returncode, parent.wait(5)) == (0, 143)
+    assert "cancelled. Of that run: 0 of 2 patches trained; stopped: p0; waiting: p1" in ended.stdout
+    assert outcomes(batch) == {"p0": "stopped"}
+    assert requests(batch) == []
+
+
+def test_where_nothing_runs_there_is_nothing_to_cancel(batch: FakeBatch) -> None:
+    batch.make("p0")
+    for _ in range(2):
+        ended = batch.run("cancel")
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert "nobody trains into it" in ended.stdout
+        assert batch.run("train").returncode == 0
+
+
+def test_a_batch_on_another_host_is_ended_by_the_file_alone(batch: FakeBatch) -> None:
+    parent = start(batch.make("p0").script(p0=["hang deaf"]), "p0")
+    output = OutputFolder(batch.output)
+    cancel.ask(output, {**(holder(output.lock) or {}), "host": "elsewhere"}, [])
+    assert parent.wait(15) == 143
+    assert outcomes(batch) == {"p0": "stopped"}
+    assert batch.events("cancel_requested")[0]["patches"] == []
+    assert requests(batch) == []
+
+
+def test_a_batch_that_was_stopped_by_ctrl_z_is_ended_too(batch: FakeBatch) -> None:
+    parent = start(batch.make("p0").script(p0=["hang"]), "p0")
+    os.kill(parent.pid, signal.SIGSTOP)
+    assert batch.run("cancel").returncode == 0
+    assert parent.wait(5) == 143
+
+
+def test_cancelled_patches_are_stopped_or_not_started_and_the_others_go_on(batch: FakeBatch) -> None:
+    batch.make("p0", "p1", "p2", executor={"cpu_slots": 1}).script(p0=["hang", "train"])
+    parent = start(batch, "p0")
+    ended = batch.run("cancel", "-p", "p0", "-p", "p2")
+    assert (ended.returncode, parent.wait(30)) == (0, 1)
+    assert "p0: stopped" in ended.stdout
+    assert "p2: stopped: cancelled by" in ended.stdout
+    assert outcomes(batch) == {"p0": "stopped", "p1": "trained", "p2": "stopped"}
+    assert batch.run("train").returncode == 0
+
+
+def test_a_patch_that_stands_by_is_not_started_either(batch: FakeBatch) -> None:
+    batch.make("p0", "p1", "p2", executor={"cpu_slots": 1, "standby": True}).script(p0=["await go"])
+    parent = start(batch, "p0", "p1")
+    assert batch.run("cancel", "-p", "p1").returncode == 0
+    (batch.folder / "go").touch()
+    assert parent.wait(30) == 1
+    assert outcomes(batch) == {"p0": "trained", "p1": "stopped", "p2": "trained"}
+
+
+def test_a_patch_that_waits_for_its_retry_is_not_tried_again(batch: FakeBatch) -> None:
+    batch.make("p0", "p1", executor={"cpu_slots": 2}, retry={"first_wait_s": 60, "longest_wait_s": 60})
+    parent = start(batch.script(p0=["exit 1 CUDA error: unspecified launch failure"], p1=["await go"]), "p0", "p1")
+    wait_until(lambda: batch.events("retry"))
+    assert batch.run("cancel", "-p", "p0").returncode == 0
+    (batch.folder / "go").touch()
+    assert parent.wait(30) == 1
+    assert outcomes(batch) == {"p0": "stopped", "p1": "trained"}
+
+
+@pytest.mark.parametrize("patches", [[], ["p0"]])
+def test_a_request_that_is_left_over_does_not_stop_the_next_batch(batch: FakeBatch, patches: list[str]) -> None:
+    parent = start(batch.make("p0").script(p0=["hang", "train"]), "p0")
+    output = OutputFolder(batch.output)
+    run = holder(output.lock) or {}
+    parent.kill()
+    parent.communicate()
+    write_json(output.new_cancel(), {"run": {key: run[key] for key in cancel.IDENTITY}, "patches": patches})
+    output.new_cancel().write_text("{")
+    assert batch.run("train").returncode == 0
+    assert requests(batch) == []
+
+
+def test_a_dead_batch_of_another_host_is_not_waited_for(batch: FakeBatch) -> None:
+    output = OutputFolder(batch.make("p0").output)
+    output.create()
+    write_json(output.lock, {"host": "elsewhere", "pid": 7, "boot_id": "x", "ticks": 1, "sequence": 3, "since": "-"})
+    began = time.monotonic()
+    ended = batch.run("cancel")
+    assert ended.returncode == 0
+    assert "process 7 on elsewhere is silent" in ended.stderr
+    assert time.monotonic() - began < 25
+    assert requests(batch) == []
+
+
+def test_an_unknown_patch_cannot_be_cancelled(batch: FakeBatch) -> None:
+    ended = batch.make("p0").run("cancel", "-p", "p7")
+    assert ended.returncode == 2
+    assert read_json(batch.output / "lock") is None

@@ -1,0 +1,172 @@
+"""What counts as trained: the outcome of this run, or a product that is still what it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_batch import ROOT, FakeBatch
+from PIL import Image
+
+STORED = ROOT / "tests" / "samples" / "trained-0.1.0"
+
+
+def states(batch: FakeBatch, *options: str) -> dict[str, str]:
+    record = json.loads(batch.run("status", "--json", *options).stdout)
+    return {one["patch"]: one["state"] for one in record["patches"]}
+
+
+def planned(batch: FakeBatch) -> dict[str, str]:
+    record = json.loads(batch.run("plan", "--json").stdout)
+    return {one["patch"]: one["decision"] for one in record["patches"]}
+
+
+def num_attempts(batch: FakeBatch, patch: str = "p0") -> int:
+    return len(list((batch.output / "patches" / patch).glob("attempt-*")))
+
+
+def spoil_camera(batch: FakeBatch, patch: str) -> None:
+    (batch.folder / "patches" / patch / "sparse/0/cameras.txt").write_text("1 PINHOLE 64 48 30 30 32 24\n")
+
+
+def test_an_old_splat_hides_no_failed_retraining(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").run("train")
+    batch.change(training={"max_steps": 30, "device": "cpu"})
+    batch.script(p0=["train", "exit 1 Traceback: IndexError", "exit 1 Traceback: IndexError"])
+    ended = batch.run("train")
+    assert ended.returncode == 1
+    assert "1 of 2 patches trained" in ended.stdout
+    assert "p0" in ended.stdout
+    assert states(batch)["p0"] == "failed"
+
+
+def test_a_cut_splat_whose_retraining_fails_is_not_trained(batch: FakeBatch) -> None:
+    batch.make("p0").run("train")
+    os.truncate(batch.output / "patches/p0/splat.ply", 500)
+    ended = batch.script(p0=["train", "exit 1 lost", "exit 1 lost"]).run("train")
+    assert (ended.returncode, "0 of 1 patches trained" in ended.stdout) == (1, True)
+
+
+def test_a_trained_patch_whose_changed_camera_is_refused_is_refused_everywhere(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").run("train")
+    spoil_camera(batch, "p0")
+    ended = batch.run("train")
+    assert (ended.returncode, "1 of 2 patches trained; refused: p0" in ended.stdout) == (1, True)
+    assert states(batch) == {"p0": "refused", "p1": "trained"}
+    assert planned(batch) == {"p0": "refuse", "p1": "skip"}
+    assert 'splatbatch_patches{state="refused"} 1.0' in (batch.output / "metrics.prom").read_text()
+
+
+def test_fewer_steps_are_trained_once_and_then_skipped(batch: FakeBatch) -> None:
+    batch.make("p0", training={"max_steps": 7000, "device": "cpu"}).run("train")
+    batch.change(training={"max_steps": 1000})
+    assert [batch.run("train").returncode for _ in range(2)] == [0, 0]
+    assert num_attempts(batch) == 2
+    assert batch.result("p0")["step"] == 1000
+
+
+def test_status_says_stale_where_plan_would_train(batch: FakeBatch) -> None:
+    batch.make("p0").run("train")
+    batch.change(training={"max_steps": 30})
+    assert (states(batch), planned(batch)) == ({"p0": "stale"}, {"p0": "train"})
+    said = batch.run("status", "--json").stdout
+    assert "training.max_steps 20 -> 30" in said
+
+
+@pytest.fixture
+def trained(batch: FakeBatch) -> FakeBatch:
+    batch.make("p0").run("train")
+    return batch
+
+
+def test_a_photograph_that_was_replaced_by_one_of_equal_size_is_noticed(trained: FakeBatch) -> None:
+    photo = trained.folder / "images/img3.png"
+    data = bytearray(photo.read_bytes())
+    data[-20] ^= 1
+    photo.write_bytes(data)
+    assert states(trained) == {"p0": "stale"}
+    assert "photographs have changed: images/img3.png" in trained.run("plan").stdout
+
+
+def test_photographs_that_were_copied_are_the_same_photographs(trained: FakeBatch) -> None:
+    for photo in (trained.folder / "images").iterdir():
+        os.utime(photo)
+    assert states(trained) == {"p0": "stale"}  # perhaps: only their times are looked at
+    assert trained.run("train").returncode == 0
+    assert (states(trained), num_attempts(trained)) == ({"p0": "trained"}, 1)
+
+
+def test_200_zeroed_bytes_of_a_splat_are_noticed_and_trained_again(trained: FakeBatch) -> None:
+    splat = trained.output / "patches/p0/splat.ply"
+    splat.write_bytes(splat.read_bytes()[:-200] + bytes(200))
+    assert states(trained) == {"p0": "stale"}
+    assert trained.run("train").returncode == 0
+    assert (states(trained), num_attempts(trained)) == ({"p0": "trained"}, 2)
+
+
+def test_a_splat_that_was_replaced_comes_back_from_its_attempt(trained: FakeBatch, tmp_path: Path) -> None:
+    splat, whole = trained.output / "patches/p0/splat.ply", (trained.output / "patches/p0/splat.ply").read_bytes()
+    (tmp_path / "other.ply").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "other.ply").replace(splat)
+    assert states(trained) == {"p0": "stale"}
+    assert trained.run("train").returncode == 0
+    assert (splat.read_bytes() == whole, num_attempts(trained)) == (True, 1)
+
+
+def test_status_verify_reads_what_hides_its_time(trained: FakeBatch) -> None:
+    splat = trained.output / "patches/p0/splat.ply"
+    stat = splat.stat()
+    splat.write_bytes(splat.read_bytes()[:-4] + np.float32(7).tobytes())
+    os.utime(splat, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert states(trained) == {"p0": "trained"}
+    assert states(trained, "--verify") == {"p0": "stale"}
+
+
+def test_a_mask_that_comes_or_goes_is_a_change(trained: FakeBatch) -> None:
+    (trained.folder / "masks").mkdir()
+    Image.new("L", (32, 24), 255).save(trained.folder / "masks/img3.png.png")
+    assert states(trained) == {"p0": "stale"}
+    assert trained.run("train").returncode == 0
+    assert (states(trained), num_attempts(trained)) == ({"p0": "trained"}, 2)
+    (trained.folder / "masks/img3.png.png").unlink()
+    assert states(trained) == {"p0": "stale"}
+
+
+def test_a_patch_that_failed_for_good_is_left_alone_until_something_changes(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["exit 1 nobody knows why"]).run("train")
+    tried = num_attempts(batch)
+    again = batch.run("train")
+    assert (again.returncode, num_attempts(batch), planned(batch)) == (1, tried, {"p0": "given_up"})
+    assert "p0: failed: unknown" in again.stdout
+    assert "`splatbatch retry p0` insists" in again.stdout
+    batch.run("retry", "p0")
+    assert num_attempts(batch) > tried
+    tried = num_attempts(batch)
+    batch.change(training={"max_steps": 30})
+    assert planned(batch) == {"p0": "train"}
+    batch.run("train")
+    assert num_attempts(batch) > tried
+
+
+def test_what_lies_in_the_machine_gets_one_fresh_round_with_each_train(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["exit 1 ModuleNotFoundError: No module named 'gsplat'"])
+    assert [batch.run("train").returncode for _ in range(2)] == [1, 1]
+    assert num_attempts(batch) == 2
+
+
+def test_an_output_of_0_1_0_is_trained_though_unverified_and_gets_its_hashes(tmp_path: Path) -> None:
+    shutil.copytree(STORED, tmp_path / "stored")
+    batch = FakeBatch(tmp_path / "stored")
+    unverified = json.loads(batch.run("status", "--json").stdout)["patches"]
+    assert [(one["state"], one["unverified"]) for one in unverified] == [("trained", True)] * 3
+    ended = batch.run("train")
+    assert (ended.returncode, "3 of 3 patches trained" in ended.stdout) == (0, True)
+    assert [num_attempts(batch, patch) for patch in ("p0", "p1", "p2")] == [1, 2, 2]
+    result = batch.result("p1")
+    assert len(result["splat"]["sha256"]) == 64
+    assert all(len(sha256) == 64 for name, (_, _, sha256) in result["files"].items() if name.startswith("images/"))
+    assert states(batch, "--verify") == {"p0": "trained", "p1": "trained", "p2": "trained"}

@@ -1,0 +1,23 @@
+"""Whatever is flipped or cut in an output folder: no command breaks, and no broken splat is called trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tampering import Tampering
+
+SEED = 11
+NUMBERS = [pytest.param(25, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.long)]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_tampered_files_break_no_command_and_no_broken_splat_is_called_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, record_property: Callable[[str, object], None]
+) -> None:
+    monkeypatch.setenv("FAKE_TRAINER_PROGRAM", "")  # put back what the engine sets
+    found = Tampering(tmp_path, SEED).run(number)
+    record_property("did", found.in_words())
+    assert found.faults == [], found.in_words()
+    assert sum(found.kinds.values()) == number

@@ -1,0 +1,218 @@
+"""What each check says of facts that are made up: machines with GPUs, drivers and toolkits of every kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from splatbatch.config import Recipe
+from splatbatch.doctor import kernels, machine
+from splatbatch.doctor.facts import Job, Lock, Machine, Probe, Toolchain, TorchBuild
+from splatbatch.doctor.finding import Finding, ok, problem, warning, worst_exit_code
+from splatbatch.doctor.job import disk_mib, extras, of_job
+from splatbatch.gpu import Gpu, Presence
+from splatbatch.scene.need import Need
+
+H200 = Gpu(0, "GPU-a", "NVIDIA H200", 143_771, (9, 0))
+WELL = Machine(
+    Presence((H200,)),
+    "580.95",
+    (13, 0),
+    TorchBuild("2.11.0+cu130", (13, 0)),
+    (64_000, 63_000),
+    1 << 20,
+    {"triton": "3"},
+)
+TOOLS = Toolchain("", Path("/usr/local/cuda/bin/nvcc"), (13, 0), "/usr/bin/c++")
+SEEN = Probe("", ("sm_80", "sm_90", "compute_90"), "", "", ("_adam", "_count"), ("_adam", "_count"))
+BROKEN = replace(WELL, presence=Presence((), ("/dev/nvidia0",), "Driver/library version mismatch"))
+
+
+def summary(finding: Finding) -> tuple[str, int]:
+    return finding.state, finding.exit_code
+
+
+def test_a_machine_that_is_well_has_nothing_but_ok() -> None:
+    tools = replace(TOOLS, gsplat="built")
+    found = [*machine.of_machine(WELL), *kernels.of_kernels(WELL, tools, SEEN)]
+    assert {one.state for one in found} == {"ok"}
+    assert worst_exit_code(found) == 0
+
+
+def test_the_worst_problem_is_the_exit_code() -> None:
+    assert worst_exit_code([ok("a", ""), warning("b", "", "")]) == 0
+    assert worst_exit_code([problem("a", "", "", 5), problem("b", "", "", 4)]) == 5
+
+
+@pytest.mark.parametrize(
+    ("facts", "state", "words"),
+    [
+        (WELL, ("ok", 0), "NVIDIA driver 580.95, CUDA 13.0; NVML answers"),
+        (Machine(), ("ok", 0), "no NVIDIA GPU here: trains on the CPU"),
+        (BROKEN, ("problem", 5), "/dev/nvidia0), but cannot be used: NVML says: Driver/library version mismatch"),
+        (replace(BROKEN, presence=Presence((), ("/dev/nvidia0",))), ("problem", 5), "NVML lists none"),
+    ],
+)
+def test_a_driver_is_judged_by_what_nvml_says(facts: Machine, state: tuple[str, int], words: str) -> None:
+    finding = machine.driver(facts)
+    assert (summary(finding), words in finding.message) == (state, True), finding
+
+
+@pytest.mark.parametrize(
+    ("driver_cuda", "torch", "state", "words"),
+    [
+        ((13, 0), TorchBuild("2.11", (13, 0)), ("ok", 0), "which the driver runs"),
+        ((13, 1), TorchBuild("2.11", (12, 8)), ("ok", 0), "which the driver runs"),
+        ((12, 2), TorchBuild("2.11", (12, 8)), ("ok", 0), "which the driver runs"),
+        ((12, 8), TorchBuild("2.11", (13, 0)), ("problem", 5), "the driver is too old: it runs CUDA up to 12.8"),
+        (None, TorchBuild("2.11", (13, 0)), ("ok", 0), "CUDA 13.0"),
+        ((13, 0), TorchBuild("2.11+cpu", None), ("problem", 4), "built without CUDA, and a GPU is here"),
+        ((13, 0), None, ("problem", 4), "not installed"),
+    ],
+)
+def test_torch_must_fit_the_driver(
+    driver_cuda: tuple[int, int] | None, torch: TorchBuild | None, state: tuple[str, int], words: str
+) -> None:
+    finding = machine.torch_build(replace(WELL, driver_cuda=driver_cuda, torch=torch))
+    assert (summary(finding), words in finding.message) == (state, True), finding
+
+
+def test_torch_without_cuda_is_right_where_no_gpu_is() -> None:
+    assert machine.torch_build(Machine(torch=TorchBuild("2.11+cpu", None))).state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("capability", "architectures", "runs"),
+    [
+        ((9, 0), ("sm_80", "sm_90"), True),
+        ((8, 9), ("sm_80",), True),
+        ((8, 0), ("sm_86",), False),
+        ((12, 0), ("sm_80", "sm_90"), False),
+        ((12, 0), ("sm_90", "compute_90"), True),
+        ((7, 0), ("sm_75", "compute_120"), False),
+        ((9, 0), ("sm_90a",), True),
+        ((10, 3), ("sm_100a",), False),
+        ((10, 3), ("sm_100f",), True),
+        ((12, 0), ("sm_100f", "gfx942"), False),
+    ],
+)
+def test_code_runs_on_gpus_as_nvidia_says(
+    capability: tuple[int, int], architectures: tuple[str, ...], runs: bool
+) -> None:
+    assert kernels.can_run(capability, architectures) == runs
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "words"),
+    [
+        (SEEN, ("ok", 0), "sm_90"),
+        (Probe(error="no answer within 120 s"), ("problem", 5), "no answer within 120 s"),
+        (Probe(architectures=("sm_100",)), ("problem", 4), "no kernel image for compute capability 9.0"),
+        (Probe(launch_error="CUDA error: ECC"), ("problem", 5), "ECC"),
+    ],
+)
+def test_torch_must_have_kernels_for_the_gpu(seen: Probe, state: tuple[str, int], words: str) -> None:
+    finding = kernels.torch_kernels(seen, [(9, 0)])
+    assert (summary(finding), words in finding.message) == (state, True), finding
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "words"),
+    [
+        ({}, ("warning", 0), "not built yet: some minutes with nvcc 13.0"),
+        ({"nvcc": None}, ("problem", 4), "there is no nvcc"),
+        ({"gsplat": "prebuilt", "nvcc": None}, ("ok", 0), "prebuilt"),
+        ({"nvcc_version": (12, 8)}, ("problem", 4), "nvcc is of CUDA 12.8, torch is built for CUDA 13.0"),
+        ({"nvcc_version": None}, ("warning", 0), "not built yet"),
+        ({"compiler": ""}, ("problem", 4), "no C++ compiler"),
+        ({"has_ninja": False}, ("problem", 4), "no ninja"),
+    ],
+)
+def test_gsplat_is_built_or_can_be(changes: dict[str, object], state: tuple[str, int], words: str) -> None:
+    finding = kernels.gsplat(WELL, replace(TOOLS, **changes), [(9, 0)])  # type: ignore[arg-type]
+    assert (summary(finding), words in finding.message) == (state, True), finding
+
+
+@pytest.mark.parametrize(("nvcc", "capability"), [((12, 4), (12, 0)), ((12, 4), (10, 0)), ((13, 0), (7, 0))])
+def test_a_toolkit_that_does_not_know_the_gpu_is_told(nvcc: tuple[int, int], capability: tuple[int, int]) -> None:
+    here = replace(WELL, torch=TorchBuild("2.11", (nvcc[0], 0)))
+    finding = kernels.gsplat(here, replace(TOOLS, nvcc_version=nvcc), [capability])
+    assert "does not compile for compute capability" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("age_s", "is_compiling", "state"), [(3600, False, "warning"), (3600, True, "ok"), (5, False, "ok")]
+)
+def test_a_lock_is_stale_when_it_is_old_and_nothing_compiles(age_s: float, is_compiling: bool, state: str) -> None:
+    (finding,) = kernels.locks([Lock(Path("/tmp/lock"), age_s, is_compiling)])
+    assert (finding.state, finding.remedy) == (state, "Remove it: rm /tmp/lock" if state == "warning" else "")
+
+
+@pytest.mark.parametrize(
+    ("facts", "tools", "seen", "words"),
+    [
+        (replace(WELL, versions={}), TOOLS, SEEN, "not installed"),
+        (WELL, replace(TOOLS, has_headers=False), SEEN, "python3-dev"),
+        (WELL, replace(TOOLS, compiler=""), SEEN, "build-essential"),
+        (WELL, TOOLS, replace(SEEN, triton_error="PTXASError"), "PTXASError"),
+        (WELL, TOOLS, replace(SEEN, cached=("_adam",)), "1 of our 2 kernels are not compiled yet"),
+    ],
+)
+def test_without_our_own_kernels_training_is_slower_and_that_is_all(
+    facts: Machine, tools: Toolchain, seen: Probe, words: str
+) -> None:
+    (finding,) = kernels.triton(facts, tools, seen, [(9, 0)])
+    assert (finding.state, words in finding.message) == ("warning", True), finding
+
+
+@pytest.mark.parametrize(
+    ("shm_mib", "state"),
+    [(None, "ok"), ((64, 64), "warning"), ((64, 31), "problem"), ((8000, 63), "problem"), ((8000, 7000), "ok")],
+)
+def test_shared_memory_is_judged_as_the_gate_of_the_batch_does(shm_mib: tuple[int, int] | None, state: str) -> None:
+    assert machine.shared_memory(shm_mib).state == state
+
+
+def test_few_open_files_are_a_warning() -> None:
+    assert [machine.open_files(most).state for most in (1024, 4096)] == ["warning", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "state"),
+    [
+        ({"can_write": False}, "output folder", ("problem", 5)),
+        ({"free_mib": 100, "wanted_mib": 2048}, "disk", ("problem", 5)),
+        ({"free_mib": 3000, "wanted_mib": 2048, "need_mib": 2000}, "disk", ("warning", 0)),
+        ({"lacking": {"other": ("train.py: no such file",)}}, "trainer other", ("problem", 4)),
+    ],
+)
+def test_what_a_batch_lacks_is_told(changes: dict[str, object], check: str, state: tuple[str, int]) -> None:
+    job = Job(Path("/out"), free_mib=9000)
+    assert {one.state for one in of_job(job)} == {"ok"}
+    (finding,) = (one for one in of_job(replace(job, **changes)) if one.state != "ok")  # type: ignore[arg-type]
+    assert (finding.check, summary(finding), bool(finding.remedy)) == (check, state, True)
+
+
+def test_an_extra_that_the_yaml_asks_for_is_missed_others_are_optional() -> None:
+    found = extras({"gsply": "0.4"}, frozenset({"notify"}), has_viewer=True)
+    states = {one.check: one.state for one in found}
+    assert [name for name, state in states.items() if state == "warning"] == ["extra notify"]
+
+
+def test_a_million_gaussians_take_225_mib_on_disk_and_four_times_that_with_checkpoints() -> None:
+    need = Need(0, 0, 1_000_000, "host", 0)
+    plain, kept = (Recipe.model_validate({"training": {"checkpoint_every": every}}) for every in (0, 1000))
+    assert [disk_mib({"p0": one}, {"p0": need}) for one in (plain, kept)] == [20 + 225, 20 + 900]
+
+
+@pytest.mark.parametrize(
+    ("text", "build"),
+    [
+        ("__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\n", TorchBuild("2.13.0+cpu", None)),
+        ("__version__ = '2.11.0+cu130'\ncuda: str | None = '13.0'\n", TorchBuild("2.11.0+cu130", (13, 0))),
+    ],
+)
+def test_the_build_of_torch_is_read_from_its_file(text: str, build: TorchBuild) -> None:
+    assert machine.parse_build(text) == build

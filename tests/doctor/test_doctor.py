@@ -1,0 +1,157 @@
+"""`doctor` on this machine, and its cheap part before a batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from command_line import invoke
+from fake_batch import FakeBatch
+
+from splatbatch import gpu
+from splatbatch.batch.batch import open_batch
+from splatbatch.doctor import look
+from splatbatch.doctor.facts import TorchBuild
+from splatbatch.doctor.preflight import preflight
+from splatbatch.supervisor.ask import ask
+
+H200 = gpu.Gpu(0, "GPU-a", "NVIDIA H200", 143_771, (9, 0))
+SAYS = "import json; print('noise'); print(json.dumps({'a': 1}))"
+
+pytestmark = pytest.mark.skipif(bool(gpu.gpus()), reason="there is a GPU here")
+
+
+@pytest.fixture
+def quick_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand in for a torch that comes up, in a tenth of the time."""
+    (tmp_path / "quick").mkdir()
+    (tmp_path / "quick" / "torch.py").write_text("print('{}')\nraise SystemExit(0)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "quick"))
+
+
+def findings(*arguments: str, batch: FakeBatch | None = None) -> tuple[int, dict[str, dict[str, str]]]:
+    ended = invoke("doctor", "--json", *arguments, batch=batch)
+    facts = json.loads(ended.out)
+    assert facts["exit_code"] == ended.code
+    return ended.code, {one["check"]: one for one in facts["findings"]}
+
+
+def test_without_a_config_the_machine_alone_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPLATBATCH_CONFIG", raising=False)
+    code, found = findings("--warm")
+    assert code == 0
+    assert {"versions", "driver", "torch", "shared memory", "open files", "extra web"} <= found.keys()
+    assert "trains on the CPU" in found["driver"]["message"]
+    assert found["cpu"]["message"] == "torch starts"
+    assert "there is nothing to build" in found["build"]["message"]
+    assert not {"disk", "forecast"} & found.keys()
+
+
+@pytest.mark.usefixtures("quick_torch")
+def test_every_line_has_its_state_and_what_is_not_ok_a_remedy(batch: FakeBatch) -> None:
+    batch.make("p0", limits={"free_disk_mib": 1 << 40})
+    ended = invoke("doctor", batch=batch)
+    lines = ended.out.splitlines()
+    assert ended.code == 5
+    (at,) = (index for index, line in enumerate(lines) if line.startswith("problem  disk: "))
+    assert lines[at + 1].strip() == "-> Free space, or choose another output.folder."
+    assert any(line.startswith("ok       forecast: expected to take about 0:00:04") for line in lines)
+
+
+@pytest.mark.usefixtures("quick_torch")
+@pytest.mark.parametrize(
+    ("sections", "check", "code"),
+    [
+        ({"executor": {"gpus": [99]}, "training": {"device": "auto"}}, "device", 5),
+        ({"training": {"device": "auto", "max_steps": 30_000}}, "device", 4),
+        (
+            {"training": {"trainer": "other"}, "trainers": {"other": {"command": ["no-such-program"]}}},
+            "trainer other",
+            4,
+        ),
+    ],
+)
+def test_what_train_would_stop_at_is_a_problem(
+    batch: FakeBatch, sections: dict[str, dict[str, object]], check: str, code: int
+) -> None:
+    ended, found = findings(batch=batch.make("p0", **sections))
+    assert (ended, found[check]["state"]) == (code, "problem")
+
+
+@pytest.mark.usefixtures("quick_torch")
+def test_a_folder_that_cannot_be_written_is_a_problem(batch: FakeBatch) -> None:
+    batch.make("p0", output={"folder": "in-the-way/below"})
+    (batch.folder / "in-the-way").touch()
+    assert findings(batch=batch)[1]["output folder"]["state"] == "problem"
+
+
+def test_torch_that_hangs_or_dies_is_a_finding(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    (batch.folder / "broken").mkdir()
+    (batch.folder / "broken" / "torch.py").write_text("raise ImportError('libcudart.so.13: no such file')")
+    batch.make("p0")
+    monkeypatch.setenv("PYTHONPATH", str(batch.folder / "broken"))
+    code, found = findings(batch=batch)
+    assert (code, "libcudart.so.13: no such file" in found["torch"]["message"]) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "record", "error"),
+    [
+        (SAYS, {"a": 1}, ""),
+        ("raise RuntimeError('no luck')", None, "exit code 1: RuntimeError: no luck"),
+        ("import os; os.kill(os.getpid(), 11)", None, "ended by signal 11"),
+        ("import time; time.sleep(60)", None, "no answer within 2 s"),
+    ],
+)
+def test_who_is_asked_answers_in_time_or_not_at_all(
+    tmp_path: Path, code: str, record: dict[str, int] | None, error: str
+) -> None:
+    (tmp_path / "asked.py").write_text(code)
+    started = time.monotonic()
+    both = ask([["asked"], ["asked"]], 2, {"PYTHONPATH": str(tmp_path)})
+    assert [(one.record, one.error) for one in both] == [(record, error)] * 2
+    assert time.monotonic() - started < 10
+
+
+def test_the_look_before_the_first_patch_takes_no_time(batch: FakeBatch) -> None:
+    opened = open_batch(batch.make("p0").config)
+    preflight(opened.config, {}, {})
+    started = time.perf_counter()
+    preflight(opened.config, {}, {})
+    assert time.perf_counter() - started < 0.05
+
+
+def test_a_torch_that_the_driver_cannot_run_stops_train_before_the_first_patch(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "gpus", lambda: (H200,))
+    monkeypatch.setattr(gpu, "cuda_version", lambda: (12, 4))
+    monkeypatch.setattr(look, "torch_build", lambda: TorchBuild("2.11.0+cu130", (13, 0)))
+    ended = invoke("train", batch=batch.make("p0", training={"device": "cuda"}))
+    assert ended.code == 5
+    assert "the driver is too old: it runs CUDA up to 12.4" in ended.err
+    assert not (batch.output / "patches/p0/attempt-01").exists()
+
+
+def test_what_does_not_keep_patches_from_being_trained_is_one_line(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look, "_open_files", lambda: 1024)
+    ended = invoke("train", batch=batch.make("p0"))
+    assert ended.code == 0
+    assert ended.err.index("open files: a process may open 1024") < ended.err.index("attempt 1 started")
+
+
+def test_a_build_lock_is_found_where_torch_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCH_EXTENSIONS_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    lock = tmp_path / "torch_extensions/py311_cu130/gsplat_cuda/lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    os.utime(lock, (1, 1))
+    (found,) = look.toolchain(None).locks
+    assert (found.path, found.age_s > 3600) == (lock, True)

@@ -1,0 +1,43 @@
+"""What `doctor --warm` builds is all that a training asks for; here in Triton's interpreter, on a GPU for real."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from splatbatch.training.warm import GROUPS, KERNELS
+
+SOURCES = Path(__file__).parents[2] / "splatbatch" / "training" / "cuda"
+WARM = """
+import torch
+from splatbatch.training import warm
+device = torch.device("cpu")
+warm.loss(device, [6]), warm.colors(device, [5]), warm.optimizer(device), warm.lists([4], device, 64)
+"""
+
+
+def test_every_kernel_that_is_launched_is_known() -> None:
+    sources = "".join(path.read_text() for path in SOURCES.glob("*.py"))
+    assert set(KERNELS) == set(re.findall(r"^ +(_\w+)\[.*\]\(", sources, re.MULTILINE))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+def test_what_is_built_ahead_calls_the_kernels_as_they_want_it() -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", WARM], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("group", [name for name in GROUPS if name in ("gsplat", "optimizer")])
+def test_what_cannot_be_built_is_told(group: str) -> None:
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "splatbatch.training.warm", group]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1])["error"]
