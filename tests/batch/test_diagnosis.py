@@ -130,7 +130,7 @@ def test_a_look_alike_is_told_apart(log, code, cause, action):
 def test_every_row_of_the_table_has_an_example():
     examples = [*KNOWN, *(param.values for param in look_alikes())]
     advices = {diagnose_log(log, code).advice for log, code, _, _ in examples}
-    assert [row.pattern.pattern for row in (*STRONG, *WEAK) if row.advice not in advices] == []
+    assert [row.cause for row in (*STRONG, *WEAK) if row.advice not in advices] == []
 
 
 ENDS = {

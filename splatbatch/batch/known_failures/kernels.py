@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from splatbatch.batch.known_failures.row import Row, text
+from splatbatch.batch.known_failures.row import Row, Words, text
 
 _POWERS = {"bytes": -3, "kib": -2, "mib": -1, "gib": 0, "tib": 1, "pib": 2, "eib": 3}  # of 1024, in GiB
 _SIZE = r"(\d[\d.]*) ?(bytes|[KMGTPE]iB)"
@@ -15,7 +13,7 @@ _USED = text(rf"{_SIZE} already allocated", rf"{_SIZE} (?:reserved|cached)", rf"
 _ABSURD_GIB = 1000.0
 
 
-def _largest_gib(pattern: re.Pattern[str], line: str) -> float:
+def _largest_gib(pattern: Words, line: str) -> float:
     """Return the largest size that a pattern finds in a line, in GiB; 0 if it finds none."""
     pairs = ([group for group in match.groups() if group] for match in pattern.finditer(line))
     return max((float(number.rstrip(".")) * 1024.0 ** _POWERS[unit.lower()] for number, unit in pairs), default=0.0)
