@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from fake_batch import SHARED, FakeBatch
 from hypothesis import settings
+
+# hundreds of processes are started: none of them compiles the package anew, none starts threads that it has no use for
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # 200 ms for an example, its own limit, is nothing on a machine that has other work
 settings.register_profile("patient", deadline=None)

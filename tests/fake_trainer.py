@@ -20,19 +20,19 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatbatch import trainers
 from splatbatch.attempt import AttemptFolder
-from splatbatch.config import Recipe, load
 from splatbatch.files import append_line, read_json, write_json
 from splatbatch.outcome import Splat, Unfit
-from splatbatch.scene.patches import Patch
-from splatbatch.scene.photographs import choose_photographs
-from splatbatch.scene.reconstruction import read_reconstruction
 from splatbatch.splats import Gaussians, check_splat, write_splat
 from splatbatch.supervisor import processes
+
+if TYPE_CHECKING:  # an attempt starts hundreds of times, and needs none of these
+    from splatbatch.config import Recipe
+    from splatbatch.scene.patches import Patch
 
 SCRIPT_VARIABLE = "FAKE_TRAINER_SCRIPT"
 
@@ -56,6 +56,8 @@ class FakeTrainer:
 
 
 def install() -> None:
+    from splatbatch import trainers
+
     trainers.TRAINERS["gsplat"] = FakeTrainer
 
 
@@ -99,6 +101,9 @@ def measure(folder: AttemptFolder, rest: str, steps: int) -> int:
 
     "measure 24.6 25": 24.6 dB, in 25 Gaussians.
     """
+    from splatbatch.scene.photographs import choose_photographs
+    from splatbatch.scene.reconstruction import read_reconstruction
+
     psnr, _, num = rest.partition(" ")
     settings = read_json(folder.settings) or {}
     model = read_reconstruction(Path(settings["sparse"]))
@@ -285,6 +290,8 @@ BEHAVIOURS = {
 def train_as_a_plain_program(patch: str, config: Path, output: Path) -> int:
     """Train as a program that a shell loop calls: settings from the YAML, the splat at a fixed place, no questions."""
     from splatbatch.batch.folder import PatchFolder
+    from splatbatch.config import load
+    from splatbatch.scene.patches import Patch
 
     recipe = load(config).recipe(patch)
     folder = PatchFolder(output / patch).new_attempt()
@@ -301,6 +308,8 @@ def train_as_a_plain_program(patch: str, config: Path, output: Path) -> int:
 
 def run_and_move(patch: Patch, recipe: Recipe, folder: AttemptFolder, place: Path) -> int:
     """Run a program of somebody else and move the file that it names its splat to a place, as `mv` does."""
+    from splatbatch import trainers
+
     argv = trainers.open_trainer(recipe).command(patch, folder)
     code = subprocess.run(argv, cwd=folder.output, check=False).returncode
     made = folder.output / recipe.program.artifact.ply[0]

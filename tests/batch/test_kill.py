@@ -87,10 +87,12 @@ def test_of_two_parents_at_one_instant_one_works_and_the_other_exits_6(
     assert races(tmp_path, number) == {(0, 6): number}
 
 
-@pytest.mark.slow
-def test_of_two_parents_without_flock_one_works_sixty_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [pytest.param(6, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.long)])
+def test_of_two_parents_without_flock_one_works_each_time(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_TRAINER_NO_FLOCK", "1")
-    assert races(tmp_path, 60) == {(0, 6): 60}
+    assert races(tmp_path, number) == {(0, 6): number}
 
 
 def test_a_killed_supervisor_takes_its_trainer_and_all_its_kin_with_it(batch: FakeBatch) -> None:

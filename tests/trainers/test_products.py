@@ -97,7 +97,7 @@ def test_a_program_on_its_way_is_not_done_since_an_early_splat_lies_there(run: R
     command = [sys.executable, "-c", code.replace("{", "{{"), str(Path(foreign_program.__file__).parent)]
     outcome = run(command=command, progress=SAYS, artifact=STEPLESS).outcome()
     assert isinstance(outcome, Trained)
-    assert (outcome.splat.num_gaussians, outcome.warnings) == (10, ())
+    assert outcome.splat.num_gaussians == 10
 
 
 def test_a_file_that_has_its_size_before_its_content_does_not_count(run: Run) -> None:
