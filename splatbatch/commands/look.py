@@ -21,7 +21,7 @@ from splatbatch.batch.story import tell
 from splatbatch.batch.units import the_unit
 from splatbatch.commands import watching
 from splatbatch.commands.compare import attempt_table, rows_of
-from splatbatch.commands.output import open_console, print_json
+from splatbatch.commands.output import open_console, print_json, print_warnings
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.plain_text import one_line, plain
@@ -118,6 +118,7 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
     Raises:
         ExecutorError, TrainerError: `train` could not, or would not, train it here.
     """
+    print_warnings(batch.config.warnings)
     decisions = batch.decisions(refusals(batch, batch.audits()))
     recipes = {patch.name: recipe for patch, recipe in zip(batch.patches, batch.recipes({}), strict=True)}
     # programs of somebody else have schedules of their own

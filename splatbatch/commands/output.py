@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import typer
 from rich.console import Console
+
+from splatbatch.plain_text import one_line
 
 PIPE_WIDTH = 200
 
@@ -16,6 +19,12 @@ def open_console() -> Console:
     """Return a console on stdout; a pipe gets no escape codes, whatever FORCE_COLOR claims, and no cut columns."""
     is_terminal = sys.stdout.isatty()
     return Console(highlight=False, force_terminal=is_terminal, width=None if is_terminal else PIPE_WIDTH)
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Say on stderr what stops nothing and should be changed."""
+    for warning in warnings:
+        typer.echo(one_line(f"warning: {warning}"), err=True)
 
 
 def print_json(record: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ from splatbatch.batch.notify import Notifier
 from splatbatch.batch.status import summary
 from splatbatch.commands.conclude import Run, conclude, statuses_of
 from splatbatch.commands.look import print_plan
+from splatbatch.commands.output import print_warnings
 from splatbatch.commands.retried import check_savable, print_retried
 from splatbatch.errors import ConfigError
 from splatbatch.outcome import Outcome
@@ -129,6 +130,7 @@ def _trained_so_already(batch: Batch) -> tuple[str, ...]:
 
 def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
     console.never_block()
+    print_warnings(batch.config.warnings)
     interruption, whole = Interruption(), batch.whole()
     names = [patch.name for patch in whole.patches]
     batch.output.create()

@@ -10,8 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import PrivateAttr, ValidationError
 
+from splatbatch.config.gone import without_gone
 from splatbatch.config.mistakes import MOST_MISTAKES, Mistake, Mistaken, mistake, raise_all, validated
 from splatbatch.config.notify import Notify
 from splatbatch.config.program_checks import check_programs
@@ -49,6 +50,12 @@ class Config(Section):
     patches: dict[str, PatchOverrides] = {}
     """Overrides by patch name."""
     sweep: Sweep = Sweep()
+    _warnings: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its file says that stops nothing and should be changed."""
+        return self._warnings
 
     @cached_property
     def variants(self) -> Mapping[str, Variant]:
@@ -115,7 +122,7 @@ def load(path: Path) -> Config:
     Raises:
         ConfigError: all mistakes of the file at once, each with line, key, value and remedy.
     """
-    source = Source.read(path)
+    source, warnings = without_gone(Source.read(path))
     mistakes: list[Mistake] = []
     config = Config()
     try:
@@ -127,7 +134,9 @@ def load(path: Path) -> Config:
     for kind in (_override_mistakes(source), of_programs, of_sweep, _rung_mistakes(config)):
         mistakes += islice(kind, MOST_MISTAKES)
     raise_all(mistakes or _mistakes_together(config), source)
-    return _anchored(config, path.resolve().parent)
+    anchored = _anchored(config, path.resolve().parent)
+    anchored._warnings = warnings
+    return anchored
 
 
 def to_yaml(section: Section) -> str:

@@ -101,8 +101,6 @@ class Limits(Section):
 class Executor(Section):
     """Where attempts run."""
 
-    kind: Literal["local"] = "local"
-    """`local`: this machine."""
     gpus: Literal["auto"] | tuple[Annotated[int, Field(ge=0)], ...] = "auto"
     """GPU indices as nvidia-smi shows them; `auto`: all; []: none, train on the CPU."""
     cpu_slots: Annotated[int, Field(ge=1)] = 1

@@ -15,7 +15,4 @@ def open_executor(config: ExecutorConfig, device: str) -> Executor:
     Raises:
         ExecutorError: it cannot run here.
     """
-    return EXECUTORS[config.kind](config, chosen_cards(config, device))
-
-
-EXECUTORS = {"local": LocalExecutor}
+    return LocalExecutor(config, chosen_cards(config, device))

@@ -1,4 +1,4 @@
-"""What every executor promises; a new one joins by a line in EXECUTORS and a way to open it here."""
+"""What an executor promises."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from splatbatch import gpu
 from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.errors import ExecutorError
-from splatbatch.executors import EXECUTORS, Executor, Job, Seen, open_executor
+from splatbatch.executors import Executor, Job, Seen, open_executor
 from splatbatch.files import read_json
 
 PATIENCE_S = 15.0
@@ -35,13 +35,13 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 class Engine:
     """An executor, and jobs for it that are small Python programs."""
 
-    def __init__(self, kind: str, root: Path) -> None:
-        self.kind, self.root, self.batch = kind, root, f"batch{abs(hash(root)):x}"
+    def __init__(self, root: Path) -> None:
+        self.root, self.batch = root, f"batch{abs(hash(root)):x}"
         self.executor = self.open()
         self.jobs: list[Job] = []
 
     def open(self) -> Executor:
-        return open_executor(ExecutorConfig(kind=self.kind, **MANY), "cpu")
+        return open_executor(ExecutorConfig(**MANY), "cpu")
 
     def job(self, code: str) -> Job:
         number = len(self.jobs) + 1
@@ -64,9 +64,9 @@ class Engine:
         return next(iter(self.executor.poll(handles).values()))
 
 
-@pytest.fixture(params=sorted(EXECUTORS))
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    engine = Engine(request.param, tmp_path)
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = Engine(tmp_path)
     yield engine
     engine.executor.cancel(engine.executor.find(engine.batch))
     wait_for(lambda: not engine.executor.find(engine.batch))
