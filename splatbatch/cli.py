@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn, Optional
 
 import typer
 
-from splatbatch import console
+from splatbatch import terminal
 from splatbatch.commands import options
 from splatbatch.errors import ConfigError, OutputError, SplatbatchError
 from splatbatch.plain_text import plain
@@ -35,9 +35,9 @@ def train(
     only: options.OnlyOption = [],
 ) -> None:
     """Train every patch that is not trained yet, or whose settings or inputs have changed."""
-    from splatbatch.commands import run
+    from splatbatch.commands.train import train
 
-    run.train(config, _named(patches, patch), only, verify=not no_verify, dry_run=dry_run)
+    train.train(config, _named(patches, patch), only, verify=not no_verify, dry_run=dry_run)
 
 
 @app.command()
@@ -52,10 +52,10 @@ def retry(
     save: Annotated[bool, typer.Option("--save", help="Write the settings of --set into the YAML.")] = False,
 ) -> None:
     """Train named patches, or all failed ones, again; with --set under other settings. The better splat is kept."""
-    from splatbatch.commands import run
+    from splatbatch.commands.train import train
 
-    wish = run.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only), save=save)
-    run.retry(config, _named(patches, patch), wish)
+    wish = train.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only), save=save)
+    train.retry(config, _named(patches, patch), wish)
 
 
 @app.command()
@@ -108,7 +108,7 @@ def status(
     verify: Annotated[bool, typer.Option("--verify", help="Read every splat and photograph, trust no times.")] = False,
 ) -> None:
     """Say how far every patch is; from the files alone, also while a batch runs."""
-    from splatbatch.commands import status as progress
+    from splatbatch.commands.status import status as progress
 
     progress.status(config, _named(patches, patch), progress.StatusOptions(json_, watch, verify))
 
@@ -201,7 +201,7 @@ def view(
     port: options.PortOption = 8080,
 ) -> None:
     """Serve a patch's splat, in full and in 3D, to a browser on this machine, until Ctrl-C (extra `view`)."""
-    from splatbatch.commands import view as viewing
+    from splatbatch.commands.view import view as viewing
 
     viewing.view(config, _the_one(patch, named), port)
 
@@ -305,14 +305,14 @@ def before(
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command line; whatever stops a command ends in a message, a hint and its exit code."""
-    console.open_closed_descriptors()
+    terminal.open_closed_descriptors()
     try:
         return app(arguments)
     except SplatbatchError as error:
         _end(error)
     except OSError as error:
-        if isinstance(error, BrokenPipeError) or console.is_of_dead_terminal(error):
-            console.hush()  # whoever read our output has gone (`| head`): not an error of ours
+        if isinstance(error, BrokenPipeError) or terminal.is_of_dead_terminal(error):
+            terminal.hush()  # whoever read our output has gone (`| head`): not an error of ours
             sys.exit(0)
         from splatbatch.files import is_out_of_space
 
@@ -323,7 +323,7 @@ def main(arguments: list[str] | None = None) -> Any:
 
 
 def _end(error: SplatbatchError) -> NoReturn:
-    console.never_block()
+    terminal.never_block()
     hint = f"\n  hint: {error.hint}" if error.hint else ""
     typer.echo(plain(f"splatbatch: {error.message}{hint}"), err=True)
     sys.exit(error.exit_code)

@@ -26,3 +26,11 @@ def one_line(words: str) -> str:
 def counted(number: int, noun: str, plural: str = "s") -> str:
     """Return a count of things in words: "1 patch", "1,200 patches" (`plural`: what makes many of one)."""
     return f"{number:,} {noun}{'' if number == 1 else plural}"
+
+
+def clock(seconds: float | None) -> str:
+    """Return a time span as 2:10:05; empty for None."""
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

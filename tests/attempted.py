@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from splatbatch.attempt import Attempt, AttemptFolder
-from splatbatch.batch import attempts
 from splatbatch.config import Limits
-from splatbatch.executors import Seen, Slot, verdict
 from splatbatch.files import read_json, read_lines
+from splatbatch.machine.protocol import Seen, Slot
+from splatbatch.machine.verdict import verdict
 from splatbatch.outcome import Outcome, Splat, Unfit
 from splatbatch.scene.patches import Patch
+from splatbatch.scheduler import judge
+from splatbatch.store.attempt_folder import Attempt, AttemptFolder
 from splatbatch.trainers import Trainer
 
 PATIENCE_S = 30.0
@@ -28,15 +29,15 @@ class Attempted:
         self.folder.path.mkdir(parents=True)
         limits = {"wall_s": 60, "stall_s": 60, "grace_s": 0.3} | limits
         argv = trainer.command(patch, self.folder)
-        order = attempts.Order("b.p0.a1", argv, Slot("cpu"))
-        attempts.write_job(Attempt(patch.name, self.folder), order, Limits(**limits))
+        order = judge.Order("b.p0.a1", argv, Slot("cpu"))
+        judge.write_job(Attempt(patch.name, self.folder), order, Limits(**limits))
         self.process = subprocess.Popen([sys.executable, "-m", "splatbatch.supervisor", str(self.folder.path)])
 
     def outcome(self) -> Outcome:
         self.process.wait(PATIENCE_S)
         end = verdict(read_json(self.folder.exit), heartbeat_moves=False, seen=Seen("ended"))
         assert end is not None
-        return attempts.judge(self.folder, self.trainer, end)
+        return judge.judge(self.folder, self.trainer, end)
 
     def collect(self) -> Splat | Unfit:
         return self.trainer.collect(self.folder)

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from splatbatch import trainers
-from splatbatch.attempt import AttemptFolder
 from splatbatch.files import read_json
 from splatbatch.scene.patches import Patch
-from splatbatch.trainers.gsplat import GsplatTrainer
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.trainers.builtin import GsplatTrainer
 
 MOST_WORKERS = 4
 

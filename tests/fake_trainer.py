@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatbatch.attempt import AttemptFolder
+from splatbatch import processes
 from splatbatch.files import append_line, read_json, write_json
 from splatbatch.outcome import Splat, Unfit
 from splatbatch.splats import Gaussians, check_splat, write_splat
-from splatbatch.supervisor import processes
+from splatbatch.store.attempt_folder import AttemptFolder
 
 if TYPE_CHECKING:  # an attempt starts hundreds of times, and needs none of these
     from splatbatch.config import Recipe
@@ -101,8 +101,8 @@ def measure(folder: AttemptFolder, rest: str, steps: int) -> int:
 
     "measure 24.6 25": 24.6 dB, in 25 Gaussians.
     """
-    from splatbatch.scene.photographs import choose_photographs
-    from splatbatch.scene.reconstruction import read_reconstruction
+    from splatbatch.scene.colmap.reconstruction import read_reconstruction
+    from splatbatch.scene.photos.photographs import choose_photographs
 
     psnr, _, num = rest.partition(" ")
     settings = read_json(folder.settings) or {}
@@ -248,7 +248,7 @@ def no_locks(*_: object) -> None:
 
 
 def change_constants() -> None:
-    """Set constants of the program as FAKE_TRAINER_CONSTANTS says: {"splatbatch.executors.silence.SILENCE_S": 1}."""
+    """Set constants of the program as FAKE_TRAINER_CONSTANTS says: {"splatbatch.machine.heartbeat.SILENCE_S": 1}."""
     for name, value in json.loads(os.environ.get("FAKE_TRAINER_CONSTANTS", "{}")).items():
         module, _, constant = name.rpartition(".")
         setattr(importlib.import_module(module), constant, value)
@@ -259,7 +259,7 @@ def change_constants() -> None:
 def wait_at_the_barrier() -> None:
     """Wait until the file of FAKE_TRAINER_BARRIER is there, with everything imported: a start at one instant."""
     if barrier := os.environ.get("FAKE_TRAINER_BARRIER"):
-        from splatbatch.commands import run  # noqa: F401
+        from splatbatch.commands.train import train  # noqa: F401
 
         Path(f"{barrier}.{os.getpid()}").touch()
         while not Path(barrier).exists():
@@ -289,9 +289,9 @@ BEHAVIOURS = {
 
 def train_as_a_plain_program(patch: str, config: Path, output: Path) -> int:
     """Train as a program that a shell loop calls: settings from the YAML, the splat at a fixed place, no questions."""
-    from splatbatch.batch.folder import PatchFolder
     from splatbatch.config import load
     from splatbatch.scene.patches import Patch
+    from splatbatch.store.layout import PatchFolder
 
     recipe = load(config).recipe(patch)
     folder = PatchFolder(output / patch).new_attempt()

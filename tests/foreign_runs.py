@@ -10,7 +10,7 @@ import foreign_program
 from attempted import Attempted
 
 from splatbatch.config import Recipe, Training
-from splatbatch.config.programs import Program
+from splatbatch.config.trainers.programs import Program
 
 COMMAND = [sys.executable, foreign_program.__file__, "--steps={steps}", "--output={output}", "--do={setting.do}"]
 RUN = {"command": COMMAND, "settings": {"do": "train"}, "artifact": {"ply": "point_cloud_*.ply"}}

@@ -26,14 +26,14 @@ from after_kills import events_of, faults_of
 from fake_batch import FakeBatch
 from process_family import PATIENCE_S, family, patch_of_trainer
 
+from splatbatch import processes
 from splatbatch.files import read_json
-from splatbatch.supervisor import processes
 
 PATCHES = tuple(f"p{number}" for number in range(6))
 SLOTS = 2
 MOMENT_S = 1.0
 START_S = 15.0
-QUICK = {"splatbatch.executors.silence.SILENCE_S": 2.0, "splatbatch.executors.silence.WAKING_S": 4.0}
+QUICK = {"splatbatch.machine.heartbeat.SILENCE_S": 2.0, "splatbatch.machine.heartbeat.WAKING_S": 4.0}
 STALL_S = 4.0
 KIN = ("train-with-kin", "train-with-fugitive")
 STOPS = 0.25

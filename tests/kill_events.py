@@ -123,7 +123,7 @@ def _train(batch: FakeBatch, **environment: str) -> tuple[int, str]:
 
 def kill_as_told(order: str) -> None:
     """Have this process kill itself, or somebody below it, at a line of its ledger: "37 parent", as the line ends."""
-    from splatbatch.batch import ledger
+    from splatbatch.store import ledger
 
     number, target = order.split()
     append, kill = ledger.append_line, _Killer(int(number), target)

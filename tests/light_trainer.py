@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from splatbatch.attempt import AttemptFolder
+from splatbatch.store.attempt_folder import AttemptFolder
 
 PROPERTIES = (*"xyz", *(f"f_dc_{i}" for i in range(3)), "opacity", *(f"scale_{i}" for i in range(3)))
 ROTATION = tuple(f"rot_{i}" for i in range(4))

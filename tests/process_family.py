@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fake_batch import FakeBatch
 
-from splatbatch.supervisor import processes
+from splatbatch import processes
 
 PATIENCE_S = 60.0
 

@@ -10,17 +10,18 @@ import pytest
 from fake_batch import FakeBatch
 from fake_trainer import FakeTrainer, splat_of
 
-from splatbatch import gpu, trainers
-from splatbatch.attempt import AttemptFolder
-from splatbatch.batch.batch import open_batch
-from splatbatch.batch.ledger import Ledger
-from splatbatch.batch.runner import Runner
-from splatbatch.batch.work import Work
-from splatbatch.executors import Job, Key, Seen, Slot
+from splatbatch import trainers
 from splatbatch.files import append_line, read_json, write_json
+from splatbatch.machine import gpu
+from splatbatch.machine.protocol import Job, Key, Seen, Slot
 from splatbatch.outcome import Outcome
-from splatbatch.scene.need import Need
+from splatbatch.scene.footprint import Need
+from splatbatch.scheduler.loop import Runner
+from splatbatch.scheduler.running import Work
 from splatbatch.splats import write_splat
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.ledger import Ledger
+from splatbatch.tasks.batch import open_batch
 
 TOTAL_MIB = 100_000
 STEPS = 20
@@ -187,7 +188,7 @@ class Simulation:
         self.batch, self.world = batch, World()
         patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
         patch.setattr(gpu, "sample", self.world.sample)
-        patch.setattr("splatbatch.batch.standbys.available_mib", lambda: 1 << 20)
+        patch.setattr("splatbatch.scheduler.standby.available_mib", lambda: 1 << 20)
         self.needs: dict[str, Need] = {}
 
     def patches(self, **scripts: Script | list[Script]) -> World:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from splatbatch.attempt import AttemptFolder
+from splatbatch import processes
 from splatbatch.files import read_json
-from splatbatch.supervisor import processes
+from splatbatch.store.attempt_folder import AttemptFolder
 
 PATIENCE_S = 15.0
 ASLEEP = "import time; print('ready', flush=True); time.sleep(600)"

@@ -13,7 +13,7 @@ import pytest
 from command_line import invoke
 from PIL import Image
 
-from splatbatch import gpu
+from splatbatch.machine import gpu
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from splatbatch.config import load
-from splatbatch.config.source import parse_value
+from splatbatch.config.yaml.source import parse_value
 from splatbatch.errors import ConfigError
 
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9))

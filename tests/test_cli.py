@@ -20,8 +20,8 @@ import yaml
 from command_line import invoke, on_terminal
 
 from splatbatch import __version__
-from splatbatch.batch import narrate
 from splatbatch.config import load
+from splatbatch.monitor import console
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -387,7 +387,7 @@ def test_without_verification_a_patch_is_trained_as_it_is_and_the_report_says_so
 
 
 def test_a_pipe_gets_a_sign_of_life_now_and_then(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narrate, "HEARTBEAT_S", 0.2)
+    monkeypatch.setattr(console, "HEARTBEAT_S", 0.2)
     batch.make("p0").script(p0=["train 0.6"])
     said = invoke("train", batch=batch).err
     assert "p0: train 1/20, loss 0.5000" in said
@@ -395,7 +395,7 @@ def test_a_pipe_gets_a_sign_of_life_now_and_then(batch: FakeBatch, monkeypatch: 
 
 
 def test_a_table_that_is_too_long_shows_what_matters(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narrate, "REDRAW_S", 0.1)
+    monkeypatch.setattr(console, "REDRAW_S", 0.1)
     monkeypatch.setenv("LINES", "9")
     batch.make(*(f"p{i}" for i in range(9))).script(p8=["exit 1 ModuleNotFoundError: No module named 'x'"])
     ended = invoke("train", "--patch", "p8", batch=batch, terminal=True)

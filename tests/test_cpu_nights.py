@@ -9,8 +9,8 @@ import pytest
 from command_line import invoke
 from fake_batch import FakeBatch
 
-from splatbatch import gpu
 from splatbatch.config import load
+from splatbatch.machine import gpu
 
 LONG = {"max_steps": 30_000, "device": "auto", "cap_max": 1_000_000}
 MISMATCH = "Driver/library version mismatch"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from splatbatch import gpu
-from splatbatch.batch.gate import SlotGate
 from splatbatch.config import Cooldown
-from splatbatch.executors import Slot
-from splatbatch.gpu import Sample
-from splatbatch.supervisor.gpu_watch import own_mib
+from splatbatch.machine import gpu
+from splatbatch.machine.gpu import Sample
+from splatbatch.machine.protocol import Slot
+from splatbatch.machine.readiness import SlotGate
+from splatbatch.supervisor.host.gpu_watch import own_mib
 
 NO_GPU = not gpu.gpus()
 BEFORE = Sample(used_mib=500, temperature_c=40, processes=(7,))

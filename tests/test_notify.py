@@ -127,9 +127,9 @@ def test_apprise_delivers_what_failed_and_why(batch: FakeBatch, service: HTTPSer
 def test_urls_without_apprise_are_refused_before_anything_starts(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from splatbatch.batch import notify
-    from splatbatch.batch.folder import OutputFolder
     from splatbatch.errors import MissingPartError
+    from splatbatch.monitor import notify
+    from splatbatch.store.layout import OutputFolder
 
     monkeypatch.setattr(notify, "find_spec", lambda _: None)
     batch.make("p0", notify={"urls": ["ntfy://x"]})

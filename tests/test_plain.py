@@ -6,9 +6,9 @@ import pytest
 from command_line import invoke
 from fake_batch import FakeBatch
 
-from splatbatch.batch.folder import OutputFolder
-from splatbatch.commands.watching import _whole_lines
+from splatbatch.commands.status.watching import _whole_lines
 from splatbatch.plain_text import counted, plain
+from splatbatch.store.layout import OutputFolder
 
 EVIL = "\x1b]0;title\x07\x1b]52;c;aGk=\x1b\\\x1b[31mred\x1b[0m \x1b[2J\x07\x08\x00\x9b5Atab\tend\u202e\n"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from splatbatch.config import Config, Recipe, Training, load
-from splatbatch.config.placeholders import fill
-from splatbatch.config.programs import Program
+from splatbatch.config.trainers.placeholders import fill
+from splatbatch.config.trainers.programs import Program
 from splatbatch.errors import ConfigError
 
 BRUSH = """

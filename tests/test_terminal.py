@@ -20,7 +20,7 @@ import pytest
 from fake_batch import FakeBatch
 from supervised import Attempts
 
-from splatbatch import console
+from splatbatch import terminal
 
 LONGEST_S = 20.0
 IGNORE_HUP = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
@@ -104,9 +104,9 @@ def test_a_descriptor_that_the_shell_shares_stays_as_it_was(batch: FakeBatch, un
 
 def test_what_was_left_out_is_counted_once_there_is_room() -> None:
     outlet, inlet = full_pipe()
-    writer = console.DroppingWriter(inlet)
+    writer = terminal.DroppingWriter(inlet)
     for _ in range(20):
-        writer.write(b"x" * (console.MOST_PENDING_BYTES // 8) + b"\n")
+        writer.write(b"x" * (terminal.MOST_PENDING_BYTES // 8) + b"\n")
     assert (writer.is_stuck(), writer.take_lost()) == (True, 0)
     said = b""
     while writer.is_stuck():
@@ -131,7 +131,7 @@ def test_words_arrive_whole_whatever_takes_them(tmp_path: Path, kind: str) -> No
     ends = socket.socketpair()
     outlet, inlet = os.pipe()
     with (tmp_path / "words").open("w+b") as file:
-        writer = console.DroppingWriter({"file": file.fileno(), "socket": ends[0].fileno(), "pipe": inlet}[kind])
+        writer = terminal.DroppingWriter({"file": file.fileno(), "socket": ends[0].fileno(), "pipe": inlet}[kind])
         with io.TextIOWrapper(writer, encoding="utf-8", write_through=True) as stream:
             print("größer", file=stream)
             heard = {"file": lambda: Path(file.name).read_bytes(), "socket": lambda: ends[1].recv(99)}
@@ -139,9 +139,9 @@ def test_words_arrive_whole_whatever_takes_them(tmp_path: Path, kind: str) -> No
 
 
 def test_a_terminal_that_may_not_be_opened_anew_is_written_to_in_small_pieces(monkeypatch: Any) -> None:
-    monkeypatch.setattr(console, "OWN_DESCRIPTOR", "/nowhere/{}")
+    monkeypatch.setattr(terminal, "OWN_DESCRIPTOR", "/nowhere/{}")
     outlet, inlet = os.pipe()
-    writer = console.DroppingWriter(inlet)
+    writer = terminal.DroppingWriter(inlet)
     writer.write(b"word " * 1000)
     assert os.read(outlet, 1 << 16) == b"word " * 1000
     fill(inlet)

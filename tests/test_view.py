@@ -101,7 +101,7 @@ def test_without_a_splat_there_is_nothing_to_view(batch: FakeBatch) -> None:
 
 
 def test_without_viser_it_says_how_to_get_it(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    from splatbatch.commands.view import view
+    from splatbatch.commands.view.view import view
     from splatbatch.errors import MissingPartError
 
     batch.make("p0")

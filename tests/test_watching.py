@@ -15,12 +15,12 @@ import pytest
 from command_line import invoke, on_terminal
 from rich.console import Console
 
-from splatbatch.attempt import AttemptFolder
-from splatbatch.batch.narrate import LONGEST_LINE, in_words
-from splatbatch.batch.pace import steps_per_s
-from splatbatch.batch.status import PatchStatus
-from splatbatch.batch.table import batch_eta_s, batch_line, live_view, status_table
-from splatbatch.commands import watching
+from splatbatch.commands.status import watching
+from splatbatch.monitor.console import LONGEST_LINE, in_words
+from splatbatch.monitor.table import batch_eta_s, batch_line, live_view, status_table
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.tasks.status import PatchStatus
+from splatbatch.tasks.throughput import steps_per_s
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

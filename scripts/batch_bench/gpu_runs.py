@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from splatbatch import gpu
 from splatbatch.files import read_json, read_lines
+from splatbatch.machine import gpu
 
 SETTLE_S = 2.0
 

@@ -15,18 +15,18 @@ from pathlib import Path
 import numpy as np
 
 from splatbatch import trainers
-from splatbatch.attempt import AttemptFolder
-from splatbatch.batch import conduct
-from splatbatch.batch.batch import open_batch, refusals
-from splatbatch.batch.ledger import Ledger
-from splatbatch.batch.lock import OutputLock
 from splatbatch.config import Recipe
-from splatbatch.executors import Handle, Job, Key, Seen, Slot
 from splatbatch.files import append_line, write_json
+from splatbatch.machine.protocol import Handle, Job, Key, Seen, Slot
 from splatbatch.outcome import Splat, Unfit
 from splatbatch.report import write_report
 from splatbatch.scene.patches import Patch
+from splatbatch.scheduler import session
 from splatbatch.splats import Gaussians, check_splat, write_splat
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.ledger import Ledger
+from splatbatch.store.lock import OutputLock
+from splatbatch.tasks.batch import open_batch, refusals
 
 STEPS = 20
 SLOTS = 8
@@ -127,14 +127,14 @@ def report(num: int, folder: str) -> None:
     config = make_scene(root, num)
     trainers.TRAINERS["gsplat"] = InstantTrainer
     executor = InstantExecutor(make_splat(root))
-    conduct.open_executor = lambda *_: executor  # type: ignore[assignment]
+    session.open_executor = lambda *_: executor  # type: ignore[assignment]
     watch, laps = Stopwatch(), {}
     opened = open_batch(config)
     opened.output.create()
     opened.decisions(refusals(opened, opened.audits()))
     laps["plan"] = watch.lap()
     with OutputLock(opened.output.lock) as lock:
-        conduct.run(opened, Ledger(opened.output.ledger), stop=lambda: "", beat=lock.beat)
+        session.run(opened, Ledger(opened.output.ledger), stop=lambda: "", beat=lock.beat)
     wall_s, cpu_s = watch.lap()
     laps["run"] = wall_s - executor.own_s, cpu_s - executor.own_cpu_s
     run_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import typer
 
-from splatbatch.attempt import AttemptFolder
-from splatbatch.batch import results
-from splatbatch.batch.batch import open_batch
-from splatbatch.batch.best import psnr_of
-from splatbatch.batch.fingerprints import fingerprint
-from splatbatch.batch.folder import PatchFolder
-from splatbatch.batch.inputs import sha256_of
-from splatbatch.batch.ledger import Ledger
-from splatbatch.batch.lock import OutputLock
-from splatbatch.batch.units import the_unit
 from splatbatch.commands.compare import attempt_table, rows_of
-from splatbatch.commands.conclude import write_the_report
 from splatbatch.commands.output import open_console
+from splatbatch.commands.train.summary import write_the_report
 from splatbatch.errors import ConfigError
 from splatbatch.fields import mapping, text
 from splatbatch.files import Record, read_json
+from splatbatch.store import results
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.best import psnr_of
+from splatbatch.store.hashes import sha256_of
+from splatbatch.store.layout import PatchFolder
+from splatbatch.store.ledger import Ledger
+from splatbatch.store.lock import OutputLock
+from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.fingerprints.fingerprint import fingerprint
+from splatbatch.tasks.task import the_unit
 
 
 def accept(config: Path | None, name: str, number: int) -> None:

@@ -11,15 +11,15 @@ from pathlib import Path
 import typer
 
 from splatbatch import config as configuration
-from splatbatch.batch import cancel as cancelling
-from splatbatch.batch.batch import open_batch
-from splatbatch.batch.folder import OutputFolder
-from splatbatch.batch.ledger import events
-from splatbatch.batch.lock import FOREIGN_SILENCE_S, holder
-from splatbatch.batch.status import read_status, summary
 from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
 from splatbatch.files import Record, read_json
+from splatbatch.scheduler import cancel as cancelling
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.ledger import events
+from splatbatch.store.lock import FOREIGN_SILENCE_S, holder
+from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.status import read_status, summary
 
 LOOK_S = 0.1
 PATIENCE_S = 90.0

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import typer
 
-from splatbatch.batch import retention
-from splatbatch.batch.batch import open_batch
-from splatbatch.batch.lock import OutputLock
 from splatbatch.commands.output import print_json
 from splatbatch.files import MIB
 from splatbatch.plain_text import counted, plain
+from splatbatch.store import retention
+from splatbatch.store.lock import OutputLock
+from splatbatch.tasks.batch import open_batch
 
 
 def clean(config: Path | None, *, dry_run: bool, as_json: bool) -> None:

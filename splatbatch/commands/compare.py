@@ -10,17 +10,16 @@ from statistics import fmean
 from rich.table import Table
 
 from splatbatch import config as configuration
-from splatbatch.batch.attempt_rows import AttemptRow, attempt_rows, ends_of, in_words
-from splatbatch.batch.batch import Batch, open_batch
-from splatbatch.batch.fingerprints import settings_of
-from splatbatch.batch.folder import OutputFolder
-from splatbatch.batch.status import PatchStatus, read_status
-from splatbatch.batch.table import clock
-from splatbatch.batch.units import the_unit
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.errors import ConfigError
 from splatbatch.files import Record
-from splatbatch.plain_text import counted, one_line
+from splatbatch.plain_text import clock, counted, one_line
+from splatbatch.store.layout import OutputFolder
+from splatbatch.tasks.attempt_table import AttemptRow, attempt_rows, ends_of, in_words
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.fingerprints.fingerprint import settings_of
+from splatbatch.tasks.status import PatchStatus, read_status
+from splatbatch.tasks.task import the_unit
 
 
 def compare(config: Path | None, one: str, other: str, *, as_json: bool) -> None:

@@ -10,9 +10,6 @@ from pathlib import Path
 import typer
 
 from splatbatch import config as configuration
-from splatbatch.batch.batch import Batch, open_batch
-from splatbatch.batch.forecast import check_place, forecast
-from splatbatch.batch.needs import needs
 from splatbatch.commands.output import print_json
 from splatbatch.config.load import CONFIG_VARIABLE
 from splatbatch.doctor import Finding, look, worst_exit_code
@@ -24,8 +21,11 @@ from splatbatch.doctor.machine import of_machine
 from splatbatch.doctor.probe import probe, warm
 from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.plain_text import plain
-from splatbatch.report.viewer import viewer_gz
-from splatbatch.scene.need import Need
+from splatbatch.report.viewer.viewer import viewer_gz
+from splatbatch.scene.footprint import Need
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.footprints import needs
+from splatbatch.tasks.forecast import check_place, forecast
 
 NOTHING_TO_BUILD = "there is nothing to build: no NVIDIA GPU is usable here, and the CPU needs no kernels"
 

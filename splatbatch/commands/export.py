@@ -9,7 +9,6 @@ from pathlib import Path
 
 import typer
 
-from splatbatch.batch.batch import Batch, open_batch
 from splatbatch.commands.output import print_json
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.files import Record, read_json
@@ -18,6 +17,7 @@ from splatbatch.plain_text import one_line
 from splatbatch.splats import check_splat
 from splatbatch.splats.export import Cut, Source, changed_on_disk, export_splat
 from splatbatch.splats.export_place import Place
+from splatbatch.tasks.batch import Batch, open_batch
 
 SUFFIX = ".ply"
 OTHER_FORMAT = re.compile(r"\.compressed\.ply|\.[a-z][a-z0-9]{1,7}", re.IGNORECASE)

@@ -11,22 +11,22 @@ from typing import Any
 import typer
 
 from splatbatch import config as configuration
-from splatbatch.batch.attempts import LOG_TAIL_BYTES
-from splatbatch.batch.batch import Batch, open_batch, refusals
-from splatbatch.batch.diagnosis import diagnose_log
-from splatbatch.batch.forecast import check_place, forecast
-from splatbatch.batch.needs import needs, tight
-from splatbatch.batch.plan import Decision, GivenUp, Refuse, Skip, Train, to_train
-from splatbatch.batch.story import tell
-from splatbatch.batch.units import the_unit
-from splatbatch.commands import watching
 from splatbatch.commands.compare import attempt_table, rows_of
 from splatbatch.commands.output import open_console, print_json, print_warnings
+from splatbatch.commands.status import watching
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import ConfigError, OutputError
+from splatbatch.failures.diagnose import diagnose_log
+from splatbatch.monitor.history import tell
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report import to_markdown, write_report
-from splatbatch.scene.need import Need
+from splatbatch.scene.footprint import Need
+from splatbatch.scheduler.judge import LOG_TAIL_BYTES
+from splatbatch.tasks.batch import Batch, open_batch, refusals
+from splatbatch.tasks.footprints import needs, tight
+from splatbatch.tasks.forecast import check_place, forecast
+from splatbatch.tasks.plan import Decision, GivenUp, Refuse, Skip, Train, to_train
+from splatbatch.tasks.task import the_unit
 
 WORDS: Mapping[type[Decision], str] = {Train: "train", Skip: "skip", Refuse: "refuse", GivenUp: "given up"}
 

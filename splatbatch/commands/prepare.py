@@ -11,14 +11,15 @@ from typing import Literal
 import typer
 
 from splatbatch import config as configuration
-from splatbatch.batch.batch import Batch, open_batch
-from splatbatch.batch.units import originals
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.errors import ConfigError, OutputError, SceneError
+from splatbatch.machine.gpu import presence
 from splatbatch.plain_text import counted, one_line, plain
-from splatbatch.scene.audit import Audit
+from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.patches import find_patches
 from splatbatch.scene.template import config_for
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.task import originals
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
         ConfigError: --fix and --out do not fit together.
         SceneError: a model cannot be repaired honestly.
     """
-    from splatbatch.scene.audit_table import render
+    from splatbatch.scene.audit.table import render
 
     batch = open_batch(config, names)
     audit = batch.audit()
@@ -56,7 +57,7 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
 
 def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> None:
     """Write a corrected copy of every model, and say what changed and what it did to the reprojection errors."""
-    from splatbatch.scene.repair import fix_models
+    from splatbatch.scene.repair.repair import fix_models
 
     if options.fix not in ("scale", "crop") or options.out is None:
         raise ConfigError(f"--fix {options.fix}: should be scale or crop, with --out FOLDER for the corrected copies")
@@ -76,7 +77,7 @@ def init(folder: Path, out: Path | None) -> None:
     if target.exists():
         raise ConfigError(f"{target} exists already", "Move it away, or choose another name with --out.")
     try:
-        target.write_text(config_for(folder, target.resolve().parent), encoding="utf-8")
+        target.write_text(config_for(folder, target.resolve().parent, has_gpu=presence().is_here()), encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
     patches = find_patches(configuration.load(target).scene)

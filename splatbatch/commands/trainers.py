@@ -15,7 +15,7 @@ from rich.text import Text
 from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.config.load import CONFIG_VARIABLE
-from splatbatch.config.programs import OUR_TRAINER
+from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.plain_text import one_line
 from splatbatch.trainers.usable import missing
 

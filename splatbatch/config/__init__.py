@@ -4,8 +4,8 @@ from splatbatch.config.load import DEFAULT_CONFIG, Config, find_config, json_sch
 from splatbatch.config.notify import Notify
 from splatbatch.config.recipe import Evaluation, Recipe, Training
 from splatbatch.config.sections import Cooldown, Executor, LadderName, Limits, Output, Retry, Rung, Scene
-from splatbatch.config.source import nearest
-from splatbatch.config.sweep import Variant, split_unit, unit_name
+from splatbatch.config.sweep.sweep import Variant, split_unit, unit_name
+from splatbatch.config.yaml.source import nearest
 
 __all__ = [
     "DEFAULT_CONFIG", "Config", "Cooldown", "Evaluation", "Executor", "LadderName", "Limits", "Notify", "Output",

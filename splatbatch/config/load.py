@@ -12,18 +12,18 @@ from typing import Any
 
 from pydantic import PrivateAttr, ValidationError
 
-from splatbatch.config.gone import without_gone
-from splatbatch.config.mistakes import MOST_MISTAKES, Mistake, Mistaken, mistake, raise_all, validated
 from splatbatch.config.notify import Notify
-from splatbatch.config.program_checks import check_programs
-from splatbatch.config.programs import Program
 from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, Recipe, Refinement, Training
 from splatbatch.config.rungs import check_rungs
 from splatbatch.config.section import Section
 from splatbatch.config.sections import Cooldown, Executor, Limits, Output, Retry, Scene
-from splatbatch.config.source import Source, dump, nearest, parse_value
-from splatbatch.config.sweep import Sweep, Variant, expand, split_unit
-from splatbatch.config.sweep_checks import check_sweep, normal
+from splatbatch.config.sweep.checks import check_sweep, normal
+from splatbatch.config.sweep.sweep import Sweep, Variant, expand, split_unit
+from splatbatch.config.trainers.program_checks import check_programs
+from splatbatch.config.trainers.programs import Program
+from splatbatch.config.yaml.gone import without_gone
+from splatbatch.config.yaml.mistakes import MOST_MISTAKES, Mistake, Mistaken, mistake, raise_all, validated
+from splatbatch.config.yaml.source import Source, dump, nearest, parse_value
 from splatbatch.errors import ConfigError
 
 DEFAULT_CONFIG = "splat_config.yml"

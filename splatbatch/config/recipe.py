@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from splatbatch.config.programs import OUR_TRAINER, Program
 from splatbatch.config.section import Count, FilePath, Fraction, Rate, Section, Steps
+from splatbatch.config.trainers.programs import OUR_TRAINER, Program
 
 AUTO_SCALE = {"default": 1.0, "mcmc": 1.0}
 AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from splatbatch.config.mistakes import Mistaken, spelt
 from splatbatch.config.sections import LadderName, Rung
-from splatbatch.config.source import Keys, nearest
-from splatbatch.config.sweep import RecipeOf
+from splatbatch.config.sweep.sweep import RecipeOf
+from splatbatch.config.yaml.mistakes import Mistaken, spelt
+from splatbatch.config.yaml.source import Keys, nearest
 
 SLOTS = "slots"
 """The number of slots, which is no setting of a patch."""

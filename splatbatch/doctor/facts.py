@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from splatbatch.gpu import Presence
+from splatbatch.machine.gpu import Presence
 
 Version = tuple[int, int]
 """Major and minor, of CUDA or of a compute capability."""

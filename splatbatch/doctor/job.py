@@ -8,7 +8,7 @@ from splatbatch.config import Recipe
 from splatbatch.doctor.facts import Job
 from splatbatch.doctor.finding import OF_MACHINE, OF_TRAINER, Finding, ok, problem, warning
 from splatbatch.files import MIB
-from splatbatch.scene.need import Need
+from splatbatch.scene.footprint import Need
 
 FLOAT = 4  # bytes
 BESIDES_MIB = 20

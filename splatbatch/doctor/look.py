@@ -14,15 +14,16 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from splatbatch import __version__, gpu
+from splatbatch import __version__
 from splatbatch.config import Config, Recipe
-from splatbatch.config.programs import OUR_TRAINER
+from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.doctor.facts import Job, Lock, Machine, Toolchain, TorchBuild, Version
 from splatbatch.doctor.job import EXTRAS, disk_mib
 from splatbatch.doctor.machine import parse_build, parse_version
-from splatbatch.executors import is_on_cpu
 from splatbatch.files import MIB, SHARED_MEMORY, free_mib, read_json
-from splatbatch.scene.need import Need
+from splatbatch.machine import gpu
+from splatbatch.machine.place import is_on_cpu
+from splatbatch.scene.footprint import Need
 from splatbatch.trainers.usable import missing
 
 PACKAGES = ("torch", "gsplat", "triton", "pycolmap", "numpy")

@@ -10,7 +10,7 @@ from splatbatch.doctor.finding import OF_TRAINER, Finding
 from splatbatch.doctor.job import of_job
 from splatbatch.doctor.machine import driver, open_files, shared_memory, torch_build
 from splatbatch.errors import ExecutorError, TrainerError
-from splatbatch.scene.need import Need
+from splatbatch.scene.footprint import Need
 
 WAITED_FOR = ("disk", "shared memory")
 """The gate in front of the batch waits for these, and says so: they may come back."""

@@ -9,7 +9,7 @@ from splatbatch.doctor.facts import Machine, Probe
 from splatbatch.doctor.finding import OF_TRAINER, Finding, ok, problem, warning
 from splatbatch.supervisor.ask import Answer, ask
 
-PROBE, WARM = "splatbatch.training.probe", "splatbatch.training.warm"
+PROBE, WARM = "splatbatch.training.probe", "splatbatch.training.cuda.warm"
 PROBE_S = 120.0
 WARM_S = 1800.0
 """gsplat's build takes some minutes on a few cores."""

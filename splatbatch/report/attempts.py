@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from splatbatch.attempt import ATTEMPT_PREFIX, AttemptFolder
-from splatbatch.batch.folder import PatchFolder
 from splatbatch.fields import mapping, number, text, texts, whole
 from splatbatch.files import Record, read_json, read_lines
+from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.store.layout import PatchFolder
 
 SETUP = ("start", "load", "init")
 OUTCOMES = ["trained", "failed", "stopped"]

@@ -33,10 +33,6 @@ from dataclasses import asdict
 from typing import Any
 
 from splatbatch import __version__
-from splatbatch.batch.folder import OutputFolder
-from splatbatch.batch.ledger import events
-from splatbatch.batch.standing import Standing
-from splatbatch.batch.status import STATES, PatchStatus, read_status, summary
 from splatbatch.config import Variant, split_unit
 from splatbatch.fields import mapping, number, texts
 from splatbatch.files import Record, read_tail
@@ -44,6 +40,10 @@ from splatbatch.report.attempts import attempts_of
 from splatbatch.report.comparison import compare
 from splatbatch.report.outliers import outliers
 from splatbatch.report.products import product_of
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.ledger import events
+from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.status import STATES, PatchStatus, read_status, summary
 
 SCHEMA = 1
 """Version of report.json; it rises when a field changes its meaning or goes."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from splatbatch.files import Record
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report.comparison import spelt
-from splatbatch.report.comparison_page import HEADINGS, is_best, short, shown
+from splatbatch.report.page.comparison_page import HEADINGS, is_best, short, shown
 from splatbatch.report.products import in_words
 
 SPECIAL = re.compile(r"[\\`*\[|]")

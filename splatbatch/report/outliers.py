@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from splatbatch.batch.status import PatchStatus
 from splatbatch.config import split_unit
+from splatbatch.tasks.status import PatchStatus
 
 FEWEST = 4
 """Trained patches below which nobody is unlike the others."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from splatbatch.batch.folder import PatchFolder
 from splatbatch.fields import mapping, number, text
 from splatbatch.files import Record, read_json
+from splatbatch.store.layout import PatchFolder
 
 
 def product_of(folder: PatchFolder) -> Record:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from splatbatch.batch.folder import OutputFolder
-from splatbatch.batch.standing import Standing
 from splatbatch.config import Variant
 from splatbatch.files import Record, write_json, write_text
 from splatbatch.report.facts import build
 from splatbatch.report.markdown import to_markdown
-from splatbatch.report.page import to_html
+from splatbatch.report.page.page import to_html
+from splatbatch.store.layout import OutputFolder
+from splatbatch.tasks.evidence import Standing
 
 
 def write_report(

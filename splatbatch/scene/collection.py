@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.folders import is_folder
+from splatbatch.scene.photos.folders import is_folder
 
 ModelFolder = Callable[[Path], Path | None]
 _WILDCARD = re.compile(r"[*?[]")

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
-from splatbatch.scene.need import GROWTH, Need
+from splatbatch.scene.footprint import GROWTH, Need
 
 
 @dataclass(frozen=True)

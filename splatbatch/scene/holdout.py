@@ -8,8 +8,8 @@ from pathlib import Path
 
 from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
+from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.patches import Patch, model_folder
-from splatbatch.scene.reconstruction import read_images
 
 
 def choose_holdout(patch: Patch, evaluation: Evaluation) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from splatbatch.config import Scene, nearest
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.scene.collection import scene_folders
-from splatbatch.scene.folders import is_folder
+from splatbatch.scene.photos.folders import is_folder
 
 MODEL_FOLDERS = ("sparse/0", "sparse")
 MODEL_FILE_NAMES = tuple(

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splatbatch.scene.colmap import CAMERA_MODELS, Camera, Floats
-from splatbatch.scene.reconstruction import Reconstruction, read_points2d
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 from splatbatch.config import Scene
-from splatbatch.gpu import presence
 from splatbatch.scene.patches import find_patches, model_folder, spell
 
 TEMPLATE = """\
@@ -46,12 +45,13 @@ DEVICES = {
 """By whether there is an NVIDIA GPU, usable or not, where the YAML is written."""
 
 
-def config_for(folder: Path, base: Path) -> str:
+def config_for(folder: Path, base: Path, *, has_gpu: bool) -> str:
     """Return the YAML for a folder with patches, a folder with a `patches` folder, or a COLMAP scene.
 
     Args:
         folder: where to look.
         base: the folder that the YAML will lie in.
+        has_gpu: whether an NVIDIA GPU is seen here.
 
     Raises:
         SceneError: there are neither patches nor a model.
@@ -67,7 +67,7 @@ def config_for(folder: Path, base: Path) -> str:
         found=f"{len(names)} found: {spell(names)}" if len(names) > 1 else f"one scene: {names[0]}",
         patches=_relative(root, base),
         images=f"  images: {_relative(shared, base)}\n" if shared and not own_images else "",
-        device=DEVICES[presence().is_here()],
+        device=DEVICES[has_gpu],
         source=f"  source: {_relative(source, base)}\n" if source else "",
     )
 

@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
-from splatbatch import console
-from splatbatch.attempt import AttemptFolder
+from splatbatch import terminal
+from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.supervisor.watch import supervise
 
 if __name__ == "__main__":
-    console.open_closed_descriptors()
+    terminal.open_closed_descriptors()
     sys.exit(supervise(AttemptFolder(Path(sys.argv[1]))))

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from splatbatch import processes
 from splatbatch.files import Record, last_line, read_tail
-from splatbatch.supervisor import processes
 
 TAIL_BYTES = 4096
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from splatbatch.supervisor import processes
+from splatbatch import processes
 
 MARK = "hook"
 

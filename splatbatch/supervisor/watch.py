@@ -17,16 +17,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from splatbatch.attempt import AttemptFolder
+from splatbatch import processes
 from splatbatch.fields import text
 from splatbatch.files import Record, read_json, write_json
+from splatbatch.machine.orphans import control_group, leftovers
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, NotStarted, TimedOut, exit_to_record
-from splatbatch.supervisor import control_group, foreign, leftovers, processes
-from splatbatch.supervisor.chores import Every, StopRequest
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.supervisor.external import external
+from splatbatch.supervisor.host.host_monitor import Surroundings
 from splatbatch.supervisor.job import sound_job, sound_watch
 from splatbatch.supervisor.log import BoundedLog
-from splatbatch.supervisor.stall import StallWatch
-from splatbatch.supervisor.surroundings import Surroundings
+from splatbatch.supervisor.timers import Every, StopRequest
+from splatbatch.supervisor.watchdog import StallWatch
 
 FENCED = 75  # sysexits.h, EX_TEMPFAIL: somebody else runs this attempt
 HEARTBEAT_S = 1.0
@@ -48,7 +50,7 @@ def supervise(folder: AttemptFolder) -> int:
         return FENCED
     group = control_group.make(processes.start_ticks(os.getpid()))
     _introduce(folder, group)
-    job = foreign.told(sound_job(job), sound_watch(read_json(folder.watch))) | {"group": group}
+    job = external.told(sound_job(job), sound_watch(read_json(folder.watch))) | {"group": group}
     processes.adopt_orphans()
     processes.raise_file_limit()
     around = Surroundings(folder, job.get("gpu"))
@@ -100,7 +102,7 @@ def _tell(folder: AttemptFolder, record: Record, stop: StopRequest) -> None:
 def _run_all(folder: AttemptFolder, job: dict[str, Any], stop: StopRequest, around: Surroundings) -> Exit:
     """Run the command, then the one that makes a splat of what it left, if it left all it should."""
     end = _run(folder, job, stop, around)
-    then = foreign.what_follows(job, end)
+    then = external.what_follows(job, end)
     after = _run(folder, then, stop, around) if then else Exited(0)
     return end if after == Exited(0) else after
 
@@ -164,7 +166,7 @@ class _Watch:
     def __post_init__(self) -> None:
         self.limits: dict[str, float] = self.job["limits"]
         self.stall = StallWatch(self.folder.progress, self.process.pid)
-        self.foreign = foreign.ForeignWatch(self.folder.progress, self.job)
+        self.foreign = external.ForeignWatch(self.folder.progress, self.job)
         self.stands_by = bool(self.job.get("standby"))
         self.chores = self._chores()
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from splatbatch.config import Recipe
-from splatbatch.scene.findings import TrainerRules
+from splatbatch.scene.audit.findings import TrainerRules
+from splatbatch.trainers.builtin import CAMERA_MODELS, UNDISTORTED_MODELS, GsplatTrainer
 from splatbatch.trainers.external import ExternalTrainer
-from splatbatch.trainers.gsplat import CAMERA_MODELS, UNDISTORTED_MODELS, GsplatTrainer
 from splatbatch.trainers.protocol import Trainer
 
 __all__ = ["TRAINERS", "Trainer", "open_trainer", "rules_of"]

@@ -7,18 +7,18 @@ import glob
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
-from splatbatch.config.placeholders import fill, in_words, names_in
-from splatbatch.config.programs import Program
+from splatbatch.config.trainers.placeholders import fill, in_words, names_in
+from splatbatch.config.trainers.programs import Program
 from splatbatch.fields import mapping, texts
 from splatbatch.files import PRIVATE, Record, read_json, write_json
 from splatbatch.outcome import Exit, Exited, Splat, Unfit, exit_from_record
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat
-from splatbatch.supervisor.finish import Leavings
-from splatbatch.supervisor.foreign import GPU_PLACE
-from splatbatch.supervisor.patterns import TooSlow
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.supervisor.external.external import GPU_PLACE
+from splatbatch.supervisor.external.finish import Leavings
+from splatbatch.supervisor.external.patterns import TooSlow
 from splatbatch.trainers.last_step import SILENT, Words, read_words, why_not_last, why_too_old, written_at
 from splatbatch.trainers.measures import read_measures
 

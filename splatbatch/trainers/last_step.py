@@ -10,7 +10,7 @@ from pathlib import Path
 
 from splatbatch.files import read_lines
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, TimedOut
-from splatbatch.supervisor.steps_heard import StepsHeard
+from splatbatch.supervisor.external.steps_heard import StepsHeard
 
 CLOCK_S = 2.0
 """A step is written down up to so much later than it was said, and a share of the run on top."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from splatbatch.config.programs import Measures
+from splatbatch.config.trainers.programs import Measures
 from splatbatch.files import Record, read_json, read_lines
-from splatbatch.supervisor.finish import Leavings
+from splatbatch.supervisor.external.finish import Leavings
 
 
 def read_measures(measures: Measures, leavings: Leavings, globs: Sequence[str], progress: Path) -> Record:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from splatbatch.attempt import AttemptFolder
 from splatbatch.outcome import Splat, Unfit
 from splatbatch.scene.patches import Patch
+from splatbatch.store.attempt_folder import AttemptFolder
 
 
 class Trainer(Protocol):

@@ -8,8 +8,8 @@ from typing import NoReturn
 # before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
-from splatbatch.attempt import AttemptFolder
 from splatbatch.errors import SplatbatchError
+from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.session import train_attempt
 from splatbatch.training.standby import STANDBY_VARIABLE
 

@@ -21,11 +21,11 @@ from splatbatch.config import Recipe
 from splatbatch.files import write_whole
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.health import Finding
-from splatbatch.training.optimizer import Optimizers
+from splatbatch.training.optim import Optimizers
 from splatbatch.training.photos.exposure import Exposures
 from splatbatch.training.photos.views import Views
-from splatbatch.training.progress import Progress
+from splatbatch.training.progress.health import Finding
+from splatbatch.training.progress.progress import Progress
 from splatbatch.training.strategies import Strategy
 
 FORMAT = 2

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from splatbatch.config import Training
-from splatbatch.scene.reconstruction import Points
+from splatbatch.scene.colmap.reconstruction import Points
 from splatbatch.splats import Gaussians
 from splatbatch.training.neighbours import neighbour_distance
 from splatbatch.training.photos.views import Frame

@@ -10,19 +10,19 @@ import torch
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.training.checkpoint import Changing, Checkpoints
+from splatbatch.training.cuda_graph import RecordedStep
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.health import Expectations
-from splatbatch.training.optimise import make_optimizers
-from splatbatch.training.photos.ahead import ahead
+from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.coarse import Pyramid, plan_sizes
 from splatbatch.training.photos.exposure import Exposures
+from splatbatch.training.photos.prefetch import ahead
 from splatbatch.training.photos.views import Photo, Views
-from splatbatch.training.recorded import RecordedStep
-from splatbatch.training.render import RasterOptions
+from splatbatch.training.progress.health import Expectations
+from splatbatch.training.rendering.render import RasterOptions
+from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.step import Step
 from splatbatch.training.strategies import STRATEGIES
-from splatbatch.training.tile_capacity import TileCapacity
 
 
 def train(

@@ -13,7 +13,7 @@ import torch
 
 from splatbatch.files import read_json
 from splatbatch.training import cuda
-from splatbatch.training.warm import GROUPS, KERNELS
+from splatbatch.training.cuda.warm import GROUPS, KERNELS
 
 
 def main() -> None:

@@ -16,14 +16,13 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import MIB, write_json
-from splatbatch.scene.need import GPU_CONTEXT_MIB, Extent, Need, estimate, extent_of
-from splatbatch.scene.reconstruction import read_reconstruction
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Extent, Need, estimate, extent_of
 from splatbatch.splats import write_splat
-from splatbatch.training.board import open_board
+from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.evaluation.pictures import picture_views
@@ -31,7 +30,8 @@ from splatbatch.training.gaussians import export, first_values, to_parameters
 from splatbatch.training.loop import train
 from splatbatch.training.photos.repeats import find_repeats
 from splatbatch.training.photos.views import Folders, Views, decode_views
-from splatbatch.training.progress import Progress
+from splatbatch.training.progress.progress import Progress
+from splatbatch.training.progress.tensorboard import open_board
 from splatbatch.training.standby import wait_for_go
 
 

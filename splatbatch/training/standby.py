@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 
-from splatbatch.attempt import AttemptFolder
 from splatbatch.errors import TrainerError
 from splatbatch.fields import mapping
 from splatbatch.files import read_json
-from splatbatch.training.progress import Progress
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.training.progress.progress import Progress
 
 STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
 """Set to 1 by whoever starts an attempt ahead of its turn."""

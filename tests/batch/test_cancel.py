@@ -12,10 +12,10 @@ import pytest
 from fake_batch import FakeBatch
 from process_family import wait_until
 
-from splatbatch.batch import cancel
-from splatbatch.batch.folder import OutputFolder
-from splatbatch.batch.lock import holder
 from splatbatch.files import read_json, write_json
+from splatbatch.scheduler import cancel
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.lock import holder
 
 
 def start(batch: FakeBatch, *running: str) -> subprocess.Popen[str]:

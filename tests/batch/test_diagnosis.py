@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from splatbatch.batch.diagnosis import STRONG, WEAK, Evidence, diagnose, diagnose_log
+from splatbatch.failures.diagnose import STRONG, WEAK, Evidence, diagnose, diagnose_log
 from splatbatch.outcome import Cancelled, Exited, Killed, Lost, NotStarted, TimedOut
 
 LOOK_ALIKES = Path(__file__).with_name("look_alikes.txt")

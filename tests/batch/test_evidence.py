@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from fake_trainer import FakeTrainer
 
-from splatbatch.attempt import AttemptFolder
-from splatbatch.batch import attempts
 from splatbatch.config import Recipe
 from splatbatch.files import write_json
 from splatbatch.outcome import Exit, Exited, Failed, Killed
+from splatbatch.scheduler import judge
+from splatbatch.store.attempt_folder import AttemptFolder
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4242, GPU has fallen off the bus."
 OOM = "Memory cgroup out of memory: Killed process 4242 (python) total-vm:9kB"
@@ -34,7 +34,7 @@ def test_a_silent_failure_is_explained_by_what_happened_around_it(
 ) -> None:
     folder = AttemptFolder(tmp_path)
     write_json(folder.exit, record)
-    outcome = attempts.judge(folder, FakeTrainer(Recipe()), end)
+    outcome = judge.judge(folder, FakeTrainer(Recipe()), end)
     assert isinstance(outcome, Failed)
     assert outcome.diagnosis.cause == cause
     assert quoted in outcome.diagnosis.evidence[0]

@@ -16,11 +16,11 @@ from kill_events import NUM_EVENTS, TARGETS, kills_at_events
 from process_family import family, wait_until
 from race_batch import races
 
-from splatbatch.attempt import AttemptFolder
-from splatbatch.batch.folder import OutputFolder
-from splatbatch.batch.results import batch_name
+from splatbatch import processes
 from splatbatch.files import path_beside, read_json
-from splatbatch.supervisor import processes
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.results import batch_name
 
 
 def start(batch: FakeBatch) -> subprocess.Popen[str]:

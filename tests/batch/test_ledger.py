@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from splatbatch.batch.ledger import Ledger, events, judged_attempts
+from splatbatch.store.ledger import Ledger, events, judged_attempts
 
 
 def test_events_are_read_in_the_order_they_were_written(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from splatbatch.batch import generations, lock
-from splatbatch.batch.lock import OutputLock, holder
 from splatbatch.errors import OutputError
-from splatbatch.supervisor.processes import boot_id
+from splatbatch.processes import boot_id
+from splatbatch.store import generations, lock
+from splatbatch.store.lock import OutputLock, holder
 
 NO_FLOCK = """
 import errno, fcntl
@@ -29,7 +29,7 @@ fcntl.flock = no_locks
 RACE = """
 import sys, time
 from pathlib import Path
-from splatbatch.batch.lock import OutputLock
+from splatbatch.store.lock import OutputLock
 from splatbatch.errors import OutputError
 lock, begin = Path(sys.argv[1]), float(sys.argv[2])
 while time.time() < begin:
@@ -44,7 +44,7 @@ except OutputError:
 HOLD = """
 import sys, time
 from pathlib import Path
-from splatbatch.batch.lock import OutputLock
+from splatbatch.store.lock import OutputLock
 with OutputLock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from fake_batch import FakeBatch
 
-from splatbatch.batch.folder import OutputFolder
-from splatbatch.batch.metrics import MetricsFile, to_prometheus
-from splatbatch.batch.status import PatchStatus
+from splatbatch.monitor.prometheus import MetricsFile, to_prometheus
+from splatbatch.store.layout import OutputFolder
+from splatbatch.tasks.status import PatchStatus
 
 LINE = re.compile(r'^(# (HELP|TYPE) splatbatch_\w+ .+|splatbatch_\w+(\{\w+="([^"\\\n]|\\[\\"n])*"\})? [-+0-9.einf]+)$')
 

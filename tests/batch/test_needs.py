@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from splatbatch.batch import needs
 from splatbatch.config import Config, load
-from splatbatch.gpu import Gpu
+from splatbatch.machine.gpu import Gpu
 from splatbatch.scene.patches import find_patches
+from splatbatch.tasks import footprints
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -43,15 +43,15 @@ def test_a_batch_writes_down_what_it_expects(batch: FakeBatch) -> None:
 def test_the_smallest_gpu_of_the_batch_decides(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, wanted: object, names: set[str]
 ) -> None:
-    monkeypatch.setattr(needs, "gpus", lambda: (SMALL, LARGE))
+    monkeypatch.setattr(footprints, "gpus", lambda: (SMALL, LARGE))
     training = {"device": "cuda", "strategy": "default", "cap_max": 2_000_000}
     config = config_of(batch, training=training, executor={"gpus": wanted})
-    found = needs.needs(config, find_patches(config.scene), {})
-    assert set(needs.tight(found, config)) == names
+    found = footprints.needs(config, find_patches(config.scene), {})
+    assert set(footprints.tight(found, config)) == names
     assert found["p0"].gpu_mib > 2_000
 
 
 def test_a_patch_whose_model_is_broken_is_left_to_the_audit(batch: FakeBatch) -> None:
     config = config_of(batch)
     Path(batch.folder / "patches/p0/sparse/0/points3D.txt").unlink()
-    assert set(needs.needs(config, find_patches(config.scene), {})) == {"p1"}
+    assert set(footprints.needs(config, find_patches(config.scene), {})) == {"p1"}

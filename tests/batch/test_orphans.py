@@ -16,15 +16,17 @@ from fake_batch import FakeBatch
 from process_family import family, fugitives, wait_until
 from supervised import Attempts, wait_for
 
-from splatbatch.attempt import AttemptFolder
+from splatbatch import processes
 from splatbatch.config import Executor as ExecutorConfig
-from splatbatch.executors import Job, silence
-from splatbatch.executors.local import LocalExecutor
-from splatbatch.executors.silence import SilenceWatch
 from splatbatch.files import read_json, write_json
-from splatbatch.supervisor import control_group, leftovers, processes
+from splatbatch.machine import heartbeat
+from splatbatch.machine.heartbeat import SilenceWatch
+from splatbatch.machine.local import LocalExecutor
+from splatbatch.machine.orphans import control_group, leftovers
+from splatbatch.machine.protocol import Job
+from splatbatch.store.attempt_folder import AttemptFolder
 
-QUICK = {"splatbatch.executors.silence.SILENCE_S": 1.0, "splatbatch.executors.silence.WAKING_S": 1.0}
+QUICK = {"splatbatch.machine.heartbeat.SILENCE_S": 1.0, "splatbatch.machine.heartbeat.WAKING_S": 1.0}
 HIDING = "import os, time\nif os.fork() == 0:\n os.setsid(); os.execve('/bin/sleep', ['sleep', '600'], {})\n"
 
 
@@ -76,7 +78,7 @@ def test_a_supervisor_that_will_not_wake_is_ended_and_its_patch_trained_again(
 
 
 def test_a_batch_whose_supervisor_stands_still_obeys_sigterm(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    parent = start(batch.make("p0").script(p0=["hang"]), monkeypatch, **{"splatbatch.executors.silence.SILENCE_S": 99})
+    parent = start(batch.make("p0").script(p0=["hang"]), monkeypatch, **{"splatbatch.machine.heartbeat.SILENCE_S": 99})
     os.kill(supervisor_of(parent), signal.SIGSTOP)
     began = time.monotonic()
     parent.terminate()
@@ -202,7 +204,7 @@ def test_time_in_which_we_stood_still_ourselves_does_not_count_as_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.monotonic()
-    monkeypatch.setattr(silence.time, "monotonic", lambda: now)
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now)
     watch = SilenceWatch(1 << 30, AttemptFolder(tmp_path))
     for passed_s in (2.0, 2.0, 3600.0, 2.0):
         now += passed_s
@@ -212,8 +214,8 @@ def test_time_in_which_we_stood_still_ourselves_does_not_count_as_silence(
 
 def test_a_supervisor_that_waits_for_a_disk_is_given_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.monotonic()
-    monkeypatch.setattr(silence.time, "monotonic", lambda: now)
-    monkeypatch.setattr(silence, "_state", lambda _: "D")
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now)
+    monkeypatch.setattr(heartbeat, "_state", lambda _: "D")
     watch = SilenceWatch(1 << 30, AttemptFolder(tmp_path))
     orders = []
     for _ in range(650):

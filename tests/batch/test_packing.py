@@ -8,8 +8,8 @@ import pytest
 from fake_batch import FakeBatch
 from simulated import TOTAL_MIB, Script, Simulation
 
-from splatbatch.batch.packing import FEWEST_LOOKS, Look, how_many
-from splatbatch.executors import Slot
+from splatbatch.machine.protocol import Slot
+from splatbatch.machine.seats import FEWEST_LOOKS, Look, how_many
 from splatbatch.outcome import Trained
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.00 GiB free"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from splatbatch.batch.plan import (
+from splatbatch.tasks.plan import (
     Decision,
     Evidence,
     GivenUp,

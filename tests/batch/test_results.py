@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fake_trainer import splat_of
 
-from splatbatch.attempt import Attempt
-from splatbatch.batch import results
-from splatbatch.batch.fingerprints import fingerprint
-from splatbatch.batch.folder import PatchFolder
-from splatbatch.batch.results import CHANGED, restore, why_not_the_splat
 from splatbatch.config import Evaluation, Recipe, Training
 from splatbatch.files import read_json
 from splatbatch.outcome import Splat, Trained
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, write_splat
+from splatbatch.store import results
+from splatbatch.store.attempt_folder import Attempt
+from splatbatch.store.layout import PatchFolder
+from splatbatch.store.results import CHANGED, restore, why_not_the_splat
+from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splatbatch.batch.retry import POLICIES, Again, Failure, GiveUp, decide, resolve, why_stop_batch
 from splatbatch.config import Retry, Training
+from splatbatch.failures.retry import POLICIES, Again, Failure, GiveUp, decide, resolve, why_stop_batch
 from splatbatch.outcome import Diagnosis
 
 NO_LADDERS = {name: [] for name in ("gpu_memory", "host_memory", "segfault", "numerics", "pruning")}

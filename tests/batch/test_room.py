@@ -12,11 +12,11 @@ import pytest
 from fake_batch import FakeBatch
 from fake_trainer import fill
 
-from splatbatch.batch import room
-from splatbatch.batch.ledger import Ledger, events
-from splatbatch.batch.room import RoomGate
 from splatbatch.config import Limits
 from splatbatch.files import MIB, append_line, read_lines
+from splatbatch.scheduler import disk_guard
+from splatbatch.scheduler.disk_guard import RoomGate
+from splatbatch.store.ledger import Ledger, events
 
 NOT_LOOKED_AT = {"free_disk_mib": 0}
 SHM = shutil._ntuple_diskusage(1024 * MIB, 1000 * MIB, 24 * MIB)
@@ -124,7 +124,7 @@ def test_a_failed_write_shuts_the_gate_until_a_trial_succeeds(small_disk: Path, 
 
 
 def test_little_shared_memory_shuts_the_gate_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: SHM)
+    monkeypatch.setattr(disk_guard.shutil, "disk_usage", lambda _: SHM)
     gate = RoomGate(tmp_path, Limits(free_disk_mib=1), Ledger(tmp_path / "ledger.jsonl"))
     assert not gate.is_open(0)
     assert gate.reason == "24 MiB free in /dev/shm, wanted 64"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from fake_batch import FakeBatch
 
-from splatbatch.batch.batch import open_batch
-from splatbatch.commands import conclude
+from splatbatch.commands.train import summary
+from splatbatch.tasks.batch import open_batch
 
 
 def test_every_patch_is_trained_in_natural_order(batch: FakeBatch) -> None:
@@ -147,10 +147,9 @@ def test_a_report_that_cannot_be_made_does_not_hide_how_it_went(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     batch.make("p0").run("train")
-    monkeypatch.setattr(conclude, "write_report", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(summary, "write_report", lambda *_, **__: 1 / 0)
     assert (
-        conclude.conclude(open_batch(batch.config), conclude.Run(fresh=("p0",)), open_batch(batch.config).standing())
-        == 0
+        summary.conclude(open_batch(batch.config), summary.Run(fresh=("p0",)), open_batch(batch.config).standing()) == 0
     )
     said = capsys.readouterr()
     assert "1 of 1 patches trained" in said.out

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from fake_batch import ROOT
 
-from splatbatch.batch.folder import OutputFolder
-from splatbatch.batch.status import most_interesting, read_status
 from splatbatch.files import write_json
-from splatbatch.report.page import MOST_PATCHES, most_telling
+from splatbatch.report.page.page import MOST_PATCHES, most_telling
+from splatbatch.store.layout import OutputFolder
+from splatbatch.tasks.status import most_interesting, read_status
 
 sys.path.append(str(ROOT / "scripts"))
 
@@ -46,9 +46,9 @@ def test_the_status_is_there_at_once(figures: tuple[dict[str, float], dict[str, 
 
 
 def test_the_status_loads_neither_the_audit_nor_the_trainers() -> None:
-    code = "import sys; import splatbatch.commands.status; print(sorted(sys.modules))"
+    code = "import sys; import splatbatch.commands.status.status; print(sorted(sys.modules))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    unneeded = {"numpy", "pynvml", "splatbatch.scene.audit", "splatbatch.trainers", "splatbatch.batch.runner"}
+    unneeded = {"numpy", "pynvml", "splatbatch.scene.audit.audit", "splatbatch.trainers", "splatbatch.scheduler.loop"}
     assert not unneeded & set(eval(said))
 
 

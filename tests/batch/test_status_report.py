@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from splatbatch.attempt import AttemptFolder
-from splatbatch.batch.folder import OutputFolder
-from splatbatch.batch.ledger import Ledger
-from splatbatch.batch.status import PatchStatus, read_status, summary
-from splatbatch.batch.table import status_table
 from splatbatch.files import read_json, write_json
+from splatbatch.monitor.table import status_table
+from splatbatch.processes import boot_id, start_ticks
 from splatbatch.report import to_markdown, write_report
 from splatbatch.report.facts import build
-from splatbatch.supervisor.processes import boot_id, start_ticks
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.ledger import Ledger
+from splatbatch.tasks.status import PatchStatus, read_status, summary
 
 FAILED = {"outcome": "failed", "diagnosis": {"cause": "nan_loss", "advice": "lower it", "evidence": ["line 3: NaN"]}}
 

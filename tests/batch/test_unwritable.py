@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from splatbatch.supervisor.processes import marked
+from splatbatch.processes import marked
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

@@ -12,8 +12,8 @@ from splatbatch.doctor import kernels, machine
 from splatbatch.doctor.facts import Job, Lock, Machine, Probe, Toolchain, TorchBuild
 from splatbatch.doctor.finding import Finding, ok, problem, warning, worst_exit_code
 from splatbatch.doctor.job import disk_mib, extras, of_job
-from splatbatch.gpu import Gpu, Presence
-from splatbatch.scene.need import Need
+from splatbatch.machine.gpu import Gpu, Presence
+from splatbatch.scene.footprint import Need
 
 H200 = Gpu(0, "GPU-a", "NVIDIA H200", 143_771, (9, 0))
 WELL = Machine(

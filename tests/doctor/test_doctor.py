@@ -11,12 +11,12 @@ import pytest
 from command_line import invoke
 from fake_batch import FakeBatch
 
-from splatbatch import gpu
-from splatbatch.batch.batch import open_batch
 from splatbatch.doctor import look
 from splatbatch.doctor.facts import TorchBuild
 from splatbatch.doctor.preflight import preflight
+from splatbatch.machine import gpu
 from splatbatch.supervisor.ask import ask
+from splatbatch.tasks.batch import open_batch
 
 H200 = gpu.Gpu(0, "GPU-a", "NVIDIA H200", 143_771, (9, 0))
 SAYS = "import json; print('noise'); print(json.dumps({'a': 1}))"

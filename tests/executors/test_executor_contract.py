@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from splatbatch import gpu
-from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.errors import ExecutorError
-from splatbatch.executors import Executor, Job, Seen, open_executor
 from splatbatch.files import read_json
+from splatbatch.machine import gpu
+from splatbatch.machine.local import open_executor
+from splatbatch.machine.protocol import Executor, Job, Seen
+from splatbatch.store.attempt_folder import AttemptFolder
 
 PATIENCE_S = 15.0
 ASLEEP = "import time; time.sleep(600)"

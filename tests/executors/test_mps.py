@@ -11,13 +11,13 @@ import pytest
 from fake_batch import FakeBatch
 from supervised import alive, wait_for
 
-from splatbatch import gpu
-from splatbatch.batch.batch import open_batch
-from splatbatch.batch.conduct import adopt
-from splatbatch.batch.ledger import Ledger
 from splatbatch.config import Executor as ExecutorConfig
-from splatbatch.executors import open_executor
-from splatbatch.executors.mps import DAEMON, Mps
+from splatbatch.machine import gpu
+from splatbatch.machine.local import open_executor
+from splatbatch.machine.mps import DAEMON, Mps
+from splatbatch.scheduler.session import adopt
+from splatbatch.store.ledger import Ledger
+from splatbatch.tasks.batch import open_batch
 
 READY = 'touch "$CUDA_MPS_PIPE_DIRECTORY/control"; echo $$ > "$TOLD"; '
 SERVER = 'sleep 600 & echo $! > "$TOLD.server"; '
@@ -55,7 +55,7 @@ def test_attempts_are_told_where_the_daemon_listens_and_it_ends_with_its_server(
 
 
 def test_a_daemon_that_is_deaf_is_ended_by_force(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatbatch.executors.mps.QUIT_S", 0.2)
+    monkeypatch.setattr("splatbatch.machine.mps.QUIT_S", 0.2)
     install(told, f"trap '' TERM; {READY}while true; do sleep 0.1; done")
     mps = Mps.start()
     assert mps is not None
@@ -70,7 +70,7 @@ def test_a_daemon_that_does_not_come_up_is_done_without(told: Path) -> None:
 
 def test_a_daemon_ends_when_its_batch_is_killed_and_the_next_run_sweeps_up_its_server(told: Path) -> None:
     install(told, f"{SERVER}{READY}wait")
-    code = "from splatbatch.executors.mps import Mps; Mps.start(); print(1, flush=True); input()"
+    code = "from splatbatch.machine.mps import Mps; Mps.start(); print(1, flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout and parent.stdout.readline()
         parent.kill()

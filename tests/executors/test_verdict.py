@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from splatbatch.executors import Seen, verdict
+from splatbatch.machine.protocol import Seen
+from splatbatch.machine.verdict import verdict
 from splatbatch.outcome import (
     Cancelled,
     Exit,

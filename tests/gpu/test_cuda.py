@@ -13,10 +13,10 @@ import pytest
 import torch
 import yaml
 
-from splatbatch import gpu
 from splatbatch.config import Cooldown
+from splatbatch.machine import gpu
 from splatbatch.training.loss import psnr
-from splatbatch.training.rasterize import RasterOptions, View, rasterize
+from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
 
 pytestmark = [
     pytest.mark.gpu,

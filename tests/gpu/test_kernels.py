@@ -15,14 +15,14 @@ from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.training import cuda, loss
 from splatbatch.training.cpu import view_colors
-from splatbatch.training.optimise import make_optimizers
-from splatbatch.training.photos.ahead import ahead
+from splatbatch.training.cuda_graph import RecordedStep
+from splatbatch.training.optim import make_optimizers
+from splatbatch.training.photos.prefetch import ahead
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rasterize import RasterOptions, Rendering, View, rasterize
-from splatbatch.training.recorded import RecordedStep
+from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, View, rasterize
+from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.step import Step
 from splatbatch.training.strategies import STRATEGIES
-from splatbatch.training.tile_capacity import TileCapacity
 
 pytestmark = [
     pytest.mark.gpu,

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from splatbatch import gpu
-from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
 from splatbatch.config.sections import Scene
+from splatbatch.machine import gpu
 from splatbatch.scene.patches import find_patches
+from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.trainers import open_trainer
 
 pytestmark = [
@@ -24,8 +24,8 @@ pytestmark = [
 PREPARE = """
 import sys, torch
 from pathlib import Path
-from splatbatch.attempt import AttemptFolder
-from splatbatch.training.progress import Progress
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.training.progress.progress import Progress
 from splatbatch.training.session import Settings, prepare
 folder = AttemptFolder(Path(sys.argv[1]))
 ready = prepare(Settings.model_validate_json(folder.settings.read_text()), Progress(folder.progress, 10))

@@ -13,8 +13,8 @@ import pytest
 import torch
 import yaml
 
-from splatbatch import gpu
 from splatbatch.files import read_lines
+from splatbatch.machine import gpu
 
 pytestmark = [
     pytest.mark.gpu,

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from splatbatch.attempt import AttemptFolder
-from splatbatch.batch.folder import OutputFolder
 from splatbatch.files import write_json
-from splatbatch.report.pictures import KINDS, RANKS
+from splatbatch.report.page.pictures import KINDS, RANKS
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.layout import OutputFolder
 
 NASTY = 'p"><script>alert(1)'
 EVENING = 1_790_000_000.0

@@ -11,8 +11,8 @@ import pytest
 from browser import Watched, artifacts_folder, browser
 from made_output import NASTY, MadeOutput, night
 
-from splatbatch.batch.folder import OutputFolder
 from splatbatch.report import write_report
+from splatbatch.store.layout import OutputFolder
 
 pytestmark = pytest.mark.long
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from made_output import MadeOutput
 
-from splatbatch.batch.status import PatchStatus
 from splatbatch.config import Variant
 from splatbatch.files import read_json
 from splatbatch.report import to_markdown, write_report
+from splatbatch.report.charts.setting_charts import setting_charts
 from splatbatch.report.comparison import FIGURES, compare, spelt
-from splatbatch.report.comparison_page import is_best
 from splatbatch.report.outliers import outliers
+from splatbatch.report.page.comparison_page import is_best
 from splatbatch.report.products import in_words, product_of
-from splatbatch.report.setting_charts import setting_charts
+from splatbatch.tasks.status import PatchStatus
 
 CAP = "training.cap_max"
 STRATEGY = "training.strategy"

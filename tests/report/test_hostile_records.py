@@ -17,9 +17,9 @@ import pytest
 from command_line import invoke
 from made_output import pictures
 
-from splatbatch.batch.folder import OutputFolder
 from splatbatch.files import write_json
-from splatbatch.supervisor.processes import boot_id, start_ticks
+from splatbatch.processes import boot_id, start_ticks
+from splatbatch.store.layout import OutputFolder
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

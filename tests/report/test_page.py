@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from made_output import NASTY, MadeOutput, night, pictures
 
-from splatbatch.batch.folder import OutputFolder
 from splatbatch.report import write_report
-from splatbatch.report.charts import draw
-from splatbatch.report.curves import MOST_POINTS, Chart, Curve, thin
-from splatbatch.report.html import tag
-from splatbatch.report.pictures import Budget, views_of
+from splatbatch.report.charts.charts import draw
+from splatbatch.report.charts.curves import MOST_POINTS, Chart, Curve, thin
+from splatbatch.report.page.html import tag
+from splatbatch.report.page.pictures import Budget, views_of
+from splatbatch.store.layout import OutputFolder
 
 
 class Page(HTMLParser):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from splatbatch.batch.folder import OutputFolder
 from splatbatch.report import write_report
+from splatbatch.store.layout import OutputFolder
 
 SAMPLES = Path(__file__).with_name("samples")
 

@@ -19,9 +19,10 @@ from made_output import NASTY, night
 from made_splat import write_scene
 from PIL import Image
 
-from splatbatch.batch.folder import OutputFolder
-from splatbatch.report import viewer, write_report
+from splatbatch.report import write_report
+from splatbatch.report.viewer import viewer
 from splatbatch.splats.preview import UNTURNED
+from splatbatch.store.layout import OutputFolder
 
 pytest.importorskip("gsply", reason="gsply is not installed (extra web)")
 built = pytest.mark.skipif(not viewer.viewer_gz(), reason="the viewer is not built (scripts/build_web, needs npm)")

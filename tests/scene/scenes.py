@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Picture
 
-from splatbatch.scene.audit import Audit, TrainerRules, audit_patches
-from splatbatch.scene.colmap import CAMERA_MODELS, Camera, Image
+from splatbatch.scene.audit.audit import Audit, TrainerRules, audit_patches
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Image
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.reprojection import project
 

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 from scenes import FOV, HEIGHT, OURS, WIDTH, MadeScene, pinhole
 
-from splatbatch.scene import header_cache
-from splatbatch.scene.audit import Audit, audit_patches
-from splatbatch.scene.audit_table import render
+from splatbatch.scene.audit.audit import Audit, audit_patches
+from splatbatch.scene.audit.table import render
+from splatbatch.scene.photos import header_cache
 
 
 def printed(audit: Audit) -> str:

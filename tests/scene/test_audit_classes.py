@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scenes import FOV, HEIGHT, OURS, WIDTH, MadeScene, pinhole
 
-from splatbatch.scene.findings import KINDS, TrainerRules
+from splatbatch.scene.audit.findings import KINDS, TrainerRules
 
 NAN = float("nan")
 

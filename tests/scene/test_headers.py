@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from PIL import Image, PngImagePlugin
 
-from splatbatch.scene.headers import read_header
-from splatbatch.scene.photo import Photo, Unreadable
+from splatbatch.scene.photos.headers import read_header
+from splatbatch.scene.photos.photo import Photo, Unreadable
 
 
 def encoded(mode: str, kind: str, **options: object) -> bytes:

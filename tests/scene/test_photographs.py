@@ -9,10 +9,10 @@ from fake_batch import write_model, write_photos
 
 from splatbatch.config import Scene
 from splatbatch.errors import SceneError
-from splatbatch.scene.masks import find_masks
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.patches import find_patches
-from splatbatch.scene.photographs import Photographs, choose_photographs
-from splatbatch.scene.reconstruction import read_reconstruction
+from splatbatch.scene.photos.masks import find_masks
+from splatbatch.scene.photos.photographs import Photographs, choose_photographs
 
 NAMES = ["left/a.png", "left/b.png", "c.png"]
 

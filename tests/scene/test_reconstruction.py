@@ -10,7 +10,7 @@ import pytest
 from scenes import MadeScene
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.reconstruction import (
+from splatbatch.scene.colmap.reconstruction import (
     CAMERA_MODELS,
     Camera,
     Reconstruction,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splatbatch.scene.sizes import Equal, FewPixels, Scaled, Transposed, Unlike, relate, spell_factor
+from splatbatch.scene.photos.sizes import Equal, FewPixels, Scaled, Transposed, Unlike, relate, spell_factor
 
 SIDES = st.integers(400, 9000)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scenes import HEIGHT, WIDTH, MadeScene, pinhole
 
-from splatbatch.scene.reconstruction import read_reconstruction
-from splatbatch.scene.repair import fix_models
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.repair.repair import fix_models
 
 pycolmap = pytest.importorskip("pycolmap")
 

@@ -7,9 +7,9 @@ import pycolmap
 import pytest
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.colmap import Camera
+from splatbatch.scene.colmap.types import Camera
+from splatbatch.scene.photos.undistort import is_distorted, sources, straighten, undistorted_rays
 from splatbatch.scene.reprojection import project
-from splatbatch.scene.undistort import is_distorted, sources, straighten, undistorted_rays
 
 BARREL = Camera(1, "SIMPLE_RADIAL", 400, 300, (320.0, 203.5, 148.25, -0.12))
 PINCUSHION = Camera(1, "RADIAL", 400, 300, (320.0, 203.5, 148.25, 0.1, 0.05))

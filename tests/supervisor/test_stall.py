@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from supervised import ASLEEP, DEAF, Attempts
 
-from splatbatch import gpu
-from splatbatch.gpu import Sample
+from splatbatch.machine import gpu
+from splatbatch.machine.gpu import Sample
 from splatbatch.supervisor import watch
-from splatbatch.supervisor.stall import StallWatch
+from splatbatch.supervisor.watchdog import StallWatch
 
 STALL_S = 0.5
 LIMITS = {"stall_s": STALL_S}

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from supervised import ASLEEP, Attempts, alive, wait_for
 
-from splatbatch.supervisor import kernel_log, processes
-from splatbatch.supervisor.kernel_log import KMSG, KernelLog, concerns, message_of
+from splatbatch import processes
+from splatbatch.supervisor.host import kernel_log
+from splatbatch.supervisor.host.kernel_log import KMSG, KernelLog, concerns, message_of
 
 OURS, OTHER = "0000:3b:00", "0000:86:00"
 

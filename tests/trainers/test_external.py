@@ -11,13 +11,13 @@ import foreign_program
 import pytest
 from foreign_runs import Run, recipe
 
-from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
-from splatbatch.config.programs import Measures, Program
+from splatbatch.config.trainers.programs import Measures, Program
 from splatbatch.files import read_json
 from splatbatch.outcome import Failed, Trained, Unfit
 from splatbatch.scene.patches import Patch
-from splatbatch.supervisor.finish import Leavings
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.supervisor.external.finish import Leavings
 from splatbatch.trainers import open_trainer, rules_of
 from splatbatch.trainers.measures import read_measures
 from splatbatch.trainers.usable import missing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from splatbatch.supervisor.steps_heard import StepsHeard
+from splatbatch.supervisor.external.steps_heard import StepsHeard
 
 OF_EVERY = range(1, 10_001)
 

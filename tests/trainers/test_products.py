@@ -10,9 +10,9 @@ import pytest
 from foreign_runs import SAYS, STEPLESS, Run
 from supervised import wait_for
 
-from splatbatch.config.programs import Artifact
+from splatbatch.config.trainers.programs import Artifact
 from splatbatch.outcome import Failed, Stopped, Trained, Unfit
-from splatbatch.supervisor.finish import Leavings
+from splatbatch.supervisor.external.finish import Leavings
 
 
 def test_points_that_lie_beside_the_output_are_no_splat_and_end_no_training(run: Run) -> None:

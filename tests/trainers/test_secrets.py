@@ -8,9 +8,9 @@ import pytest
 from command_line import invoke
 from fake_batch import FakeBatch
 
-from splatbatch.batch.fingerprints import recipe_hash
 from splatbatch.config import Recipe, Training
-from splatbatch.config.programs import Program
+from splatbatch.config.trainers.programs import Program
+from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 
 SECRET = "hunter2"
 OF_VERSION_0_1 = "daebe5e1dbea7b77"

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from fake_trainer import SCRIPT_VARIABLE, FakeTrainer, splat_of
 
-from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe, Training
-from splatbatch.config.programs import Artifact, Program
+from splatbatch.config.trainers.programs import Artifact, Program
 from splatbatch.files import read_json, write_json
 from splatbatch.outcome import Splat, Unfit
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header, write_splat
+from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.trainers import TRAINERS, Trainer, open_trainer
 from splatbatch.trainers.usable import missing
 

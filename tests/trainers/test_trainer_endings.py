@@ -14,7 +14,7 @@ from attempted import Attempted
 from supervised import wait_for
 
 from splatbatch.config import Recipe, Training
-from splatbatch.config.programs import Artifact, Measures, Program, ProgressLines
+from splatbatch.config.trainers.programs import Artifact, Measures, Program, ProgressLines
 from splatbatch.outcome import Failed, Outcome, Stopped, Trained
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers import Trainer, open_trainer

@@ -13,7 +13,7 @@ from small_patch import recipe, trained
 from splatbatch.config import Recipe
 from splatbatch.files import read_lines
 from splatbatch.scene.patches import Patch
-from splatbatch.training.board import MISSING, MOST_SAMPLES, Board, open_board
+from splatbatch.training.progress.tensorboard import MISSING, MOST_SAMPLES, Board, open_board
 
 
 def shown() -> Recipe:

@@ -12,7 +12,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.training.photos import coarse
 from splatbatch.training.photos.coarse import CoarseToFine, Pyramid, Stage, contents, plan_sizes, shrink, stages
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rasterize import rasterize
+from splatbatch.training.rendering.rasterize import rasterize
 
 
 def photo(height: int, width: int, detail: float, name: str = "a.png") -> Photo:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from splatbatch.training.cpu import Cameras, Ellipsoids, compute_relocation, project, view_colors
 from splatbatch.training.loss import photometric_loss
-from splatbatch.training.rasterize import RasterOptions, rasterize
+from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
 from splatbatch.training.strategies.cpu_ops import use_cpu_ops
 
 NUM_STEPS = 60

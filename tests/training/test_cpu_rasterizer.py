@@ -9,7 +9,7 @@ from torch import Tensor
 
 from splatbatch.training.cpu import Footprints, project, raster, view_colors
 from splatbatch.training.cpu.quadratics import pixel_basis
-from splatbatch.training.rasterize import RasterOptions, View, rasterize
+from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image as Pillow
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.colmap import Camera
+from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.reprojection import project
 from splatbatch.training.photos.decode import Source, decode
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from splatbatch.scene.patches import Patch
 from splatbatch.training.photos.exposure import Exposures
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rasterize import View
+from splatbatch.training.rendering.rasterize import View
 
 GAINS = {"dark.jpg": 0.7, "fair.jpg": 1.0, "light.jpg": 1.3}
 

@@ -11,13 +11,13 @@ import pytest
 from PIL import Image as Pillow
 from small_patch import prepared, recipe, trained
 
-from splatbatch.batch.known_failures.exits import meaning_of_health
 from splatbatch.errors import TrainerError
+from splatbatch.failures.rules.exits import meaning_of_health
 from splatbatch.files import read_lines
 from splatbatch.scene.patches import Patch
 from splatbatch.training import step as training_step
-from splatbatch.training.health import Expectations, Figures, judge, judge_evaluation
-from splatbatch.training.rasterize import Rendering, rasterize
+from splatbatch.training.progress.health import Expectations, Figures, judge, judge_evaluation
+from splatbatch.training.rendering.rasterize import Rendering, rasterize
 from splatbatch.training.session import train_attempt
 
 DEFAULT = Expectations(3000, "default", cap_max=9000, refine_start=500, refine_stop=1500, refine_every=100)

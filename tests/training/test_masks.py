@@ -18,7 +18,7 @@ from splatbatch.training.loss import photometric_loss, psnr, ssim
 from splatbatch.training.photos.coarse import shrink
 from splatbatch.training.photos.masks import masked, of_what_counts
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rasterize import View
+from splatbatch.training.rendering.rasterize import View
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

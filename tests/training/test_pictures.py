@@ -11,9 +11,9 @@ import torch
 from cpu_scenes import trainable, view
 from PIL import Image
 
-from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
 from splatbatch.files import read_json
+from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.evaluation.pictures import LONGEST_PX, error, picture_views, ranked, to_jpeg
 from splatbatch.training.photos.views import Photo

@@ -16,20 +16,20 @@ from PIL import Image as Pillow
 from small_patch import STEPS, prepared, recipe, trained
 from torch.nn import Parameter
 
-from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe, Training
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import SceneError, SplatbatchError, TrainerError
 from splatbatch.files import read_json, read_lines
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.patches import Patch, find_patches
-from splatbatch.scene.reconstruction import read_reconstruction
 from splatbatch.splats import read_splat
+from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.trainers import open_trainer
 from splatbatch.training.__main__ import main
 from splatbatch.training.gaussians import export, first_values, to_parameters
-from splatbatch.training.health import Expectations
 from splatbatch.training.photos.views import Folders, decode_views
-from splatbatch.training.progress import Progress
+from splatbatch.training.progress.health import Expectations
+from splatbatch.training.progress.progress import Progress
 from splatbatch.training.session import Settings, prepare, train_attempt
 
 QUARRY = Path(__file__).parents[2] / "examples/quarry"

@@ -13,7 +13,7 @@ from PIL import Image as Pillow
 
 from splatbatch.config import Training
 from splatbatch.errors import SceneError
-from splatbatch.scene.reconstruction import Reconstruction, read_reconstruction
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.training.photos.views import Folders, Views, decode_views
 
 if TYPE_CHECKING:

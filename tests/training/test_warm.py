@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from splatbatch.training.warm import GROUPS, KERNELS
+from splatbatch.training.cuda.warm import GROUPS, KERNELS
 
 SOURCES = Path(__file__).parents[2] / "splatbatch" / "training" / "cuda"
 WARM = """
 import torch
-from splatbatch.training import warm
+from splatbatch.training.cuda import warm
 device = torch.device("cpu")
 warm.loss(device, [6]), warm.colors(device, [5]), warm.optimizer(device), warm.lists([4], device, 64)
 """
@@ -38,6 +38,6 @@ def test_what_is_built_ahead_calls_the_kernels_as_they_want_it() -> None:
 @pytest.mark.parametrize("group", [name for name in GROUPS if name in ("gsplat", "optimizer")])
 def test_what_cannot_be_built_is_told(group: str) -> None:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-m", "splatbatch.training.warm", group]
+    command = [sys.executable, "-m", "splatbatch.training.cuda.warm", group]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.splitlines()[-1])["error"]

@@ -14,15 +14,15 @@ from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import TrainerError
 from splatbatch.training import cuda
+from splatbatch.training.evaluation.early_stopping import has_stalled, settled_at
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
-from splatbatch.training.evaluation.peaks import Peaks
-from splatbatch.training.evaluation.plateau import has_stalled, settled_at
+from splatbatch.training.evaluation.memory_peaks import Peaks
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import psnr, ssim
 from splatbatch.training.photos.masks import masked, of_what_counts
 from splatbatch.training.photos.views import Photo, Views
-from splatbatch.training.progress import Progress
-from splatbatch.training.rasterize import RasterOptions, rasterize
+from splatbatch.training.progress.progress import Progress
+from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
 
 MOST_PSNR_DB = 100.0  # equal images have an infinite PSNR, which JSON cannot hold
 TRAINING_VIEWS = 4

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from PIL import Image as Pillow
 
-from splatbatch.attempt import AttemptFolder
 from splatbatch.config import Recipe
 from splatbatch.files import write_json, write_whole
+from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.photos.decode import Pixels
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rasterize import RasterOptions, rasterize
+from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
 
 LONGEST_PX = 480
 MOST_BYTES = {"photo": 21_000, "render": 21_000, "error": 9_000}

@@ -18,7 +18,7 @@ from torch.nn.functional import avg_pool2d
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rasterize import View
+from splatbatch.training.rendering.rasterize import View
 
 FACTORS = (8, 6, 4, 3, 2)
 """Few, since a change of size makes everything that was recorded for one size worthless."""

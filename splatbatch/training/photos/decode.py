@@ -13,9 +13,9 @@ from PIL import Image as Pillow
 from scipy.ndimage import map_coordinates
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.camera_change import rescaled
-from splatbatch.scene.colmap import Camera
-from splatbatch.scene.undistort import is_distorted, sources, straighten
+from splatbatch.scene.colmap.types import Camera
+from splatbatch.scene.photos.undistort import is_distorted, sources, straighten
+from splatbatch.scene.repair.camera_change import rescaled
 
 Pixels = NDArray[np.uint8]
 """[H, W, 3]"""

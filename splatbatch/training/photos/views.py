@@ -15,12 +15,12 @@ from torch import Tensor
 
 from splatbatch.config import Training
 from splatbatch.errors import SceneError
-from splatbatch.scene.masks import find_masks
-from splatbatch.scene.photographs import Photographs, choose_photographs
-from splatbatch.scene.reconstruction import Image, Reconstruction
-from splatbatch.scene.resolution import DIVISORS
+from splatbatch.scene.colmap.reconstruction import Image, Reconstruction
+from splatbatch.scene.photos.masks import find_masks
+from splatbatch.scene.photos.photographs import Photographs, choose_photographs
+from splatbatch.scene.photos.resolution import DIVISORS
 from splatbatch.training.photos.decode import Decoded, Source, decode
-from splatbatch.training.rasterize import View
+from splatbatch.training.rendering.rasterize import View
 
 ROUNDING = 1e-12  # of the largest coordinate: what float64 loses in R^T t, with a margin
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.optimizer import Optimizers
+from splatbatch.training.optim import Optimizers
 from splatbatch.training.strategies.default import Default
 from splatbatch.training.strategies.mcmc import Mcmc
 from splatbatch.training.strategies.protocol import Strategy

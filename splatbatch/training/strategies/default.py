@@ -12,8 +12,8 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.optimizer import Optimizers
-from splatbatch.training.render import Rendering
+from splatbatch.training.optim import Optimizers
+from splatbatch.training.rendering.render import Rendering
 
 
 class Default:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from splatbatch.training.render import Rendering
+from splatbatch.training.rendering.render import Rendering
 
 
 class Strategy(Protocol):

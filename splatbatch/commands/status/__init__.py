@@ -1,0 +1,1 @@
+"""`status`, and what stays on the screen and moves."""

@@ -1,0 +1,63 @@
+"""The command that says how far every patch is: it loads no more than it needs, for it is asked often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from splatbatch.commands.output import open_console, print_json
+from splatbatch.commands.status import watching
+from splatbatch.files import Record
+from splatbatch.monitor.table import batch_eta_s, num_shown, status_table
+from splatbatch.plain_text import clock, one_line
+from splatbatch.store.lock import holder
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.status import PatchStatus, most_interesting, read_status, summary
+
+
+@dataclass(frozen=True)
+class StatusOptions:
+    """What `status` was asked."""
+
+    as_json: bool
+    watch: bool
+    verify: bool
+    """Read every splat and photograph anew."""
+
+
+def status(config: Path | None, names: Sequence[str], options: StatusOptions) -> None:
+    """Print how far every patch is, once or until Ctrl-C."""
+    batch = open_batch(config, names)
+    room, standing = num_shown(len(batch.patches)), batch.standing("every byte" if options.verify else "time")
+    if options.watch and not options.as_json:
+        watching.watch(lambda: _statuses(batch, batch.standing(), room))
+        return
+    statuses = _statuses(batch, standing, None if options.as_json else room)
+    running = holder(batch.output.lock)
+    if options.as_json:
+        facts = {"summary": summary(statuses), "run": running, "eta_s": batch_eta_s(statuses)}
+        print_json({**facts, "patches": [asdict(one) for one in statuses]})
+        return
+    console = open_console()
+    shown = most_interesting(statuses, room)
+    console.print(status_table(shown, console.width))
+    if len(shown) < len(statuses):
+        console.print(f"… and {len(statuses) - len(shown)} more: --json has all, --patch shows one", markup=False)
+    for one in shown:
+        for warning in one.warnings:
+            console.print(one_line(f"{one.patch}: {warning}"), markup=False)
+    console.print(one_line(_last_line(statuses, running)), markup=False)
+
+
+def _last_line(statuses: Sequence[PatchStatus], running: Record | None) -> str:
+    """Return how it went so far, who goes on with it, and for how long."""
+    who = f"process {running['pid']} on {running['host']}" if running else "nobody"
+    eta = batch_eta_s(statuses) if running else None
+    to_go = f" About {clock(eta)} to go." if eta is not None else ""
+    return f"{summary(statuses)}. Running: {who}.{to_go}"
+
+
+def _statuses(batch: Batch, standing: Standing, in_full: int | None) -> tuple[PatchStatus, ...]:
+    return read_status(batch.output, [patch.name for patch in batch.patches], in_full, standing)

@@ -1,0 +1,1 @@
+"""`train` and `retry`, and what they say last."""

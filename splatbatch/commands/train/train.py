@@ -1,0 +1,216 @@
+"""`train` and `retry`: the commands that train."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import typer
+
+from splatbatch import config as configuration
+from splatbatch import terminal
+from splatbatch.commands.look import print_plan
+from splatbatch.commands.output import print_warnings
+from splatbatch.commands.train.retry_summary import check_savable, print_retried
+from splatbatch.commands.train.summary import Run, conclude, statuses_of
+from splatbatch.errors import ConfigError
+from splatbatch.monitor.console import open_narrator
+from splatbatch.monitor.notify import Notifier
+from splatbatch.monitor.prometheus import MetricsFile
+from splatbatch.outcome import Outcome
+from splatbatch.plain_text import plain
+from splatbatch.scheduler import session
+from splatbatch.store.ledger import Ledger
+from splatbatch.store.lock import OutputLock
+from splatbatch.tasks import plan as planning
+from splatbatch.tasks import upkeep
+from splatbatch.tasks.batch import Batch, open_batch, refusals
+from splatbatch.tasks.fingerprints.contents import Contents
+from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
+from splatbatch.tasks.status import summary
+
+
+class Interruption:
+    """Whether somebody wants us to stop, and the exit code that says so."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # nohup ignores SIGHUP on purpose: leave it so
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._note)
+
+    def reason(self) -> str:
+        """Return why to stop; empty to go on."""
+        return signal.Signals(self.signal).name if self.signal else ""
+
+    @property
+    def exit_code(self) -> int:
+        """Return 130 after Ctrl-C, 143 after SIGTERM (128 + the signal)."""
+        return 128 + self.signal
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.signal = self.signal or number
+
+
+def train(config: Path | None, names: Sequence[str], only: Sequence[str], *, verify: bool, dry_run: bool) -> None:
+    """Train what is not trained; exit with 0 if every patch is, with 1 if not."""
+    batch = open_batch(config, names, conditions=only)
+    if dry_run:
+        print_plan(batch, as_json=False)
+        return
+    _train(batch, Wish(verify=verify))
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How patches are to be trained."""
+
+    verify: bool = True
+    """Audit them first."""
+    force: bool = False
+    """Also those that are fresh."""
+    is_retry: bool = False
+    """Also those that were given up; what is accepted stays if it is better."""
+
+
+@dataclass(frozen=True)
+class RetryOptions:
+    """What `retry` was asked."""
+
+    failed: bool
+    assignments: tuple[str, ...]
+    force: bool
+    only: tuple[str, ...] = ()
+    save: bool = False
+    """Write the settings into the YAML."""
+
+
+def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> None:
+    """Train named or failed patches again.
+
+    Raises:
+        ConfigError: no patch is named, or a named one is trained and fresh, and no setting would change.
+    """
+    changes = dict(configuration.parse_change(assignment) for assignment in options.assignments)
+    batch = open_batch(config, names, changes, options.only)
+    if options.save:
+        check_savable(batch)
+    if options.failed:
+        states = {one.patch: one.state for one in statuses_of(batch)}
+        batch = batch.only(name for name, state in states.items() if state in TO_RETRY)
+        if not batch.patches:
+            typer.echo("no failed patch to retry", err=True)
+            return
+    elif not names and not options.only:
+        raise ConfigError("retry: no patch named", "Name one, as retry p5, or take all failed ones with --failed.")
+    if done := () if options.force else _trained_so_already(batch):
+        raise ConfigError(
+            f"{', '.join(done)}: trained and fresh already" + (", with these settings" if changes else ""),
+            "Add --force to train it again.",
+        )
+    _train(batch, Wish(force=options.force or bool(changes), is_retry=True), save=options.save)
+
+
+TO_RETRY = ("failed", "stopped")
+
+
+def _trained_so_already(batch: Batch) -> tuple[str, ...]:
+    """Return the patches that are fresh and were trained under the changes that are asked for."""
+    standing = batch.standing("content")
+    effective = {one.name: standing.hash_of(recipe) for one, recipe in zip(batch.patches, batch.recipes(), strict=True)}
+    fresh = planning.fresh([standing.decide(patch.name) for patch in batch.patches])
+    results = {name: standing.evidence(name).result or {} for name in fresh}
+    return tuple(
+        name for name, result in results.items() if not batch.changes or effective[name] == result.get("effective")
+    )
+
+
+def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
+    terminal.never_block()
+    print_warnings(batch.config.warnings)
+    interruption, whole = Interruption(), batch.whole()
+    names = [patch.name for patch in whole.patches]
+    batch.output.create()
+    standing, contents = whole.standing(), Contents(batch)
+    notifier = Notifier(batch.config.notify, batch.output, names, standing)
+    metrics = MetricsFile(batch.output, names, standing)
+    with OutputLock(batch.output.lock) as lock, open_narrator(batch.output, names, standing) as narrator:
+        ledger = Ledger(batch.output.ledger, narrator.tell, notifier.tell, contents.tell)
+
+        def beat() -> None:
+            lock.beat()
+            narrator.beat()
+            metrics.beat()
+            contents.beat()
+            for reason in notifier.beat():
+                ledger.write("notify_failed", reason=reason)
+
+        run = _run(batch, ledger, wish, Rounds(interruption.reason, beat, lock.beat, contents.want))
+        if not run.stopped:  # the next run reads on
+            contents.finish()
+    standing.forget()
+    code = conclude(batch, run, standing)
+    metrics.finish()
+    for reason in notifier.finish(summary(statuses_of(whole, standing)), interruption.reason()):
+        typer.echo(plain(f"not told: {reason}"), err=True)
+    if wish.is_retry:
+        print_retried(batch, run, save=save)
+    raise typer.Exit(interruption.exit_code if interruption.signal else code)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What happens in every round of a batch."""
+
+    stop: Callable[[], str]
+    """Asked whether to stop, and why."""
+    beat: Callable[[], None]
+    keep_lock: Callable[[], None]
+    """While earlier attempts are settled, nothing is shown yet."""
+    fill: Callable[[str], None]
+    """Takes a patch whose result knows too little of its files."""
+
+
+def _run(batch: Batch, ledger: Ledger, wish: Wish, rounds: Rounds) -> Run:
+    """Settle what an earlier run has left, decide, and train."""
+    session.adopt(batch, ledger, rounds.keep_lock)
+    upkeep.restore(batch, ledger)
+    standing = batch.standing("content")
+    decisions = tuple(standing.decide(patch.name, force=wish.force, insist=wish.is_retry) for patch in batch.patches)
+    for name in upkeep.refresh(batch, standing, decisions):
+        rounds.fill(name)
+    for name, reason in planning.given_up(decisions).items():
+        ledger.write("still_given_up", patch=name, reason=reason)
+    todo = batch.only(planning.to_train(decisions))
+    outcomes: Mapping[str, Outcome] = {}
+    if todo.patches:
+        refused = _audit(todo, ledger) if wish.verify else _unaudited(ledger)
+        todo = todo.only(patch.name for patch in todo.patches if patch.name not in refused)
+    if todo.patches:
+        outcomes = session.run(todo, ledger, stop=rounds.stop, beat=rounds.beat, is_retry=wish.is_retry)
+    return Run(planning.fresh(decisions), outcomes, rounds.stop())
+
+
+def _audit(batch: Batch, ledger: Ledger) -> Mapping[str, str]:
+    """Audit patches before they are trained; return those that must not be, each with the reason."""
+    audits = batch.audits()
+    refused = refusals(batch, audits)
+    warnings = [f"{one.patch}: {one.subject}: {one.message}" for audit, _ in audits for one in audit.warnings()]
+    ledger.write("audit", verified=True, refused=refused, warnings=list(dict.fromkeys(warnings)))
+    recipes = dict(zip((patch.name for patch in batch.patches), batch.recipes({}), strict=True))
+    for patch in batch.patches:
+        if reason := refused.get(patch.name):
+            inputs = state_of(inputs_of(patch, recipes[patch.name]).files)
+            ledger.write("refused", patch=patch.name, reason=reason, inputs=inputs)
+    if len(refused) == len(batch.patches):
+        typer.echo("every patch is refused by the audit: see `splatbatch verify-dims`", err=True)
+    return refused
+
+
+def _unaudited(ledger: Ledger) -> Mapping[str, str]:
+    ledger.write("audit", verified=False, refused={}, warnings=[])
+    return {}

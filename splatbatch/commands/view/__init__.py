@@ -1,0 +1,1 @@
+"""`view`: a splat in the browser, for whoever has its URL."""

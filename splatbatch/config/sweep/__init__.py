@@ -1,0 +1,1 @@
+"""The section `sweep`: variants of settings, and their checks."""

@@ -1,0 +1,99 @@
+"""What pydantic cannot see of a sweep: settings that nobody knows, values that fit none, impossible combinations."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from pydantic import ValidationError
+
+from splatbatch.config.sweep.sweep import (
+    MOST_COMBINATIONS,
+    RecipeOf,
+    Settings,
+    Sweep,
+    assignments,
+    combinations,
+    faults,
+)
+from splatbatch.config.trainers.programs import OUR_TRAINER
+from splatbatch.config.yaml.mistakes import Mistaken, spelt
+from splatbatch.config.yaml.source import Keys, nearest
+from splatbatch.errors import ConfigError
+
+TRAINER = "training.trainer"
+MOST_VALUES = 2500
+"""Each is checked by itself, some thousand in a second."""
+
+
+def check_sweep(tree: dict[str, Any], trainers: Iterable[str], recipe_of: RecipeOf) -> Iterator[tuple[Keys, str]]:
+    """Yield the mistakes in the sweep of a YAML: where, and what.
+
+    Args:
+        tree: the YAML as it was read.
+        trainers: names of the programs in it that can train.
+        recipe_of: what trains a patch under changed settings.
+    """
+    written = tree.get("sweep") or {}
+    found: dict[tuple[str, str], Keys] = {}  # a setting that nobody knows is one mistake, whatever its values
+    trainers = tuple(trainers)
+    are_unknown = bool(tree.get("trainers")) and not trainers  # they have mistakes of their own
+    if next(islice(assignments(written), MOST_VALUES, None), None):
+        yield ("sweep",), f"more than {MOST_VALUES} values: at most {MOST_COMBINATIONS} combinations can be compared"
+        return
+    for place, key, value in assignments(written):
+        if are_unknown and (key == TRAINER or key.startswith("setting.")):
+            continue
+        for words in _mistakes_in(key, value, trainers, recipe_of):
+            found.setdefault((key, words), place)
+    yield from ((("sweep", *place), words) for (_, words), place in found.items())
+    with contextlib.suppress(ValidationError, ConfigError):  # of the section, listed already; of the config by itself
+        sweep = Sweep.model_validate(written)
+        if written and not found and not are_unknown:
+            sweep = sweep.with_values(lambda key, value: normal(key, value, trainers, recipe_of))
+            yield from ((("sweep", *place), words) for place, words in _faults(sweep, recipe_of))
+
+
+def normal(key: str, value: Any, trainers: Iterable[str], recipe_of: RecipeOf) -> Any:
+    """Return a value as recipes hold it: "1e-4", which YAML takes for a text, as a number."""
+    for context in _contexts(key, trainers):
+        with contextlib.suppress(ConfigError):
+            return recipe_of({**context, key: value}).as_given()[key]
+    return value
+
+
+def _contexts(key: str, trainers: Iterable[str]) -> list[Settings]:
+    """Return what else may have to be set for a setting to be known: another trainer than the usual one."""
+    return [{}, *({TRAINER: name} for name in trainers if key != TRAINER)]
+
+
+def _mistakes_in(key: str, value: Any, trainers: tuple[str, ...], recipe_of: RecipeOf) -> list[str]:
+    """Return what is wrong with a value by itself; nothing if it fits with any trainer."""
+    if key == TRAINER and value not in (known := (OUR_TRAINER, *trainers)):
+        return [f"{value!r}: no such trainer. {nearest(str(value), known)}"]
+    words: list[str] = []
+    for context in _contexts(key, trainers):
+        try:
+            recipe_of({**context, key: value})
+        except Mistaken as error:
+            # what concerns several settings together is checked where they are together
+            words = words or [what for where, what in error.mistakes if spelt(where) == key]
+            if words:
+                continue
+        return []
+    return words
+
+
+def _faults(sweep: Sweep, recipe_of: RecipeOf) -> Iterator[tuple[Keys, str]]:
+    """Yield what is wrong with combinations; the values that they are made of are sound each."""
+    found = list(faults(sweep, recipe_of({}).as_given()))
+    yield from found
+    if found:
+        return
+    for place, settings in combinations(sweep):
+        try:
+            recipe_of(settings)
+        except Mistaken as error:
+            yield place, f"{settings}: {'; '.join(words for _, words in error.mistakes)}"

@@ -1,0 +1,215 @@
+"""A sweep: the same patches under several settings; a combination's name depends on that combination alone.
+
+What is trained is then a patch under a variant, `p0@cap_max-400000_5f3a1c`: its own folder, result and attempts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import PurePath
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from splatbatch.config.recipe import Recipe
+from splatbatch.config.section import Section
+from splatbatch.config.yaml.source import Keys
+
+SEPARATOR = "@"
+BASE = "base"
+"""Name of the combination that changes nothing."""
+MOST_COMBINATIONS = 1000
+LONGEST_SLUG = 60
+HASH_DIGITS = 6
+Settings = dict[str, Any]
+"""Values by the full names of their settings, as {"training.seed": 1}."""
+RecipeOf = Callable[[Mapping[str, Any]], Recipe]
+"""Returns what trains a patch under changed settings."""
+
+
+def _checked_name(value: Any) -> Any:
+    if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,63}", value, re.ASCII):
+        raise ValueError("should be letters, digits, . _ + and -, at most 64 of them, and begin with a letter or digit")
+    return value
+
+
+VariantName = Annotated[str, BeforeValidator(_checked_name)]
+
+
+class NamedVariant(Section):
+    """A combination with a name of your own."""
+
+    name: VariantName
+    """A part of folder names: letters, digits, . _ + and -."""
+    set: Settings = {}
+    """Settings by full name; {} for the config as it stands."""
+
+
+class Sweep(Section):
+    """Settings to compare: every patch is trained under each combination."""
+
+    matrix: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = {}
+    """Settings by full name, as training.strategy, each with a list of values; all combinations are trained."""
+    exclude: tuple[Annotated[Settings, Field(min_length=1)], ...] = ()
+    """Combinations of the matrix to leave out: all that have every value of an entry."""
+    include: tuple[Annotated[Settings, Field(min_length=1)], ...] = ()
+    """Further combinations, one by one: settings with their values."""
+    variants: tuple[NamedVariant, ...] = ()
+    """Further combinations with names of your own."""
+
+    def with_values(self, turn: Callable[[str, Any], Any]) -> Sweep:
+        """Return the sweep with every value replaced by turn(setting, value)."""
+
+        def turned(settings: Settings) -> Settings:
+            return {key: turn(key, value) for key, value in settings.items()}
+
+        return Sweep(
+            matrix={key: tuple(turn(key, value) for value in values) for key, values in self.matrix.items()},
+            exclude=tuple(map(turned, self.exclude)),
+            include=tuple(map(turned, self.include)),
+            variants=tuple(NamedVariant(name=one.name, set=turned(one.set)) for one in self.variants),
+        )
+
+
+def assignments(tree: Any) -> Iterator[tuple[Keys, str, Any]]:
+    """Yield every setting with a value, and the place where it stands, of a section as it was written, sound or not."""
+    tree = _mapping(tree)
+    for key, values in _mapping(tree.get("matrix")).items():
+        yield from ((("matrix", key, index), key, value) for index, value in enumerate(_list(values)))
+    for part in ("exclude", "include"):
+        for index, entry in enumerate(_list(tree.get(part))):
+            yield from (((part, index, key), key, value) for key, value in _mapping(entry).items())
+    for index, variant in enumerate(_list(tree.get("variants"))):
+        settings = _mapping(_mapping(variant).get("set"))
+        yield from ((("variants", index, "set", key), key, value) for key, value in settings.items())
+
+
+def _mapping(value: Any) -> Settings:
+    return {str(key): one for key, one in value.items()} if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A combination of settings that every patch is trained under."""
+
+    name: str
+    settings: Mapping[str, Any]
+    """What it sets, by full name; stronger than a patch's own overrides."""
+    compared: Mapping[str, Any]
+    """The value of every setting that the sweep mentions: the config's where this combination sets none."""
+
+
+def unit_name(patch: str, variant: str) -> str:
+    """Return the name of a patch under a variant."""
+    return f"{patch}{SEPARATOR}{variant}"
+
+
+def split_unit(name: str) -> tuple[str, str]:
+    """Return the patch and the variant that a name stands for; no variant if it names none."""
+    patch, _, variant = name.rpartition(SEPARATOR)
+    return (patch, variant) if patch else (name, "")
+
+
+def expand(sweep: Sweep, recipe_of: RecipeOf) -> tuple[Variant, ...]:
+    """Return the combinations of a sweep without faults, in the order of the YAML; values are as recipes hold them."""
+    found = list(combinations(sweep))
+    mentioned = dict.fromkeys(key for _, settings in found for key in settings)
+    base = recipe_of({}).as_given()
+    variants = []
+    for place, settings in found:
+        values = recipe_of(settings).as_given()
+        compared = {key: values.get(key) for key in mentioned}
+        variants.append(Variant(_name(sweep, place, settings, base), settings, compared))
+    return tuple(variants)
+
+
+def faults(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
+    """Yield what is wrong with a sweep whose settings are all known: where, and what."""
+    matrix: dict[str, tuple[Any, ...]] = {}
+    for key, values in sweep.matrix.items():
+        twice = [index for index, value in enumerate(values) if value in values[:index]]
+        yield from ((("matrix", key, index), f"{values[index]!r}: stands here twice") for index in twice)
+        matrix[key] = tuple(value for index, value in enumerate(values) if index not in twice)
+    sweep = sweep.model_copy(update={"matrix": matrix})
+    num = math.prod(len(values) for values in sweep.matrix.values())
+    if num > MOST_COMBINATIONS:
+        yield ("matrix",), f"{num} combinations: at most {MOST_COMBINATIONS} can be compared"
+        return
+    yield from _vain_excludes(sweep)
+    yield from _repeated(sweep, base)
+
+
+def _vain_excludes(sweep: Sweep) -> Iterator[tuple[Keys, str]]:
+    products = list(_products(sweep.matrix))
+    for index, entry in enumerate(sweep.exclude):
+        if not any(_matches(settings, entry) for settings in products):
+            yield ("exclude", index), f"{entry!r}: no combination of the matrix is like this"
+    if sweep.exclude and not list(combinations(sweep)):
+        yield ("exclude",), "no combination is left"
+
+
+def _repeated(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
+    """Yield names used twice, and combinations that are an earlier one again."""
+    names: set[str] = set()
+    seen: dict[str, str] = {}
+    for place, settings in combinations(sweep):
+        name, own = _name(sweep, place, settings, base), _digest(_own(settings, base))
+        if own in seen and place[0] != "matrix":
+            yield place, f"the same settings as {seen[own]}"
+        elif name in names:
+            yield place, f"{name}: this name is taken"
+        names.add(name)
+        seen.setdefault(own, name)
+
+
+def combinations(sweep: Sweep) -> Iterator[tuple[Keys, Settings]]:
+    """Yield the settings of every combination, and where it stands below `sweep`."""
+    for settings in _products(sweep.matrix):
+        if not any(_matches(settings, entry) for entry in sweep.exclude):
+            yield ("matrix",), settings
+    for index, entry in enumerate(sweep.include):
+        yield ("include", index), entry
+    for index, variant in enumerate(sweep.variants):
+        yield ("variants", index), variant.set
+
+
+def _products(matrix: Mapping[str, tuple[Any, ...]]) -> Iterator[Settings]:
+    return (dict(zip(matrix, values, strict=True)) for values in product(*matrix.values()) if matrix)
+
+
+def _matches(settings: Settings, entry: Settings) -> bool:
+    return all(key in settings and settings[key] == value for key, value in entry.items())
+
+
+def _own(settings: Mapping[str, Any], base: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return what differs from the config without the sweep, in an order that nobody chooses."""
+    return sorted((key, value) for key, value in settings.items() if key not in base or base[key] != value)
+
+
+def _digest(own: list[tuple[str, Any]]) -> str:
+    return hashlib.sha256(json.dumps(own, default=str).encode()).hexdigest()[:HASH_DIGITS] if own else BASE
+
+
+def _name(sweep: Sweep, place: Keys, settings: Settings, base: Mapping[str, Any]) -> str:
+    """Return the given name, or one to read, "cap_max-400000_strategy-default_5f3a1c", made unique by its hash."""
+    if place[0] == "variants":
+        return sweep.variants[place[1]].name
+    own = _own(settings, base)
+    slug = "_".join(f"{key.rpartition('.')[2]}-{_spelt(value)}" for key, value in own)
+    return f"{slug[:LONGEST_SLUG]}_{_digest(own)}" if own else BASE
+
+
+def _spelt(value: Any) -> str:
+    """Return a value as it may stand in the name of a folder."""
+    text = value.name if isinstance(value, PurePath) else json.dumps(value, default=str)
+    return re.sub(r"[^A-Za-z0-9.+-]+", "-", text).strip("-.")

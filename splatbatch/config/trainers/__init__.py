@@ -1,0 +1,1 @@
+"""The section `trainers`: external programs, their placeholders and checks."""

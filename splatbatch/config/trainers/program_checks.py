@@ -1,0 +1,114 @@
+"""What pydantic cannot see of the trainers in a YAML: placeholders, names of trainers and of their settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import PurePath
+from typing import Any
+
+from splatbatch.config.rungs import factor_of, no_factor, takes_factor
+from splatbatch.config.trainers.placeholders import ANYWHERE, IN_WORDS, names_in
+from splatbatch.config.trainers.programs import ARGUMENTS, OUR_TRAINER, Program
+from splatbatch.config.yaml.source import Keys, nearest
+
+Found = Iterator[tuple[Keys, str]]
+"""Places in the YAML, each with what is wrong there."""
+OF_A_RUNG = ("arguments", "slots", "training.max_steps", "training.seed")
+
+
+def check_programs(tree: Any, programs: Mapping[str, Program]) -> Found:
+    """Yield the mistakes in a YAML that concern trainers.
+
+    Args:
+        tree: the YAML as it was read.
+        programs: its trainers; empty if they have other mistakes.
+    """
+    for name, program in programs.items():
+        place = ("trainers", name)
+        if name == OUR_TRAINER:
+            yield place, f"{OUR_TRAINER} is splatbatch's own trainer: give this program another name"
+        for keys, message in chain(_placeholders(program), _rungs(program), _artifact(program)):
+            yield (*place, *keys), message
+    sections = tree if isinstance(tree, dict) else {}
+    known = {OUR_TRAINER, *_mapping(sections.get("trainers"))}
+    yield from _trainer(("training",), sections, known)
+    for patch, overrides in _mapping(sections.get("patches")).items():
+        yield from _trainer(("patches", patch, "training"), _mapping(overrides), known)
+        yield from _overrides(patch, _mapping(overrides), sections, programs)
+
+
+def _trainer(place: Keys, above: Mapping[str, Any], known: set[str]) -> Found:
+    name = _mapping(above.get("training")).get("trainer", OUR_TRAINER)
+    if isinstance(name, str) and name not in known:
+        hint = "" if len(known) > 1 else " Programs stand under `trainers`: configs/trainers/ has complete examples."
+        yield (*place, "trainer"), f"{name!r}: no such trainer. {nearest(name, known)}{hint}"
+
+
+def _overrides(
+    patch: str, overrides: Mapping[str, Any], tree: Mapping[str, Any], programs: Mapping[str, Program]
+) -> Found:
+    default = _mapping(tree.get("training")).get("trainer", OUR_TRAINER)
+    trainer = str(_mapping(overrides.get("training")).get("trainer", default))
+    if trainer not in programs and trainer != OUR_TRAINER:
+        return
+    known = programs[trainer].settings if trainer in programs else {}
+    for name in set(_mapping(overrides.get("setting"))) - set(known):
+        yield ("patches", patch, "setting", name), f"{trainer} has no such setting. {nearest(str(name), known)}"
+
+
+def _placeholders(program: Program) -> Found:
+    settings = [f"setting.{name}" for name in program.settings]
+    for keys, template, is_glob in _templates(program):
+        known = [*(ANYWHERE if is_glob else IN_WORDS), *settings]
+        for name in sorted(names_in([template]) - set(known)):
+            if keys[0] == "command" and template == ARGUMENTS:
+                continue
+            braces = "A brace itself is written twice: {{ or }}."
+            shown = "" if keys[0] == "env" else f"{template!r}: "
+            yield keys, f"{shown}unknown placeholder {{{name}}}. {nearest(name, known)} {braces}"
+
+
+def _templates(program: Program) -> Iterator[tuple[Keys, str, bool]]:
+    """Yield every text that may hold placeholders, with its place and whether it is a glob."""
+    for index, word in enumerate(program.command):
+        yield ("command", index), word, False
+    for index, word in enumerate(program.artifact.export):
+        yield ("artifact", "export", index), word, False
+    for name, value in program.env.items():
+        yield ("env", name), str(value), False
+    for key in ("ply", "files"):
+        for index, glob in enumerate(getattr(program.artifact, key)):
+            yield ("artifact", key, index), glob, True
+    yield ("metrics", "file"), program.metrics.file, True
+
+
+def _rungs(program: Program) -> Found:
+    known = [*OF_A_RUNG, *(f"setting.{name}" for name in program.settings)]
+    for ladder, rungs in program.ladders.items():
+        for index, rung in enumerate(rungs):
+            for key, value in rung.items():
+                place = ("ladders", ladder, index, key)
+                if key not in known:
+                    yield place, f"unknown setting. {nearest(key, known)}"
+                elif (key == "arguments") != isinstance(value, tuple):
+                    yield place, f"{value!r}: arguments are a list of words, settings a single value"
+                elif key.startswith("setting.") and factor_of(value) is not None:
+                    current = program.settings[key.removeprefix("setting.")]
+                    if not takes_factor(key, current):
+                        yield place, no_factor(key, value, current)
+
+
+def _artifact(program: Program) -> Found:
+    artifact, metrics = program.artifact, program.metrics
+    if artifact.export and not artifact.files:
+        yield ("artifact", "export"), "artifact.files must say what the program leaves for it, to know when it is done"
+    if bool(metrics.file) != bool(metrics.keys):
+        yield ("metrics",), "`file` and `keys` belong together: which file, and where the figures lie in it"
+    for keys, glob, is_glob in _templates(program):
+        if is_glob and (PurePath(glob).is_absolute() or ".." in PurePath(glob).parts):
+            yield keys, f"{glob!r}: should lie below {{output}}"
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

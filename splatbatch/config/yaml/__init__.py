@@ -1,0 +1,1 @@
+"""The YAML as text: read within bounds, every mistake with its line, edited with its comments."""

@@ -1,0 +1,156 @@
+"""Mistakes of a YAML: all at once, each with line, key, value and the nearest known name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar, get_args
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from splatbatch.config.section import Section
+from splatbatch.config.yaml.source import Keys, Source, nearest
+from splatbatch.errors import ConfigError
+
+AnySection = TypeVar("AnySection", bound=Section)
+Mistake = tuple[Keys, str]
+"""Where, and what."""
+MOST_MISTAKES = 100
+"""Of each kind; nobody reads more at once, and the nearest known name of each takes time."""
+QUOTE_CHARS = 200
+SECRET = ("notify",)
+"""Sections whose values are never shown."""
+WORDS = {
+    "missing": "missing",
+    "int_type": "should be a whole number",
+    "int_parsing": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "float_type": "should be a number",
+    "float_parsing": "should be a number",
+    "bool_type": "should be true or false",
+    "bool_parsing": "should be true or false",
+    "string_type": "should be text",
+    "tuple_type": "should be a list, as [a, b]",
+    "dict_type": "should be a mapping, as {{key: value}}",
+    "model_type": "should be a mapping, as {{key: value}}",
+    "too_short": "should not be empty",
+    "greater_than": "should be above {gt}",
+    "greater_than_equal": "should be at least {ge}",
+    "less_than": "should be below {lt}",
+    "less_than_equal": "should be at most {le}",
+}
+"""Our words for what pydantic finds; what is not here keeps its own."""
+
+
+class Mistaken(ConfigError):
+    """Settings are wrong; says each mistake by itself too."""
+
+    def __init__(self, message: str, hint: str, mistakes: Sequence[Mistake]) -> None:
+        super().__init__(message, hint)
+        self.mistakes = tuple(mistakes)
+
+
+def validated(model: type[AnySection], source: Source) -> AnySection:
+    """Return a tree as a section.
+
+    Raises:
+        Mistaken: it is none.
+    """
+    try:
+        return model.model_validate(source.tree)
+    except ValidationError as error:
+        raise_all([mistake(model, detail, source) for detail in error.errors()[:MOST_MISTAKES]], source)
+        raise
+
+
+def raise_all(mistakes: list[Mistake], source: Source) -> None:
+    """Raise mistakes as one error, if there are any.
+
+    Raises:
+        Mistaken: there are.
+    """
+    # a value that fits no member of a union is one mistake, although pydantic lists one for each member
+    grouped: dict[str, dict[str, None]] = {}
+    for keys, message in sorted(mistakes, key=lambda one: source.line(one[0])):
+        place = f"{source.where(keys)}{spelt(keys)}"
+        grouped.setdefault(place, {})[message] = None
+    lines = [f"{place}{': ' if place else ''}{'; or '.join(messages)}" for place, messages in grouped.items()]
+    if lines:
+        count = "1 mistake" if len(lines) == 1 else f"{len(lines)} mistakes"
+        if len(mistakes) >= MOST_MISTAKES:
+            count = f"{len(lines)} mistakes or more"
+        raise Mistaken(
+            "\n  ".join([f"{source.name}: {count}", *lines]),
+            "`splatbatch config schema` lists every key; configs/ holds complete examples.",
+            mistakes,
+        )
+
+
+def spelt(keys: Keys) -> str:
+    """Return the full name of a key, as training.cap_max."""
+    return ".".join(map(str, keys))
+
+
+def mistake(model: type[Section], detail: ErrorDetails, source: Source, above: Keys = ()) -> Mistake:
+    """Return where a mistake is and what: its value, what it should be, the nearest known name."""
+    # pydantic appends the members of a union to the place; only keys that stand in the YAML are shown
+    place = tuple(detail["loc"])
+    is_missing = detail["type"] == "missing"
+    while len(place) > 1 and (*above, *place) not in source.lines and source.lines and not is_missing:
+        place = place[:-1]
+    place = place if source.lines else _as_far_as_a_value(model, place)
+    keys = (*above, *place)
+    if detail["type"] == "extra_forbidden":
+        return keys, f"unknown key. {nearest(str(place[-1]), _known_keys(model, place[:-1]))}"
+    if not place:  # several settings together
+        return keys, detail["msg"].removeprefix("Value error, ")
+    shown = "" if _may_be_secret(keys) or is_missing else f"{quoted(detail['input'])}: "
+    return keys, f"{shown}{_words_of(detail)}"
+
+
+def _may_be_secret(keys: Keys) -> bool:
+    """Return whether what stands at a place may hold a password: of `notify`, or in the environment of a program."""
+    return keys[0] in SECRET or "env" in keys or (keys[0] == "trainers" and len(keys) < 3)
+
+
+def quoted(value: object) -> str:
+    """Return a value as a message shows it: not the whole of a long one."""
+    shown = repr(value)
+    return shown if len(shown) <= QUOTE_CHARS else f"{shown[:QUOTE_CHARS]}…"
+
+
+def _words_of(detail: ErrorDetails) -> str:
+    """Return what a value should be."""
+    if words := WORDS.get(detail["type"]):
+        return words.format_map(detail.get("ctx", {}))
+    return detail["msg"].removeprefix("Value error, ").removeprefix("Input ")
+
+
+def _known_keys(model: type[Section], place: Keys) -> list[str]:
+    """Return the keys known at a place of the YAML."""
+    current = model
+    for key in place:
+        info = current.model_fields.get(str(key))
+        current = (info and _section_in(info.annotation)) or current
+    return list(current.model_fields)
+
+
+def _as_far_as_a_value(model: type[Section], place: Keys) -> Keys:
+    """Return the place of a value of no section, without the members of a union that pydantic appends to it."""
+    current = model
+    for depth, key in enumerate(place, 1):
+        info = current.model_fields.get(str(key))
+        if info is None:
+            return place
+        section = _section_in(info.annotation)
+        if section is None:
+            return place[:depth]
+        current = section
+    return place
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    """Return the section that a value, or each element of it, is."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _section_in(part))), None)

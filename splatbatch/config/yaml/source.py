@@ -1,0 +1,114 @@
+"""The YAML as text: a tree of values that remembers the line of every key. The only door to PyYAML."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from splatbatch.config.yaml.bounded import TooMuch, read_file, read_text
+from splatbatch.errors import ConfigError
+
+Keys = tuple[Any, ...]
+MOST_NAMES = 20
+SYNTAX = "Look for a missing colon, a tab, or indentation that changes inside a section."
+LONGEST = 300
+TOO_LARGE = "A configuration is some lines of text: is this the right file?"
+TWICE = "stands here and in line"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where settings came from: values, and the line of each key (1 is the first)."""
+
+    name: str
+    tree: Any
+    lines: Mapping[Keys, int] = field(default_factory=dict)
+
+    @staticmethod
+    def read(path: Path) -> Source:
+        """Read a YAML file.
+
+        Raises:
+            ConfigError: unreadable, no YAML, a key written twice, or no mapping at the top.
+        """
+        try:
+            node, tree = read_file(path)
+            lines = dict(_key_lines(node)) if node else {}
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot be read ({error})") from error
+        except ValueError as error:  # PyYAML lets these through: no such day as 2026-13-45, a number of 5,000 digits
+            raise ConfigError(f"{path}: no valid YAML: {error}", "Quote what should stay text.") from error
+        except yaml.MarkedYAMLError as error:
+            line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+            if isinstance(error, TooMuch):
+                raise ConfigError(f"{path}{line}: too large: {error.problem}", TOO_LARGE) from error
+            hint = "Keep one of the two." if TWICE in str(error.problem) else SYNTAX
+            raise ConfigError(f"{path}{line}: no valid YAML: {str(error.problem or error)[:LONGEST]}", hint) from error
+        except (yaml.YAMLError, RecursionError) as error:
+            raise ConfigError(f"{path}: no valid YAML: {error}") from error
+        if tree is None:
+            return Source(str(path), {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"{path}: should be a mapping of sections, is a {type(tree).__name__}")
+        return Source(str(path), tree, lines)
+
+    def line(self, keys: Keys) -> int:
+        """Return the line of a key, or of what it would stand in; 0 where lines are unknown."""
+        return next((self.lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in self.lines), 0)
+
+    def where(self, keys: Keys) -> str:
+        """Return "line 12, " for a key of the file, or nothing where lines are unknown."""
+        line = self.line(keys)
+        return f"line {line}, " if line else ""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint with the known name most like `name`, else with all of them; of very many, their sections."""
+    names = sorted(known)
+    if close := difflib.get_close_matches(name, names, n=1, cutoff=0.6):
+        return f"Did you mean {close[0]}?"
+    if len(names) > MOST_NAMES:
+        names = list(dict.fromkeys(f"{one.partition('.')[0]}.*" if "." in one else one for one in names))
+    if len(names) > MOST_NAMES:
+        names = [*names[: MOST_NAMES - 1], f"… {names[-1]}"]
+    return f"Known: {', '.join(names) or 'none'}."
+
+
+def parse_value(text: str) -> Any:
+    """Read one value as YAML does: 3 is a number, [1, 2] a list.
+
+    Raises:
+        ConfigError: `text` is no YAML.
+    """
+    try:
+        return read_text(text)[1]
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{text!r}: the value is no YAML") from error
+
+
+def dump(tree: Mapping[str, Any]) -> str:
+    """Return a tree as YAML, keys in their order."""
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _key_lines(node: yaml.Node, above: Keys = ()) -> Iterable[tuple[Keys, int]]:
+    """Yield (keys, line) for every key and list element; a key written twice is a mistake that YAML itself hides."""
+    if isinstance(node, yaml.MappingNode):
+        seen: dict[Hashable, int] = {}
+        for key, value in node.value:
+            # a key may itself be a list or mapping, which nothing of ours is called
+            name, line = str(key.value), key.start_mark.line + 1
+            if name in seen:
+                raise yaml.MarkedYAMLError(problem=f"{name!r} {TWICE} {seen[name]}", problem_mark=key.start_mark)
+            seen[name] = line
+            yield (*above, name), line
+            yield from _key_lines(value, (*above, name))
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield (*above, index), value.start_mark.line + 1
+            yield from _key_lines(value, (*above, index))

@@ -1,0 +1,176 @@
+"""What the end of a process says by itself: signals, the codes that stand for them, and findings of the trainer."""
+
+from __future__ import annotations
+
+import signal as signals
+from dataclasses import dataclass
+
+from splatbatch.failures.rules.row import Row, text
+from splatbatch.outcome import Action, Exit, Exited, Killed, TimedOut
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What an end means when the log says nothing better."""
+
+    cause: str
+    action: Action
+    advice: str
+
+
+SIGABRT = 6
+SIGNALS: dict[int, Meaning] = {
+    1: Meaning("interrupted", "retry", "The session of the run was closed (SIGHUP): run again."),
+    2: Meaning("interrupted", "retry", "A person interrupted the run (SIGINT): run again."),
+    3: Meaning("interrupted", "retry", "A person interrupted the run (SIGQUIT): run again."),
+    4: Meaning(
+        "illegal_instruction", "fail", "The binaries need a CPU feature this machine lacks: install other builds."
+    ),
+    SIGABRT: Meaning("native_abort", "fail", "The program aborted itself: read the lines before the end."),
+    5: Meaning("native_abort", "fail", "The program stopped itself (SIGTRAP): read the lines before the end."),
+    7: Meaning(
+        "shm_bus_error", "degrade", "Bus error (SIGBUS), most likely /dev/shm is full: use fewer loader workers."
+    ),
+    8: Meaning("native_abort", "fail", "Compiled code divided by zero (SIGFPE): a fault of the program or its input."),
+    9: Meaning(
+        "host_oom", "degrade", "Killed without a word, most likely for host memory: fewer workers, fewer images."
+    ),
+    11: Meaning(
+        "segfault", "retry", "The program crashed (SIGSEGV): tried once more; again in this phase: a broken build."
+    ),
+    15: Meaning("interrupted", "retry", "Something asked the process to end (SIGTERM): run again."),
+    24: Meaning("time_limit", "degrade", "The limit of CPU time was hit (SIGXCPU): raise it."),
+    25: Meaning("disk_full", "fail", "The limit of file sizes was hit (SIGXFSZ): raise it."),
+    31: Meaning("native_abort", "fail", "The sandbox forbade a system call (SIGSYS): see the container's profile."),
+}
+
+# Windows ends a process with an NTSTATUS code.
+_NTSTATUS: dict[int, int] = {
+    0xC0000005: 11,  # access violation
+    0xC00000FD: 11,  # stack overflow
+    0xC000001D: 4,  # illegal instruction
+    0xC0000017: 9,  # no memory
+    0xC000012D: 9,  # commitment limit
+    0xC0000374: SIGABRT,  # heap corruption
+    0xC0000409: SIGABRT,  # abort()
+    0xC000013A: 2,  # Ctrl-C
+}
+# -n of a wrapper, cut to 8 bits: 245 is -11. Only for signals of crashes, since small programs exit with 255.
+_CUT_TO_8_BITS: dict[int, int] = {256 - signal: signal for signal in (4, SIGABRT, 9, 11, 15)}
+
+CODES: dict[int, Meaning] = {
+    2: Meaning("bad_config", "fail", "Exit code 2, as of a wrong command line: correct the arguments."),
+    126: Meaning("missing_dependency", "fail", "The program may not be executed: check its permissions."),
+    127: Meaning("missing_dependency", "fail", "A program was not found: install it, or correct PATH."),
+    124: Meaning("time_limit", "degrade", "`timeout` ended the program: give more time."),
+    0xC0000135: Meaning("missing_dependency", "fail", "A DLL is missing."),
+    0xC0000139: Meaning("missing_dependency", "fail", "A DLL is of another version."),
+    0xC0000142: Meaning("missing_dependency", "fail", "A DLL could not start."),
+}
+
+# What the training process found about itself.
+HEALTH: dict[str, Meaning] = {
+    "zero_gradients": Meaning(
+        "zero_gradients", "degrade", "No gradient reaches the Gaussians, nothing is learned: check poses and scale."
+    ),
+    "no_densification": Meaning(
+        "no_densification", "degrade", "Nothing was densified: lower grow_grad2d, or raise init_scale."
+    ),
+    "nan_loss": Meaning("nan_loss", "degrade", "Training diverged (NaN): lower learning rate, another random start."),
+    "repeated_image": Meaning(
+        "repeated_image", "fail", "All photographs are the same picture: give those the model was made from."
+    ),
+    "zero_gaussians": Meaning(
+        "zero_gaussians", "degrade", "The Gaussians were pruned away: weaker pruning, another random start."
+    ),
+}
+_HEALTH_ALIASES = {
+    "collapse": "zero_gaussians",
+    "empty": "zero_gaussians",  # of a splat file
+    "not finite": "nan_loss",  # of a splat file
+    "nan": "nan_loss",
+    "non_finite": "nan_loss",
+    "non_finite_loss": "nan_loss",
+    "no_growth": "no_densification",
+    "no_gradients": "zero_gradients",
+}
+
+
+def signal_of(end: Exit | None) -> int | None:
+    """Return the signal that ended a process, also where only an exit code tells of it."""
+    match end:
+        case Killed(signal=signal):
+            return signal
+        case Exited(code=code) if -64 <= code < 0:
+            return -code
+        case Exited(code=code) if 128 < code <= 128 + 64:
+            return code - 128
+        case Exited(code=code):
+            return _NTSTATUS.get(code % (1 << 32)) or _CUT_TO_8_BITS.get(code)
+        case _:
+            return None
+
+
+def meaning_of_code(end: Exit | None) -> Meaning | None:
+    """Return what an exit code or an abort means by itself."""
+    if signal_of(end) == SIGABRT:
+        return SIGNALS[SIGABRT]
+    return CODES.get(end.code % (1 << 32)) if isinstance(end, Exited) else None
+
+
+def meaning_of_health(finding: str) -> Meaning | None:
+    """Return what a finding like `zero_gradients: 50 steps` means; None if nothing is to be done about it."""
+    name = finding.partition(":")[0].strip()
+    return HEALTH.get(_HEALTH_ALIASES.get(name, name))
+
+
+def in_words(end: Exit | None) -> str:
+    """Return how a process ended, in a few words: "signal 11 (SIGSEGV)", "exit code 1"."""
+    signal = signal_of(end)
+    match end:
+        case _ if signal is not None:
+            known = {int(one): f" ({one.name})" for one in signals.Signals}
+            return f"signal {signal}{known.get(signal, '')}"
+        case Exited(code=code):
+            return f"exit code {code}"
+        case TimedOut(limit=limit, limit_s=limit_s):
+            return f"ended by its {limit} limit of {limit_s:g} s"
+        case None:
+            return "end unknown"
+        case _:
+            return type(end).__name__
+
+
+# What a crash leaves in the log of the program that called the one that crashed.
+CRASHES = (
+    Row(
+        "missing_image",
+        "fail",
+        "A photograph could not be loaded: check the image folder.",
+        text(r"terminate called after throwing an instance of 'cv::Exception"),
+    ),
+    Row(
+        "segfault",
+        "retry",
+        "The program crashed (access violation): tried once more; again in this phase means a broken installation.",
+        text(
+            r"Segmentation fault|\bSIGSEGV\b|access violation|段错误|区段错误|區段錯誤|Erreur de segmentation",
+            r"Speicherzugriffsfehler",
+            r"Violación de segmento|[Оо]шибка сегментирования|Errore di segmentazione|セグメンテーション|세그멘테이션",
+            r"signal:? ?11\b|exitcode[: =]+-11\b",
+            r"-1073741819|3221225477|0xC0000005|-1073741571|0xC00000FD",
+            r"Signals\.SIGSEGV|exit(ed)?( with)? (code|status) (139|-11)\b|failed with code (11|139|35584)\b",
+        ),
+    ),
+    Row(
+        "native_abort",
+        "fail",
+        "Compiled code aborted, often because two binary packages clash: read the line quoted.",
+        text(
+            r"free\(\): invalid|double free or corruption|malloc\(\): |corrupted size vs|munmap_chunk",
+            r"corrupted double-linked|stack smashing detected|pure virtual method called",
+            r"-1073740791|0xC0000409|3221226505|-1073740940|0xC0000374|3221226356",
+            r"buffer overflow detected|Floating point exception|Trace/breakpoint trap|exitcode[: =]+-6\b",
+        ),
+    ),
+)

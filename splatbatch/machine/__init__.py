@@ -1,0 +1,1 @@
+"""THIS machine: its GPUs, slots, readiness, host memory, supervisors started and orphans ended."""

@@ -1,0 +1,183 @@
+"""This machine: one supervisor process per attempt, one slot per GPU or a few on the CPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from splatbatch import processes
+from splatbatch.config import Executor as ExecutorConfig
+from splatbatch.files import read_json
+from splatbatch.machine.gpu import Gpu
+from splatbatch.machine.heartbeat import WAKING_S, SilenceWatch
+from splatbatch.machine.mps import SERVER_MIB, Mps
+from splatbatch.machine.orphans import leftovers
+from splatbatch.machine.place import chosen_cards
+from splatbatch.machine.protocol import Executor, Handle, Job, Key, Seen, Slot
+from splatbatch.store.attempt_folder import AttemptFolder
+
+_SUPERVISOR = "splatbatch.supervisor"
+
+
+class LocalExecutor:
+    """Starts supervisors as processes of this machine; they stop their attempt when this parent dies."""
+
+    survives_parent = False
+
+    def __init__(self, config: ExecutorConfig, cards: Sequence[Gpu]) -> None:
+        slots = tuple(Slot(f"gpu{card.index}", card.uuid) for card in cards) or _cpu_slots(config.cpu_slots)
+        packs = bool(cards) and config.patches_per_gpu != 1 and config.mps == "auto"
+        self._mps = Mps.start() if packs else None
+        self._slots = tuple(replace(slot, environment=self._mps.environment) for slot in slots) if self._mps else slots
+        self.shared_mib = SERVER_MIB if self._mps else 0.0
+        self._supervisors: dict[Key, _Supervisor] = {}
+        self._unended: dict[Key, AttemptFolder] = {}
+        # what a killed supervisor leaves behind becomes our child, even if it hides
+        processes.adopt_orphans()
+
+    def slots(self) -> Sequence[Slot]:
+        """Return one slot per GPU, else the CPU slots."""
+        return self._slots
+
+    def submit(self, jobs: Sequence[Job]) -> Mapping[Key, Handle]:
+        """Start a supervisor per job; from the main thread, since its death signal follows the thread."""
+        for job in jobs:
+            if job.key not in self._supervisors:
+                self._supervisors[job.key] = _Supervisor.start(job.folder)
+        return {job.key: _handle(self._supervisors[job.key].process.pid) for job in jobs}
+
+    def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, Seen]:
+        """Say which supervisors still run."""
+        return {key: self._seen(key, handle) for key, handle in handles.items()}
+
+    def cancel(self, handles: Mapping[Key, Handle]) -> None:
+        """Ask supervisors to stop their attempts; what is left of an attempt without a supervisor is ended by force."""
+        for key, handle in handles.items():
+            pid = _living(handle)
+            if pid and _supervised_folder(pid):
+                processes.send(signal.SIGTERM, [pid])
+                processes.send(signal.SIGCONT, [pid])  # one that was stopped hears nothing else
+            elif pid:
+                self._end_leftovers(key)
+            if supervisor := self._supervisors.get(key):
+                supervisor.silence.limit_s = WAKING_S
+
+    def kill(self, handles: Mapping[Key, Handle]) -> None:
+        """End supervisors by force, with all that they have started."""
+        for key, handle in handles.items():
+            if pid := _living(handle):
+                below = processes.descendants(pid)
+                processes.send(signal.SIGKILL, [pid, *below])
+            self._end_leftovers(key)
+
+    def close(self) -> None:
+        """End the MPS daemon, if there is one."""
+        if self._mps:
+            self._mps.stop()
+
+    def find(self, batch: str, unended: Sequence[AttemptFolder] = ()) -> Mapping[Key, Handle]:
+        """Return what still runs of a batch on this machine: supervisors, and what a killed one has left behind."""
+        found = {key: _handle(pid) for pid, key in processes.marked(f"{batch}.").items()}
+        for attempt in unended:
+            if left := leftovers.find(attempt):
+                key = str((read_json(attempt.job) or {}).get("key"))
+                self._unended[key], found[key] = attempt, _handle(left[0])
+        for pid in (int(path.name) for path in Path("/proc").glob("[0-9]*")):
+            if (folder := _supervised_folder(pid)) and (job := read_json(folder.job)):
+                key = str(job.get("key"))
+                if key.startswith(f"{batch}."):
+                    found[key] = _handle(pid)
+        return found
+
+    def _seen(self, key: Key, handle: Handle) -> Seen:
+        if supervisor := self._supervisors.get(key):
+            code = supervisor.process.poll()
+            if code is None:
+                supervisor.wake_or_end()
+                return Seen("running")
+            if not supervisor.folder.exit.exists():
+                self._end_leftovers(key)
+            return Seen("ended", f"supervisor ended with {code}")
+        return Seen("running") if _living(handle) else Seen("gone")
+
+    def _end_leftovers(self, key: Key) -> None:
+        """End what is left of an attempt that has no supervisor any more."""
+        processes.end_marked(key)
+        if supervisor := self._supervisors.get(key):
+            leftovers.end(supervisor.folder)
+            started_by_us = [one.process.pid for one in self._supervisors.values()]
+            processes.end_adopted(key, started_by_us, supervisor.ticks)
+        elif key in self._unended:
+            leftovers.end(self._unended[key])
+
+
+@dataclass(frozen=True)
+class _Supervisor:
+    folder: AttemptFolder
+    process: subprocess.Popen[bytes]
+    ticks: int
+    silence: SilenceWatch
+
+    @staticmethod
+    def start(folder: AttemptFolder) -> _Supervisor:
+        process = _start_supervisor(folder)
+        return _Supervisor(folder, process, processes.start_ticks(process.pid), SilenceWatch(process.pid, folder))
+
+    def wake_or_end(self) -> None:
+        """See to it that one that stands still goes on, or ends: its limits count for nothing as long as it stands."""
+        match self.silence.look():
+            case "wake":
+                self.process.send_signal(signal.SIGCONT)
+            case "end":
+                self.process.kill()
+
+
+def _start_supervisor(folder: AttemptFolder) -> subprocess.Popen[bytes]:
+    me = os.getpid()
+    return subprocess.Popen(
+        [sys.executable, "-m", _SUPERVISOR, str(folder.path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=lambda: processes.die_with_parent(signal.SIGTERM, me),  # noqa: PLW1509 - the parent has one thread
+    )
+
+
+def _handle(pid: int) -> Handle:
+    return f"{pid}:{processes.start_ticks(pid)}:{processes.boot_id()}"
+
+
+def _living(handle: Handle) -> int | None:
+    """Return the pid behind a handle if that very process still runs, not another that got its number."""
+    pid, ticks, boot = handle.split(":")
+    alive = boot == processes.boot_id() and int(ticks) and processes.start_ticks(int(pid)) == int(ticks)
+    return int(pid) if alive else None
+
+
+def _supervised_folder(pid: int) -> AttemptFolder | None:
+    try:
+        argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    if _SUPERVISOR.encode() not in argv[:-1]:
+        return None
+    return AttemptFolder(Path(os.fsdecode(argv[argv.index(_SUPERVISOR.encode()) + 1])))
+
+
+def _cpu_slots(count: int) -> tuple[Slot, ...]:
+    return tuple(Slot(f"cpu{index}") for index in range(count))
+
+
+def open_executor(config: ExecutorConfig, device: str) -> Executor:
+    """Return the executor of a config for a training device (`auto`, `cuda`, `cpu`).
+
+    Raises:
+        ExecutorError: it cannot run here.
+    """
+    return LocalExecutor(config, chosen_cards(config, device))

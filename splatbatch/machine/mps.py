@@ -1,0 +1,106 @@
+"""CUDA MPS for the attempts of one batch: a daemon of our own, that ends with us however we end.
+
+Without it kernels of different processes on one GPU take turns; with it they run side by side.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch import processes
+
+DAEMON = "nvidia-cuda-mps-control"
+SERVER_MIB = 512.0
+"""GPU memory that the server of a GPU may take (estimated, not measured)."""
+READY_S = 5.0
+QUIT_S = 5.0
+PREFIX = "splatbatch-mps-"
+
+
+@dataclass(frozen=True)
+class Mps:
+    """A running daemon. Its pipes lie in a private folder, so that it serves nobody else."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    @staticmethod
+    def start() -> Mps | None:
+        """Start the daemon; None where there is none, or it does not come up."""
+        program = shutil.which(DAEMON)
+        if program is None:
+            return None
+        _end_abandoned()
+        # the path of a socket may have 107 bytes (unix(7)): not in the output folder
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        try:
+            mps = Mps(_start_daemon(program, folder), folder)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            return None
+        if mps._is_ready():
+            return mps
+        mps.stop()
+        return None
+
+    @property
+    def environment(self) -> tuple[tuple[str, str], ...]:
+        """Return what makes a CUDA program use this daemon."""
+        return tuple(_environment(self.folder).items())
+
+    def stop(self) -> None:
+        """End the daemon and its servers, by force what does not listen."""
+        processes.send_group(signal.SIGTERM, self.process.pid)
+        try:
+            self.process.wait(QUIT_S)
+        except subprocess.TimeoutExpired:
+            processes.send_group(signal.SIGKILL, self.process.pid)
+            self.process.wait()
+        processes.end_marked(_key(self.folder))
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _is_ready(self) -> bool:
+        give_up_at = time.monotonic() + READY_S
+        while time.monotonic() < give_up_at and self.process.poll() is None:
+            if (self.folder / "control").exists():
+                return True
+            time.sleep(0.02)
+        return False
+
+
+def _start_daemon(program: str, folder: Path) -> subprocess.Popen[bytes]:
+    me = os.getpid()
+    return subprocess.Popen(
+        [program, "-f"],  # in the foreground: a process that the kernel ends when we die
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **_environment(folder), processes.MARKER: _key(folder)},
+        start_new_session=True,
+        preexec_fn=lambda: processes.die_with_parent(signal.SIGTERM, me),  # noqa: PLW1509 - the parent has one thread
+    )
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
+
+
+def _key(folder: Path) -> str:
+    """Return the marker of a daemon's processes: it names us, so that it can be told whether we still live."""
+    return f"{PREFIX}{os.getpid()}:{processes.start_ticks(os.getpid())}:{folder}"
+
+
+def _end_abandoned() -> None:
+    """End daemons whose batch was killed and that outlived it all the same."""
+    for key in set(processes.marked(PREFIX).values()):
+        pid, ticks, folder = key.removeprefix(PREFIX).split(":", 2)
+        if processes.start_ticks(int(pid)) != int(ticks):
+            processes.end_marked(key)
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,57 @@
+"""What an attempt whose supervisor was killed has left running, and its end.
+
+A process may empty its environment and open a session of its own; it is found all the same by its control group, or by
+the number and start that the supervisor wrote down with its last beat. Only what was born between that beat and the
+supervisor's death, where there is no control group and no parent of the batch is left either, is never found.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterable
+
+from splatbatch import processes
+from splatbatch.files import read_json
+from splatbatch.machine.orphans import control_group
+from splatbatch.store.attempt_folder import AttemptFolder
+
+MOST_NAMES = 4096
+_ROUNDS = 100
+_ROUND_S = 0.005
+
+
+def names_below(pid: int) -> list[str]:
+    """Return every process below one, as number and start, for the heartbeat."""
+    below = processes.descendants_at_a_glance(pid)[:MOST_NAMES]
+    return [f"{one}:{ticks}" for one in below if (ticks := processes.start_ticks(one))]
+
+
+def find(folder: AttemptFolder) -> list[int]:
+    """Return the processes of an attempt that its files name and that still run."""
+    start = read_json(folder.start) or {}
+    if start.get("boot_id") != processes.boot_id():
+        return []
+    group = control_group.of_supervisor(start.get("group"), start.get("pid"), start.get("ticks"))
+    return sorted({*(control_group.members(group) if group else ()), *_recorded(folder)})
+
+
+def end(folder: AttemptFolder) -> None:
+    """End by force what is left of an attempt without a supervisor, and all below it."""
+    for _ in range(_ROUNDS):
+        left = find(folder)
+        if not left:
+            break
+        processes.send(signal.SIGKILL, [*left, *(below for pid in left for below in processes.descendants(pid))])
+        time.sleep(_ROUND_S)
+    start = read_json(folder.start) or {}
+    control_group.end(control_group.of_supervisor(start.get("group"), start.get("pid"), start.get("ticks")))
+
+
+def _recorded(folder: AttemptFolder) -> Iterable[int]:
+    """Yield the processes of the last beat; a number that another process has by now is not ours."""
+    below = (read_json(folder.heartbeat) or {}).get("below")
+    for name in below if isinstance(below, list) else ():
+        pid, _, ticks = str(name).partition(":")
+        if pid.isdecimal() and ticks.isdecimal() and processes.start_ticks(int(pid)) == int(ticks) != 0:
+            yield int(pid)

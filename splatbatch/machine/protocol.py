@@ -1,0 +1,83 @@
+"""The seam to an engine: start the supervisor somewhere, say what is seen of it. Nothing else passes through it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from splatbatch.store.attempt_folder import AttemptFolder
+
+Key = str
+"""<batch>.<patch>.a<n>: names one attempt for ever, never used again."""
+Handle = str
+"""What an engine calls an attempt: a process, a job id, an actor's name."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Room for one attempt: a GPU, or a share of the CPU."""
+
+    name: str
+    gpu: str | None = None
+    """UUID of the GPU; None trains on the CPU."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """What an attempt needs to know of the engine."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """An attempt to be started: job.json in its folder says the rest."""
+
+    key: Key
+    folder: AttemptFolder
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an engine says of an attempt; `unknown` means that the engine did not answer."""
+
+    phase: Literal["queued", "running", "ended", "gone", "unknown"]
+    reason: str = ""
+
+
+class Executor(Protocol):
+    """An engine."""
+
+    survives_parent: bool
+    """Whether attempts go on when the parent dies."""
+    shared_mib: float
+    """GPU memory that the engine itself may take for all attempts on a GPU together."""
+
+    def slots(self) -> Sequence[Slot]:
+        """Return the room there is, one attempt each."""
+        ...
+
+    def submit(self, jobs: Sequence[Job]) -> Mapping[Key, Handle]:
+        """Start the supervisor for each job; idempotent by key."""
+        ...
+
+    def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, Seen]:
+        """Say what is seen of each; never raises for an unreachable engine."""
+        ...
+
+    def cancel(self, handles: Mapping[Key, Handle]) -> None:
+        """Ask them to stop; the verdict comes from the files."""
+        ...
+
+    def kill(self, handles: Mapping[Key, Handle]) -> None:
+        """End by force what did not listen."""
+        ...
+
+    def close(self) -> None:
+        """End what the engine has started for all attempts together; none runs any more."""
+        ...
+
+    def find(self, batch: str, unended: Sequence[AttemptFolder] = ()) -> Mapping[Key, Handle]:
+        """Return what still lives of a batch, also when this parent did not start it.
+
+        Args:
+            batch: that the attempts belong to.
+            unended: attempts that have not told their end: whatever their files name counts, too.
+        """
+        ...

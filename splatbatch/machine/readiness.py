@@ -1,0 +1,140 @@
+"""The gate in front of each slot: the next attempt starts when the GPU is proved free and cool, not after a sleep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from splatbatch.config import Cooldown
+from splatbatch.machine import gpu
+from splatbatch.machine.protocol import Key, Slot
+from splatbatch.outcome import Diagnosis
+
+MARGIN_MIB = 1024
+"""What stays free on a GPU that two attempts share, for what nobody foresaw."""
+
+
+@dataclass
+class Tenant:
+    """An attempt on a slot."""
+
+    need_mib: float | None
+    """Most memory it takes on the GPU; None: nobody knows."""
+    alone: bool
+    """Nobody else may start beside it."""
+    training: bool = True
+    """False once it only evaluates and exports: the next attempt may start beside it, if there is room."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A gate that is shut although its slot stands empty: since when, and the latest reason."""
+
+    since: float
+    reason: str
+
+
+class SlotGate:
+    """Opens when a seat of its slot is free, the floor has passed and NVML finds the GPU as it should be.
+
+    That is as before the batch, but for what our own attempts there may hold; beside one of them another starts only
+    if the needs of both are known and fit.
+    """
+
+    def __init__(self, slot: Slot, cooldown: Cooldown, shared_mib: float = 0.0) -> None:
+        """Look at the slot before the batch touches it; `shared_mib` is what serves all attempts there together."""
+        self.slot = slot
+        self._shared_mib = shared_mib
+        self.reason = ""
+        self.seats = 1
+        """Attempts that may train here at once."""
+        self._cooldown = cooldown
+        self._before = gpu.sample(slot.gpu) if slot.gpu else gpu.Sample()
+        self._tenants: dict[Key, Tenant] = {}
+        self._released_at = float("-inf")
+        self._waiting_since: float | None = None
+        self._shut: Wait | None = None
+
+    def take(self, key: Key, need_mib: float | None = None, *, alone: bool = False) -> None:
+        """An attempt runs here now."""
+        self._tenants[key] = Tenant(need_mib, alone)
+        self._waiting_since = self._shut = None
+
+    def wraps_up(self, key: Key, need_mib: float | None) -> None:
+        """An attempt has made its last step, and never took more memory than this; on the CPU it keeps its seat."""
+        if self.slot.gpu and not self._cooldown.floor_s:
+            self._tenants[key].training = False
+            self._tenants[key].need_mib = need_mib
+
+    def release(self, key: Key, now: float) -> None:
+        """An attempt has ended."""
+        del self._tenants[key]
+        self._released_at = now
+
+    def holds(self, key: Key) -> bool:
+        """Return whether an attempt runs here."""
+        return key in self._tenants
+
+    @property
+    def num_training(self) -> int:
+        """Return how many attempts train here."""
+        return sum(tenant.training for tenant in self._tenants.values())
+
+    def tenants(self) -> tuple[Key, ...]:
+        """Return the attempts that are here."""
+        return tuple(self._tenants)
+
+    def has_seat(self, *, alone: bool = False) -> bool:
+        """Return whether another attempt may start here as far as we ourselves decide it."""
+        if any(tenant.alone for tenant in self._tenants.values()) or (alone and self._tenants):
+            return False
+        return self.num_training < self.seats
+
+    def is_open(self, now: float, need_mib: float | None = None) -> bool:
+        """Return whether an attempt with this need may start on a free seat; else `reason` says why not."""
+        if now - self._released_at < self._cooldown.floor_s:
+            self.reason = "cooling down"
+        else:
+            sample = gpu.sample(self.slot.gpu) if self.slot.gpu else gpu.Sample()
+            self.reason = self._why_not(sample, need_mib)
+            if not self.reason:
+                self._waiting_since = None  # what was due may have failed at the door: the next wait is another one
+            elif self._waiting_since is None and not self._tenants:
+                self._waiting_since = now
+        if self.reason and not self._tenants:
+            self._shut = Wait(self._shut.since if self._shut else now, self.reason)
+        return not self.reason
+
+    @property
+    def shut(self) -> Wait | None:
+        """Since when, and for what, a patch that was due has waited here; None if it did not."""
+        return self._shut
+
+    def _why_not(self, sample: gpu.Sample, need_mib: float | None) -> str:
+        if not self._tenants:
+            return gpu.why_not_ready(sample, self._before, self._cooldown, ours_mib=self._shared_mib)
+        needs = [need_mib, *(tenant.need_mib for tenant in self._tenants.values())]
+        known = [need for need in needs if need is not None]
+        if len(known) < len(needs) or sample.used_mib is None or sample.total_mib is None:
+            return "how much memory attempts take here is not known yet"
+        ours = self._shared_mib + sum(known[1:])
+        if reason := gpu.why_not_ready(sample, self._before, self._cooldown, ours_mib=ours):
+            return reason
+        taken = max(sample.used_mib, (self._before.used_mib or 0) + ours)
+        lack = taken + known[0] + MARGIN_MIB - sample.total_mib
+        return f"{lack:.0f} MiB too little for another attempt beside those that run" if lack > 0 else ""
+
+    def is_tight(self) -> bool:
+        """Return whether several attempts leave less of the GPU free than they should."""
+        sample = gpu.sample(self.slot.gpu) if self.slot.gpu and len(self._tenants) > 1 else gpu.Sample()
+        if sample.used_mib is None or sample.total_mib is None:
+            return False
+        return sample.total_mib - sample.used_mib < MARGIN_MIB / 2
+
+    def given_up(self, now: float) -> bool:
+        """Return whether something has kept the GPU for longer than anyone wants to wait."""
+        return self._waiting_since is not None and now - self._waiting_since > self._cooldown.longest_s
+
+    def diagnosis(self) -> Diagnosis:
+        """Return why nothing can be trained here."""
+        advice = "No GPU became free: end what holds it (nvidia-smi shows it), or raise cooldown.longest_s."
+        return Diagnosis("cuda_busy_or_unavailable", "retry", advice, (f"{self.slot.name}: {self.reason}",))

@@ -1,0 +1,1 @@
+"""While a batch runs: console, table, history, Prometheus, notifications."""

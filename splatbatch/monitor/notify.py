@@ -1,0 +1,120 @@
+"""Tell people that a batch has ended or a patch has failed for good, beside the batch and never instead of it.
+
+The command of `notify.command` gets one JSON object on stdin:
+
+    schema       1
+    event        "patches_failed" or "batch_ended"
+    output       the output folder; host: where the batch runs
+    summary      one line
+    patches      those that failed since the last message, or all: [{"patch", "state", "cause", "advice", "psnr",
+                 "num_gaussians", "seconds"}]
+    stopped      why the batch was stopped, as "SIGTERM"; empty if it was not
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+
+from splatbatch.config import Notify
+from splatbatch.errors import MissingPartError
+from splatbatch.files import Record
+from splatbatch.store.layout import OutputFolder
+from splatbatch.supervisor.hook import Hook
+from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.status import PatchStatus, read_status
+
+SCHEMA = 1
+LOOK_S = 0.05
+FOR_GOOD = ("gave_up", "refused")
+SHOWN = ("patch", "state", "cause", "advice", "psnr", "num_gaussians", "seconds")
+
+
+class Notifier:
+    """Starts at most one delivery per way at a time; what fails meanwhile is told together."""
+
+    def __init__(
+        self, settings: Notify, output: OutputFolder, names: Sequence[str], standing: Standing | None = None
+    ) -> None:
+        """Take the settings.
+
+        Raises:
+            MissingPartError: there are URLs, but no Apprise.
+        """
+        if settings.urls and find_spec("apprise") is None:
+            raise MissingPartError("notify.urls: Apprise is not installed", "pip install 'splatbatch[notify]'")
+        self._settings, self._output, self._names, self._standing = settings, output, names, standing
+        self._failed: dict[str, None] = {}
+        self._running: dict[str, Hook] = {}
+
+    def tell(self, event: Record) -> None:
+        """Hear an event of the ledger."""
+        # what fails before its first step, as for want of a file, is not tried again and not given up
+        if event["event"] in FOR_GOOD or (event.get("diagnosis") or {}).get("action") == "fail":
+            self._failed[str(event.get("patch", ""))] = None
+
+    def beat(self) -> Iterator[str]:
+        """Start what waits, look after what runs; yield why a delivery failed."""
+        yield from self._look()
+        if self._failed and not self._running:
+            failed = tuple(one for one in self._statuses() if one.patch in self._failed)
+            self._failed.clear()
+            names = ", ".join(one.patch for one in failed)
+            yield from self._start(self._message("patches_failed", f"failed: {names}", failed, ""))
+
+    def finish(self, summary: str, stopped: str) -> Iterator[str]:
+        """Tell that the batch has ended and wait until that is delivered, or for as long as it may take."""
+        yield from self._wait()
+        yield from self._start(self._message("batch_ended", summary, self._statuses(), stopped))
+        yield from self._wait()
+
+    def _statuses(self) -> tuple[PatchStatus, ...]:
+        if not self._ways():
+            return ()
+        found = read_status(self._output, self._names, standing=self._standing)
+        return tuple(one for one in found if one.patch in set(self._names))
+
+    def _message(self, event: str, summary: str, patches: Sequence[PatchStatus], stopped: str) -> Record:
+        shown = [{key: getattr(one, key) for key in SHOWN} for one in patches]
+        place = {"output": str(self._output.path), "host": socket.gethostname()}
+        return {"schema": SCHEMA, "event": event, **place, "summary": summary, "patches": shown, "stopped": stopped}
+
+    def _ways(self) -> dict[str, tuple[str, ...]]:
+        """Return the commands that deliver, by the setting that asks for them."""
+        command = tuple(word.get_secret_value() for word in self._settings.command)
+        ours = (sys.executable, "-m", "splatbatch.supervisor.apprise_urls")
+        ways = {"notify.command": command, "notify.urls": ours if self._settings.urls else ()}
+        return {way: argv for way, argv in ways.items() if argv}
+
+    def _start(self, message: Record) -> Iterator[str]:
+        for way, argv in self._ways().items():
+            told = message if way == "notify.command" else self._letter(message)
+            try:
+                self._running[way] = Hook(argv, json.dumps(told, default=str).encode(), self._settings.timeout_s)
+            except (OSError, ValueError) as error:  # its text could quote the command
+                yield f"{way}: cannot be started ({type(error).__name__})"
+
+    def _letter(self, message: Record) -> Record:
+        """Return what Apprise delivers, with the URLs."""
+        urls = [url.get_secret_value() for url in self._settings.urls]
+        lines = [f"{one['patch']}: {one['state']} {one['cause']}. {one['advice']}" for one in message["patches"]
+                 if one["state"] != "trained"]  # fmt: skip
+        place = f"{message['host']}: {message['output']}"
+        return {"urls": urls, "title": f"splatbatch: {message['summary']}", "body": "\n".join([place, *lines])}
+
+    def _look(self) -> Iterator[str]:
+        for way, hook in list(self._running.items()):
+            verdict = hook.verdict()
+            if verdict is not None:
+                del self._running[way]
+            if verdict:
+                yield f"{way}: {verdict}"
+
+    def _wait(self) -> Iterator[str]:
+        while self._running:
+            yield from self._look()
+            time.sleep(LOOK_S)

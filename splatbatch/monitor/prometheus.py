@@ -1,0 +1,79 @@
+"""metrics.prom: the state of a batch for Prometheus, as its node exporter's textfile collector reads it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+
+from splatbatch.files import write_text
+from splatbatch.monitor.table import batch_eta_s
+from splatbatch.store.layout import OutputFolder
+from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.status import STATES, PatchStatus, read_status
+
+EVERY_S = 5.0
+PER_PATCH = (
+    ("step", "step", "Training steps done."),
+    ("max_steps", "max_steps", "Training steps to do."),
+    ("loss", "loss", "Loss of the latest step told."),
+    ("psnr", "psnr_db", "PSNR on held-out photographs."),
+    ("num_gaussians", "gaussians", "Gaussians."),
+    ("seconds", "seconds", "Time of the latest attempt."),
+    ("eta_s", "eta_seconds", "Time to the last step, at this pace."),
+    ("gpu_used_mib", "gpu_used_mib", "Memory used on the GPU of the attempt that runs."),
+    ("gpu_temperature_c", "gpu_temperature_celsius", "Temperature of the GPU of the attempt that runs."),
+)
+"""Field of a status, name of the metric, what it is."""
+
+
+class MetricsFile:
+    """Rewrites metrics.prom every few seconds, whole; a full disk costs only the metrics."""
+
+    def __init__(self, output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> None:
+        self._output, self._names, self._standing = output, names, standing
+        self._next = 0.0
+
+    def beat(self) -> None:
+        """Write it if it is time; called many times a second."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + EVERY_S
+            self._write(is_running=True)
+
+    def finish(self) -> None:
+        """Write it for the last time: nobody runs any more."""
+        self._write(is_running=False)
+
+    def _write(self, *, is_running: bool) -> None:
+        statuses = read_status(self._output, self._names, standing=self._standing)
+        with contextlib.suppress(OSError):
+            write_text(self._output.metrics, to_prometheus(statuses, time.time(), is_running=is_running))
+
+
+def to_prometheus(statuses: Sequence[PatchStatus], now: float, *, is_running: bool) -> str:
+    """Return the metrics in Prometheus's text format, version 0.0.4."""
+    return "".join(f"{line}\n" for line in _lines(statuses, now, is_running))
+
+
+def _lines(statuses: Sequence[PatchStatus], now: float, is_running: bool) -> Iterator[str]:
+    yield from _family("running", "1 while a batch runs in this output folder.", [("", float(is_running))])
+    yield from _family("updated_timestamp_seconds", "When this file was written.", [("", now)])
+    counts = [(_label("state", state), float(sum(one.state == state for one in statuses))) for state in STATES]
+    yield from _family("patches", "Patches in each state.", counts)
+    eta = batch_eta_s(statuses)
+    yield from _family("eta_seconds", "Time until every patch is trained.", [] if eta is None else [("", eta)])
+    for field, name, about in PER_PATCH:
+        values = [(_label("patch", one.patch), getattr(one, field)) for one in statuses]
+        yield from _family(f"patch_{name}", about, [(label, float(v)) for label, v in values if v is not None])
+
+
+def _family(name: str, about: str, values: Sequence[tuple[str, float]]) -> Iterator[str]:
+    if values:
+        yield f"# HELP splatbatch_{name} {about}"
+        yield f"# TYPE splatbatch_{name} gauge"
+        yield from (f"splatbatch_{name}{label} {value!r}" for label, value in values)
+
+
+def _label(name: str, value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{{{name}="{escaped}"}}'

@@ -1,0 +1,143 @@
+"""The patches of a batch as a table for a terminal, as much of it as its width takes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from splatbatch.plain_text import clock, one_line
+from splatbatch.tasks.status import PatchStatus, most_interesting
+
+WIDE = 120
+"""Columns of a terminal from which on everything is shown."""
+BAR_WIDTH = 10
+MOST_ROWS, ROWS_OF_MORE = 200, 50
+"""So many patches are all shown, of more so many; a row costs more than a millisecond to draw."""
+LONGEST = {"patch": 16, "state": 24}
+"""Widths on a narrow terminal: what follows is worth more than the rest of a long name."""
+COLOURS = {
+    "trained": "green", "running": "cyan", "failed": "red", "refused": "red",
+    "stopped": "yellow", "stale": "yellow",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Column:
+    """What stands in a column; the narrow ones are shown on any terminal."""
+
+    heading: str
+    cell: Callable[[PatchStatus], RenderableType]
+    narrow: bool = False
+    is_text: bool = False
+
+
+def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
+    """Return the patches as a table for a terminal of this width."""
+    table = Table(box=None, pad_edge=False)
+    columns = [column for column in COLUMNS if column.narrow or width >= WIDE]
+    for column in columns:
+        longest = LONGEST.get(column.heading) if width < WIDE else None
+        table.add_column(column.heading, justify="left" if column.is_text else "right", no_wrap=True, max_width=longest)
+    named = statuses if width >= WIDE else [replace(one, patch=elided(one.patch)) for one in statuses]
+    for status in named:
+        table.add_row(*(column.cell(status) for column in columns), style=COLOURS.get(status.state, ""))
+    return table
+
+
+def elided(name: str) -> str:
+    """Return a name as a narrow terminal shows it: variants of a sweep begin alike and differ at their ends."""
+    longest = LONGEST["patch"]
+    return name if len(name) <= longest else f"{name[: longest - 7]}…{name[-6:]}"
+
+
+def live_view(statuses: Sequence[PatchStatus], width: int, height: int) -> Group:
+    """Return the table with one line about the batch below it, no higher than the terminal."""
+    shown = most_interesting(statuses, max(4, height - 6))
+    return Group(
+        status_table(shown, width), Text(batch_line(statuses), style="bold", no_wrap=True, overflow="ellipsis")
+    )
+
+
+def num_shown(num: int) -> int:
+    """Return how many of so many patches are shown: all that somebody may read, or a pipe may want; of more, fewer."""
+    return num if num <= MOST_ROWS else ROWS_OF_MORE
+
+
+def batch_line(statuses: Sequence[PatchStatus]) -> str:
+    """Return how far the batch is: "3 of 9 trained, 2 running, 1 failed; about 2:10:00 to go"."""
+    states = [status.state for status in statuses]
+    parts = [f"{states.count('trained')} of {len(states)} trained"]
+    parts += [
+        f"{states.count(state)} {state}"
+        for state in ("running", "failed", "stopped", "refused", "stale")
+        if state in states
+    ]
+    eta = batch_eta_s(statuses)
+    return ", ".join(parts) + (f"; about {clock(eta)} to go" if eta is not None else "")
+
+
+def _state(status: PatchStatus) -> Text:
+    detail = status.phase if status.state in ("running", "waiting") else status.cause
+    return _text(f"{status.state} ({detail})" if detail else status.state)
+
+
+def _text(words: str) -> Text:
+    """Return a cell; Text, not str: what comes from a file is no markup."""
+    return Text(one_line(words))
+
+
+def _bar(status: PatchStatus) -> RenderableType:
+    if status.state != "running" or not status.max_steps:
+        return ""
+    return ProgressBar(total=status.max_steps, completed=status.step, width=BAR_WIDTH, finished_style="cyan")
+
+
+def _step(status: PatchStatus) -> str:
+    return f"{status.step}/{status.max_steps}" if status.max_steps else str(status.step or "")
+
+
+def _share(status: PatchStatus) -> str:
+    return f"{100 * status.step // status.max_steps}%" if status.max_steps and status.state == "running" else ""
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+COLUMNS = (
+    Column("patch", lambda status: _text(status.patch), narrow=True, is_text=True),
+    Column("state", _state, narrow=True, is_text=True),
+    Column("", _bar, narrow=True, is_text=True),
+    Column("", _share, narrow=True),
+    Column("step", _step),
+    Column("it/s", lambda status: _number(status.steps_per_s, ".1f")),
+    Column("loss", lambda status: _number(status.loss, ".4f"), narrow=True),
+    Column("PSNR dB", lambda status: _number(status.psnr, ".2f"), narrow=True),
+    Column("Gaussians", lambda status: _number(status.num_gaussians, ",d")),
+    Column("GPU MiB", lambda status: _number(status.gpu_used_mib, ",d")),
+    Column("°C", lambda status: _number(status.gpu_temperature_c, "d")),
+    Column("time", lambda status: clock(status.seconds), narrow=True),
+    Column("to go", lambda status: clock(status.eta_s)),
+    Column("attempt", lambda status: _text(status.attempt), is_text=True),
+)
+
+
+def batch_eta_s(statuses: Sequence[PatchStatus]) -> float | None:
+    """Return the seconds until every running and waiting patch is trained, if all goes well; None if unknown.
+
+    As many patches are taken to run at once as run now, and a waiting one to take as long as the others.
+    """
+    running = [status for status in statuses if status.state == "running"]
+    left = [status.eta_s for status in running if status.eta_s is not None]
+    if not running or len(left) < len(running):
+        return None
+    trained = [status.seconds for status in statuses if status.state == "trained" and status.seconds]
+    typical = statistics.median(trained or [(one.seconds or 0) + (one.eta_s or 0) for one in running])
+    waiting = sum(status.state == "waiting" for status in statuses)
+    return max(*left, (sum(left) + waiting * typical) / len(running))

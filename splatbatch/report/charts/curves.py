@@ -1,0 +1,78 @@
+"""What is worth drawing of a patch's attempts: figures of the training over steps, of the GPU over time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from splatbatch.fields import number
+from splatbatch.files import Record, read_lines
+from splatbatch.store.attempt_folder import AttemptFolder
+
+MOST_POINTS = 160
+MOST_ATTEMPTS = 4
+TRAINING = (("loss", "loss", ""), ("psnr", "hold-out PSNR", "dB"), ("num_gaussians", "Gaussians", ""))
+MACHINE = (
+    ("used_mib", "GPU memory", "MiB"),
+    ("temperature_c", "GPU temperature", "°C"),
+    ("utilisation_percent", "GPU utilisation", "%"),
+)
+Points = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A figure of one attempt."""
+
+    attempt: int
+    points: Points
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One figure of all attempts over `along`, "step" or "s"."""
+
+    title: str
+    unit: str
+    along: str
+    curves: tuple[Curve, ...]
+
+
+def charts_of(folders: Sequence[AttemptFolder]) -> tuple[Chart, ...]:
+    """Return the charts of a patch's latest attempts; a figure that nobody wrote down has none."""
+    latest = folders[-MOST_ATTEMPTS:]
+    progress = {folder.number: list(read_lines(folder.progress)) for folder in latest}
+    samples = {folder.number: list(read_lines(folder.gpu_samples)) for folder in latest}
+    charts = [_chart(Chart(title, unit, "step", ()), key, "step", progress) for key, title, unit in TRAINING]
+    charts += [_chart(Chart(title, unit, "s", ()), key, "t", samples) for key, title, unit in MACHINE]
+    return tuple(chart for chart in charts if chart.curves)
+
+
+def _chart(empty: Chart, key: str, along: str, records: dict[int, list[Record]]) -> Chart:
+    curves = [Curve(attempt, _points(found, along, key)) for attempt, found in records.items()]
+    drawn = tuple(curve for curve in curves if len(curve.points) > 1)
+    return Chart(empty.title, empty.unit, empty.along, drawn)
+
+
+def _points(records: Iterable[Record], along: str, key: str) -> Points:
+    """Return the pairs of two figures in order; times count from the first."""
+    pairs = [(number(record.get(along)), number(record.get(key))) for record in records]
+    points = [(x, y) for x, y in pairs if x is not None and y is not None and math.isfinite(x) and math.isfinite(y)]
+    points = points[:1] + [after for before, after in pairwise(points) if after[0] > before[0]]
+    start = points[0][0] if points and along == "t" else 0.0
+    return tuple((x - start, y) for x, y in thin(points))
+
+
+def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return at most MOST_POINTS points, with the lowest and the highest of every stretch: peaks stay."""
+    if len(points) <= MOST_POINTS:
+        return list(points)
+    size = math.ceil(2 * len(points) / MOST_POINTS)
+    kept: list[tuple[float, float]] = []
+    for start in range(0, len(points), size):
+        stretch = points[start : start + size]
+        extremes = {min(stretch, key=lambda point: point[1]), max(stretch, key=lambda point: point[1])}
+        kept += sorted(extremes)
+    return [points[0], *kept[1:-1], points[-1]]

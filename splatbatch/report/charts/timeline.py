@@ -1,0 +1,147 @@
+"""All attempts of a run on all slots, as SVG: gate, set-up, training, failure with its cause, retries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from splatbatch.files import Record
+from splatbatch.plain_text import counted
+from splatbatch.report.charts.charts import FRACTIONS, axis_label
+from splatbatch.report.page.html import Html, tag
+from splatbatch.report.units import assignments, duration, moment
+
+LANE_PX = 30
+BAR_PX = 22
+SIGNS = {"trained": "✓", "failed": "✕", "stopped": "■"}
+RUNS_SHOWN = 6
+MOST_BARS = 2000
+"""Of a run; more would be narrower than a hair."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """An attempt with times that are known."""
+
+    patch: str
+    link: str
+    slot: str
+    start: float
+    end: float
+    attempt: Record
+
+
+def timelines(report: Record, links: dict[str, str]) -> list[Html]:
+    """Return a timeline per run that started attempts, the latest first; times in between would only be empty."""
+    bars = [bar for patch in report["patches"] for bar in _bars(patch, links.get(patch["patch"], ""))]
+    starts = sorted({run["started_at"] for run in report["runs"] if run["started_at"] is not None})
+    groups: dict[float, list[Bar]] = {}
+    for bar in bars:
+        # start.json carries the clock of the attempt's machine, the ledger ours: a second apart is the same run
+        groups.setdefault(max((at for at in starts if at <= bar.start + 1), default=0.0), []).append(bar)
+    return [_run(groups[at]) for at in sorted(groups, reverse=True)[:RUNS_SHOWN]]
+
+
+def _bars(patch: Record, link: str) -> list[Bar]:
+    bars = []
+    for attempt in patch["attempts"]:
+        start, end = attempt["started_at"], attempt["ended_at"]
+        if start is not None:
+            slot = attempt["slot"] or "?"
+            bars.append(Bar(patch["patch"], link, slot, start, max(start, end if end is not None else start), attempt))
+    return bars
+
+
+def _run(bars: Sequence[Bar]) -> Html:
+    begin, end = min(bar.start for bar in bars), max(bar.end for bar in bars)
+    span = max(end - begin, 1e-3)
+    slots = sorted({bar.slot for bar in bars})
+    labels = [tag("span", slot) for slot in slots]
+    ordered = sorted(bars, key=lambda bar: bar.start)[-MOST_BARS:]
+    drawn = [_draw(bar, slots.index(bar.slot), begin, span) for bar in ordered]
+    drawn += [_gap(*pair, slots.index(slot), (begin, span)) for slot in slots for pair in _gaps(ordered, slot)]
+    height = LANE_PX * len(slots)
+    lanes = [tag("line", class_="grid", x2="100%", y1=y, y2=y) for y in range(LANE_PX, height + 1, LANE_PX)]
+    ticks = [_tick(share, span, height) for share in FRACTIONS]
+    inner = tag("svg", *drawn, class_="plot", x="0%", width="100%", height=height)
+    drawing = tag("svg", *lanes, inner, *ticks, width="100%", height=height + 18)
+    frame = tag("div", tag("div", *labels, class_="slots"), drawing, class_="timeline", data_span=f"{span:.6g}")
+    words = f"{moment(begin)} to {moment(end)}, {duration(span)}"
+    words += f", {counted(len(bars), 'attempt')} on {counted(len(slots), 'slot')}"
+    words += f", the last {len(ordered)} drawn" if len(ordered) < len(bars) else ""
+    return tag("figure", frame, tag("figcaption", words), class_="run")
+
+
+def _gaps(bars: Sequence[Bar], slot: str) -> list[tuple[Bar, Bar]]:
+    """Return pairs of attempts on a slot between which it stood idle."""
+    return [pair for pair in pairwise(bar for bar in bars if bar.slot == slot) if pair[1].start > pair[0].end]
+
+
+def _gap(before: Bar, after: Bar, lane: int, scale: tuple[float, float]) -> Html:
+    begin, span = scale
+    words = f"{duration(after.start - before.end)} until the GPU was fit, or a patch was due again"
+    left, width = 100 * (before.end - begin) / span, 100 * (after.start - before.end) / span
+    y = lane * LANE_PX + LANE_PX / 2
+    ends = {"x1": f"{left:.3f}%", "x2": f"{left + width:.3f}%"}
+    return tag("line", tag("title", words), class_="gate", y1=y, y2=y, **ends)
+
+
+def _tick(share: float, span: float, height: int) -> Html:
+    anchor = "start" if share == 0 else "end" if share == 1 else "middle"
+    label = axis_label(share * span, span, "s")
+    return tag("text", label, class_="tick x", text_anchor=anchor, data_share=share, x=f"{share:.0%}", y=height + 14)
+
+
+def _draw(bar: Bar, lane: int, begin: float, span: float) -> Html:
+    attempt, long_s = bar.attempt, bar.end - bar.start
+    outcome = attempt["outcome"] or "running"
+    kind = outcome if outcome in SIGNS else "running"
+    left, width, top = 100 * (bar.start - begin) / span, 100 * long_s / span, lane * LANE_PX + (LANE_PX - BAR_PX) // 2
+    setup = min(1.0, (attempt["setup_s"] or 0.0) / long_s) if long_s else 0.0
+    waited = 100 * min(attempt["gate_s"] or 0.0, bar.start - begin) / span
+    again = f" ↻{attempt['number']}" if attempt["number"] > 1 else ""
+    cause = f" {attempt['cause']}" if attempt["cause"] else ""
+    words = f"{bar.patch}{again} {SIGNS.get(kind, '…')}{cause}"
+    body = tag(
+        "svg",
+        tag("rect", class_="body", width="100%", height="100%"),
+        tag("rect", class_="setup", width=f"{setup:.1%}", height="100%"),
+        tag("text", words, x=6, y=15),
+        x=f"{left:.3f}%",
+        y=top,
+        width=f"{width:.3f}%",
+        height=BAR_PX,
+    )
+    # a line at the start: an attempt of a second in a night of ten hours is still seen
+    mark = tag("line", class_="mark", x1=f"{left:.3f}%", x2=f"{left:.3f}%", y1=top, y2=top + BAR_PX)
+    gate = _waited(left - waited, waited, top + BAR_PX / 4)
+    return tag(
+        "a",
+        tag("title", _told(bar, kind)),
+        gate,
+        body,
+        mark,
+        class_=f"bar {kind}",
+        href=f"#{bar.link}" if bar.link else None,
+    )
+
+
+def _waited(left: float, width: float, y: float) -> Html:
+    """Return the time that the gate kept an attempt waiting, in percent of the drawing; nothing if it did not."""
+    if width <= 0:
+        return Html("")
+    return tag("rect", class_="wait", x=f"{left:.3f}%", width=f"{width:.3f}%", y=y, height=BAR_PX / 2)
+
+
+def _told(bar: Bar, kind: str) -> str:
+    attempt = bar.attempt
+    lines = [f"{bar.patch}, attempt {attempt['number']} on {bar.slot}: {kind}"]
+    if attempt["cause"]:
+        lines[0] += f": {attempt['cause']} in phase {attempt['phase'] or 'start'}, step {attempt['step'] or 0}"
+    lines.append(f"{moment(bar.start)}, {duration(bar.end - bar.start)}, of it {duration(attempt['setup_s'])} set-up")
+    if attempt["gate_s"]:
+        lines.append(f"waited {duration(attempt['gate_s'])} at the gate: {attempt['gate']}")
+    if attempt["changes"]:
+        lines.append(f"with {assignments(attempt['changes'])}")
+    return "\n".join(lines)

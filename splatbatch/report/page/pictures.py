@@ -1,0 +1,96 @@
+"""Photograph, rendering and error of held-out views: read from the attempt that made the splat, shown with a slider."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+
+from splatbatch.fields import mapping, number, text
+from splatbatch.files import Record, read_json
+from splatbatch.report.page.html import Html, tag
+from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.store.layout import OutputFolder
+
+RANKS = ("worst", "median", "best")
+KINDS = ("photo", "render", "error")
+MOST_PICTURE_BYTES = 60_000
+"""A larger file is none of ours."""
+
+
+class Budget:
+    """How many bytes of pictures a page may still take: a page of 200 patches must open, too."""
+
+    def __init__(self, num_bytes: int) -> None:
+        self.left = num_bytes
+
+    def take(self, num_bytes: int) -> bool:
+        """Take a share; return whether there was enough."""
+        if num_bytes > self.left:
+            return False
+        self.left -= num_bytes
+        return True
+
+
+def views_of(output: OutputFolder, patch: Record, budget: Budget) -> Iterator[Html]:
+    """Yield the held-out views of a trained patch, the worst first, as far as the budget goes."""
+    folder = attempt_folder(output, patch)
+    shown = mapping(read_json(folder.views)) if folder else {}
+    for rank in RANKS:
+        view = mapping(shown.get(rank))
+        pictures = [_read(folder.picture(rank, kind)) for kind in KINDS] if view and folder else []
+        if not pictures or not all(pictures):
+            continue
+        if not budget.take(sum(len(picture) * 4 // 3 for picture in pictures)):
+            yield tag("p", f"The pictures of the {rank} view are in {folder and folder.views.parent}.", class_="quiet")
+            return
+        yield _view(rank, view, [_data_uri(picture) for picture in pictures])
+
+
+def attempt_folder(output: OutputFolder, patch: Record) -> AttemptFolder | None:
+    """Return the folder of the attempt that a patch's state is about; None if there is none."""
+    name = patch["attempt"]
+    if not name.startswith(ATTEMPT_PREFIX) or not name.removeprefix(ATTEMPT_PREFIX).isdecimal():
+        return None
+    return AttemptFolder(output.patch(patch["patch"]).path / name)
+
+
+def _view(rank: str, view: Record, sources: list[str]) -> Html:
+    photo, render, error = sources
+    size = {"width": number(view.get("width")), "height": number(view.get("height"))}
+    name = text(view.get("name"))
+    compared = tag(
+        "div",
+        tag("img", src=photo, alt=f"photograph {name}", loading="lazy", **size),
+        tag("img", src=render, alt="rendering of the splat", class_="render", loading="lazy", **size),
+        tag("input", type="range", min=0, max=100, value=50, step=0.5, aria_label="photograph or rendering"),
+        tag("span", "photo", class_="side left"),
+        tag("span", "render", class_="side right"),
+        class_="compare",
+    )
+    mistake = tag(
+        "div", tag("img", src=error, alt="error", loading="lazy", **size), tag("span", "error", class_="side right")
+    )
+    figures = ", ".join(filter(None, (_figure(view, "psnr", ".2f", " dB"), _figure(view, "ssim", ".3f"))))
+    caption = tag("figcaption", tag("b", rank), f" {name} ", tag("span", figures, class_="quiet"))
+    return tag("figure", caption, tag("div", compared, mistake, class_="pair"), class_="view")
+
+
+def _figure(view: Record, key: str, form: str, unit: str = "") -> str:
+    value = number(view.get(key))
+    return "" if value is None else f"{key.upper()} {value:{form}}{unit}"
+
+
+def _read(path: Path) -> bytes:
+    """Return a JPEG of ours; empty if it is none."""
+    try:
+        if path.stat().st_size > MOST_PICTURE_BYTES:
+            return b""
+        data = path.read_bytes()
+    except OSError:
+        return b""
+    return data if data.startswith(b"\xff\xd8") else b""
+
+
+def _data_uri(jpeg: bytes) -> str:
+    return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"

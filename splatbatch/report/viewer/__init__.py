@@ -1,0 +1,1 @@
+"""The 3D viewer inside the page."""

@@ -1,0 +1,1 @@
+"""The audit: every patch, camera and photograph, before a GPU is touched."""

@@ -1,0 +1,193 @@
+"""The audit: every patch, every camera, every photograph, before a GPU is touched; what is broken becomes a finding."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, islice
+from pathlib import Path
+
+from splatbatch.errors import SceneError
+from splatbatch.files import Record
+from splatbatch.scene.audit.camera import check_camera
+from splatbatch.scene.audit.drift import as_source, check_drift
+from splatbatch.scene.audit.findings import Finding, Scribe, TrainerRules
+from splatbatch.scene.audit.model import check_model
+from splatbatch.scene.audit.pairing import check_pairing
+from splatbatch.scene.audit.photos import Shot, check_photos
+from splatbatch.scene.audit.rigs import check_rigs
+from splatbatch.scene.audit.size import CameraRow, camera_rows, check_sizes
+from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.colmap.types import Camera, Image
+from splatbatch.scene.patches import Patch, model_folder
+from splatbatch.scene.photos.folders import Folders, Found, Place, is_folder
+from splatbatch.scene.photos.header_cache import Headers
+from splatbatch.scene.photos.headers import unreadable
+from splatbatch.scene.photos.photo import Photo
+from splatbatch.scene.photos.resolution import stored_photographs
+
+__all__ = ["SOURCE", "Audit", "CameraRow", "Finding", "TrainerRules", "audit_patches", "source_patch"]
+
+AT_ONCE = 256
+"""Patches whose models are in memory together, so that their photographs are read by several threads."""
+SOURCE = "source"
+"""What the source reconstruction is called in rows and findings; it is no patch."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found, in the order of the patches."""
+
+    patches: tuple[str, ...]
+    rows: tuple[CameraRow, ...]
+    findings: tuple[Finding, ...]
+    trainer: str
+
+    def errors(self) -> tuple[Finding, ...]:
+        """Return the findings that keep a patch from being trained."""
+        return tuple(finding for finding in self.findings if finding.severity == "error")
+
+    def warnings(self) -> tuple[Finding, ...]:
+        """Return the findings that only want to be known."""
+        return tuple(finding for finding in self.findings if finding.severity == "warning")
+
+    def bad_patches(self) -> tuple[str, ...]:
+        """Return the names of the patches that must not be trained, in order."""
+        bad = {finding.patch for finding in self.errors()}
+        return tuple(name for name in self.patches if name in bad)
+
+    def exit_code(self, *, strict: bool = False) -> int:
+        """Return 3 if there are errors (with `strict`: if there is anything), else 0."""
+        return SceneError.exit_code if self.errors() or (strict and self.findings) else 0
+
+    def to_record(self) -> Record:
+        """Return the JSON form."""
+        return {
+            "trainer": self.trainer,
+            "patches": list(self.patches),
+            "bad_patches": list(self.bad_patches()),
+            "num_errors": len(self.errors()),
+            "num_warnings": len(self.warnings()),
+            "cameras": [asdict(row) for row in self.rows],
+            "findings": [finding.to_record() for finding in self.findings],
+        }
+
+
+@dataclass(frozen=True)
+class _Dossier:
+    """A patch while it is audited; its points are checked already and let go."""
+
+    patch: Patch
+    scribe: Scribe
+    findings: tuple[Finding, ...]
+    images: tuple[Image, ...] = ()
+    cameras: Mapping[int, Camera] = field(default_factory=dict)
+    divisor: int = 1
+    """How much smaller its photographs are meant to be than its cameras say: they lie in images_4 alone."""
+
+
+def audit_patches(
+    patches: Sequence[Patch],
+    source: Path | None,
+    rules: TrainerRules,
+    cache: Path | None = None,
+    holdout_every: int = 8,
+) -> Audit:
+    """Audit the patches, and the source reconstruction if there is one; nothing that a file holds raises.
+
+    `cache` is the file that keeps the headers of photographs between runs.
+    """
+    original = _open_dossier(source_patch(source, patches), rules, 0) if source else None
+    drift_from = as_source(original.images, original.cameras) if original and original.images else None
+    rows: list[CameraRow] = []
+    findings: list[Finding] = []
+    paired: set[Path] = set()
+    dossiers = (_open_dossier(patch, rules, holdout_every) for patch in patches)
+    for dossier, shots in _photographed(chain(dossiers, [original] if original else []), cache):
+        used = camera_rows(dossier.patch.name, shots)
+        rows += used
+        findings += dossier.findings
+        findings += _check_photographs(dossier, shots, used)
+        if drift_from and dossier is not original:
+            findings += check_drift(dossier.images, dossier.cameras, drift_from, dossier.scribe)
+        if dossier.patch.images not in paired:  # patches that share their photographs share the finding
+            paired.add(dossier.patch.images)
+            findings += check_pairing(dossier.patch.images, dossier.scribe)
+    return Audit(tuple(patch.name for patch in patches), tuple(rows), tuple(findings), rules.name)
+
+
+def source_patch(source: Path, patches: Sequence[Patch]) -> Patch:
+    """Return the source reconstruction as if it were a patch; it may share the photographs of the patches."""
+    images = source / "images"
+    folders = {patch.images for patch in patches}
+    if not is_folder(images) and len(folders) == 1:
+        images = folders.pop()
+    return Patch(SOURCE, _model_of(source), images)
+
+
+def _model_of(source: Path) -> Path:
+    """Return the folder of the model; the reader says what is wrong with it."""
+    try:
+        is_bare = any((source / f"cameras.{suffix}").is_file() for suffix in ("bin", "txt"))
+        return source if is_bare else model_folder(source) or source / "sparse/0"
+    except OSError:
+        return source / "sparse/0"
+
+
+def _open_dossier(patch: Patch, rules: TrainerRules, holdout_every: int) -> _Dossier:
+    scribe = Scribe(patch.name, rules)
+    try:
+        model = read_reconstruction(patch.sparse, tracks=True)
+    except ModelError as error:
+        kind = "missing_model" if isinstance(error, MissingModel) else "corrupt_model"
+        finding = scribe.note(kind, shown(str(error.path)), shown(error.what), error.hint)
+        return _Dossier(patch, scribe, (finding,))
+    findings = (*check_model(model, scribe, holdout_every), *check_rigs(patch.sparse, scribe))
+    folder, divisor = stored_photographs(patch.images)
+    return _Dossier(replace(patch, images=folder), scribe, findings, model.images, model.cameras, divisor)
+
+
+def _photographed(dossiers: Iterator[_Dossier], cache: Path | None) -> Iterator[tuple[_Dossier, list[Shot]]]:
+    """Yield dossiers with their shots, some models in memory at a time; a photograph that is shared is read once."""
+    folders, headers = Folders(), Headers(cache)
+    while some := tuple(islice(dossiers, AT_ONCE)):
+        places = [[folders.locate(each.patch.images, image.name) for image in each.images] for each in some]
+        headers.read(place.path for group in places for place in group if isinstance(place, Found))
+        for each, group in zip(some, places, strict=True):
+            yield each, [_shot(each, *pair, headers) for pair in zip(each.images, group, strict=True)]
+    headers.keep()
+
+
+def _shot(dossier: _Dossier, image: Image, place: Place, headers: Headers) -> Shot:
+    header = headers.of(place.path) if isinstance(place, Found) else None
+    return Shot(image, dossier.cameras[image.camera_id], place, header)
+
+
+def _check_photographs(dossier: _Dossier, shots: list[Shot], rows: tuple[CameraRow, ...]) -> Iterator[Finding]:
+    for row in rows:
+        yield from check_camera(dossier.cameras[row.camera_id], dossier.scribe)
+    yield from check_sizes(shots, rows, dossier.scribe, dossier.divisor)
+    yield from _check_files(dossier, shots)
+
+
+def _check_files(dossier: _Dossier, shots: list[Shot]) -> Iterator[Finding]:
+    is_hopeless = shots and not any(isinstance(shot.header, Photo) for shot in shots)
+    problem = _folder_problem(dossier.patch.images) if is_hopeless else ""
+    if problem:  # one finding instead of thousands
+        message = f"{problem}; {len(shots)} photographs should be below it"
+        remedy = "Set scene.images to the folder of the photographs, or make this one readable."
+        yield dossier.scribe.note("no_image_folder", shown(str(dossier.patch.images)), message, remedy)
+    else:
+        yield from check_photos(shots, dossier.scribe)
+
+
+def _folder_problem(folder: Path) -> str:
+    try:
+        os.listdir(folder)  # noqa: PTH208 - for its errors
+    except NotADirectoryError:
+        return "not a folder"
+    except OSError as error:
+        return unreadable(error).what.replace("file", "folder")
+    return ""

@@ -1,0 +1,85 @@
+"""An audit on the terminal: one row per camera, one line per deviation, and what it comes to. Names are escaped."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from splatbatch.plain_text import counted, one_line
+from splatbatch.scene.audit.audit import Audit
+from splatbatch.scene.audit.findings import Finding
+from splatbatch.scene.audit.size import CameraRow
+from splatbatch.scene.colmap.files import shown
+from splatbatch.scene.photos.sizes import spell
+
+MOST_LINES = 8
+"""Lines per patch and kind of finding before "… and 37 more"."""
+_MOST_SIZES = 3
+_STYLES = {"error": "red", "warning": "yellow"}
+
+
+def render(audit: Audit) -> list[RenderableType]:
+    """Return the cameras as a table, the findings grouped by patch and kind, and a summary line."""
+    return [_table(audit), *_details(audit.findings), _summary(audit)]
+
+
+def _table(audit: Audit) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("patch", "camera", "folder", "model"):
+        table.add_column(column, overflow="fold")
+    table.add_column("camera size", justify="right")
+    table.add_column("images", justify="right")
+    table.add_column("photographs", overflow="fold")
+    for row in audit.rows:
+        prefixes = ", ".join(f"{escape(shown(prefix))}/" for prefix in row.prefixes if prefix)
+        name, model = escape(shown(row.patch)), escape(shown(row.model))
+        table.add_row(name, str(row.camera_id), prefixes, model, spell(row.size), str(row.num_images), _sizes(row))
+    return table
+
+
+def _sizes(row: CameraRow) -> str:
+    parts = [f"{count} x {spell(size)}" for size, count in row.sizes[:_MOST_SIZES]]
+    if len(row.sizes) > _MOST_SIZES:
+        parts.append(f"{len(row.sizes) - _MOST_SIZES} more sizes")
+    lost = row.num_images - sum(count for _, count in row.sizes)
+    if lost:
+        parts.append(f"[red]{lost} unusable[/]")
+    is_equal = not lost and [size for size, _ in row.sizes] == [row.size]
+    return f"[green]all {spell(row.size)}[/]" if is_equal else ", ".join(parts)
+
+
+def _details(findings: Iterable[Finding]) -> Iterable[RenderableType]:
+    groups: dict[tuple[str, str, str], list[Finding]] = defaultdict(list)
+    for finding in findings:
+        groups[finding.patch, finding.severity, finding.kind].append(finding)
+    for (patch, severity, kind), group in groups.items():
+        yield Text("")
+        style = _STYLES[severity]
+        why = escape(one_line(group[0].why))
+        yield Text.from_markup(f"[bold]{escape(shown(patch))}[/]  [{style}]{severity}[/] {kind}  [dim]{why}[/]")
+        for finding in group[:MOST_LINES]:
+            yield Text.from_markup(f"  {escape(one_line(f'{finding.subject}: {finding.message}'))}")
+        if len(group) > MOST_LINES:
+            yield Text(f"  … and {len(group) - MOST_LINES} more")
+        yield from (Text.from_markup(f"  [cyan]→[/] {escape(one_line(remedy))}") for remedy in _remedies(group))
+
+
+def _remedies(group: list[Finding]) -> list[str]:
+    return [remedy for remedy in dict.fromkeys(finding.remedy for finding in group) if remedy]
+
+
+def _summary(audit: Audit) -> Text:
+    errors, warnings, bad = audit.errors(), audit.warnings(), audit.bad_patches()
+    images = sum(row.num_images for row in audit.rows)
+    scope = (
+        f"{counted(len(audit.patches), 'patch', 'es')}, {counted(images, 'image')} audited for {escape(audit.trainer)}"
+    )
+    counts = f"{counted(len(errors), 'error')}, {counted(len(warnings), 'warning')}"
+    style = "red" if errors else "yellow" if warnings else "green"
+    names = f" in {', '.join(escape(shown(name)) for name in bad)}" if bad else ""
+    return Text.from_markup(f"\n{scope}: [{style}]{counts}[/]{names}")

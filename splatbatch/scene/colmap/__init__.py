@@ -1,0 +1,1 @@
+"""COLMAP models: read and written without trust, text and binary."""

@@ -1,0 +1,85 @@
+"""A copy of a COLMAP model with other cameras: keypoints follow, and what does not change is copied byte for byte."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from splatbatch.files import write_whole
+from splatbatch.scene.colmap import text
+from splatbatch.scene.colmap.binary import KEYPOINT, walk_images
+from splatbatch.scene.colmap.files import choose_format, opened
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
+from splatbatch.scene.repair.camera_change import Change
+
+_UNCHANGED = ("points3D", "rigs", "frames")  # none of them holds a pixel coordinate
+_CAMERAS_HEAD = "# Camera list with one line of data per camera:\n#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n"
+
+
+def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[int, Change], out: Path) -> None:
+    """Write the model of `sparse` into the folder `out` (made here) with the cameras that `changes` replaces.
+
+    Raises:
+        ModelError: a file of the model is broken.
+        OSError: `out` cannot be written.
+    """
+    suffix = choose_format(sparse)
+    out.mkdir(parents=True)
+    changed = [changes[number].after if number in changes else camera for number, camera in cameras.items()]
+    edited = {
+        f"cameras.{suffix}": _binary_cameras(changed) if suffix == "bin" else _text_cameras(changed),
+        f"images.{suffix}": (_binary_images if suffix == "bin" else _text_images)(sparse / f"images.{suffix}", changes),
+    }
+    for name, content in edited.items():
+        write_whole(out / name, lambda file, content=content: file.write(content))  # type: ignore[misc]
+    for part in _UNCHANGED:
+        path = sparse / f"{part}.{suffix}"
+        if path.is_file():
+            shutil.copyfile(path, out / path.name)
+
+
+def _binary_cameras(cameras: list[Camera]) -> bytes:
+    parts = [struct.pack("<Q", len(cameras))]
+    for camera in cameras:
+        number, sizes = CAMERA_MODELS[camera.model].id, (camera.width, camera.height)
+        parts.append(struct.pack(f"<IiQQ{len(camera.params)}d", camera.id, number, *sizes, *camera.params))
+    return b"".join(parts)
+
+
+def _text_cameras(cameras: list[Camera]) -> bytes:
+    lines = [
+        " ".join([str(camera.id), camera.model, str(camera.width), str(camera.height), *map(repr, camera.params)])
+        for camera in cameras
+    ]
+    return f"{_CAMERAS_HEAD}# Number of cameras: {len(cameras)}\n{chr(10).join(lines)}\n".encode()
+
+
+def _binary_images(path: Path, changes: Mapping[int, Change]) -> bytes:
+    with opened(path) as (file, size):
+        data = bytearray(file.read())
+        for image, start, end in walk_images(path, file, size):
+            if change := changes.get(image.camera_id):
+                keypoints = np.frombuffer(data, KEYPOINT, (end - start) // KEYPOINT.itemsize, start)
+                keypoints["xy"] = keypoints["xy"] * change.scale + change.shift
+    return bytes(data)
+
+
+def _text_images(path: Path, changes: Mapping[int, Change]) -> bytes:
+    lines = path.read_bytes().splitlines(keepends=True)
+    for image, keypoints, number in text.walk_images(path):
+        change = changes.get(image.camera_id)
+        if change and keypoints.strip():
+            lines[number - 1] = _moved(keypoints, change)
+    return b"".join(lines)
+
+
+def _moved(line: bytes, change: Change) -> bytes:
+    fields = line.decode().split()
+    for axis in (0, 1):
+        scale, shift = change.scale[axis], change.shift[axis]
+        fields[axis::3] = [repr(float(field) * scale + shift) for field in fields[axis::3]]
+    return (" ".join(fields) + "\n").encode()

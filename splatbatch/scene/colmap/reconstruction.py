@@ -1,0 +1,115 @@
+"""A COLMAP model read in a fraction of a second and without trust: broken files end in a SceneError, nothing worse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from splatbatch.scene.colmap import binary, text
+from splatbatch.scene.colmap.files import ModelError, choose_format, shown, unique_ids, unreadable
+from splatbatch.scene.colmap.types import (
+    CAMERA_MODELS,
+    NO_POINT3D,
+    PINHOLE_MODELS,
+    Camera,
+    CameraModel,
+    Image,
+    Points,
+    Points2D,
+    Tracks,
+)
+
+__all__ = [
+    "CAMERA_MODELS", "NO_POINT3D", "PINHOLE_MODELS", "Camera", "CameraModel", "Image", "Points", "Points2D",
+    "Reconstruction", "Tracks", "count_points", "read_cameras", "read_images", "read_points2d", "read_reconstruction",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """Cameras, posed images and sparse points of one COLMAP model."""
+
+    folder: Path
+    cameras: dict[int, Camera]
+    images: tuple[Image, ...]
+    """Sorted by name."""
+    points: Points
+
+
+def read_reconstruction(sparse: Path, *, tracks: bool = False) -> Reconstruction:
+    """Read the model in a folder: the .bin files when all three are there, else the .txt files.
+
+    Values are not judged here (a NaN pose or an absurd focal length is for the audit), only whether the files are
+    whole and fit each other. `tracks` asks for `points.tracks` as well.
+
+    Raises:
+        ModelError: a file is missing, unreadable, cut or garbage; it is named.
+    """
+    suffix = choose_format(sparse)
+    files = binary if suffix == "bin" else text
+    cameras_path, images_path = sparse / f"cameras.{suffix}", sparse / f"images.{suffix}"
+    cameras = unique_ids(cameras_path, files.read_cameras(cameras_path), lambda camera: camera.id)
+    images = files.read_images(images_path)
+    unique_ids(images_path, images, lambda image: image.id)
+    for image in images:
+        if image.camera_id not in cameras:
+            lack = f"image '{shown(image.name)}' is of camera {image.camera_id}, which {cameras_path.name} lacks"
+            raise ModelError(images_path, lack)
+    points = files.read_points(sparse / f"points3D.{suffix}", tracks=tracks)
+    return Reconstruction(sparse, cameras, tuple(sorted(images, key=lambda image: image.name)), points)
+
+
+def read_cameras(sparse: Path) -> dict[int, Camera]:
+    """Return the cameras of a model by id.
+
+    Raises:
+        ModelError: cameras.bin (or .txt) is missing, unreadable, cut or garbage.
+    """
+    suffix = choose_format(sparse)
+    files, path = binary if suffix == "bin" else text, sparse / f"cameras.{suffix}"
+    return unique_ids(path, files.read_cameras(path), lambda camera: camera.id)
+
+
+def count_points(sparse: Path) -> int:
+    """Return how many points a model says it has, without reading them.
+
+    Raises:
+        ModelError: points3D.bin (or .txt) is missing or unreadable.
+    """
+    suffix = choose_format(sparse)
+    count = binary.count_points if suffix == "bin" else text.count_points
+    return count(sparse / f"points3D.{suffix}")
+
+
+def read_images(sparse: Path) -> list[Image]:
+    """Return the images of a model without reading its points.
+
+    Raises:
+        ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
+    """
+    suffix = choose_format(sparse)
+    path = sparse / f"images.{suffix}"
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return list(_read_images(path, status.st_mtime_ns, status.st_size))
+
+
+@lru_cache(maxsize=4)
+def _read_images(path: Path, mtime_ns: int, size: int) -> tuple[Image, ...]:
+    """Return the images of a file as it is at this time: its hold-out, hash and settings are asked for in a row."""
+    read = binary.read_images if path.suffix == ".bin" else text.read_images
+    return tuple(read(path))
+
+
+def read_points2d(sparse: Path) -> dict[int, Points2D]:
+    """Return the keypoints of every image by image id, those without a 3D point too.
+
+    Raises:
+        ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
+    """
+    suffix = choose_format(sparse)
+    read = binary.read_points2d if suffix == "bin" else text.read_points2d
+    return read(sparse / f"images.{suffix}")

@@ -1,0 +1,158 @@
+"""The .txt files of a COLMAP model: every line is checked, and a wrong one is named by its number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.scene.colmap.files import ModelError, opened
+from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Ints, Points, Points2D, Tracks
+
+_BAD_NUMBER = (ValueError, OverflowError, IndexError)
+_MAX_ID = 2**32 - 1
+
+
+def read_cameras(path: Path) -> list[Camera]:
+    """Return the cameras of cameras.txt; unknown models and wrong parameter counts are kept for the audit to name.
+
+    Raises:
+        ModelError: a line is no camera.
+    """
+    cameras = []
+    for number, line in _entries(path):
+        try:
+            camera_id, model, width, height, *params = line.decode().split()
+            camera = Camera(_id(camera_id), model, _side(width), _side(height), tuple(map(float, params)))
+        except _BAD_NUMBER as error:
+            raise ModelError(path, f"line {number} is no camera ({error})") from error
+        if not params and model not in CAMERA_MODELS:
+            raise ModelError(path, f"line {number} is no camera (unknown model, no parameters)")
+        cameras.append(camera)
+    return cameras
+
+
+def read_images(path: Path) -> list[Image]:
+    """Return the images of images.txt; their keypoints are counted but not converted.
+
+    Raises:
+        ModelError: a line is no image, or a line of keypoints is cut.
+    """
+    return [image for image, _, _ in walk_images(path)]
+
+
+def read_points2d(path: Path) -> dict[int, Points2D]:
+    """Return the keypoints of images.txt by image id.
+
+    Raises:
+        ModelError: a line is no image or no keypoints.
+    """
+    keypoints = {}
+    for image, line, number in walk_images(path):
+        fields = line.split()
+        try:
+            xy = np.array([fields[0::3], fields[1::3]], dtype=np.float64).T.reshape(-1, 2)
+            ids = [NO_POINT3D if field == b"-1" else int(field) for field in fields[2::3]]
+            keypoints[image.id] = Points2D(xy, np.array(ids, dtype=np.uint64))
+        except _BAD_NUMBER as error:
+            raise ModelError(path, f"line {number} holds no keypoints ({error})") from error
+    return keypoints
+
+
+def walk_images(path: Path) -> Iterator[tuple[Image, bytes, int]]:
+    """Yield every image with its line of keypoints and that line's number.
+
+    Raises:
+        ModelError: a line is no image, or a line of keypoints is cut.
+    """
+    with opened(path) as (file, _):
+        lines = enumerate(file, start=1)
+        for number, line in lines:
+            if not line.strip() or line.startswith(b"#"):
+                continue
+            image = _image(path, number, line)
+            _, keypoints = next(lines, (0, b""))  # an image without keypoints has an empty line
+            if len(keypoints.split()) % 3:
+                raise ModelError(path, f"line {number + 1}: the keypoints are cut (not x, y, id throughout)")
+            yield image, keypoints, number + 1
+
+
+def count_points(path: Path) -> int:
+    """Return the number of lines of points3D.txt that hold a point.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    return sum(1 for _ in _entries(path))
+
+
+def read_points(path: Path, *, tracks: bool = False) -> Points:
+    """Return the points of points3D.txt, with their tracks if asked for.
+
+    Raises:
+        ModelError: a line is no point.
+    """
+    ids, values, elements, sizes = [], [], [], []
+    for number, line in _entries(path):
+        try:
+            point_id, x, y, z, red, green, blue, error, *track = line.split()
+            ids.append(np.uint64(int(point_id)))
+            values.append((float(x), float(y), float(z), int(red), int(green), int(blue), float(error)))
+            elements.append(np.array(track if tracks else [], dtype=np.uint32))
+        except _BAD_NUMBER as mistake:
+            raise ModelError(path, f"line {number} is no point ({mistake})") from mistake
+        if len(track) % 2 or not all(0 <= colour <= 255 for colour in values[-1][3:6]):
+            raise ModelError(path, f"line {number} is no point (odd track or a colour beyond 255)")
+        sizes.append(len(track) // 2)
+    table = np.array(values, dtype=np.float64).reshape(-1, 7)
+    lengths = np.array(sizes, dtype=np.int64)
+    return Points(
+        xyz=table[:, :3].copy(),
+        rgb=table[:, 3:6].astype(np.uint8),
+        errors=table[:, 6].copy(),
+        track_lengths=lengths,
+        ids=np.array(ids, dtype=np.uint64),
+        tracks=_tracks(lengths, elements) if tracks else None,
+    )
+
+
+def _tracks(lengths: Ints, elements: list[NDArray[np.uint32]]) -> Tracks:
+    flat = np.concatenate([np.zeros(0, np.uint32), *elements]).reshape(-1, 2)
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Tracks(starts, flat[:, 0].copy(), flat[:, 1].copy())
+
+
+def _image(path: Path, number: int, line: bytes) -> Image:
+    try:
+        image_id, qw, qx, qy, qz, tx, ty, tz, camera_id, name = line.split(maxsplit=9)
+        if b"\0" in name:
+            raise ValueError("its name holds a zero byte")
+        quat = (float(qw), float(qx), float(qy), float(qz))
+        return Image(_id(image_id), name.strip().decode(), _id(camera_id), quat, (float(tx), float(ty), float(tz)))
+    except _BAD_NUMBER as error:
+        raise ModelError(path, f"line {number} is no image ({error})") from error
+
+
+def _side(field: str) -> int:
+    side = int(field)
+    if abs(side) >= 2**64:
+        raise ValueError(f"a side of {field[:20]}… px")
+    return side
+
+
+def _id(field: str | bytes) -> int:
+    number = int(field)
+    if not 0 <= number <= _MAX_ID:
+        raise ValueError(f"id {number} is not in 0 … {_MAX_ID}")
+    return number
+
+
+def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that hold data, with their numbers."""
+    with opened(path) as (file, _):
+        for number, line in enumerate(file, start=1):
+            text = line.strip()
+            if text and not text.startswith(b"#"):
+                yield number, text

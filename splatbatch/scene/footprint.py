@@ -1,0 +1,146 @@
+"""How much memory the training of a patch will take, told before it starts: pure arithmetic on counts and sizes.
+
+An estimate from above: what is reserved by the time the cap is reached, with photographs where the config wants them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from splatbatch.config import Recipe, Training
+from splatbatch.config.schedule import schedule
+from splatbatch.files import MIB
+from splatbatch.scene.colmap.reconstruction import count_points, read_cameras, read_images
+from splatbatch.scene.colmap.types import Camera, Image
+from splatbatch.scene.patches import Patch
+from splatbatch.scene.photos.resolution import divisor_of
+from splatbatch.scene.photos.sizes import Size
+
+FLOAT = 4  # bytes
+GPU_CONTEXT_MIB = 512
+"""CUDA's context with the kernels of torch and gsplat: 290 MiB (loaded lazily) to 667 MiB (pytorch PR #86509)."""
+COPIES = 4
+"""Of each parameter: itself, its gradient, Adam's two moments; 944 bytes per Gaussian at SH degree 3."""
+PLAIN_SH_COPIES = 2
+"""Of the harmonics, with `kernels: plain`: joined for gsplat's rasteriser, and the gradient of that."""
+RASTER_BYTES = 136
+"""Per Gaussian, projected and in tile lists. With the copies above 1,080 bytes per Gaussian at SH degree 3: on one H200
+steps took 287 MiB of torch's memory at 250,000, 1,038 at 1 M and 3,052 at 3 M (1,054 each; `scripts/bench_train`).
+With the plain copies 1,464: gsplat's documentation has 1.75 GB for 1 M and 4.97 GB for 3.2 M (1,463 each)."""
+PIXEL_BYTES = 140
+"""Per pixel of the largest photograph: rendering, gradient, maps of SSIM; 135 from 995x748 to 1548x1357 there."""
+GROWTH = 1.05  # at most, per refinement of `mcmc` (gsplat's MCMCStrategy)
+HOST_MIB = 2560
+"""A process that has imported torch and holds a CUDA context (estimated, not measured); 600 without CUDA."""
+HOST_WITHOUT_CUDA_MIB = 600
+DECODERS = 16  # at most at a time
+DECODED_BYTES = 8  # per pixel while it is decoded: as stored, as RGB, and shrunk
+FITS = 0.9
+"""Share of a card that may be planned with; the rest goes to fragmentation and to what is not counted here."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What of a patch takes memory."""
+
+    num_points: int
+    sizes: tuple[Size, ...]
+    """Width and height of every photograph as its camera has it."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Memory that one training is expected to take at its peak, and what makes it up."""
+
+    gpu_mib: int
+    """As NVML counts it, the process's context included; 0 on the CPU."""
+    host_mib: int
+    num_gaussians: int
+    """At the end, at most."""
+    photos: Literal["gpu", "host"]
+    photos_mib: int
+    """All photographs of the patch as they are trained, 3 bytes per pixel."""
+    num_points: int = 0
+    """Gaussians at the start."""
+    mean_px: int = 0
+    """Of a photograph as it is trained."""
+
+    def in_words(self) -> str:
+        """Return the estimate as a line."""
+        where = f", {self.gpu_mib:,} MiB of GPU memory" if self.gpu_mib else ""
+        photos = f"{self.photos_mib:,} MiB of photographs in {'GPU' if self.photos == 'gpu' else 'host'} memory"
+        return f"up to {self.num_gaussians:,} Gaussians{where}, {self.host_mib:,} MiB of host memory, {photos}"
+
+
+def measure(patch: Patch) -> Extent:
+    """Return the extent of a patch: cameras, images and a count are read, points and photographs are not.
+
+    Raises:
+        ModelError: the model cannot be read.
+    """
+    return extent_of(count_points(patch.sparse), read_images(patch.sparse), read_cameras(patch.sparse))
+
+
+def extent_of(num_points: int, images: Iterable[Image], cameras: Mapping[int, Camera]) -> Extent:
+    """Return the extent of a model that was read."""
+    used = (cameras.get(image.camera_id) for image in images)
+    return Extent(num_points, tuple((camera.width, camera.height) for camera in used if camera))
+
+
+def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Need:
+    """Return what the training of a patch needs.
+
+    Args:
+        recipe: how it is trained.
+        extent: what is trained.
+        card_mib: memory that may be used on the GPU, for `images: auto`; unknown, photographs are taken to fit.
+    """
+    training = recipe.training
+    divisor = divisor_of(training.resolution, extent.sizes)
+    pixels = [-(-width // divisor) * -(-height // divisor) for width, height in extent.sizes]
+    num, photos = expected_gaussians(recipe, extent.num_points), 3 * sum(pixels)
+    work = num * bytes_per_gaussian(training) + PIXEL_BYTES * max(pixels, default=0)
+    host = photos + DECODED_BYTES * DECODERS * max((width * height for width, height in extent.sizes), default=0)
+    mean_px = sum(pixels) // max(1, len(pixels))
+    if training.device == "cpu":
+        return Need(0, HOST_WITHOUT_CUDA_MIB + _mib(work + host), num, "host", _mib(photos), extent.num_points, mean_px)
+    both = GPU_CONTEXT_MIB + _mib(work + photos)
+    fits = training.images == "gpu" or (training.images == "auto" and (card_mib is None or both <= FITS * card_mib))
+    gpu_mib = both if fits else GPU_CONTEXT_MIB + _mib(work + 2 * 3 * max(pixels, default=0))
+    where: Literal["gpu", "host"] = "gpu" if fits else "host"
+    return Need(gpu_mib, HOST_MIB + _mib(host), num, where, _mib(photos), extent.num_points, mean_px)
+
+
+def why_tight(need: Need, card_mib: int) -> str:
+    """Say why a training may not fit a GPU of so much memory; empty if it is expected to."""
+    if need.gpu_mib <= FITS * card_mib:
+        return ""
+    return (
+        f"expected to need {need.gpu_mib:,} MiB of GPU memory at {need.num_gaussians:,} Gaussians, the GPU has"
+        f" {card_mib:,}: lower training.cap_max or training.resolution, or set training.images to host"
+    )
+
+
+def expected_gaussians(recipe: Recipe, num_points: int) -> int:
+    """Return how many Gaussians there are at most: no more than the cap, and `mcmc` adds 5 % per refinement."""
+    cap = max(num_points, recipe.training.cap(num_points))
+    if recipe.training.strategy != "mcmc":
+        return cap
+    plan = schedule(recipe)
+    refinements = 1 + max(0, plan.refine_stop - plan.refine_start) // plan.refine_every
+    growth = GROWTH ** min(refinements, 1000)
+    return min(cap, round(num_points * growth))
+
+
+def bytes_per_gaussian(training: Training) -> int:
+    """Return the bytes that one Gaussian takes while it is trained."""
+    harmonics = 3 * (training.sh_degree + 1) ** 2
+    joined = PLAIN_SH_COPIES if training.kernels == "plain" or training.packed else 0
+    parameters = 3 + 3 + 4 + 1 + harmonics  # mean, scales, quaternion, opacity
+    return FLOAT * (COPIES * parameters + joined * harmonics) + RASTER_BYTES
+
+
+def _mib(num_bytes: int) -> int:
+    return -(-num_bytes // MIB)

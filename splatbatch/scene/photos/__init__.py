@@ -1,0 +1,1 @@
+"""Photographs and masks on disk: headers, sizes, folders."""

@@ -1,0 +1,123 @@
+"""What a distorted photograph becomes as a pinhole's: which camera it then has, and where each pixel comes from.
+
+Formulas of the distortion: `reprojection.project`, from colmap/src/colmap/sensor/models.h. As COLMAP's own undistorter
+does, focal lengths stay as they are, so that a pixel in the middle of the photograph stays a pixel.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.errors import SceneError
+from splatbatch.scene.colmap.types import PINHOLE_MODELS, Camera, Floats
+from splatbatch.scene.reprojection import project
+
+UNDISTORTED_MODELS = frozenset({"SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV"})
+UNDISTORT = "colmap image_undistorter --image_path images --input_path sparse/0 --output_path undistorted"
+_PER_EDGE = 65  # places looked at along each edge: both ends and the middle, where extremes lie, among them
+_NEWTON_STEPS = 30
+_SMALL = 1e-6  # in units of the focal length
+_SOLVED_PX = 1e-4
+_MOST_GROWTH, _LEAST_LEFT = 0.5, 0.5  # of a side: beyond it, a lens is no business of a pinhole
+
+
+def is_distorted(camera: Camera) -> bool:
+    """Return whether a camera bends rays: no pinhole, and not all of its coefficients are 0."""
+    if camera.model in PINHOLE_MODELS:
+        return False
+    first = 4 if camera.model in {"OPENCV", "FULL_OPENCV"} else 3
+    return camera.model not in UNDISTORTED_MODELS or any(camera.params[first:])
+
+
+@lru_cache(maxsize=4096)
+def straighten(camera: Camera) -> Camera:
+    """Return the pinhole camera of the undistorted photograph: the largest box that no border of black reaches into.
+
+    Raises:
+        SceneError: the model is not undistorted here, or the photograph shows what no pinhole could.
+    """
+    if camera.model not in UNDISTORTED_MODELS | PINHOLE_MODELS:
+        raise _refused(camera, "is not supported")
+    pinhole = (camera.fx, camera.fy, camera.cx, camera.cy)
+    if not is_distorted(camera):
+        return Camera(camera.id, "PINHOLE", camera.width, camera.height, pinhole)
+    left, top, right, bottom = _box(camera)
+    if right - left < _LEAST_LEFT * camera.width or bottom - top < _LEAST_LEFT * camera.height:
+        raise _refused(camera, "has too strong a distortion")
+    params = (camera.fx, camera.fy, camera.cx - left, camera.cy - top)
+    return Camera(camera.id, "PINHOLE", right - left, bottom - top, params)
+
+
+def sources(camera: Camera, straight: Camera) -> NDArray[np.float32]:
+    """Return where the pixels of the undistorted photograph lie in the distorted one: [2, H, W], rows before columns.
+
+    As indices: 0 is the middle of the first pixel.
+    """
+    places = np.empty((2, straight.height, straight.width), np.float32)
+    x = (np.arange(straight.width) + 0.5 - straight.cx) / straight.fx
+    for row in range(straight.height):
+        y = (row + 0.5 - straight.cy) / straight.fy
+        places[:, row] = project(camera, np.stack([x, np.full_like(x, y), np.ones_like(x)], axis=1)).T[::-1] - 0.5
+    return places
+
+
+def undistorted_rays(camera: Camera, pixels: Floats) -> Floats:
+    """Return the rays x / z, y / z [N, 2] that meet a camera's pixels [N, 2]; NaN where none is found.
+
+    Newton's method from the pinhole's ray; a ray counts if the lens does not fold over on the way to it.
+    """
+    focal, center = np.array([camera.fx, camera.fy]), np.array([camera.cx, camera.cy])
+    rays: Floats = (pixels - center) / focal
+    with np.errstate(all="ignore"):
+        for _ in range(_NEWTON_STEPS):
+            missing = pixels - _bend(camera, rays)
+            if np.abs(missing).max(initial=0.0) < _SOLVED_PX / 100:
+                break
+            (a, b), (c, d) = _jacobian(camera, rays).transpose(1, 2, 0)
+            x, y = missing.T
+            step = np.stack([d * x - b * y, a * y - c * x], axis=1) / (a * d - b * c)[:, None]  # Cramer's rule
+            rays = rays + np.nan_to_num(step, posinf=0.0, neginf=0.0)
+        is_solved = np.linalg.norm(_bend(camera, rays) - pixels, axis=1) < _SOLVED_PX
+        is_fold = np.zeros(len(rays), bool)
+        for share in np.linspace(0, 1, 9):
+            is_fold |= ~(np.linalg.det(_jacobian(camera, share * rays)) > 0)
+    rays[~is_solved | is_fold] = np.nan
+    return rays
+
+
+def _box(camera: Camera) -> tuple[int, int, int, int]:
+    """Return left, top, right and bottom of the undistorted photograph, in whole pixels of the pinhole."""
+    size, share = (camera.width, camera.height), np.linspace(0, 1, _PER_EDGE)
+    near, far = np.zeros(_PER_EDGE), np.ones(_PER_EDGE)
+    shares = [(near, share), (share, near), (far, share), (share, far)]
+    pixels = np.stack([np.stack(edge, axis=1) for edge in shares]) * size  # [4, n, 2]
+    rays = undistorted_rays(camera, pixels.reshape(-1, 2)).reshape(pixels.shape)
+    if np.isnan(rays).any():
+        raise _refused(camera, "has a distortion that folds over inside the photograph")
+    reached = rays * (camera.fx, camera.fy) + (camera.cx, camera.cy)
+    starts = [np.ceil(reached[axis, :, axis].max() - _SOLVED_PX) for axis in (0, 1)]
+    ends = [np.floor(reached[axis + 2, :, axis].min() + _SOLVED_PX) for axis in (0, 1)]
+    left, top = (max(int(starts[axis]), round(-_MOST_GROWTH * size[axis])) for axis in (0, 1))
+    right, bottom = (min(int(ends[axis]), round((1 + _MOST_GROWTH) * size[axis])) for axis in (0, 1))
+    return left, top, right, bottom
+
+
+def _bend(camera: Camera, rays: Floats) -> Floats:
+    return project(camera, np.concatenate([rays, np.ones((len(rays), 1))], axis=1))
+
+
+def _jacobian(camera: Camera, rays: Floats) -> Floats:
+    """Return d pixel / d ray [N, 2, 2] by central differences."""
+    columns = [_bend(camera, rays + shift) - _bend(camera, rays - shift) for shift in np.eye(2) * _SMALL]
+    slopes: Floats = np.nan_to_num(np.stack(columns, axis=2) / (2 * _SMALL), posinf=0.0, neginf=0.0)
+    return slopes
+
+
+def _refused(camera: Camera, why: str) -> SceneError:
+    return SceneError(
+        f"camera {camera.id}: camera model {camera.model} {why}: undistort the images first",
+        f"Undistort photographs and model together: {UNDISTORT}",
+    )

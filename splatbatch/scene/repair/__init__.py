@@ -1,0 +1,1 @@
+"""Corrected copies of models."""

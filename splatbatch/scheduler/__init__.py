@@ -1,0 +1,1 @@
+"""WHEN a task is trained: the loop of one worker, from the queue to the accepted splat."""

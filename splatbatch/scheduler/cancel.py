@@ -1,0 +1,111 @@
+"""A running batch, or some of its patches, ended from another shell or another host: by a file in its output folder."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from splatbatch import processes
+from splatbatch.files import Record, read_json, write_json
+from splatbatch.machine.protocol import Executor, Key
+from splatbatch.outcome import Stopped
+from splatbatch.scheduler.queue import Queue
+from splatbatch.scheduler.retry_handling import Aftermath
+from splatbatch.scheduler.running import Running, Work, ask_to_end
+from splatbatch.scheduler.standby import Standbys
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.ledger import Ledger
+
+LOOK_S = 0.3
+IDENTITY = ("pid", "boot_id", "ticks")
+
+
+def ask(output: OutputFolder, run: Record, patches: Sequence[str]) -> Path:
+    """Ask a run to end, or to leave some patches; return the request: it is gone once the run has obeyed.
+
+    Args:
+        output: the folder that it trains into.
+        run: who holds its lock. Nobody else obeys, so that a request that is left over stops no later run.
+        patches: that it should leave; none: all.
+    """
+    request = output.new_cancel()
+    whose = {key: run.get(key) for key in IDENTITY}
+    write_json(request, {"run": whose, "patches": list(patches), "by": f"{_user()} on {socket.gethostname()}"})
+    if not patches and run.get("host") == socket.gethostname() and isinstance(pid := run.get("pid"), int):
+        processes.send(signal.SIGTERM, [pid])
+        processes.send(signal.SIGCONT, [pid])  # one that was stopped (Ctrl-Z) hears nothing else
+    return request
+
+
+class Cancellations:
+    """What of a batch is not wanted any more, and its end."""
+
+    def __init__(self, output: OutputFolder, executor: Executor, ledger: Ledger, aftermath: Aftermath) -> None:
+        self._output, self._executor, self._ledger, self._aftermath = output, executor, ledger, aftermath
+        self._next_look = 0.0
+        self._unwanted: dict[str, str] = {}
+        """Patch, and who does not want it."""
+        self._asked: set[Key] = set()
+
+    def look(self, queue: Queue, standbys: Standbys, running: Mapping[Key, Running]) -> None:
+        """Obey requests: patches that wait are not started, attempts that run are stopped; asked in every round."""
+        requests = self._requests()
+        for request in requests:
+            self._hear(request)
+        if self._unwanted:
+            self._withdraw(queue, standbys)
+            self._stop(running.values())
+        for request in requests:  # only now: who asked waits for that
+            request.unlink(missing_ok=True)
+
+    def _requests(self) -> list[Path]:
+        if time.monotonic() < self._next_look:
+            return []
+        self._next_look = time.monotonic() + LOOK_S
+        return self._output.cancels()
+
+    def _hear(self, request: Path) -> None:
+        """Take in a request; one that was meant for an earlier run is left over, and only removed."""
+        record = read_json(request) or {}
+        me = {"pid": os.getpid(), "boot_id": processes.boot_id(), "ticks": processes.start_ticks(os.getpid())}
+        if record.get("run") != me:
+            return
+        patches, by = record.get("patches") or [], str(record.get("by", ""))
+        self._ledger.write("cancel_requested", by=by, patches=patches)
+        if not patches:
+            signal.raise_signal(signal.SIGTERM)  # from here on as if somebody here had sent it
+        self._unwanted |= dict.fromkeys(map(str, patches), by)
+
+    def _withdraw(self, queue: Queue, standbys: Standbys) -> None:
+        first = standbys.first()
+        if first and first.work.patch.name in self._unwanted:
+            for work in reversed(standbys.retire()):
+                queue.put_back(work)
+        for work in [work for work in queue if work.patch.name in self._unwanted]:
+            queue.take(work)
+            self._record(work)
+
+    def _record(self, work: Work) -> None:
+        name = work.patch.name
+        reason = f"cancelled by {self._unwanted[name]}"
+        self._aftermath.outcomes[name] = Stopped(reason)
+        number = max((folder.number for folder in self._output.patch(name).attempts()), default=0)
+        self._ledger.write("attempt_ended", patch=name, attempt=number, outcome="stopped", reason=reason)
+
+    def _stop(self, running: Iterable[Running]) -> None:
+        unwanted = [one for one in running if one.work.patch.name in self._unwanted and one.key not in self._asked]
+        self._asked |= {one.key for one in unwanted}
+        if unwanted:
+            ask_to_end(self._executor, {one.key: one for one in unwanted})
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in many containers
+        return str(os.getuid())

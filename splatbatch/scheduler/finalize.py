@@ -1,0 +1,98 @@
+"""How an attempt's end becomes history: accepted, written down, tidied up; a kill between any two steps is survived."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from splatbatch.files import Record, read_json
+from splatbatch.outcome import Exit, Failed, Outcome, Stopped, Trained, exit_to_record
+from splatbatch.scheduler import judge
+from splatbatch.store import best, results
+from splatbatch.store.attempt_folder import Attempt
+from splatbatch.store.layout import PatchFolder
+from splatbatch.store.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Ending:
+    """An attempt that has ended, and what came of it."""
+
+    attempt: Attempt
+    end: Exit
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What decides whether a new splat becomes its patch's product."""
+
+    counts: bool = True
+    """False for what was trained under settings or from inputs that are no longer those of the batch."""
+    keeps_better: bool = True
+    """`retry.keep: better`."""
+
+
+def settle(ending: Ending, folder: PatchFolder, ledger: Ledger, rules: Rules = Rules(), **more: Any) -> None:
+    """Accept what an attempt trained and write its end into the ledger.
+
+    Until the ledger has the end on disk, a run that comes after a kill finds the attempt as it was, and settles it
+    again.
+
+    Args:
+        ending: what is settled.
+        folder: where its patch's product lies.
+        ledger: the history.
+        rules: whether the new splat, or the better one, is accepted.
+        more: further facts for the ledger.
+    """
+    attempt, outcome = ending.attempt, ending.outcome
+    facts = judge.facts(attempt.folder)
+    judge.tidy(attempt.folder)
+    if isinstance(outcome, Trained):
+        more |= _take_in(attempt, outcome, facts, folder, rules)
+    ledger.write(
+        "attempt_ended",
+        patch=attempt.patch,
+        attempt=attempt.folder.number,
+        exit=exit_to_record(ending.end),
+        **facts,
+        **outcome_to_record(outcome),
+        **more,
+    )
+    if isinstance(outcome, Trained) and ledger.flush():
+        for one in (attempt.folder, *attempt.folder.earlier()):
+            one.checkpoint.unlink(missing_ok=True)  # nobody goes on from there any more
+
+
+def _take_in(
+    attempt: Attempt, trained: Trained, facts: Mapping[str, Any], folder: PatchFolder, rules: Rules
+) -> dict[str, Any]:
+    """Keep a new splat, and make it or the better one the product; return what the ledger is to say of that."""
+    record = results.keep(attempt, trained, facts)
+    if not rules.counts:
+        return {"accepted": False}
+    accepted = read_json(folder.result)
+    if accepted and results.why_not_the_splat(folder, accepted, "time"):
+        accepted = None
+    choice = best.choose(record, accepted, is_retry=attempt.is_retry, keeps_better=rules.keeps_better)
+    before = str((accepted or {}).get("attempt", ""))
+    if choice.takes_new:
+        results.accept(folder, attempt.folder, record)
+        results.forget_superseded(folder, attempt.folder.path.name, before)
+    else:
+        results.pin(folder, accepted or {}, attempt.depends_on)
+    said = {"choice": choice.words} if choice.words else {}
+    return {"accepted": choice.takes_new, **said}
+
+
+def outcome_to_record(outcome: Outcome) -> Record:
+    """Return the JSON form of an outcome."""
+    match outcome:
+        case Trained(splat=splat, warnings=warnings):
+            return {"outcome": "trained", "num_gaussians": splat.num_gaussians, "warnings": list(warnings)}
+        case Failed(diagnosis=diagnosis):
+            return {"outcome": "failed", "diagnosis": {**vars(diagnosis), "evidence": list(diagnosis.evidence)}}
+        case Stopped(reason=reason):
+            return {"outcome": "stopped", "reason": reason}

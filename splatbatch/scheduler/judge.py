@@ -1,0 +1,194 @@
+"""One attempt from the parent's side: its folder made ready, its files read back, its end judged."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch.config import Limits
+from splatbatch.failures.diagnose import Evidence, diagnose
+from splatbatch.failures.rules.exits import in_words
+from splatbatch.fields import number, text, texts, whole
+from splatbatch.files import (
+    PRIVATE,
+    SHARED_MEMORY,
+    Record,
+    is_out_of_space,
+    last_line,
+    read_json,
+    read_lines,
+    read_tail,
+    sweep,
+    write_json,
+)
+from splatbatch.machine.protocol import Key, Slot
+from splatbatch.outcome import Cancelled, Exit, Exited, Failed, Outcome, Splat, Stopped, TimedOut, Trained, Unfit
+from splatbatch.store.attempt_folder import Attempt, AttemptFolder
+from splatbatch.store.layout import PatchFolder
+from splatbatch.trainers import Trainer
+
+LOG_TAIL_BYTES = 1 << 18
+FULL_MIB = 2
+PREPARING = (None, "start", "load", "standby")
+"""Phases before `go`; None: it has said nothing."""
+WRAPPING_UP = ("eval", "export", "done")
+"""Phases after the last step."""
+BALLAST_BYTES = 1 << 16
+# torch asks NVML, not CUDA, whether there is a GPU: CUDA reads only once which one it may see, and a GPU that is there
+# but cannot be used is an error then, not a reason to train on the CPU
+ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+
+
+@contextlib.contextmanager
+def next_attempt(patch: PatchFolder) -> Iterator[AttemptFolder]:
+    """Make the folder of the next attempt; if it cannot be filled since the disk is full, it was never there."""
+    folder = patch.new_attempt()
+    try:
+        folder.ballast.write_bytes(bytes(BALLAST_BYTES))
+        yield folder
+    except OSError as error:
+        if is_out_of_space(error):
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the supervisor is told of an attempt besides its limits."""
+
+    key: Key
+    argv: tuple[str, ...]
+    slot: Slot
+    standby: bool = False
+    """It prepares, then waits for `write_go`."""
+
+
+def write_job(attempt: Attempt, order: Order, limits: Limits) -> None:
+    """Write job.json, all that the supervisor has to know, and what a later run asks before it adopts the attempt."""
+    env = {**_visible(order.slot), **ENVIRONMENT}
+    write_json(
+        attempt.folder.job,
+        {
+            "key": order.key,
+            "argv": list(order.argv),
+            "env": env | ({"SPLATBATCH_STANDBY": "1"} if order.standby else {}),
+            "gpu": order.slot.gpu,
+            "slot": order.slot.name,
+            "standby": order.standby,
+            "limits": {"wall_s": limits.wall_s, "grace_s": limits.grace_s, "stall_s": limits.stall_s},
+            "changes": attempt.changes,
+            "depends_on": attempt.depends_on,
+            "is_retry": attempt.is_retry,
+        },
+        PRIVATE,
+    )
+
+
+def write_go(folder: AttemptFolder, slot: Slot) -> None:
+    """Let an attempt that stands by begin, on this slot."""
+    record = {"gpu": slot.gpu, "slot": slot.name, "env": _visible(slot), "at": round(time.time(), 3)}
+    write_json(folder.go, record, PRIVATE)
+
+
+def never_began(folder: AttemptFolder) -> bool:
+    """Return whether an attempt that has ended stood by to its end, though somebody may have told it to go."""
+    stood_by = bool((read_json(folder.exit) or {}).get("stood_by"))
+    return stood_by and progress(folder).get("phase") in PREPARING
+
+
+def _visible(slot: Slot) -> dict[str, str]:
+    """No GPU is visible to an attempt on the CPU, and exactly one, by UUID, to any other."""
+    return {"CUDA_VISIBLE_DEVICES": slot.gpu or "", **dict(slot.environment)}
+
+
+def judge(folder: AttemptFolder, trainer: Trainer, end: Exit) -> Outcome:
+    """Say what came of an attempt: the artifact decides, then the diagnosis."""
+    product = trainer.collect(folder)
+    health = _health_warnings(folder)
+    match product, end:
+        case Splat() as splat, Exited(code=0):
+            return Trained(splat, (*splat.warnings, *health))
+        case Splat() as splat, TimedOut(limit="finished", limit_s=limit_s):
+            warning = f"the program did not end by itself: ended {limit_s:g} s after its splat was whole"
+            return Trained(splat, (warning, *splat.warnings, *health))
+        case Splat() as splat, _:
+            warning = f"the process ended badly after its splat was whole: {in_words(end)}"
+            return Trained(splat, (warning, *splat.warnings, *health))
+        case Unfit(), Cancelled(by=by):
+            return Stopped(by)
+        case Unfit(reason=reason), _:
+            return Failed(diagnose(_evidence(folder, end, reason)))
+
+
+def tidy(folder: AttemptFolder) -> None:
+    """Remove what an attempt that has ended, or never started, no longer needs: ballast, and files half-written."""
+    folder.ballast.unlink(missing_ok=True)
+    sweep(folder.path)
+
+
+def progress(folder: AttemptFolder) -> Record:
+    """Return the latest progress record of an attempt; empty before the first."""
+    return last_line(folder.progress) or {}
+
+
+def wraps_up(folder: AttemptFolder) -> bool:
+    """Return whether an attempt has made its last step and only evaluates and exports."""
+    return progress(folder).get("phase") in WRAPPING_UP
+
+
+def peak_mib(folder: AttemptFolder) -> float | None:
+    """Return the most GPU memory a training says it had in use; None if it says nothing of it."""
+    return _most(folder.progress, "peak_mib")
+
+
+def own_peak_mib(folder: AttemptFolder) -> float | None:
+    """Return the most GPU memory that NVML saw an ended attempt hold; None if it could not tell."""
+    return number((read_json(folder.exit) or {}).get("own_gpu_peak_mib"))
+
+
+def facts(folder: AttemptFolder) -> Record:
+    """Return what is worth keeping of an ended attempt: duration, peak memory on the card, last step."""
+    last, end = progress(folder), read_json(folder.exit) or {}
+    return {
+        "seconds": number(end.get("seconds")),
+        "step": whole(last.get("step")),
+        "phase": text(last.get("phase")) or None,
+        "gpu_peak_mib": _most(folder.gpu_samples, "used_mib"),
+        "own_gpu_peak_mib": number(end.get("own_gpu_peak_mib")),
+    }
+
+
+def _most(path: Path, key: str) -> float | None:
+    """Return the largest value of a figure in the lines of a file; None if there is none."""
+    figures = (number(record.get(key)) for record in read_lines(path))
+    return max((figure for figure in figures if figure is not None), default=None)
+
+
+def _evidence(folder: AttemptFolder, end: Exit, artifact: str) -> Evidence:
+    last, record = progress(folder), read_json(folder.exit) or {}
+    return Evidence(
+        end=end,
+        log=read_tail(folder.log, LOG_TAIL_BYTES),
+        phase=text(last.get("phase")),
+        step=whole(last.get("step")),
+        artifact=artifact,
+        oom_killed=bool(record.get("out_of_memory")),
+        health=text(last.get("health")),
+        kernel_lines=(*texts(record.get("kernel_lines")), *_short_of_room(record)),
+    )
+
+
+def _short_of_room(record: Record) -> Iterator[str]:
+    """Say in the kernel's words what ran full: a program whose writes fail often dies without naming the cause."""
+    for key, where in (("shm_free_mib", str(SHARED_MEMORY)), ("disk_free_mib", "the disk of the output folder")):
+        free = whole(record.get(key))
+        if free is not None and free < FULL_MIB:
+            yield f"No space left on device: {free} MiB were free on {where}"
+
+
+def _health_warnings(folder: AttemptFolder) -> tuple[str, ...]:
+    return tuple(said for record in read_lines(folder.progress) if (said := text(record.get("warning"))))

@@ -1,0 +1,257 @@
+"""The loop of a batch: start what is due on slots that are fit, look at what runs, judge what has ended.
+
+One thread, one loop over poll; no thread per attempt. In a test its clock is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from splatbatch.config import Config
+from splatbatch.errors import SplatbatchError
+from splatbatch.files import is_out_of_space
+from splatbatch.machine.protocol import Executor, Key, Seen
+from splatbatch.machine.readiness import SlotGate
+from splatbatch.machine.slots import Slots
+from splatbatch.outcome import Cancelled, Exit, Failed, Outcome, Stopped, Trained
+from splatbatch.scheduler import judge
+from splatbatch.scheduler.cancel import Cancellations
+from splatbatch.scheduler.disk_guard import RoomGate
+from splatbatch.scheduler.finalize import Ending, Rules, settle
+from splatbatch.scheduler.launch import Launcher
+from splatbatch.scheduler.packing import Memory, Packer
+from splatbatch.scheduler.queue import Queue
+from splatbatch.scheduler.retry_handling import Aftermath
+from splatbatch.scheduler.running import (
+    HEARTBEAT_SILENCE_S,
+    Clock,
+    Running,
+    WallClock,
+    Work,
+    ask_to_end,
+    end_all,
+    how_it_ended,
+)
+from splatbatch.scheduler.standby import Standbys
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.ledger import Ledger
+from splatbatch.store.obstacles import diagnosis_of
+from splatbatch.trainers import open_trainer
+
+POLL_S = 0.05
+
+
+class Runner:
+    """Trains patches until every one is trained, given up or stopped."""
+
+    def __init__(self, config: Config, executor: Executor, ledger: Ledger, clock: Clock | None = None) -> None:
+        self._config = config
+        self._executor = executor
+        self._ledger = ledger
+        self._clock = clock or WallClock()
+        self._output = OutputFolder(config.output.folder)
+        self._room = RoomGate(self._output.path, config.limits, ledger)
+        self._slots = Slots(executor.slots(), config.cooldown, executor.shared_mib)
+        self._packer = Packer(self._slots, config.executor, ledger)
+        self._launcher = Launcher(config, executor, ledger)
+        self._standbys = Standbys(config, executor, self._launcher)
+        self._memory = Memory()
+        self._aftermath = Aftermath(config, ledger, self._clock, self._slots)
+        self._cancellations = Cancellations(self._output, executor, ledger, self._aftermath)
+        self._queue = Queue((), longest_first=False)
+        self._running: dict[Key, Running] = {}
+        self._patience_s = config.limits.grace_s + 2 * HEARTBEAT_SILENCE_S
+
+    def run(self, works: Sequence[Work], *, stop: Callable[[], str], beat: Callable[[], None]) -> Mapping[str, Outcome]:
+        """Train patches; return the last outcome of each.
+
+        Args:
+            works: what to train; in this order, or with several slots the longest first.
+            stop: asked in every round; a reason ends what runs and starts nothing more.
+            beat: called in every round.
+        """
+        self._queue = Queue(works, longest_first=len(self._slots) > 1)
+        try:
+            self._train_all(stop, beat)
+        except BaseException:  # the ledger cannot be written, say: nothing of ours may run on
+            end_all(self._executor, self._running | self._standbys.everyone(), self._clock, self._patience_s)
+            raise
+        return self._aftermath.outcomes
+
+    def _train_all(self, stop: Callable[[], str], beat: Callable[[], None]) -> None:
+        while self._queue or self._running or self._standbys:
+            self._cancellations.look(self._queue, self._standbys, self._running)
+            if reason := stop():
+                self._stop_all(reason)
+                break
+            has_news = self._harvest()
+            self._packer.look(self._clock.now(), self._running.values())
+            self._start_due()
+            self._stand_by()
+            self._ledger.flush()
+            beat()
+            if not has_news:
+                self._clock.sleep(POLL_S)
+
+    def _start_due(self) -> None:
+        if not len(self._slots):  # whatever waits, also what comes back from a GPU that was given up
+            self._aftermath.none_started(self._waiting(), self._slots.diagnosis())
+        for gate in self._slots:
+            while self._starts_next(gate):
+                pass
+
+    def _starts_next(self, gate: SlotGate) -> bool:
+        """Start on a slot whatever is next, if the slot is fit for it; return whether it was."""
+        now, standby = self._clock.now(), self._standbys.first()
+        work = standby.work if standby else next(self._queue.due(now), None)
+        if work is None or not gate.has_seat(alone=work.alone) or not self._has_room():
+            return False
+        if not gate.is_open(now, self._memory.of(work)):
+            if gate.given_up(now):
+                self._give_up_slot(gate)
+            return False
+        if standby:
+            return self._go(standby, gate)
+        self._queue.take(work)
+        self._start(work, gate)
+        return True
+
+    def _go(self, standby: Running, gate: SlotGate) -> bool:
+        """Let a standby begin; if it cannot be told, it stands by until there is room again."""
+        try:
+            self._standbys.go(standby, gate.slot)
+        except OSError as error:
+            if is_out_of_space(error):
+                self._room.shut(self._clock.now(), str(error))
+            else:
+                self._standbys.dismiss(standby)
+                self._fail_at_the_door(standby.work, error)
+            return False
+        self._took(gate, standby)
+        return True
+
+    def _start(self, work: Work, gate: SlotGate) -> None:
+        try:
+            running = self._launcher.start(work, gate.slot)
+        except (SplatbatchError, OSError) as error:
+            if is_out_of_space(error):
+                self._queue.put_back(work)
+                self._room.shut(self._clock.now(), str(error))
+            else:
+                self._fail_at_the_door(work, error)
+            return
+        self._took(gate, running)
+
+    def _took(self, gate: SlotGate, running: Running) -> None:
+        if gate.shut:
+            self._launcher.tell_wait(running, self._clock.now() - gate.shut.since, gate.shut.reason)
+        running.beat_seen_at = self._clock.now()
+        gate.take(running.key, self._memory.of(running.work), alone=running.work.alone)
+        self._running[running.key] = running
+        for key in gate.tenants():
+            self._running[key].num_company = max(self._running[key].num_company, len(gate.tenants()) - 1)
+
+    def _fail_at_the_door(self, work: Work, error: Exception) -> None:
+        """Record a patch that cannot even be handed to its trainer; the others go on."""
+        found = diagnosis_of(error, self._output.patch(work.patch.name).path)
+        self._aftermath.could_not(work, found, self._queue)
+
+    def _stand_by(self) -> None:
+        """Replace standbys that have died, and have one ready for each GPU at work."""
+        for work in self._standbys.look(self._clock.now()):
+            self._queue.put_back(work)
+        if not self._room.reason:
+            self._standbys.top_up(self._queue, tuple(self._slots), self._clock.now())
+
+    def _has_room(self) -> bool:
+        now = self._clock.now()
+        if not (is_open := self._room.is_open(now)) and self._room.given_up(now):
+            self._aftermath.none_started(self._waiting(), self._room.diagnosis())
+        return is_open
+
+    def _harvest(self) -> bool:
+        """Judge what has ended; return whether something had."""
+        num = len(self._running)
+        if not num:
+            return False
+        seen = self._executor.poll({key: running.handle for key, running in self._running.items()})
+        for key, running in list(self._running.items()):
+            seen_now, now = seen.get(key, Seen("unknown")), self._clock.now()
+            end = how_it_ended(running, seen_now, now, survives_parent=self._executor.survives_parent)
+            if end is None:
+                self._see_whether_it_wraps_up(running)
+            elif self._never_began(running, end) or self._is_judged(running, end):
+                del self._running[key]
+                self._slots.gate_of(key).release(key, self._clock.now())
+        for work in self._waiting() if self._aftermath.hopeless else ():  # what failed twice lies in the machine
+            self._ledger.write("gave_up", patch=work.patch.name, reason=self._aftermath.hopeless)
+        return len(self._running) < num
+
+    def _see_whether_it_wraps_up(self, running: Running) -> None:
+        """Let the next attempt start beside one that only evaluates and exports; asked only if there is a next one."""
+        gate = self._slots.gate_of(running.key)
+        if not gate.has_seat() and self._standbys.first() and judge.wraps_up(running.attempt.folder):
+            gate.wraps_up(running.key, self._memory.measured(running))
+
+    def _never_began(self, running: Running, end: Exit) -> bool:
+        """Put a standby back in the queue that had died when it was told to go: it counts for nothing."""
+        if isinstance(end, Cancelled) or not judge.never_began(running.attempt.folder):
+            return False
+        self._standbys.discard(running)
+        self._queue.put_back(running.work)
+        return True
+
+    def _is_judged(self, running: Running, end: Exit) -> bool:
+        """Judge an attempt; False while a full disk does not take its result: it keeps its slot until there is room."""
+        now = self._clock.now()
+        if not self._room.takes_writes(now) and not self._room.given_up(now):
+            return False
+        try:
+            self._judge(running, end)
+        except OSError as error:
+            if not is_out_of_space(error):
+                self._fail_at_the_door(running.work, error)
+                return True
+            self._room.shut(now, str(error))
+            self._aftermath.outcomes[running.work.patch.name] = Failed(self._room.diagnosis())
+            return self._room.given_up(now)
+        return True
+
+    def _judge(self, running: Running, end: Exit) -> None:
+        work, attempt = running.work, running.attempt
+        trainer = open_trainer(self._config.recipe(work.patch.name, work.changes))
+        outcome = judge.judge(attempt.folder, trainer, end)
+        rules = Rules(keeps_better=self._config.retry.keep == "better")
+        settle(Ending(attempt, end, outcome), self._output.patch(work.patch.name), self._ledger, rules)
+        self._aftermath.outcomes[work.patch.name] = outcome
+        if isinstance(outcome, Trained):
+            self._memory.note(running)
+            self._aftermath.trained(work)
+        if isinstance(outcome, Failed):
+            if outcome.diagnosis.cause == "disk_full":
+                self._room.shut(self._clock.now(), f"disk full at {work.patch.name}")
+            if outcome.diagnosis.cause == "cuda_oom" and running.num_company:
+                self._packer.ran_out_of_memory(1 + running.num_company)
+            self._aftermath.failed(running, outcome.diagnosis, self._queue)
+
+    def _give_up_slot(self, gate: SlotGate) -> None:
+        """Take a GPU out of service that never became free."""
+        self._slots.give_up(gate.slot)
+        self._ledger.write("slot_given_up", slot=gate.slot.name, reason=gate.reason)
+
+    def _waiting(self) -> list[Work]:
+        """Return whatever has not begun, and forget it."""
+        return [*self._standbys.retire(), *self._queue.clear()]
+
+    def _stop_all(self, reason: str) -> None:
+        """End what runs, wait for its records, and write them down."""
+        self._waiting()
+        ask_to_end(self._executor, self._running)
+        end = self._clock.now() + self._patience_s
+        while (self._running or self._standbys) and self._clock.now() < end:
+            self._harvest()
+            self._standbys.look(self._clock.now())
+            self._queue.clear()
+            self._clock.sleep(POLL_S)
+        for running in self._running.values():
+            self._aftermath.outcomes[running.work.patch.name] = Stopped(reason)

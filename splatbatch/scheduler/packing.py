@@ -1,0 +1,119 @@
+"""Patches that share a GPU: how fast they train together, how much memory they take, how many there may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from splatbatch.config import Executor as ExecutorConfig
+from splatbatch.files import Record
+from splatbatch.machine.protocol import Key
+from splatbatch.machine.readiness import SlotGate
+from splatbatch.machine.seats import Look, how_many
+from splatbatch.machine.slots import Slots
+from splatbatch.scene.footprint import GPU_CONTEXT_MIB
+from splatbatch.scheduler import judge
+from splatbatch.scheduler.running import Running, Work
+from splatbatch.store.ledger import Ledger
+
+LOOK_S = 2.0
+MOST_AT_ONCE = 8
+Mark = tuple[float, float]
+"""When, and which step then."""
+SLACK = 1.15
+"""What torch's allocator keeps beyond what was in use at the peak, and what a sample now and then misses of it."""
+LEAST_SHARE = 0.25
+"""No correction goes below this share of an estimate."""
+
+
+@dataclass
+class Packer:
+    """Sets the seats of all slots alike: the GPUs of a batch train patches of one kind."""
+
+    slots: Slots
+    config: ExecutorConfig
+    ledger: Ledger
+    _looks: list[Look] = field(default_factory=list)
+    _marks: dict[Key, Mark] = field(default_factory=dict)
+    _look_at: float = float("-inf")
+    _most: int = MOST_AT_ONCE
+
+    def __post_init__(self) -> None:
+        wanted = self.config.patches_per_gpu
+        if wanted != "auto":
+            self._most = wanted
+            self._set(wanted)
+
+    def look(self, now: float, running: Iterable[Running]) -> None:
+        """Measure, now and then, and set the seats by what was measured."""
+        on_gpus = any(gate.slot.gpu for gate in self.slots)
+        if self.config.patches_per_gpu != "auto" or not on_gpus or now < self._look_at:
+            return
+        self._look_at = now + LOOK_S
+        marks = {one.key: mark for one in running if (mark := _mark(judge.progress(one.attempt.folder)))}
+        for gate in self.slots:
+            if look := _look(gate, self._marks, marks):
+                self._looks.append(look)
+        self._marks = marks
+        is_tight = any(gate.is_tight() for gate in self.slots)
+        self._set(how_many(self._seats(), self._looks, self._most, is_tight=is_tight))
+
+    def ran_out_of_memory(self, at_once: int) -> None:
+        """Never have so many at once again: together they did not fit."""
+        self._most = max(1, min(self._most, at_once - 1))
+        self._set(min(self._seats(), self._most))
+
+    def _seats(self) -> int:
+        return next((gate.seats for gate in self.slots), 1)
+
+    def _set(self, seats: int) -> None:
+        if seats != self._seats():
+            self.ledger.write("packing", patches_per_gpu=seats, paces=[vars(look) for look in self._looks[-4:]])
+        for gate in self.slots:
+            gate.seats = seats if gate.slot.gpu else 1
+
+
+def _mark(record: Record) -> Mark | None:
+    at, step = record.get("t"), record.get("step")
+    if record.get("phase") != "train" or not isinstance(at, int | float) or not isinstance(step, int | float):
+        return None
+    return float(at), float(step)
+
+
+def _look(gate: SlotGate, before: Mapping[Key, Mark], now: Mapping[Key, Mark]) -> Look | None:
+    """Return the pace of all that train on a slot; None unless all of them did so since the last look, full seats."""
+    keys = gate.tenants()
+    if len(keys) != gate.seats or not all(key in before and key in now for key in keys):
+        return None
+    spans = [(now[key][0] - before[key][0], now[key][1] - before[key][1]) for key in keys]
+    if not all(seconds > 0 for seconds, _ in spans):
+        return None
+    return Look(len(keys), sum(steps / seconds for seconds, steps in spans))
+
+
+class Memory:
+    """Knows what the attempts of one batch take; estimates are from above, so the largest share of one counts."""
+
+    def __init__(self) -> None:
+        self._shares: list[float] = []
+
+    def note(self, running: Running) -> None:
+        """Learn from an attempt that has ended well."""
+        need = running.work.need
+        if need is None or not need.gpu_mib:
+            return
+        own = judge.own_peak_mib(running.attempt.folder)
+        measured = self.measured(running) if own is None else SLACK * own
+        if measured is not None:
+            self._shares.append(measured / need.gpu_mib)
+
+    def of(self, work: Work) -> float | None:
+        """Return what an attempt at this work will take at most, in MiB; None if nobody can know."""
+        if work.need is None:
+            return None
+        return work.need.gpu_mib * max(LEAST_SHARE, *self._shares) if self._shares else float(work.need.gpu_mib)
+
+    def measured(self, running: Running) -> float | None:
+        """Return what an attempt has taken at most; else what it was expected to take, if anybody knows."""
+        peak = judge.peak_mib(running.attempt.folder)
+        return self.of(running.work) if peak is None else SLACK * peak + GPU_CONTEXT_MIB

@@ -1,0 +1,120 @@
+"""Processes that are ready for the next patches before a GPU is: one per GPU at most, and if host memory allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from splatbatch.config import Config
+from splatbatch.errors import SplatbatchError
+from splatbatch.machine.host_memory import available_mib
+from splatbatch.machine.protocol import Executor, Key, Seen, Slot
+from splatbatch.machine.readiness import SlotGate
+from splatbatch.scheduler.launch import Launcher
+from splatbatch.scheduler.queue import Queue
+from splatbatch.scheduler.running import Running, Work, ask_to_end, how_it_ended
+from splatbatch.trainers import open_trainer
+
+UNKNOWN_MIB = 4000
+"""Host memory to be free for a patch of which nobody knows what it needs."""
+RESERVE_MIB = 2000
+"""Host memory that a standby leaves to everybody else."""
+
+
+class Standbys:
+    """Starts, looks after and ends the standbys of a batch. One that dies is replaced, and counts for nothing."""
+
+    def __init__(self, config: Config, executor: Executor, launcher: Launcher) -> None:
+        self._config = config
+        self._executor = executor
+        self._launcher = launcher
+        self._ready: dict[Key, Running] = {}
+        self._leaving: dict[Key, Running] = {}
+
+    def __len__(self) -> int:
+        """Return how many there are, those that still have to end included."""
+        return len(self._ready) + len(self._leaving)
+
+    def everyone(self) -> dict[Key, Running]:
+        """Return all of them, those that still have to end included."""
+        return self._ready | self._leaving
+
+    def first(self) -> Running | None:
+        """Return the one whose turn is next."""
+        return next(iter(self._ready.values()), None)
+
+    def go(self, running: Running, slot: Slot) -> None:
+        """Let one begin.
+
+        Raises:
+            OSError: it cannot be told; it still stands by.
+        """
+        self._launcher.go(running, slot)
+        del self._ready[running.key]
+
+    def top_up(self, queue: Queue, gates: Sequence[SlotGate], now: float) -> None:
+        """Start standbys for works that are due, as long as some slot that is taken has none."""
+        busy = [gate.slot for gate in gates if self._is_wanted(gate.slot) and gate.tenants()]
+        for slot in busy[len(self._ready) :]:
+            work = next((work for work in queue.due(now) if self._may_stand_by(work)), None)
+            if work is None or not _fits(work):
+                return
+            try:
+                running = self._launcher.stand_by(work, slot)
+            except (SplatbatchError, OSError):  # it is told when its turn comes
+                work.may_stand_by = False
+                continue
+            queue.take(work)
+            self._ready[running.key] = running
+
+    def look(self, now: float) -> list[Work]:
+        """Remove those that have ended, and return the works they were to do."""
+        everyone = self.everyone()
+        if not everyone:
+            return []
+        seen = self._executor.poll({key: running.handle for key, running in everyone.items()})
+        dead = [
+            running
+            for key, running in everyone.items()
+            if how_it_ended(running, seen.get(key, Seen("unknown")), now, survives_parent=False) is not None
+        ]
+        return [running.work for running in dead if self._has_died(running)]
+
+    def dismiss(self, running: Running) -> None:
+        """End one that cannot be told to begin."""
+        self._executor.cancel({running.key: running.handle})
+        self._leaving[running.key] = self._ready.pop(running.key)
+
+    def retire(self) -> list[Work]:
+        """End all of them, and return the works they were to do."""
+        ask_to_end(self._executor, self._ready)
+        works = [running.work for running in self._ready.values()]
+        self._leaving |= self._ready
+        self._ready.clear()
+        return works
+
+    def _has_died(self, running: Running) -> bool:
+        """Discard a standby that has ended; return whether nobody had asked it to."""
+        self.discard(running)
+        if self._leaving.pop(running.key, None) is not None:
+            return False
+        del self._ready[running.key]
+        return True
+
+    def discard(self, running: Running) -> None:
+        """Remove what is left of one that has died; its work begins in its turn, without another."""
+        self._launcher.discard(running)
+        running.work.may_stand_by = False
+
+    def _is_wanted(self, slot: Slot) -> bool:
+        wanted = self._config.executor.standby
+        return slot.gpu is not None if wanted == "auto" else wanted
+
+    def _may_stand_by(self, work: Work) -> bool:
+        if work.may_stand_by:  # asked many times a second
+            work.may_stand_by = open_trainer(self._config.recipe(work.patch.name, work.changes)).stands_by
+        return work.may_stand_by
+
+
+def _fits(work: Work) -> bool:
+    need_mib = work.need.host_mib if work.need else UNKNOWN_MIB
+    return available_mib() >= need_mib + RESERVE_MIB

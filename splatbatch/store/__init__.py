@@ -1,0 +1,1 @@
+"""The output folder: its layout, records, ledger, locks and results."""

@@ -1,0 +1,142 @@
+"""The output folder: the one place where its file names are written down."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch.errors import OutputError
+from splatbatch.files import read_json
+from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+
+SPLAT, RESULT = "splat.ply", "result.json"
+_PREFIX_LENGTH = len(ATTEMPT_PREFIX)
+
+
+def _number(name: str) -> int:
+    """Return 1 for attempt-01; 0 for what is no attempt."""
+    is_attempt = name.startswith(ATTEMPT_PREFIX) and name[_PREFIX_LENGTH:].isdecimal()
+    return int(name[_PREFIX_LENGTH:]) if is_attempt else 0
+
+
+@dataclass(frozen=True)
+class PatchFolder:
+    """What lies in the output folder for one patch."""
+
+    path: Path
+
+    @property
+    def splat(self) -> Path:
+        """The accepted product."""
+        return self.path / SPLAT
+
+    @property
+    def result(self) -> Path:
+        """Its manifest; written after the splat, so that a manifest never stands without its product."""
+        return self.path / RESULT
+
+    @property
+    def preview(self) -> Path:
+        """The report: a few MB of the splat, to look at in the page."""
+        return self.path / "preview.compressed.ply"
+
+    def files(self) -> list[str]:
+        """Return the names of what lies here; none if there is no folder."""
+        try:
+            return os.listdir(self.path)  # noqa: PTH208 - names alone are wanted, of thousands of folders
+        except OSError:
+            return []
+
+    def attempts(self) -> list[AttemptFolder]:
+        """Return the folders of all attempts, first to last."""
+        numbers = [name for name in self.files() if _number(name)]
+        return [AttemptFolder(self.path / name) for name in sorted(numbers, key=_number)]
+
+    def latest(self, files: Iterable[str]) -> AttemptFolder | None:
+        """Return the folder of the last attempt among `files`, if there is one."""
+        name = max(files, key=_number, default="")
+        return AttemptFolder(self.path / name) if _number(name) else None
+
+    def is_accepted(self, files: Container[str]) -> bool:
+        """Return whether a product and its manifest are among `files`."""
+        return SPLAT in files and RESULT in files
+
+    def new_attempt(self) -> AttemptFolder:
+        """Make the folder of the next attempt; a number is never used twice."""
+        number = max((folder.number for folder in self.attempts()), default=0) + 1
+        folder = AttemptFolder(self.path / f"{ATTEMPT_PREFIX}{number:02d}")
+        folder.path.mkdir(parents=True)
+        return folder
+
+
+def never_went(folder: AttemptFolder) -> bool:
+    """Return whether an attempt only ever stood by: it counts for nothing, and its folder may go."""
+    return bool((read_json(folder.job) or {}).get("standby")) and not folder.go.exists()
+
+
+@dataclass(frozen=True)
+class OutputFolder:
+    """Everything a batch writes."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The resolved config of the latest run."""
+        return self.path / "batch.yaml"
+
+    @property
+    def ledger(self) -> Path:
+        """The history: one line per event."""
+        return self.path / "ledger.jsonl"
+
+    @property
+    def lock(self) -> Path:
+        """Who runs here."""
+        return self.path / "lock"
+
+    @property
+    def audit_cache(self) -> Path:
+        """Sizes of the photographs as read from their headers."""
+        return self.path / ".audit-cache.json"
+
+    @property
+    def metrics(self) -> Path:
+        """For Prometheus: how far the batch is."""
+        return self.path / "metrics.prom"
+
+    def cancels(self) -> list[Path]:
+        """Return the requests that a running batch end: one file each."""
+        return sorted(self.path.glob("cancel-*.json"))
+
+    def new_cancel(self) -> Path:
+        """Return where one more may be written."""
+        return self.path / f"cancel-{uuid.uuid4().hex}.json"
+
+    def report(self, suffix: str) -> Path:
+        """Return report.json, report.md, …"""
+        return self.path / f"report.{suffix}"
+
+    def patch(self, name: str) -> PatchFolder:
+        """Return the folder of a patch."""
+        return PatchFolder(Path(f"{self.path}/patches/{name}"))
+
+    def create(self) -> None:
+        """Make the folder.
+
+        Raises:
+            OutputError: it cannot be made or written.
+        """
+        try:
+            (self.path / "patches").mkdir(parents=True, exist_ok=True)
+            probe = self.path / ".writable"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise OutputError(
+                f"output.folder: {self.path}: cannot be written ({error.strerror})",
+                "Choose another folder, free space, or mend its permissions.",
+            ) from error

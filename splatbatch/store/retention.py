@@ -1,0 +1,69 @@
+"""What an output folder keeps: the accepted splat of each patch and one before it; of other attempts, their records.
+
+Logs, figures and settings of every attempt stay. Checkpoints and pictures of attempts that another has superseded go,
+and so do their splats, but for the latest.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch.fields import text
+from splatbatch.files import read_json
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.layout import PatchFolder
+
+
+@dataclass(frozen=True)
+class Superfluous:
+    """A file or folder that may go."""
+
+    path: Path
+    what: str
+    num_bytes: int
+    """What its removal gives back: nothing for a second name of a file that stays."""
+
+
+def superfluous(folder: PatchFolder) -> Iterator[Superfluous]:
+    """Yield what may go of a patch; nothing where no product says which attempt is accepted."""
+    result = read_json(folder.result)
+    accepted = text((result or {}).get("attempt"))
+    attempts = [attempt for attempt in folder.attempts() if attempt.has_ended()]
+    if accepted not in {attempt.path.name for attempt in attempts}:
+        return
+    others = [attempt for attempt in attempts if attempt.path.name != accepted]
+    splats = [attempt for attempt in others if attempt.splat.exists()]
+    for attempt in others:
+        yield from _kind(attempt.checkpoint, "checkpoint")
+        yield from _kind(attempt.views.parent, "pictures")
+    for attempt in splats[:-1]:
+        yield from splat_files(attempt)
+
+
+def splat_files(attempt: AttemptFolder) -> Iterator[Superfluous]:
+    """Yield every name that an attempt has for its splat: a program of its own left it under another one."""
+    yield from _kind(attempt.splat, "splat")
+    try:
+        number = attempt.splat.stat().st_ino
+        names = [path for path in attempt.output.rglob("*") if path.is_file() and path.stat().st_ino == number]
+    except OSError:
+        return
+    yield from (Superfluous(path, "splat, as its trainer named it", 0) for path in names)
+
+
+def remove(found: Iterable[Superfluous]) -> None:
+    """Remove files and folders; what is gone already is no error."""
+    for one in found:
+        if one.path.is_dir():
+            shutil.rmtree(one.path, ignore_errors=True)
+        else:
+            one.path.unlink(missing_ok=True)
+
+
+def _kind(path: Path, what: str) -> Iterator[Superfluous]:
+    if path.exists():
+        files = [path, *path.rglob("*")] if path.is_dir() else [path]
+        yield Superfluous(path, what, sum(one.lstat().st_size for one in files if one.is_file()))

@@ -1,0 +1,158 @@
+"""How every patch of a batch stands: what lies there, held against what would be trained today. Reads, never writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from splatbatch import __version__
+from splatbatch.config import Recipe
+from splatbatch.files import Record, read_json
+from splatbatch.scene.patches import Patch
+from splatbatch.store.hashes import FileFact, file_fact
+from splatbatch.store.layout import RESULT, SPLAT
+from splatbatch.store.ledger import Endings
+from splatbatch.store.results import Depth, why_not_the_splat
+from splatbatch.tasks import given_up, plan
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.fingerprints.fingerprint import recipe_hash, settings_of
+from splatbatch.tasks.fingerprints.inputs import (
+    Files,
+    Inputs,
+    Stats,
+    files_from_record,
+    inputs_of,
+    moved,
+    spell_files,
+    state_of,
+    with_content,
+)
+
+
+class Standing:
+    """Gathers the evidence on patches and decides on each; looks at every file once, as of when it was made."""
+
+    def __init__(self, batch: Batch, depth: Depth = "time", endings: Endings | None = None) -> None:
+        """Look at sizes and times only, at content where these have moved, or at every byte of the splats."""
+        self._output = batch.output
+        self._tasks = {
+            patch.name: (patch, recipe) for patch, recipe in zip(batch.patches, batch.recipes({}), strict=True)
+        }
+        self._places = {name: f"{self._output.path}/patches/{name}" for name in self._tasks}
+        self._depth = depth
+        self._endings = endings or Endings(batch.output.ledger)
+        self._stats = Stats()
+        self._hashes: dict[int, str] = {}
+        self._kept: dict[str, tuple[tuple[FileFact, FileFact], plan.Evidence]] = {}
+        self._given_up_now: dict[str, tuple[Record, str]] = {}
+
+    def forget(self) -> None:
+        """Look at every file anew from now on."""
+        self._stats = Stats()
+        self._kept.clear()
+        self._given_up_now.clear()
+
+    def decide(self, name: str, refusal: str = "", *, force: bool = False, insist: bool = False) -> plan.Decision:
+        """Decide on a patch; see `plan.decide`."""
+        return plan.decide(name, self.evidence(name), refusal, force=force, insist=insist)
+
+    def evidence(self, name: str) -> plan.Evidence:
+        """Return what is known of a patch."""
+        place = self._places[name]
+        seen = (file_fact(f"{place}/{RESULT}"), file_fact(f"{place}/{SPLAT}"))
+        if name not in self._kept or self._kept[name][0] != seen:  # asked every second while a batch runs
+            self._kept[name] = (seen, self._look(name))
+        return replace(self._kept[name][1], given_up=self._given_up(name))
+
+    def _look(self, name: str) -> plan.Evidence:
+        patch, recipe = self._tasks[name]
+        folder = self._output.patch(name)
+        result = read_json(folder.result)
+        if result is None:
+            return plan.Evidence()
+        held = pinned(result)
+        files = files_from_record(held.get("files"))
+        elsewhere = moved(files, patch, recipe, self._stats)
+        splat = why_not_the_splat(folder, result, self._depth)
+        has_moved = bool(splat if self._depth == "time" else why_not_the_splat(folder, result, "time"))
+        return plan.Evidence(
+            result=result,
+            splat=splat,
+            settings=self._why_other_settings(held, recipe),
+            inputs=self._why_other_inputs(held, files, elsewhere, patch),
+            unverified=not isinstance(result.get("splat"), dict),
+            outdated=not files or bool(elsewhere) or has_moved,
+        )
+
+    def refusal(self, name: str) -> str:
+        """Return why the latest audit refused a patch, if nothing has changed since; empty if it did not."""
+        event = self._endings.last(name)
+        if event is None or event["event"] != "refused":
+            return ""
+        patch, recipe = self._tasks[name]
+        is_same = event.get("inputs") in (None, state_of(self._inputs(patch, recipe).files))
+        return str(event.get("reason", "")) if is_same else ""
+
+    def knows(self, name: str) -> bool:
+        """Return whether a patch belongs to the batch."""
+        return name in self._tasks
+
+    def current(self, name: str) -> tuple[Patch, Recipe]:
+        """Return a patch and what would train it today."""
+        return self._tasks[name]
+
+    def hash_of(self, recipe: Recipe) -> str:
+        """Return the hash of a recipe; patches that are trained alike share it."""
+        if id(recipe) not in self._hashes:
+            self._hashes[id(recipe)] = recipe_hash(recipe)
+        return self._hashes[id(recipe)]
+
+    def _why_other_settings(self, result: Record, recipe: Recipe) -> str:
+        now = self.hash_of(recipe)
+        if now in (result.get("recipe"), result.get("effective")):
+            return ""
+        then = result.get("settings")
+        if not isinstance(then, dict):
+            return "settings have changed"
+        changed = plan.changed_settings(then, settings_of(recipe), self._defaults)
+        if not changed and result.get("version") != __version__:
+            return ""  # a version of ours that knows more or fewer settings changes nothing by itself
+        return f"settings have changed: {', '.join(changed)}" if changed else "settings have changed"
+
+    @cached_property
+    def _defaults(self) -> Mapping[str, Any]:
+        return settings_of(Recipe())
+
+    def _why_other_inputs(self, result: Record, then: Files, elsewhere: tuple[str, ...], patch: Patch) -> str:
+        if not elsewhere and then:
+            return ""
+        if self._depth == "time":  # 0.1.0 knew neither times nor contents
+            return f"changed on disk: {spell_files(elsewhere)}" if then else ""
+        recipe = self._tasks[patch.name][1]
+        now = self._inputs(patch, recipe)
+        if now.hash != result.get("inputs"):
+            return "model or photographs have changed" + (f": {spell_files(elsewhere)}" if then else "")
+        _, differ = with_content(now.files, then, patch, recipe)
+        return f"photographs have changed: {spell_files(differ)}" if differ else ""
+
+    def _given_up(self, name: str) -> str:
+        """Say why a patch was given up for good, if what it was given up for is still the same."""
+        event = self._endings.given_up(name)
+        if event is None:
+            return ""
+        if self._given_up_now.get(name, (None, ""))[0] is not event:
+            patch, recipe = self._tasks[name]
+            is_same = event["key"] == given_up.key_of(recipe, self._inputs(patch, recipe).files)
+            self._given_up_now[name] = (event, str(event.get("reason", "")) if is_same else "")
+        return self._given_up_now[name][1]
+
+    def _inputs(self, patch: Patch, recipe: Recipe) -> Inputs:
+        return inputs_of(patch, recipe, self._stats)
+
+
+def pinned(result: Record) -> Record:
+    """Return what a result is held against: what it was trained under or, if somebody chose it, what held then."""
+    chosen = result.get("pinned")
+    return {**result, **chosen} if isinstance(chosen, dict) else result

@@ -1,0 +1,1 @@
+"""What a result depends on, as hashes: settings, model, photographs and masks."""

@@ -1,0 +1,226 @@
+"""The files that a result depends on: model, photographs and masks, each with its size, time and content.
+
+Most looks ask only for size and time. Where those have moved, the content decides: a folder that was copied is not
+trained again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from splatbatch.config import Recipe
+from splatbatch.errors import SceneError
+from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
+from splatbatch.scene.photos.resolution import DIVISORS
+from splatbatch.store.hashes import FileFact, file_fact, sha256_of
+
+COPIES = tuple(divisor for divisor in DIVISORS.values() if divisor > 1)
+"""images_2, images_4, images_8 beside the photographs."""
+
+
+Files = dict[str, FileFact]
+"""By a name that says where it lies: sparse/images.bin, images/left/0001.jpg, masks/left/ (the folder itself)."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a patch is trained from."""
+
+    hash: str
+    """Of the model by content, the choice of hold-out, and photographs and masks by name and size."""
+    files: Files = field(default_factory=dict)
+
+
+class Stats:
+    """Asks for size and time of every file once: patches share their photographs."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, FileFact] = {}
+
+    def of(self, path: str) -> FileFact:
+        """Return size and time of a file; folders have no size."""
+        if path not in self._known:
+            self._known[path] = file_fact(path)
+        return self._known[path]
+
+
+def inputs_of(patch: Patch, recipe: Recipe, stats: Stats | None = None) -> Inputs:
+    """Return what a patch would be trained from now; the model is read for it."""
+    from splatbatch.scene.colmap.reconstruction import read_images
+    from splatbatch.scene.holdout import choose_holdout  # which loads numpy: `status` does without
+    from splatbatch.scene.photos.masks import find_masks
+
+    stats, digest, files = stats or Stats(), hashlib.sha256(), Files()
+    for name, path in _model_files(patch):
+        digest.update(name.encode())
+        with open(path, "rb") as file:  # noqa: PTH123
+            content = hashlib.file_digest(file, "sha256")
+        digest.update(content.digest())
+        files[f"sparse/{name}"] = stats.of(path)._replace(sha256=content.hexdigest())
+    with contextlib.suppress(SceneError):  # a broken model is the audit's to report, and fails when it is trained
+        digest.update("\0".join(choose_holdout(patch, recipe.evaluation)).encode())
+        names = sorted(image.name for image in read_images(patch.sparse))
+        for name in names:
+            fact = files[f"images/{name}"] = stats.of(f"{patch.images}/{name}")
+            digest.update(f"{name}\0{fact.num_bytes}\0".encode())
+        for name, mask in sorted(find_masks(patch.masks, names).items()):
+            fact = files[f"masks/{mask.relative_to(patch.masks or '/').as_posix()}"] = stats.of(str(mask))
+            digest.update(f"{name}\0{fact.num_bytes}\0".encode())
+        files |= {key: stats.of(_locate(key, patch, recipe)) for key in _further(patch, recipe, names)}
+    return Inputs(digest.hexdigest()[:16], files)
+
+
+def state_of(files: Mapping[str, FileFact]) -> str:
+    """Return 16 hexadecimal digits for size and time of every file."""
+    text = "\0".join(f"{key} {fact.num_bytes} {fact.mtime_ns}" for key, fact in sorted(files.items()))
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def moved(files: Mapping[str, FileFact], patch: Patch, recipe: Recipe, stats: Stats | None = None) -> tuple[str, ...]:
+    """Return which files have another size or time than written down, came or went; nothing is read for it."""
+    stats, roots = stats or Stats(), _Roots(patch, recipe)
+    found = [key for key, fact in files.items() if stats.of(roots.path(key))[:2] != fact[:2]]
+    sparse = roots.path("sparse/")
+    names = (name for name in MODEL_FILE_NAMES if f"sparse/{name}" not in files)
+    found += [f"sparse/{name}" for name in names if stats.of(f"{sparse}{name}").num_bytes >= 0]
+    kinds = {key.partition("/")[0] for key in files}
+    found += [kind for kind, is_there in _kinds(patch, recipe).items() if is_there and kind not in kinds]
+    return tuple(found)
+
+
+def with_content(
+    files: Mapping[str, FileFact], then: Mapping[str, FileFact], patch: Patch, recipe: Recipe
+) -> tuple[Files, tuple[str, ...]]:
+    """Return files with the contents that are known, and which of them differ from `then`.
+
+    A file whose size and time are as they were is not read. One that moved is read if its content was known; if not,
+    nobody can tell, and it counts as changed.
+    """
+    known, differ = dict(files), []
+    for key, fact in files.items():
+        before = then.get(key)
+        if before is None or key.partition("/")[0] not in _CONTENTS or key.endswith("/"):
+            continue
+        if fact[:2] == before[:2] or (
+            before.sha256 and before.num_bytes == fact.num_bytes and sha256_of(_locate(key, patch, recipe)) == before[2]
+        ):
+            known[key] = fact._replace(sha256=before.sha256)
+        else:
+            differ.append(key)
+    return known, tuple(differ)
+
+
+_CONTENTS = frozenset({"images", "masks", *(f"images_{divisor}" for divisor in COPIES)})
+"""Files whose content `Inputs.hash` does not hold."""
+
+
+def unread(files: Mapping[str, FileFact], patch: Patch, recipe: Recipe) -> Iterator[tuple[str, Path]]:
+    """Yield the files whose content nobody has read yet, with their paths."""
+    for key, fact in files.items():
+        if not fact.sha256 and fact.num_bytes >= 0 and not key.endswith("/") and key.partition("/")[0] in _CONTENTS:
+            yield key, Path(_locate(key, patch, recipe))
+
+
+def files_to_record(files: Mapping[str, FileFact]) -> dict[str, Any]:
+    """Return the JSON form of some files."""
+    return {key: list(fact) for key, fact in files.items()}
+
+
+def files_from_record(record: Any) -> Files:
+    """Return the files that `files_to_record` wrote; what is no such entry is left out."""
+    entries = record.items() if isinstance(record, dict) else ()
+    return {str(key): FileFact(*entry) for key, entry in entries if _is_fact(entry)}
+
+
+def _is_fact(entry: Any) -> bool:
+    return isinstance(entry, list) and [type(one) for one in entry] == [int, int, str]
+
+
+def spell_files(keys: Iterable[str], most: int = 3) -> str:
+    """Return some files in words: "images/a.jpg, images/b.jpg and 12 more"."""
+    names = list(keys)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _model_files(patch: Patch) -> Iterator[tuple[str, str]]:
+    for name in MODEL_FILE_NAMES:
+        path = f"{patch.sparse}/{name}"  # strings here and above, not paths: thousands of patches have ten each
+        if os.path.isfile(path):  # noqa: PTH113
+            yield name, path
+
+
+def _kinds(patch: Patch, recipe: Recipe) -> dict[str, bool]:
+    """Return which kinds of files there should be besides model and photographs."""
+    copies = _copies(patch, recipe)
+    return {
+        "masks": patch.masks is not None,
+        "source": patch.source is not None,
+        "holdout": recipe.evaluation.holdout_list is not None,
+        **dict.fromkeys(copies, True),
+    }
+
+
+def _copies(patch: Patch, recipe: Recipe) -> tuple[str, ...]:
+    """Return the folders of smaller photographs that may be trained from instead."""
+    if recipe.training.resolution == "full" and patch.images.is_dir():
+        return ()
+    folders = (f"images_{divisor}" for divisor in COPIES)
+    return tuple(kind for kind in folders if os.path.isdir(_root(kind, patch, recipe)))  # noqa: PTH112
+
+
+def _further(patch: Patch, recipe: Recipe, names: Iterable[str]) -> Iterator[str]:
+    """Yield what decides besides: folders of masks, smaller photographs, source and list of the hold-out."""
+    kinds = _kinds(patch, recipe)
+    if kinds["masks"]:
+        yield from {f"masks/{folder}/".replace("/./", "/") for folder in map(_folder_of, names)}
+    for kind in _copies(patch, recipe):
+        yield from (f"{kind}/{name}" for name in names)
+    if kinds["source"]:
+        yield from ("source/images.bin", "source/images.txt")
+    if kinds["holdout"]:
+        yield "holdout/list"
+
+
+def _folder_of(name: str) -> str:
+    return PurePosixPath(name).parent.as_posix()
+
+
+class _Roots:
+    """Where the kinds of files of a patch lie; each is looked for once."""
+
+    def __init__(self, patch: Patch, recipe: Recipe) -> None:
+        self._patch, self._recipe = patch, recipe
+        self._known: dict[str, str] = {}
+
+    def path(self, key: str) -> str:
+        kind, _, rest = key.partition("/")
+        if kind not in self._known:
+            self._known[kind] = _root(kind, self._patch, self._recipe)
+        return self._known[kind] if kind == "holdout" else f"{self._known[kind]}/{rest}"
+
+
+def _locate(key: str, patch: Patch, recipe: Recipe) -> str:
+    return _Roots(patch, recipe).path(key)
+
+
+def _root(kind: str, patch: Patch, recipe: Recipe) -> str:
+    match kind:
+        case "sparse":
+            return str(patch.sparse)
+        case "images":
+            return str(patch.images)
+        case "masks":
+            return str(patch.masks or patch.images.with_name("masks"))
+        case "source":
+            return str((patch.source and model_folder(patch.source)) or patch.source or "")
+        case "holdout":
+            return str(recipe.evaluation.holdout_list or "")
+        case _:
+            return str(patch.images.with_name(kind.replace("images", patch.images.name, 1)))

@@ -1,0 +1,62 @@
+"""What each patch is expected to need, and whether the GPUs of this machine have it: said before anything starts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from splatbatch.config import Config
+from splatbatch.errors import SceneError
+from splatbatch.machine.gpu import Gpu, gpus
+from splatbatch.scene.footprint import Extent, Need, estimate, measure, why_tight
+from splatbatch.scene.patches import Patch
+from splatbatch.store.ledger import Ledger
+
+
+def needs(config: Config, patches: Iterable[Patch], changes: Mapping[str, Any]) -> dict[str, Need]:
+    """Return the need of every patch, on the smallest GPU of the batch, else on the CPU.
+
+    None is known of patches whose model cannot be read, or that somebody else's program trains.
+    """
+    card_mib = smallest_mib(cards(config))
+    device = {"training.device": "cpu"} if config.training.device == "auto" and not cards(config) else {}
+    found, extents = {}, dict[Path, Extent]()
+    for patch in patches:
+        with contextlib.suppress(SceneError):  # the audit names what is wrong with the model
+            recipe = config.recipe(patch.name, {**changes, **device})
+            if recipe.program is None:  # nobody knows what somebody else's program needs
+                if patch.sparse not in extents:  # variants of a sweep share it
+                    extents[patch.sparse] = measure(patch)
+                found[patch.name] = estimate(recipe, extents[patch.sparse], card_mib)
+    return found
+
+
+def tight(found: Mapping[str, Need], config: Config) -> dict[str, str]:
+    """Return the patches that may not fit the smallest GPU of the batch, with the reason for each."""
+    card_mib = smallest_mib(cards(config))
+    reasons = {name: why_tight(need, card_mib) for name, need in found.items()} if card_mib else {}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def record(found: Mapping[str, Need], config: Config, ledger: Ledger) -> None:
+    """Write the needs down, and which of them are tight."""
+    reasons = tight(found, config)
+    for name, need in found.items():
+        ledger.write("expected", patch=name, **vars(need))
+        if name in reasons:
+            ledger.write("tight", patch=name, reason=reasons[name])
+
+
+def cards(config: Config) -> tuple[Gpu, ...]:
+    """Return the GPUs that the batch may use."""
+    wanted = config.executor.gpus
+    if config.training.device == "cpu":
+        return ()
+    return tuple(card for card in gpus() if wanted == "auto" or card.index in wanted)
+
+
+def smallest_mib(among: Iterable[Gpu]) -> int | None:
+    """Return the memory of the smallest GPU; None without one, or where NVML does not say."""
+    return min((card.total_mib for card in among if card.total_mib), default=None)

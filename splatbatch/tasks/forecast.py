@@ -1,0 +1,136 @@
+"""How long a batch will take: by what its trained patches took, else by what of each is trained, and where."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from statistics import fmean
+
+from splatbatch.config import Recipe
+from splatbatch.errors import TrainerError
+from splatbatch.fields import mapping, number, text, whole
+from splatbatch.files import Record, read_json
+from splatbatch.machine.place import chosen_cards, is_on_cpu
+from splatbatch.plain_text import clock, counted
+from splatbatch.scene import duration
+from splatbatch.scene.footprint import Need
+from splatbatch.store.layout import PatchFolder
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.footprints import cards
+from splatbatch.tasks.throughput import makespan_s, seconds_per_step
+
+UNASKED_S = 3600.0
+"""So long a batch trains on the CPU without having been told to."""
+MOST_RESULTS = 200
+"""As many tell a pace as well as thousands do."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How long some patches will take, and by what that is known."""
+
+    seconds: float | None
+    """None: nobody can know."""
+    basis: str
+    patches: str
+    """As "14 patches of 30,000 steps"."""
+
+    def in_words(self) -> str:
+        """Return it as a line."""
+        if self.seconds is None:
+            return f"nobody can tell how long it will take: {self.patches}, {self.basis}"
+        return f"expected to take about {clock(self.seconds)}: {self.patches}, {self.basis}"
+
+    def to_record(self) -> Record:
+        """Return it as JSON fields."""
+        return asdict(self)
+
+
+def forecast(batch: Batch, names: Sequence[str], needs: Mapping[str, Need]) -> Forecast:
+    """Return how long the training of these patches will take, which are some of the batch.
+
+    Args:
+        batch: what they belong to.
+        names: of the patches.
+        needs: what is expected of each, as far as anybody knows.
+    """
+    on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
+    recipes = {patch.name: recipe for patch, recipe in zip(batch.patches, batch.recipes(), strict=True)}
+    recipes = {name: recipes[name] for name in names}
+    spelled = _spell(recipes.values())
+    done = list(_finished(batch, on_cpu=on_cpu))
+    if (pace := seconds_per_step(done)) is not None:
+        seconds = [pace * recipe.training.max_steps for recipe in recipes.values()]
+        basis = f"by the pace of {counted(len(done), 'trained patch', 'es')}"
+        return Forecast(makespan_s(seconds, num_slots(batch)), basis, spelled)
+    pace_of_all = duration.CPU if on_cpu else duration.H200
+    known = [duration.training_s(recipes[name], needs[name], pace_of_all) for name in names if name in needs]
+    if not known:
+        return Forecast(None, "none of the kind is trained yet", spelled)
+    at_once = min(len(names), num_slots(batch), num_cores() if on_cpu else len(names))
+    seconds = known + [fmean(known)] * (len(names) - len(known))
+    return Forecast(makespan_s(seconds, at_once), _basis(batch, at_once, on_cpu=on_cpu), spelled)
+
+
+def check_place(batch: Batch, expected: Forecast) -> None:
+    """See that the batch can and may train where it would; a GPU batch may take as long as it likes.
+
+    Raises:
+        ExecutorError: a GPU is wanted that is not here, or one is here that cannot be used.
+        TrainerError: it would train on the CPU for long, and nobody has asked for that.
+    """
+    executor, device = batch.config.executor, batch.config.training.device
+    if chosen_cards(executor, device) or executor.gpus == () or expected.seconds is None:
+        return
+    if expected.seconds <= UNASKED_S or all(one.training.device == "cpu" for one in batch.recipes()):
+        return
+    raise TrainerError(
+        f"no NVIDIA GPU is seen here, and on the CPU this is {expected.in_words()}",
+        "Train where a GPU is (`splatbatch doctor` says what is seen here); or write training.device: cpu to train on"
+        " the CPU for so long. Fewer training.max_steps, a lower cap_max and a smaller resolution take less.",
+    )
+
+
+def num_slots(batch: Batch) -> int:
+    """Return how many patches will be trained at once: `auto` packing counts as one, for it may come to no more."""
+    executor, num_gpus = batch.config.executor, len(cards(batch.config))
+    at_once = 1 if executor.patches_per_gpu == "auto" else executor.patches_per_gpu
+    return num_gpus * at_once or executor.cpu_slots
+
+
+def num_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _basis(batch: Batch, at_once: int, *, on_cpu: bool) -> str:
+    if on_cpu:
+        here = f"{at_once} at a time on this machine's {counted(num_cores(), 'core')}"
+        return f"on the CPU, by the measured pace of its rasteriser, {here}"
+    if all("H200" in card.name for card in cards(batch.config)) and cards(batch.config):
+        return "by the pace of an H200"
+    return "an estimate by the pace of an H200; other GPUs differ"
+
+
+def _spell(recipes: Iterable[Recipe]) -> str:
+    steps = sorted(recipe.training.max_steps for recipe in recipes)
+    each = "" if not steps else f"{steps[0]:,}" if steps[0] == steps[-1] else f"{steps[0]:,} to {steps[-1]:,}"
+    return counted(len(steps), "patch", "es") + (f" of {each} steps" if steps else "")
+
+
+def _finished(batch: Batch, *, on_cpu: bool) -> Iterable[tuple[float, int]]:
+    """Yield seconds and steps of patches of this output that were trained where these will be, as far as is known."""
+    folders = (PatchFolder(path) for path in sorted(batch.output.patch("").path.glob("*")))
+    for folder in islice(folders, MOST_RESULTS):
+        result = read_json(folder.result) or {}
+        seconds, step, made_on = number(result.get("seconds")), whole(result.get("step")), _made_on(result)
+        fits = not made_on or (made_on == "CPU") == on_cpu
+        if fits and seconds is not None and step is not None:
+            yield seconds, step
+
+
+def _made_on(result: Record) -> str:
+    """Return the name of the GPU that a result was trained on, or CPU; empty where nobody wrote it down."""
+    return text(mapping(mapping(result.get("metrics")).get("made_with")).get("on"))

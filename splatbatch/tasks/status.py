@@ -1,0 +1,255 @@
+"""What the files say of every patch, at any time and from any machine that sees them; nobody needs to be running."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from splatbatch.fields import mapping, number, text, texts, whole
+from splatbatch.files import Record, last_line, read_json, read_lines
+from splatbatch.processes import boot_id, start_ticks
+from splatbatch.scene.patches import natural_key
+from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.store.layout import OutputFolder, never_went
+from splatbatch.store.ledger import Endings
+from splatbatch.tasks.plan import GivenUp, Refuse, Skip, Train, decide, why_stale
+from splatbatch.tasks.throughput import eta_s, steps_per_s
+
+if TYPE_CHECKING:
+    from splatbatch.tasks.evidence import Standing
+
+State = Literal["trained", "running", "failed", "stopped", "refused", "stale", "waiting"]
+STATES: tuple[State, ...] = ("trained", "running", "failed", "stopped", "refused", "stale", "waiting")
+MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped", "stale", "waiting", "trained")
+WITH_SPLAT = ("trained", "stale")
+INSIST = "Given up until its settings, inputs or machine change; `splatbatch retry {patch}` insists."
+
+
+@dataclass(frozen=True, slots=True)
+class PatchStatus:
+    """One patch as its files show it."""
+
+    patch: str
+    state: State
+    attempt: str = ""
+    phase: str = ""
+    step: int = 0
+    max_steps: int = 0
+    loss: float | None = None
+    psnr: float | None = None
+    """On held-out photographs, in dB."""
+    ssim: float | None = None
+    initial_psnr: float | None = None
+    training_psnr: float | None = None
+    """On a few of the photographs it was trained on: far above `psnr` means memorised."""
+    lpips: float | None = None
+    """On held-out photographs; None also where its weights are missing."""
+    num_gaussians: int | None = None
+    seconds: float | None = None
+    cause: str = ""
+    advice: str = ""
+    evidence: tuple[str, ...] = ()
+    changes: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    splat: str = ""
+    steps_per_s: float | None = None
+    eta_s: float | None = None
+    """Until the last step, at this pace."""
+    given_up: bool = False
+    """It failed for good: `train` leaves it alone until its settings, inputs or machine change."""
+    unverified: bool = False
+    """An earlier version accepted the splat, and wrote down no hashes to check it against."""
+    gpu_used_mib: int | None = None
+    gpu_temperature_c: int | None = None
+
+
+def read_status(
+    output: OutputFolder, names: Iterable[str] = (), in_full: int | None = None, standing: Standing | None = None
+) -> tuple[PatchStatus, ...]:
+    """Return the state of patches in natural order: of the named ones and, if nobody knows the batch, of all folders.
+
+    Args:
+        output: where they are.
+        names: of patches that belong to the batch, begun or not.
+        in_full: of how many, the most interesting ones, all figures are read; None: of all. Of a trained patch beyond
+            these only the state is known.
+        standing: what decides whether a product is fresh; without it, as for a folder whose scene is elsewhere, any
+            product counts that is there.
+    """
+    endings, folders = Endings(output.ledger), _folders(output)
+    patches = sorted(dict.fromkeys([*names, *(() if standing else folders)]), key=natural_key)
+    found = [_status(output, name, endings, standing, is_begun=name in folders) for name in patches]
+    chosen = most_interesting(found, len(found) if in_full is None else in_full)
+    figures = {one.patch: _with_figures(output, one) for one in chosen if one.state in WITH_SPLAT}
+    return tuple(figures.get(one.patch, one) for one in found)
+
+
+def _folders(output: OutputFolder) -> set[str]:
+    try:
+        with os.scandir(output.path / "patches") as entries:
+            return {entry.name for entry in entries if entry.is_dir()}
+    except OSError:
+        return set()
+
+
+def most_interesting(statuses: Sequence[PatchStatus], room: int) -> Sequence[PatchStatus]:
+    """Return at most `room` patches, the running ones first, still in their order."""
+    if len(statuses) <= room:
+        return statuses
+    order = {state: place for place, state in enumerate(MOST_INTERESTING)}
+    chosen = {status.patch for status in sorted(statuses, key=lambda status: order[status.state])[:room]}
+    return [status for status in statuses if status.patch in chosen]
+
+
+def summary(statuses: Sequence[PatchStatus]) -> str:
+    """Return one line that says how it went: "7 of 8 patches trained; failed: p5"."""
+    trained = sum(status.state == "trained" for status in statuses)
+    line = f"{trained} of {len(statuses)} patches trained"
+    for state in STATES[1:]:
+        names = [status.patch for status in statuses if status.state == state]
+        line += f"; {state}: {', '.join(names)}" if names else ""
+    return line
+
+
+def _status(
+    output: OutputFolder, name: str, endings: Endings, standing: Standing | None, *, is_begun: bool
+) -> PatchStatus:
+    """Return what a patch's files say; of a trained one that it is, and no figures."""
+    folder = output.patch(name)
+    files = folder.files() if is_begun else []
+    attempt = folder.latest(files)
+    if attempt and not attempt.has_ended() and not endings.is_judged(name, attempt.number) and attempt.job.exists():
+        stands_by, died = never_went(attempt), has_died(attempt)
+        if stands_by and not died:
+            return PatchStatus(name, "waiting", phase="standby")
+        if not stands_by:
+            return _lost(name, attempt) if died else _running(name, attempt)
+    if standing and standing.knows(name):
+        return _decided(standing, name, endings)
+    return PatchStatus(name, "trained") if folder.is_accepted(files) else _without_product(name, endings)
+
+
+def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
+    """Return how a patch stands that does not run now, by the decision that plan and train go by."""
+    evidence, ended = standing.evidence(name), endings.last(name)
+    match decide(name, evidence, standing.refusal(name)):
+        case Skip():
+            state = PatchStatus(name, "trained", unverified=evidence.unverified)
+            kept = f"the splat of {text((evidence.result or {}).get('attempt'))} is kept"
+            return replace(state, warnings=_of_a_later_failure(ended, kept))
+        case Refuse(reason=reason):
+            return PatchStatus(name, "refused", cause="audit", advice=reason)
+        case GivenUp(reason=reason):
+            failed = _ended(name, ended or {})
+            advice = f"{failed.advice} {INSIST.format(patch=name)}".strip()
+            earlier = _of_an_earlier_splat(evidence.result, why_stale(evidence))
+            return replace(failed, given_up=True, cause=failed.cause or reason, advice=advice, warnings=earlier)
+        case Train(reason=reason):
+            if ended and ended.get("outcome") in ("failed", "stopped"):
+                return replace(_ended(name, ended), warnings=_of_an_earlier_splat(evidence.result, reason))
+            return PatchStatus(name, "stale", cause=reason) if evidence.result else PatchStatus(name, "waiting")
+
+
+def _of_a_later_failure(ended: Record | None, kept: str) -> tuple[str, ...]:
+    if not ended or ended.get("outcome") not in ("failed", "stopped"):
+        return ()
+    why = text(mapping(ended.get("diagnosis")).get("cause")) or text(ended.get("reason"))
+    return (f"attempt {whole(ended.get('attempt')) or 0} {ended['outcome']} ({why}): {kept}",)
+
+
+def _of_an_earlier_splat(result: Record | None, reason: str) -> tuple[str, ...]:
+    return (f"the splat of {text(result.get('attempt'))} is kept, though stale: {reason}",) if result else ()
+
+
+def _without_product(name: str, endings: Endings) -> PatchStatus:
+    ended = endings.last(name)
+    if ended is None:
+        return PatchStatus(name, "waiting")
+    if ended["event"] == "refused":
+        return PatchStatus(name, "refused", cause="audit", advice=text(ended.get("reason")))
+    return _ended(name, ended)
+
+
+def has_died(attempt: AttemptFolder) -> bool:
+    """Return whether the attempt's supervisor was a process of this machine that is no more; False if unknown."""
+    start = read_json(attempt.start) or {}
+    if "ticks" not in start or start.get("host") != socket.gethostname():
+        return False
+    return start.get("boot_id") != boot_id() or start_ticks(whole(start.get("pid")) or 0) != start["ticks"]
+
+
+def _lost(name: str, attempt: AttemptFolder) -> PatchStatus:
+    advice = "Its supervisor was killed, or the machine went down: `splatbatch train` goes on with it."
+    return replace(_running(name, attempt), state="stopped", cause="lost", advice=advice)
+
+
+def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
+    records, sample = list(read_lines(attempt.progress)), last_line(attempt.gpu_samples) or {}
+    last = records[-1] if records else {}
+    figures, measured = _latest(records, "loss"), _latest(records, "psnr")
+    step, max_steps, pace = whole(last.get("step")) or 0, whole(last.get("max_steps")) or 0, steps_per_s(records)
+    return PatchStatus(
+        name,
+        "running",
+        attempt=attempt.path.name,
+        phase=text(last.get("phase")) or "start",
+        step=step,
+        max_steps=max_steps,
+        loss=number(figures.get("loss")),
+        psnr=number(measured.get("psnr")),
+        ssim=number(measured.get("ssim")),
+        num_gaussians=whole(figures.get("num_gaussians")),
+        seconds=number(last.get("seconds")),
+        steps_per_s=pace,
+        eta_s=eta_s(step, max_steps, pace),
+        gpu_used_mib=whole(sample.get("used_mib")),
+        gpu_temperature_c=whole(sample.get("temperature_c")),
+    )
+
+
+def _latest(records: Sequence[Record], key: str) -> Record:
+    return next((record for record in reversed(records) if key in record), {})
+
+
+def _with_figures(output: OutputFolder, status: PatchStatus) -> PatchStatus:
+    """Return the state of a patch that has a splat with the figures of that splat."""
+    folder = output.patch(status.patch)
+    result = read_json(folder.result) or {}
+    metrics = mapping(result.get("metrics"))
+    final = mapping(metrics.get("final"))
+    return replace(
+        status,
+        attempt=text(result.get("attempt")),
+        phase="done",
+        step=whole(result.get("step")) or 0,
+        max_steps=whole(result.get("step")) or 0,
+        psnr=number(final.get("psnr")),
+        ssim=number(final.get("ssim")),
+        initial_psnr=number(mapping(metrics.get("initial")).get("psnr")),
+        training_psnr=number(final.get("training_psnr")),
+        lpips=number(final.get("lpips")),
+        num_gaussians=whole(result.get("num_gaussians")),
+        seconds=number(result.get("seconds")),
+        changes=mapping(result.get("changes")),
+        warnings=(*status.warnings, *texts(result.get("warnings"))),
+        splat=str(folder.splat),
+    )
+
+
+def _ended(name: str, event: Record) -> PatchStatus:
+    diagnosis = mapping(event.get("diagnosis"))
+    stopped = event.get("outcome") == "stopped"
+    return PatchStatus(
+        name,
+        "stopped" if stopped else "failed",
+        attempt=f"{ATTEMPT_PREFIX}{(whole(event.get('attempt')) or 0):02d}",
+        phase=text(event.get("phase")),
+        step=whole(event.get("step")) or 0,
+        seconds=number(event.get("seconds")),
+        cause=text(event.get("reason")) if stopped else text(diagnosis.get("cause")) or "unknown",
+        advice="" if stopped else text(diagnosis.get("advice")),
+        evidence=tuple(texts(diagnosis.get("evidence"))),
+    )

@@ -1,0 +1,50 @@
+"""What `train` sets right before it trains: products that were lost or replaced, and manifests that know too little."""
+
+from __future__ import annotations
+
+import contextlib
+
+from splatbatch.fields import mapping
+from splatbatch.files import read_json, write_json
+from splatbatch.store import results
+from splatbatch.store.ledger import Ledger
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.fingerprints.inputs import files_from_record, files_to_record, inputs_of, with_content
+from splatbatch.tasks.plan import Decision, Skip
+
+
+def restore(batch: Batch, ledger: Ledger) -> None:
+    """Bring back accepted products that are gone or were replaced, from the attempts that made them."""
+    for patch in batch.patches:
+        with contextlib.suppress(OSError):  # it stays stale, and is told of when its turn comes
+            if attempt := results.restore(batch.output.patch(patch.name)):
+                ledger.write("restored", patch=patch.name, attempt=attempt)
+
+
+def refresh(batch: Batch, standing: Standing, decisions: tuple[Decision, ...]) -> list[str]:
+    """Write down what fresh results do not know of their files; return their patches.
+
+    Results of 0.1.0 know no hashes; those of a folder that was copied know other times.
+    """
+    fresh = {one.patch for one in decisions if isinstance(one, Skip)}
+    known_too_little = [one.name for one in batch.patches if one.name in fresh and standing.evidence(one.name).outdated]
+    for name in known_too_little:
+        with contextlib.suppress(OSError):  # it stays as it is, and the next run tries
+            _refresh(batch, standing, name)
+    return known_too_little
+
+
+def _refresh(batch: Batch, standing: Standing, name: str) -> None:
+    patch, recipe = standing.current(name)
+    folder = batch.output.patch(name)
+    result = read_json(folder.result) or {}
+    now = inputs_of(patch, recipe)
+    pinned = mapping(result.get("pinned"))
+    then = files_from_record((pinned or result).get("files"))
+    files = files_to_record(with_content(now.files, then, patch, recipe)[0])
+    known = {"pinned": {**pinned, "files": files}} if pinned else {"files": files}
+    splat = results.splat_record(
+        folder.splat, mapping(result.get("splat")).get("num_gaussians") or result.get("num_gaussians") or 0
+    )
+    write_json(folder.result, {**result, **known, "splat": splat})

@@ -1,0 +1,68 @@
+"""Our own trainer: `python -m splatbatch.training`, on gsplat's rasteriser or on the CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+from pydantic import ValidationError
+
+from splatbatch.config import Recipe
+from splatbatch.files import read_json, write_json
+from splatbatch.outcome import Splat, Unfit
+from splatbatch.scene.holdout import choose_holdout
+from splatbatch.scene.patches import Patch
+from splatbatch.splats import check_splat
+from splatbatch.store.attempt_folder import AttemptFolder
+
+CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
+"""What gsplat's rasteriser takes."""
+UNDISTORTED_MODELS = frozenset({"SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV"})
+"""What our loader undistorts; others must be undistorted first."""
+
+
+class GsplatTrainer:
+    """Trains with `splatbatch.training`."""
+
+    stands_by = True
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+
+    def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+        """Write settings.json and return the command of the training process."""
+        settings = {
+            "patch": patch.name,
+            "sparse": str(patch.sparse),
+            "images": str(patch.images),
+            "masks": str(patch.masks) if patch.masks else None,
+            "holdout": choose_holdout(patch, self._recipe.evaluation),
+            "recipe": self._recipe.model_dump(mode="json"),
+            "resume": self._checkpoint_before(folder),
+        }
+        write_json(folder.settings, settings)
+        return (sys.executable, "-m", "splatbatch.training", str(folder.path))
+
+    def _checkpoint_before(self, folder: AttemptFolder) -> str | None:
+        """Return the checkpoint of the latest earlier attempt with the same settings; the child checks the rest."""
+        for earlier in sorted(folder.earlier(), key=lambda attempt: -attempt.number):
+            recipe = (read_json(earlier.settings) or {}).get("recipe")
+            if earlier.checkpoint.exists() and _decisive(recipe) == self._recipe.decisive():
+                return str(earlier.checkpoint)
+        return None
+
+    def collect(self, folder: AttemptFolder) -> Splat | Unfit:
+        """Return the splat if it is whole, finite and from the last step, with its metrics."""
+        splat = check_splat(folder.splat, self._recipe.training.max_steps)
+        if isinstance(splat, Splat):
+            return dataclasses.replace(splat, metrics=read_json(folder.metrics) or {})
+        return splat
+
+
+def _decisive(recipe: Any) -> dict[str, Any] | None:
+    """Return the settings of an attempt; None if another version of this program wrote them."""
+    try:
+        return Recipe.model_validate(recipe).decisive()
+    except ValidationError:
+        return None

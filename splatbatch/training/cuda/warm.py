@@ -1,0 +1,127 @@
+"""`python -m splatbatch.training.cuda.warm GROUP`: build some kernels ahead, and print how long that took, as JSON.
+
+Triton compiles a kernel once for each kind of its arguments: for numbers that 16 divides and others, for each type of
+picture, each degree of the harmonics, each length of the binary search in a tile list. These are all made here, small.
+Sizes that 256 divides across or down, and degrees below 3 throughout, are left to the first patch.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import product
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+KERNELS = (
+    *("_blur_pair_across", "_compare", "_blur_slopes_across", "_derive"),
+    *("_forward", "_backward", "_spread", "_adam", "_count", "_emit"),
+)
+"""Our kernels, as Triton names them in its cache."""
+SIXTEEN_OR_NOT = (64, 60)
+TILED_PX = (200, 150)  # 13 and 10 tiles: neither divisible by 16
+CAPACITY = 1 << 18  # training.tile_capacity.FEWEST
+
+
+def loss(device: torch.device, sides: Sequence[int] = SIXTEEN_OR_NOT) -> None:
+    """Compile the loss, its derivative, and SSIM."""
+    from splatbatch.training.cuda import photometric
+
+    for height, width, dtype in product(sides, sides, (torch.uint8, torch.float32)):
+        photo = torch.zeros(height, width, 3, dtype=dtype, device=device)
+        render = torch.full((height, width, 3), 0.5, device=device, requires_grad=True)
+        torch.autograd.backward(photometric.photometric_loss(render, photo))
+        photometric.ssim(render.detach(), photo)
+
+
+def colors(device: torch.device, nums: Sequence[int] = SIXTEEN_OR_NOT) -> None:
+    """Compile colours and their derivative, for the degrees that a training goes through."""
+    from splatbatch.training.cuda.view_colors import view_colors
+
+    for num, degree in product(nums, range(4)):
+        gaussians = {
+            name: torch.zeros(num, *shape, device=device, requires_grad=True)
+            for name, shape in {"means": (3,), "sh0": (1, 3), "shN": (15, 3)}.items()
+        }
+        radii = torch.ones(num, 2, dtype=torch.int32, device=device)
+        viewmat = torch.eye(4, device=device)
+        viewmat[2, 3] = 3.0
+        torch.autograd.backward(view_colors(gaussians, viewmat, radii, degree).sum())
+
+
+def optimizer(device: torch.device) -> None:
+    """Compile Adam."""
+    from splatbatch.training.cuda.adam import Adam
+
+    for num in SIXTEEN_OR_NOT:
+        parameter = Parameter(torch.zeros(num, device=device))
+        parameter.grad = torch.ones_like(parameter)
+        Adam(parameter, 0.01, 1e-15).step()
+
+
+def lists(bits: Iterable[int], device: torch.device, capacity: int = CAPACITY) -> None:
+    """Compile tile lists for numbers of Gaussians of so many binary digits."""
+    from splatbatch.training.cuda.tile_lists import Footprints, count_entries, tile_lists
+
+    for num_bits, odd, longer in product(bits, (0, 1), (0, 1)):
+        num = (1 << (num_bits - 1)) + odd
+        means2d, radii = torch.zeros(num, 2, device=device), torch.ones(num, 2, dtype=torch.int32, device=device)
+        depths, conics = torch.ones(num, device=device), torch.ones(num, 3, device=device)
+        count_entries(means2d, radii, TILED_PX)
+        tile_lists(Footprints(means2d, radii, depths, conics, depths), TILED_PX, capacity + longer)
+
+
+def gsplat(device: torch.device) -> None:
+    """Build gsplat's own kernels, with nvcc where no wheel has brought them, and use them once.
+
+    Raises:
+        RuntimeError: there is no CUDA toolkit to build them with.
+    """
+    from gsplat.cuda._backend import _C
+
+    from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
+
+    if _C is None:
+        raise RuntimeError("gsplat finds no CUDA toolkit to build its kernels with")
+    shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (15, 3)}
+    gaussians: dict[str, Tensor] = {
+        name: torch.full((64, *shape), 0.1, device=device, requires_grad=True) for name, shape in shapes.items()
+    }
+    K = torch.tensor([[30.0, 0, 16], [0, 30, 16], [0, 0, 1]], device=device)
+    viewmat = torch.eye(4, device=device)
+    viewmat[2, 3] = 3.0
+    rendering = rasterize(gaussians, View(viewmat, K, 32, 32), RasterOptions(fused=False))
+    torch.autograd.backward(rendering.colors.sum())
+
+
+GROUPS: dict[str, Callable[[torch.device], None]] = {
+    "gsplat": gsplat,
+    "loss": loss,
+    "colors": colors,
+    "optimizer": optimizer,
+    **{
+        f"tile lists {bits[0]}-{bits[-1]}": partial(lists, bits)
+        for bits in (range(10, 15), range(15, 19), range(19, 23))
+    },
+}
+"""What can be built by itself: each in a process of its own, all at once."""
+
+
+def main(name: str) -> None:
+    """Build a group; what goes wrong is told, not raised."""
+    started, error = time.monotonic(), ""
+    try:
+        GROUPS[name](torch.device("cuda"))
+        torch.cuda.synchronize()
+    except Exception as failure:  # noqa: BLE001 - compilers, drivers and packages fail in ways of their own
+        error = f"{type(failure).__name__}: {(str(failure).strip().splitlines() or ['no reason given'])[-1]}"
+    print(json.dumps({"group": name, "seconds": round(time.monotonic() - started, 1), "error": error}))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,76 @@
+"""Adam for every parameter, with the field's learning rates; the rate of the means decays to a hundredth."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from splatbatch.config import Recipe, Training
+from splatbatch.config.schedule import Schedule
+from splatbatch.training import cuda
+from splatbatch.training.gaussians import Parameters
+
+EPSILON = 1e-15  # 3DGS: gradients of far Gaussians are tiny, the usual 1e-8 would freeze them
+LAST_MEANS_RATE = 0.01
+
+
+class Optimizer(Protocol):
+    """What is used of an optimizer of one parameter, here and by gsplat; torch's own has all of it."""
+
+    param_groups: list[dict[str, Any]]
+    state: Any
+
+    def step(self) -> Any:
+        """Move the parameter down its gradient."""
+        ...
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradient."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        ...
+
+
+Optimizers = dict[str, Optimizer]
+
+
+def make_optimizers(gaussians: Parameters, recipe: Recipe, plan: Schedule, scene_scale: float) -> Optimizers:
+    """Return one Adam per parameter, as gsplat's strategies want them."""
+    rates = recipe.learning_rates
+    rate = {
+        "means": rates.means * scene_scale * plan.means_gain,
+        "scales": rates.scales * plan.gain,
+        "quats": rates.quats * plan.gain,
+        "opacities": rates.opacities,
+        "sh0": rates.sh0 * plan.gain,
+        "shN": rates.shN * plan.gain,
+    }
+    return {name: _adam(parameter, rate[name], recipe.training) for name, parameter in gaussians.items()}
+
+
+def _adam(parameter: Parameter, rate: float, training: Training) -> Optimizer:
+    """Return an Adam; on a GPU one that never waits for it, with its count of steps and its rate there."""
+    if not parameter.is_cuda:
+        return torch.optim.Adam([{"params": parameter, "lr": rate}], eps=EPSILON)
+    if not cuda.serves(parameter, training):
+        groups = [{"params": parameter, "lr": torch.tensor(rate, device=parameter.device)}]
+        return torch.optim.Adam(groups, eps=EPSILON, fused=True, capturable=True)
+    from splatbatch.training.cuda.adam import Adam
+
+    return Adam(parameter, rate, EPSILON)
+
+
+def decay(optimizers: Optimizers, plan: Schedule) -> Tensor:
+    """Lower the rate of the means by one step's share; return it, []."""
+    group = optimizers["means"].param_groups[0]
+    group["lr"] *= LAST_MEANS_RATE ** (1 / plan.max_steps)
+    return torch.as_tensor(group["lr"])

@@ -1,0 +1,1 @@
+"""How a training is doing: progress.jsonl, health rules, TensorBoard."""

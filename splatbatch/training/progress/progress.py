@@ -1,0 +1,151 @@
+"""progress.jsonl: where the run is and how it is doing; a run that the health rules find hopeless ends here."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from splatbatch.errors import TrainerError
+from splatbatch.files import MIB, append_line
+from splatbatch.training.gaussians import Parameters
+from splatbatch.training.progress.health import Expectations, Figures, Finding, judge, judge_evaluation
+from splatbatch.training.progress.tensorboard import Board
+
+RECORDS_PER_RUN = 60
+MOST_STEPS_BETWEEN = 100
+REGULARISED = ("scales", "opacities")
+"""Parameters that may have a gradient although no photograph pulls on them."""
+
+
+class Progress:
+    """Writes down phases and, every so many steps, the figures of the run: the only place that waits for the GPU."""
+
+    def __init__(self, path: Path, max_steps: int) -> None:
+        self._path = path
+        self._max_steps = max_steps
+        self._every = max(1, min(MOST_STEPS_BETWEEN, max_steps // RECORDS_PER_RUN))
+        self._phase = "start"
+        self._step = 0
+        self._started = time.monotonic()
+        self._history: list[Figures] = []
+        self._expected: Expectations | None = None
+        self._highest_mib = 0
+        self._board: Board | None = None
+        self._flagged: set[str] = set()
+
+    def expect(self, expected: Expectations) -> None:
+        """Say what the steps to come are judged by."""
+        self._expected = expected
+
+    def show_on(self, board: Board | str | None) -> None:
+        """Let TensorBoard show all figures from now on; a text says why it cannot."""
+        if isinstance(board, str):
+            self.warn(board)
+        else:
+            self._board = board
+
+    def begin(self) -> None:
+        """Count the time of the attempt from now on: it has stood by."""
+        self._started = time.monotonic()
+
+    def phase(self, name: str) -> None:
+        """Enter a phase: start, load, standby, init, train, eval, export, done."""
+        self._phase = name
+        self._write()
+
+    def warn(self, warning: str) -> None:
+        """Note something odd that is no failure; it ends up in the report."""
+        self._write(warning=warning)
+
+    def evaluated(self, metrics: dict[str, Any] | None) -> None:
+        """Note the figures of an evaluation, and judge them."""
+        if not metrics:
+            return
+        names = ("psnr", "ssim", "lpips", "training_psnr")
+        self._write(**{name: metrics[name] for name in names if metrics.get(name) is not None})
+        self.found(judge_evaluation(metrics.get("training_psnr"), metrics.get("psnr")))
+
+    def found(self, finding: Finding | None) -> None:
+        """Warn of a finding, once for each rule; a hopeless one ends the run.
+
+        Raises:
+            TrainerError: the finding is hopeless.
+        """
+        if finding is None:
+            return
+        if finding.is_hopeless:
+            self._write(health=str(finding))
+            raise TrainerError(f"health: {finding}")
+        if finding.rule not in self._flagged:
+            self._flagged.add(finding.rule)
+            self.warn(str(finding))
+
+    def due(self, step: int) -> bool:
+        """Return whether the figures of this step are to be read."""
+        return step % self._every == 0 or step == self._max_steps - 1
+
+    def step(self, step: int, loss: Tensor, gaussians: Parameters) -> None:
+        """Read the figures of a step, after its backward pass, and judge them.
+
+        Raises:
+            TrainerError: the run is hopeless.
+        """
+        self._step = step + 1
+        figures = _read(self._step, loss, gaussians)
+        self._history.append(figures)
+        self._write(
+            loss=_finite(figures.loss),
+            num_gaussians=figures.num_gaussians,
+            grad_norm=_finite(figures.gradient),
+            peak_mib=self._peak_mib(loss),
+        )
+        self._on_board(lambda board: board.histograms(self._step, gaussians))
+        for finding in judge(self._history, self._expected) if self._expected else ():
+            self.found(finding)
+
+    def _peak_mib(self, tensor: Tensor) -> int | None:
+        """Return the highest torch has said so far; evaluations make it count anew."""
+        if tensor.is_cuda:
+            self._highest_mib = max(self._highest_mib, torch.cuda.max_memory_allocated() // MIB)
+        return self._highest_mib or None
+
+    def _write(self, **figures: Any) -> None:
+        record = {
+            "t": round(time.time(), 2),
+            "seconds": round(time.monotonic() - self._started, 2),
+            "phase": self._phase,
+            "step": self._step,
+            "max_steps": self._max_steps,
+            **figures,
+        }
+        with contextlib.suppress(OSError):  # a full disk must not end a good training
+            append_line(self._path, record, durable=False)
+        self._on_board(lambda board: board.scalars(self._step, figures))
+
+    def _on_board(self, show: Callable[[Board], None]) -> None:
+        try:
+            if self._board:
+                show(self._board)
+        except OSError as error:
+            self._board = None
+            self.warn(f"tensorboard: its event files end here ({error.strerror})")
+
+
+def _read(step: int, loss: Tensor, gaussians: Parameters) -> Figures:
+    """Read the figures of a step: the one wait for the GPU."""
+    norms = {name: parameter.grad.norm() for name, parameter in gaussians.items() if parameter.grad is not None}
+    zero = torch.zeros((), device=loss.device)
+    by_photo = torch.stack([zero, *(norm for name, norm in norms.items() if name not in REGULARISED)]).norm()
+    values = torch.stack([loss.detach().float(), by_photo, torch.stack([zero, *norms.values()]).norm()]).tolist()
+    return Figures(step, values[0], len(gaussians["means"]), values[1], values[2])
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

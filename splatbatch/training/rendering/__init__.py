@@ -1,0 +1,1 @@
+"""Gaussians drawn as one camera sees them, on CUDA or CPU."""

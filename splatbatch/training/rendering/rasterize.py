@@ -1,0 +1,86 @@
+"""Draw Gaussians as one camera sees them: our kernels around gsplat's for CUDA tensors, our own rasteriser for CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from splatbatch.training import cuda
+from splatbatch.training.cpu import Cameras, Ellipsoids, project, raster, view_colors
+from splatbatch.training.rendering.render import RasterOptions, Rendering, View
+
+__all__ = ["RasterOptions", "Rendering", "View", "rasterize"]
+
+PLAINLY = RasterOptions()
+
+
+def rasterize(
+    gaussians: Mapping[str, Tensor],
+    view: View,
+    options: RasterOptions = PLAINLY,
+    capacity: int | None = None,
+) -> Rendering:
+    """Render trainable Gaussians, on the device they live on.
+
+    `gaussians` holds what is optimised, before activation: `means` `[N, 3]`, `quats` `[N, 4]` (w first, any length),
+    `scales` `[N, 3]` (logarithms), `opacities` `[N]` (logits), `sh0` `[N, 1, 3]`, `shN` `[N, K, 3]`.
+    `capacity` is how many entries the tile lists on a GPU hold; None counts them, which waits for the GPU.
+    Raises ValueError on CPU for an `sh_degree` above 3 or above what `shN` holds.
+    """
+    if not gaussians["means"].is_cuda:
+        return _rasterize_cpu(gaussians, view, options)
+    if options.packed or not options.fused or cuda.why_not_here():
+        return _rasterize_gsplat(gaussians, view, options)
+    from splatbatch.training.cuda import rasterization
+
+    return rasterization.rasterize(gaussians, view, options, capacity)
+
+
+def _rasterize_gsplat(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Rendering:
+    from gsplat import rasterization
+
+    colors, alphas, info = rasterization(
+        means=gaussians["means"],
+        quats=gaussians["quats"],
+        scales=gaussians["scales"].exp(),
+        opacities=gaussians["opacities"].sigmoid(),
+        colors=torch.cat((gaussians["sh0"], gaussians["shN"]), 1),
+        viewmats=view.viewmat[None],
+        Ks=view.K[None],
+        width=view.width,
+        height=view.height,
+        near_plane=options.near_plane,
+        far_plane=options.far_plane,
+        sh_degree=options.sh_degree,
+        packed=options.packed,
+        absgrad=options.absgrad,
+        rasterize_mode="antialiased" if options.antialiased else "classic",
+    )
+    return Rendering(colors[0], alphas[0], info, options.packed)
+
+
+def _rasterize_cpu(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Rendering:
+    rotation, translation = view.viewmat[:3, :3], view.viewmat[:3, 3]
+    directions = gaussians["means"] + rotation.T @ translation  # the camera stands at -R^T t
+    colors = view_colors(directions[None], gaussians["sh0"], gaussians["shN"], options.sh_degree)
+
+    cameras = Cameras(view.viewmat[None], view.K[None], view.width, view.height, options.near_plane, options.far_plane)
+    scales, opacities = gaussians["scales"].exp(), gaussians["opacities"].sigmoid()
+    ellipsoids = Ellipsoids(gaussians["means"], gaussians["quats"], scales, opacities)
+    footprints = project(ellipsoids, cameras, antialiased=options.antialiased)
+    images, alphas = raster(footprints, colors, view.width, view.height, absgrad=options.absgrad)
+    info = {
+        "width": view.width,
+        "height": view.height,
+        "n_cameras": 1,
+        "gaussian_ids": None,  # there, and None: every Gaussian has its row
+        # The very tensor that was drawn from: strategies call retain_grad() on it and read .grad or .absgrad.
+        "means2d": footprints.means2d,
+        "radii": footprints.radii,
+        "depths": footprints.depths,
+        "conics": footprints.conics,
+        "opacities": footprints.opacities,
+    }
+    return Rendering(images[0], alphas[0], info, packed=False)

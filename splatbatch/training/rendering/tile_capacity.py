@@ -1,0 +1,84 @@
+"""How many entries the tile lists of a step hold: fixed for many steps, looked at every now and then."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from splatbatch.training import cuda
+from splatbatch.training.gaussians import Parameters
+from splatbatch.training.photos.views import Photo
+from splatbatch.training.rendering.render import RasterOptions, Rendering
+
+MARGIN = 1.5
+"""Room for Gaussians that grow until the next look, and for photographs that were not seen since the last one."""
+EMPTY, FULL = 0.3, 0.9
+"""Shares of the capacity: with fewer or more entries than that it changes."""
+FEWEST = 1 << 18
+"""Gaussians grow fastest in their first steps, when they are few."""
+
+
+class TileCapacity:
+    """The longest tile lists seen, on the GPU, and the capacity that follows from it; none on the CPU."""
+
+    entries: int | None = None
+
+    def __init__(self, gaussians: Parameters, photos: tuple[Photo, ...], options: RasterOptions) -> None:
+        self._gaussians = gaussians
+        self._num_gaussians = len(gaussians["means"])
+        self._most: Tensor | None = None
+        self.overflown = 0
+        """Looks that found a list that had not fitted: its farthest Gaussians were not drawn in that step."""
+        wanted = gaussians["means"].is_cuda and options.fused and not options.packed
+        self._why_none = cuda.why_not_here() if wanted else ""
+        if not wanted or self._why_none:
+            return
+        from splatbatch.training.cuda.rasterization import num_entries
+
+        needed = torch.stack([num_entries(gaussians, photo.view) for photo in photos])
+        self._most = needed.max()
+        self.entries = self._room(int(self._most))
+
+    def note(self, rendering: Rendering) -> None:
+        """Remember the length of the lists, if it is the longest so far."""
+        if self._most is not None and "num_entries" in rendering.info:
+            torch.maximum(self._most, rendering.info["num_entries"], out=self._most)
+
+    def review(self) -> bool:
+        """Look at the longest lists since the last look, and make room; return whether the capacity has changed.
+
+        Waits for the GPU.
+        """
+        if self._most is None or self.entries is None:
+            return False
+        num, longest = len(self._gaussians["means"]), int(self._most)
+        self.overflown += longest > self.entries
+        # between two looks not every photo is seen: what was the longest counts on, but less
+        self._most.copy_(self._most * 9 // 10)
+        needed = longest * max(1.0, num / self._num_gaussians)
+        self._num_gaussians = num
+        return self._fit(needed)
+
+    def resize(self, gain: float) -> None:
+        """Make room for photographs with `gain` times as many pixels."""
+        if self._most is not None:
+            self._most.copy_((self._most * gain).long())
+            self._fit(float(self._most))
+
+    def _fit(self, needed: float) -> bool:
+        if self.entries is None or EMPTY * self.entries <= needed <= FULL * self.entries:
+            return False
+        before, self.entries = self.entries, self._room(needed)
+        return self.entries != before
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return what was not as it should be in a run."""
+        found = []
+        if self._why_none:
+            found.append(f"our GPU kernels do not work here ({self._why_none}): gsplat's were used, which takes longer")
+        if self.overflown:
+            found.append(f"tile lists were too short at {self.overflown} looks: some steps missed what lies farthest")
+        return tuple(found)
+
+    def _room(self, needed: float) -> int:
+        return max(FEWEST, int(MARGIN * needed))
