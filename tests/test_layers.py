@@ -32,7 +32,7 @@ runpy.run_path({fake!r}, run_name="__main__")
 
 def modules_of(batch: FakeBatch, arguments: list[str]) -> set[str]:
     """Run a command in a process of its own; return what it had imported at its end."""
-    tests, told = ROOT / "tests", batch.folder / "modules.json"
+    tests, told = ROOT / "tests" / "testing", batch.folder / "modules.json"
     facts = {"told": str(told), "fake": str(tests / "fake_trainer.py"), "arguments": arguments, "tests": str(tests)}
     command = [sys.executable, "-c", TELL.format(**facts)]
     subprocess.run(command, env=batch.environment(), capture_output=True, timeout=60, check=False)

@@ -1,6 +1,7 @@
 """The CPU path against gsplat: its torch reference, its strategies, and its CUDA extension, which must stay asleep."""
 
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -145,4 +146,5 @@ tests.train(tests.DefaultStrategy(refine_start_iter=10, refine_every=10))
 tests.train(tests.MCMCStrategy(refine_start_iter=10, refine_every=10))
 sys.exit("gsplat.cuda._backend" in sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, check=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, env=environment, check=True)

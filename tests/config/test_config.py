@@ -17,7 +17,7 @@ from splatbatch.config import Config, json_schema, load, nearest, parse_change, 
 from splatbatch.config.section import Section
 from splatbatch.errors import ConfigError
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 COMPLETE_EXAMPLES = sorted((ROOT / "configs").rglob("*.y*ml"))
 
 

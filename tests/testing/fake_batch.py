@@ -15,7 +15,7 @@ import numpy as np
 import yaml
 from PIL import Image
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared"
 QUARRY = ROOT / "examples" / "quarry"
 
