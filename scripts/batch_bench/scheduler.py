@@ -60,7 +60,6 @@ class InstantExecutor:
     """Leaves what a supervisor and a training would leave, in no time; knows how much time that took all the same."""
 
     splat: Path
-    survives_parent: bool = False
     shared_mib: float = 0.0
     own_s: float = 0.0
     own_cpu_s: float = 0.0
@@ -84,7 +83,7 @@ class InstantExecutor:
 
     def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, Seen]:
         """Say that all have ended."""
-        return dict.fromkeys(handles, Seen("ended"))
+        return dict.fromkeys(handles, Seen(is_running=False))
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:
         """Do nothing: nothing runs."""

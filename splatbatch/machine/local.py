@@ -27,8 +27,6 @@ _SUPERVISOR = "splatbatch.supervisor"
 class LocalExecutor:
     """Starts supervisors as processes of this machine; they stop their attempt when this parent dies."""
 
-    survives_parent = False
-
     def __init__(self, config: ExecutorConfig, cards: Sequence[Gpu]) -> None:
         slots = tuple(Slot(f"gpu{card.index}", card.uuid) for card in cards) or _cpu_slots(config.cpu_slots)
         packs = bool(cards) and config.patches_per_gpu != 1 and config.mps == "auto"
@@ -99,11 +97,11 @@ class LocalExecutor:
             code = supervisor.process.poll()
             if code is None:
                 supervisor.wake_or_end()
-                return Seen("running")
+                return Seen(is_running=True)
             if not supervisor.folder.exit.exists():
                 self._end_leftovers(key)
-            return Seen("ended", f"supervisor ended with {code}")
-        return Seen("running") if _living(handle) else Seen("gone")
+            return Seen(is_running=False, reason=f"supervisor ended with {code}")
+        return Seen(is_running=_living(handle) is not None)
 
     def _end_leftovers(self, key: Key) -> None:
         """End what is left of an attempt that has no supervisor any more."""

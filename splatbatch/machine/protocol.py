@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from splatbatch.store.attempt_folder import AttemptFolder
 
@@ -35,17 +35,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Seen:
-    """What an engine says of an attempt; `unknown` means that the engine did not answer."""
+    """What is seen of an attempt's supervisor."""
 
-    phase: Literal["queued", "running", "ended", "gone", "unknown"]
-    reason: str = ""
+    is_running: bool
+    reason: str = "its supervisor is gone"
+    """Why it does not run, where it does not."""
 
 
 class Executor(Protocol):
     """An engine."""
 
-    survives_parent: bool
-    """Whether attempts go on when the parent dies."""
     shared_mib: float
     """GPU memory that the engine itself may take for all attempts on a GPU together."""
 

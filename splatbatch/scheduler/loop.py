@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
 from splatbatch.files import is_out_of_space
-from splatbatch.machine.protocol import Executor, Key, Seen
+from splatbatch.machine.protocol import Executor, Key
 from splatbatch.machine.readiness import SlotGate
 from splatbatch.machine.slots import Slots
 from splatbatch.outcome import Cancelled, Exit, Failed, Outcome, Stopped, Trained
@@ -23,7 +23,6 @@ from splatbatch.scheduler.packing import Memory, Packer
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import Aftermath
 from splatbatch.scheduler.running import (
-    HEARTBEAT_SILENCE_S,
     Clock,
     Running,
     WallClock,
@@ -39,6 +38,8 @@ from splatbatch.store.obstacles import diagnosis_of
 from splatbatch.trainers import open_trainer
 
 POLL_S = 0.05
+PATIENCE_S = 20.0
+"""So long after the grace an attempt that was asked to end may take to say how it ended."""
 
 
 class Runner:
@@ -60,7 +61,7 @@ class Runner:
         self._cancellations = Cancellations(self._output, executor, ledger, self._aftermath)
         self._queue = Queue((), longest_first=False)
         self._running: dict[Key, Running] = {}
-        self._patience_s = config.limits.grace_s + 2 * HEARTBEAT_SILENCE_S
+        self._patience_s = config.limits.grace_s + PATIENCE_S
 
     def run(self, works: Sequence[Work], *, stop: Callable[[], str], beat: Callable[[], None]) -> Mapping[str, Outcome]:
         """Train patches; return the last outcome of each.
@@ -145,7 +146,6 @@ class Runner:
     def _took(self, gate: SlotGate, running: Running) -> None:
         if gate.shut:
             self._launcher.tell_wait(running, self._clock.now() - gate.shut.since, gate.shut.reason)
-        running.beat_seen_at = self._clock.now()
         gate.take(running.key, self._memory.of(running.work), alone=running.work.alone)
         self._running[running.key] = running
         for key in gate.tenants():
@@ -158,7 +158,7 @@ class Runner:
 
     def _stand_by(self) -> None:
         """Replace standbys that have died, and have one ready for each GPU at work."""
-        for work in self._standbys.look(self._clock.now()):
+        for work in self._standbys.look():
             self._queue.put_back(work)
         if not self._room.reason:
             self._standbys.top_up(self._queue, tuple(self._slots), self._clock.now())
@@ -176,8 +176,7 @@ class Runner:
             return False
         seen = self._executor.poll({key: running.handle for key, running in self._running.items()})
         for key, running in list(self._running.items()):
-            seen_now, now = seen.get(key, Seen("unknown")), self._clock.now()
-            end = how_it_ended(running, seen_now, now, survives_parent=self._executor.survives_parent)
+            end = how_it_ended(running, seen[key])
             if end is None:
                 self._see_whether_it_wraps_up(running)
             elif self._never_began(running, end) or self._is_judged(running, end):
@@ -250,7 +249,7 @@ class Runner:
         end = self._clock.now() + self._patience_s
         while (self._running or self._standbys) and self._clock.now() < end:
             self._harvest()
-            self._standbys.look(self._clock.now())
+            self._standbys.look()
             self._queue.clear()
             self._clock.sleep(POLL_S)
         for running in self._running.values():

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from splatbatch.failures import retry
-from splatbatch.fields import whole
 from splatbatch.files import read_json
 from splatbatch.machine.protocol import Executor, Handle, Key, Seen, Slot
 from splatbatch.machine.verdict import verdict
@@ -17,8 +16,6 @@ from splatbatch.outcome import Cancelled, Exit, Lost
 from splatbatch.scene.footprint import Need
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import Attempt
-
-HEARTBEAT_SILENCE_S = 10.0
 
 
 class Clock(Protocol):
@@ -94,20 +91,12 @@ class Running:
     """Where it runs, or is meant to run while it stands by."""
     num_company: int = 0
     """Most attempts that were on its GPU beside it."""
-    beat: int = -1
-    beat_seen_at: float = 0.0
 
 
-def how_it_ended(running: Running, seen: Seen, now: float, *, survives_parent: bool) -> Exit | None:
-    """Return how an attempt ended, or None while it may still run; stale means no new beat by our own clock."""
+def how_it_ended(running: Running, seen: Seen) -> Exit | None:
+    """Return how an attempt ended, or None while it may still run."""
     folder = running.attempt.folder
-    record = read_json(folder.exit)
-    if record is None and seen.phase in ("ended", "gone"):
-        beat = whole((read_json(folder.heartbeat) or {}).get("sequence")) or 0
-        if beat != running.beat:
-            running.beat, running.beat_seen_at = beat, now
-    moves = now - running.beat_seen_at < HEARTBEAT_SILENCE_S and survives_parent
-    end = verdict(record, heartbeat_moves=moves, seen=seen)
+    end = verdict(read_json(folder.exit), seen)
     # a supervisor that is asked to stop in its first moments dies before it can write its record
     return Cancelled("stopped at its start") if isinstance(end, Lost) and folder.is_cancelled() else end
 
@@ -127,4 +116,4 @@ def end_all(executor: Executor, attempts: Mapping[Key, Running], clock: Clock, p
     while handles and clock.now() < give_up_at:
         clock.sleep(LOOK_S)
         seen = executor.poll(handles)
-        handles = {key: handle for key, handle in handles.items() if seen[key].phase not in ("ended", "gone")}
+        handles = {key: handle for key, handle in handles.items() if seen[key].is_running}

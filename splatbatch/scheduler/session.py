@@ -124,7 +124,7 @@ def _adopt(batch: Batch, patch: Patch, folder: AttemptFolder, ledger: Ledger) ->
 
 
 def _adopt_attempt(batch: Batch, patch: Patch, folder: AttemptFolder, ledger: Ledger) -> None:
-    end = verdict(read_json(folder.exit), heartbeat_moves=False, seen=Seen("gone", "the run that started it has died"))
+    end = verdict(read_json(folder.exit), Seen(is_running=False, reason="the run that started it has died"))
     if end is None:
         return
     job = read_json(folder.job) or {}

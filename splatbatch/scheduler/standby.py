@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
 from splatbatch.machine.host_memory import available_mib
-from splatbatch.machine.protocol import Executor, Key, Seen, Slot
+from splatbatch.machine.protocol import Executor, Key, Slot
 from splatbatch.machine.readiness import SlotGate
 from splatbatch.scheduler.launch import Launcher
 from splatbatch.scheduler.queue import Queue
@@ -66,17 +66,13 @@ class Standbys:
             queue.take(work)
             self._ready[running.key] = running
 
-    def look(self, now: float) -> list[Work]:
+    def look(self) -> list[Work]:
         """Remove those that have ended, and return the works they were to do."""
         everyone = self.everyone()
         if not everyone:
             return []
         seen = self._executor.poll({key: running.handle for key, running in everyone.items()})
-        dead = [
-            running
-            for key, running in everyone.items()
-            if how_it_ended(running, seen.get(key, Seen("unknown")), now, survives_parent=False) is not None
-        ]
+        dead = [running for key, running in everyone.items() if how_it_ended(running, seen[key]) is not None]
         return [running.work for running in dead if self._has_died(running)]
 
     def dismiss(self, running: Running) -> None:

@@ -35,7 +35,7 @@ class Attempted:
 
     def outcome(self) -> Outcome:
         self.process.wait(PATIENCE_S)
-        end = verdict(read_json(self.folder.exit), heartbeat_moves=False, seen=Seen("ended"))
+        end = verdict(read_json(self.folder.exit), Seen(is_running=False))
         assert end is not None
         return judge.judge(self.folder, self.trainer, end)
 

@@ -64,7 +64,6 @@ class World:
     slowdown: Callable[[int], float] = lambda at_once: 1.0
     squatter_mib: Callable[[float, str], float] = lambda time, uuid: 0.0
     """What a stranger holds of a GPU at a time."""
-    survives_parent: bool = False
     shared_mib: float = 0.0
     attempts: dict[Key, Attempt] = field(default_factory=dict)
     time: float = 0.0
@@ -108,7 +107,7 @@ class World:
         return {job.key: job.key for job in jobs}
 
     def poll(self, handles: Mapping[Key, str]) -> Mapping[Key, Seen]:
-        return {key: Seen("ended" if self.attempts[key].ended else "running") for key in handles}
+        return {key: Seen(is_running=not self.attempts[key].ended) for key in handles}
 
     def cancel(self, handles: Mapping[Key, str]) -> None:
         for key in handles:
