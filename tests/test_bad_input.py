@@ -245,7 +245,7 @@ def test_a_gpu_that_is_demanded_and_not_there_ends_with_5(
 def test_without_gsplat_train_ends_with_4(batch: FakeBatch) -> None:
     batch.make("p0")
     (batch.folder / "sitecustomize.py").write_text(HIDE_GSPLAT)
-    command = [sys.executable, "-m", "splatbatch.cli", "train", "--config", str(batch.config)]
+    command = [sys.executable, "-m", "splatbatch", "train", "--config", str(batch.config)]
     environment = {**os.environ, "PYTHONPATH": str(batch.folder)}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 4, ended.stderr
@@ -261,7 +261,7 @@ def test_without_gsplat_train_ends_with_4(batch: FakeBatch) -> None:
 def test_in_a_process_of_its_own_a_message_stands_alone(batch: FakeBatch, arguments: list[str], code: int) -> None:
     batch.make("p0")
     remove("images/img3.png")(batch)
-    command = [sys.executable, "-m", "splatbatch.cli", *arguments]
+    command = [sys.executable, "-m", "splatbatch", *arguments]
     ended = subprocess.run(command, env=batch.environment(), capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == code, ended.stderr
     assert "Traceback" not in ended.stdout + ended.stderr

@@ -1,0 +1,135 @@
+"""The verbs of a batch: made, checked, planned, trained, ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from splatbatch.cli.app import all_named, app, config_app
+from splatbatch.commands import options
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with patches, or a COLMAP scene.")],
+    out: options.ConfigPathOption = None,
+) -> None:
+    """Write a commented splat_config.yml for what lies in a folder."""
+    from splatbatch.commands import prepare
+
+    prepare.init(folder, out)
+
+
+@app.command("verify-dims")
+def verify_dims(
+    patches: options.PatchArguments = None,
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
+    json_: options.JsonOption = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
+    fix: options.FixOption = "",
+    out: options.FixedOption = None,
+) -> None:
+    """Check every photograph of every patch against its camera, and the models themselves."""
+    from splatbatch.commands import prepare
+
+    prepare.verify_dims(
+        config, all_named(patches, patch), prepare.VerifyOptions(as_json=json_, strict=strict, fix=fix, out=out)
+    )
+
+
+@app.command()
+def plan(
+    patches: options.PatchArguments = None,
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
+    only: options.OnlyOption = [],
+    json_: options.JsonOption = False,
+) -> None:
+    """Say which patches would be trained, why, and at which steps things happen."""
+    from splatbatch.commands import look
+
+    look.plan(config, all_named(patches, patch), only, as_json=json_)
+
+
+@app.command()
+def train(
+    patches: options.PatchArguments = None,
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be trained, train nothing.")] = False,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
+    only: options.OnlyOption = [],
+) -> None:
+    """Train every patch that is not trained yet, or whose settings or inputs have changed."""
+    from splatbatch.commands.train import train
+
+    train.train(config, all_named(patches, patch), only, verify=not no_verify, dry_run=dry_run)
+
+
+@app.command()
+def retry(
+    patches: options.PatchArguments = None,
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
+    failed: Annotated[bool, typer.Option("--failed", help="All patches that failed.")] = False,
+    set_: options.SetOption = [],
+    force: Annotated[bool, typer.Option("--force", help="Train patches again that are trained and fresh.")] = False,
+    only: options.OnlyOption = [],
+    save: Annotated[bool, typer.Option("--save", help="Write the settings of --set into the YAML.")] = False,
+) -> None:
+    """Train named patches, or all failed ones, again; with --set under other settings. The better splat is kept."""
+    from splatbatch.commands.train import train
+
+    wish = train.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only), save=save)
+    train.retry(config, all_named(patches, patch), wish)
+
+
+@app.command()
+def cancel(config: options.ConfigOption = None, patch: options.PatchOption = []) -> None:
+    """End the batch that runs, here or on another host, or some of its patches; what ran is recorded as stopped."""
+    from splatbatch.commands import cancel as cancelling
+
+    cancelling.cancel(config, patch)
+
+
+@app.command()
+def doctor(
+    config: options.ConfigOption = None,
+    json_: options.JsonOption = False,
+    warm: Annotated[bool, typer.Option("--warm", help="Build all GPU kernels first, so that no patch has to.")] = False,
+) -> None:
+    """Say whether this machine can train, and the batch of a config on it, and what to do where it cannot."""
+    from splatbatch.commands import doctor as examining
+
+    examining.doctor(config, as_json=json_, build=warm)
+
+
+@app.command()
+def trainers(config: options.ConfigOption = None, json_: options.JsonOption = False) -> None:
+    """List the programs that can train, and what is missing on this machine for those that cannot."""
+    from splatbatch.commands import trainers as listing
+
+    listing.show(config, as_json=json_)
+
+
+@config_app.command("show")
+def config_show(
+    config: options.ConfigOption = None,
+    patch: Annotated[str, typer.Option("--patch", "-p", metavar="NAME", help="What trains this patch.")] = "",
+) -> None:
+    """Print the resolved configuration, or what trains one patch."""
+    from splatbatch.commands import look
+
+    look.config_show(config, patch)
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """Print the JSON Schema of the YAML, for editors."""
+    from splatbatch.config import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=1))

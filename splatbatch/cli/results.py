@@ -1,0 +1,139 @@
+"""The verbs of what came out: how it stands, why, and where it goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from splatbatch.cli.app import all_named, app, the_one
+from splatbatch.commands import options
+
+
+@app.command()
+def status(
+    patches: options.PatchArguments = None,
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
+    json_: options.JsonOption = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing it, until Ctrl-C.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Read every splat and photograph, trust no times.")] = False,
+) -> None:
+    """Say how far every patch is; from the files alone, also while a batch runs."""
+    from splatbatch.commands.status import status as progress
+
+    progress.status(config, all_named(patches, patch), progress.StatusOptions(json_, watch, verify))
+
+
+@app.command()
+def logs(
+    patch: options.OnePatchArgument = None,
+    config: options.ConfigOption = None,
+    named: options.OnePatchOption = "",
+    attempt: options.AttemptOption = 0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what it says, until it ends.")] = False,
+) -> None:
+    """Print the log of a patch's attempt."""
+    from splatbatch.commands import look
+
+    look.logs(config, the_one(patch, named), attempt, follow=follow)
+
+
+@app.command()
+def explain(
+    patch: options.OnePatchArgument = None, config: options.ConfigOption = None, named: options.OnePatchOption = ""
+) -> None:
+    """Tell a patch's whole story: attempts, evidence, changes, advice."""
+    from splatbatch.commands import look
+
+    look.explain(config, the_one(patch, named))
+
+
+@app.command()
+def compare(
+    one: options.RunArgument,
+    other: options.OtherRunArgument = "",
+    config: options.ConfigOption = None,
+    json_: options.JsonOption = False,
+) -> None:
+    """Put the attempts at a patch side by side, or the patches of two runs."""
+    from splatbatch.commands import compare as comparing
+
+    comparing.compare(config, one, other, as_json=json_)
+
+
+@app.command()
+def accept(
+    attempt: options.AcceptedOption,
+    patch: options.OnePatchArgument = None,
+    config: options.ConfigOption = None,
+    named: options.OnePatchOption = "",
+) -> None:
+    """Make the splat of another attempt the product of its patch; `compare` shows which there are."""
+    from splatbatch.commands import accept as accepting
+
+    accepting.accept(config, the_one(patch, named), attempt)
+
+
+@app.command()
+def report(config: options.ConfigOption = None, json_: options.JsonOption = False) -> None:
+    """Write report.html, report.md and report.json, and print the report as text."""
+    from splatbatch.commands import look
+
+    look.report(config, as_json=json_)
+
+
+@app.command()
+def view(
+    patch: options.OnePatchArgument = None,
+    config: options.ConfigOption = None,
+    named: options.OnePatchOption = "",
+    port: options.PortOption = 8080,
+) -> None:
+    """Serve a patch's splat, in full and in 3D, to a browser on this machine, until Ctrl-C (extra `view`)."""
+    from splatbatch.commands.view import view as viewing
+
+    viewing.view(config, the_one(patch, named), port)
+
+
+@app.command()
+def export(
+    patches: options.PatchArguments = None,
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
+    to: options.ToOption = None,
+    sh_degree: options.DegreeOption = None,
+    min_opacity: options.OpacityOption = 0.0,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that no export wrote.")] = False,
+    json_: options.JsonOption = False,
+) -> None:
+    """Write accepted splats elsewhere, as PLY files that every viewer reads."""
+    from splatbatch.commands import export as exporting
+    from splatbatch.splats.export import Cut
+
+    exporting.export(
+        config, all_named(patches, patch), exporting.To(to, force), Cut(sh_degree, min_opacity), as_json=json_
+    )
+
+
+@app.command()
+def diagnose(
+    log: Annotated[Path, typer.Argument(help="The log of any training.", metavar="LOGFILE")],
+    exit_code: options.ExitCodeOption = None,
+    json_: options.JsonOption = False,
+) -> None:
+    """Explain a log: what went wrong, which lines show it, what to do."""
+    from splatbatch.commands import look
+
+    look.diagnose(log, exit_code, as_json=json_)
+
+
+@app.command()
+def clean(
+    config: options.ConfigOption = None, dry_run: options.DryRunOption = False, json_: options.JsonOption = False
+) -> None:
+    """Remove checkpoints, pictures and splats of superseded attempts; never an accepted splat, nor the one before."""
+    from splatbatch.commands import clean as cleaning
+
+    cleaning.clean(config, dry_run=dry_run, as_json=json_)
