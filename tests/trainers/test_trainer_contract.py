@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING
 import foreign_program
 import numpy as np
 import pytest
+from fake_batch import ROOT
 from fake_trainer import SCRIPT_VARIABLE, FakeTrainer, splat_of
 
 from splatbatch.config import Recipe, Training
@@ -33,7 +36,23 @@ FOREIGN = Program(
     command=(sys.executable, foreign_program.__file__, "--steps={steps}", "--output={output}"),
     artifact=Artifact(ply=("point_cloud_*.ply",)),
 )
+
+
+def written_down() -> Callable[[Recipe], Trainer]:
+    """Return the trainer that CONTRIBUTING.md shows, from the text there."""
+    code = (ROOT / "CONTRIBUTING.md").read_text().partition("```python\n")[2].partition("```")[0]
+    program = Path(tempfile.mkdtemp(prefix="contributing-")) / "points.py"
+    program.write_text(code)
+    spec = importlib.util.spec_from_file_location("points", program)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.PointsTrainer
+
+
 EVERY_TRAINER: dict[str, Callable[[Recipe], Trainer]] = {
+    "points": written_down(),
     **TRAINERS,
     "external": lambda recipe: open_trainer(recipe.model_copy(update={"program": FOREIGN})),
     "fake": FakeTrainer,

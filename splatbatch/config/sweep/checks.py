@@ -18,7 +18,7 @@ from splatbatch.config.sweep.sweep import (
     combinations,
     faults,
 )
-from splatbatch.config.trainers.programs import OUR_TRAINER
+from splatbatch.config.trainers.programs import OUR_TRAINERS
 from splatbatch.config.yaml.mistakes import Mistaken, spelt
 from splatbatch.config.yaml.source import Keys, nearest
 from splatbatch.errors import ConfigError
@@ -71,7 +71,7 @@ def _contexts(key: str, trainers: Iterable[str]) -> list[Settings]:
 
 def _mistakes_in(key: str, value: Any, trainers: tuple[str, ...], recipe_of: RecipeOf) -> list[str]:
     """Return what is wrong with a value by itself; nothing if it fits with any trainer."""
-    if key == TRAINER and value not in (known := (OUR_TRAINER, *trainers)):
+    if key == TRAINER and value not in (known := (*OUR_TRAINERS, *trainers)):
         return [f"{value!r}: no such trainer. {nearest(str(value), known)}"]
     words: list[str] = []
     for context in _contexts(key, trainers):

@@ -9,7 +9,7 @@ from typing import Any
 
 from splatbatch.config.rungs import factor_of, no_factor, takes_factor
 from splatbatch.config.trainers.placeholders import ANYWHERE, IN_WORDS, names_in
-from splatbatch.config.trainers.programs import ARGUMENTS, OUR_TRAINER, Program
+from splatbatch.config.trainers.programs import ARGUMENTS, OUR_TRAINER, OUR_TRAINERS, Program
 from splatbatch.config.yaml.source import Keys, nearest
 
 Found = Iterator[tuple[Keys, str]]
@@ -26,12 +26,12 @@ def check_programs(tree: Any, programs: Mapping[str, Program]) -> Found:
     """
     for name, program in programs.items():
         place = ("trainers", name)
-        if name == OUR_TRAINER:
-            yield place, f"{OUR_TRAINER} is splatbatch's own trainer: give this program another name"
+        if name in OUR_TRAINERS:
+            yield place, f"{name} is splatbatch's own trainer: give this program another name"
         for keys, message in chain(_placeholders(program), _rungs(program), _artifact(program)):
             yield (*place, *keys), message
     sections = tree if isinstance(tree, dict) else {}
-    known = {OUR_TRAINER, *_mapping(sections.get("trainers"))}
+    known = {*OUR_TRAINERS, *_mapping(sections.get("trainers"))}
     yield from _trainer(("training",), sections, known)
     for patch, overrides in _mapping(sections.get("patches")).items():
         yield from _trainer(("patches", patch, "training"), _mapping(overrides), known)
@@ -50,7 +50,7 @@ def _overrides(
 ) -> Found:
     default = _mapping(tree.get("training")).get("trainer", OUR_TRAINER)
     trainer = str(_mapping(overrides.get("training")).get("trainer", default))
-    if trainer not in programs and trainer != OUR_TRAINER:
+    if trainer not in programs and trainer not in OUR_TRAINERS:
         return
     known = programs[trainer].settings if trainer in programs else {}
     for name in set(_mapping(overrides.get("setting"))) - set(known):

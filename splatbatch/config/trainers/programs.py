@@ -12,7 +12,9 @@ from splatbatch.config.sections import LadderName, Rung
 
 LONGEST_PATTERN = 300
 MOST_SETTINGS = 500
-OUR_TRAINER = "gsplat"
+OUR_TRAINERS: tuple[str, ...] = ("gsplat",)
+"""Names of `training.trainer` that need no section of their own; the first is the usual one."""
+OUR_TRAINER = OUR_TRAINERS[0]
 """The trainer that needs no entry under `trainers`."""
 ARGUMENTS = "{arguments}"
 RESERVED_VARIABLES = ("CUDA_VISIBLE_DEVICES", "SPLATBATCH_ATTEMPT")
