@@ -123,7 +123,7 @@ class Splat:
 
 
 @dataclass(frozen=True)
-class Unfit:
+class Rejected:
     """What an attempt left is no splat that counts, and why: "missing", "cut: 120 of 400 bytes"."""
 
     reason: str

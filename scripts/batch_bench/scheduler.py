@@ -18,7 +18,7 @@ from splatbatch import trainers
 from splatbatch.config import Recipe
 from splatbatch.files import append_line, write_json
 from splatbatch.machine.protocol import Handle, Job, Key, Seen, Slot
-from splatbatch.outcome import Splat, Unfit
+from splatbatch.outcome import Rejected, Splat
 from splatbatch.report import write_report
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import session
@@ -50,7 +50,7 @@ class InstantTrainer:
         write_json(folder.settings, {"patch": patch.name})
         return (sys.executable, "-c", "")
 
-    def collect(self, folder: AttemptFolder) -> Splat | Unfit:
+    def collect(self, folder: AttemptFolder) -> Splat | Rejected:
         """Check the splat, as every trainer does."""
         return check_splat(folder.splat, self._steps)
 

@@ -12,7 +12,7 @@ import typer
 from splatbatch.commands.output import print_json
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.files import Record, read_json
-from splatbatch.outcome import Unfit
+from splatbatch.outcome import Rejected
 from splatbatch.plain_text import one_line
 from splatbatch.splats import check_splat
 from splatbatch.splats.export import Cut, Source, changed_on_disk, export_splat
@@ -70,7 +70,7 @@ def _sources(batch: Batch, *, is_named: bool) -> tuple[dict[str, Source], list[O
     for patch in batch.patches:
         folder = batch.output.patch(patch.name)
         checked, result = check_splat(folder.splat), read_json(folder.result)
-        if not isinstance(checked, Unfit):
+        if not isinstance(checked, Rejected):
             sources[patch.name] = Source(folder.splat, patch.name, _sha256(result))
         elif result is not None:
             refused.append(changed_on_disk(patch.name, checked.reason))

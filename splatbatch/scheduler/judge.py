@@ -26,7 +26,7 @@ from splatbatch.files import (
     write_json,
 )
 from splatbatch.machine.protocol import Key, Slot
-from splatbatch.outcome import Cancelled, Exit, Exited, Failed, Outcome, Splat, Stopped, TimedOut, Trained, Unfit
+from splatbatch.outcome import Cancelled, Exit, Exited, Failed, Outcome, Rejected, Splat, Stopped, TimedOut, Trained
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
 from splatbatch.store.layout import PatchFolder
 from splatbatch.trainers import Trainer
@@ -118,9 +118,9 @@ def judge(folder: AttemptFolder, trainer: Trainer, end: Exit) -> Outcome:
         case Splat() as splat, _:
             warning = f"the process ended badly after its splat was whole: {in_words(end)}"
             return Trained(splat, (warning, *splat.warnings, *health))
-        case Unfit(), Cancelled(by=by):
+        case Rejected(), Cancelled(by=by):
             return Stopped(by)
-        case Unfit(reason=reason), _:
+        case Rejected(reason=reason), _:
             return Failed(diagnose(_evidence(folder, end, reason)))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from splatbatch.outcome import Splat, Unfit
+from splatbatch.outcome import Rejected, Splat
 from splatbatch.splats.ply import SplatHeader, property_names, read_header
 
 ROWS_AT_ONCE = 1 << 16
@@ -29,7 +29,7 @@ class Flaws:
     content leave such rows; trained rotations have any length, and never this one."""
 
 
-def check_splat(path: Path, last_step: int | None = None) -> Splat | Unfit:
+def check_splat(path: Path, last_step: int | None = None) -> Splat | Rejected:
     """Return the splat in a file, or why the file does not count.
 
     Args:
@@ -40,18 +40,18 @@ def check_splat(path: Path, last_step: int | None = None) -> Splat | Unfit:
         size = path.stat().st_size
         header = read_header(path)
         if reason := _why_unfit(size, header, last_step):
-            return Unfit(reason)
+            return Rejected(reason)
         flaws = count_flaws(path, header)
     except FileNotFoundError:
-        return Unfit("missing")
+        return Rejected("missing")
     except (OSError, ValueError) as error:
-        return Unfit(f"unreadable: {error}")
+        return Rejected(f"unreadable: {error}")
     if flaws is None:
-        return Unfit("cut: it became shorter while it was read")
+        return Rejected("cut: it became shorter while it was read")
     if flaws.not_finite:
-        return Unfit(f"not finite: {flaws.not_finite} of {header.num_gaussians} Gaussians")
+        return Rejected(f"not finite: {flaws.not_finite} of {header.num_gaussians} Gaussians")
     if flaws.unturned:
-        return Unfit(f"unfilled: {flaws.unturned} of {header.num_gaussians} Gaussians have no rotation")
+        return Rejected(f"unfilled: {flaws.unturned} of {header.num_gaussians} Gaussians have no rotation")
     return Splat(path, header.num_gaussians, header.sh_degree, header.step or 0)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from splatbatch.errors import OutputError
 from splatbatch.files import MIB, write_whole
-from splatbatch.outcome import Splat, Unfit
+from splatbatch.outcome import Rejected, Splat
 from splatbatch.splats.check import check_splat
 from splatbatch.splats.export_place import EXPORTED
 from splatbatch.splats.ply import Gaussians, read_header, read_splat, write_splat
@@ -88,7 +88,7 @@ def export_splat(source: Source, target: Path, cut: Cut = Cut()) -> Splat:
     except (OSError, ValueError) as error:
         raise OutputError(f"{target}: {source.path} cannot be exported there ({error})") from error
     arrived = check_splat(target)
-    if isinstance(arrived, Unfit):
+    if isinstance(arrived, Rejected):
         raise OutputError(f"{target}: did not arrive whole: {arrived.reason}", "Check the disk, then export again.")
     return arrived
 

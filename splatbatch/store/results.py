@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from splatbatch import __version__
 from splatbatch.files import Record, link_whole, read_json, write_json
-from splatbatch.outcome import Trained, Unfit
+from splatbatch.outcome import Rejected, Trained
 from splatbatch.store import retention
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
 from splatbatch.store.hashes import file_fact, sha256_of, short_hash
@@ -100,7 +100,7 @@ def _why_unlike_of_old(folder: PatchFolder, result: Record, num_bytes: int, dept
     from splatbatch.splats import check_splat  # which loads numpy: `status` does without
 
     splat = check_splat(folder.splat)
-    if isinstance(splat, Unfit):
+    if isinstance(splat, Rejected):
         return splat.reason
     return "" if result.get("num_gaussians") in (None, splat.num_gaussians) else CHANGED
 

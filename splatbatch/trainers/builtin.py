@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from splatbatch.config import Recipe
 from splatbatch.files import read_json, write_json
-from splatbatch.outcome import Splat, Unfit
+from splatbatch.outcome import Rejected, Splat
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat
@@ -52,7 +52,7 @@ class GsplatTrainer:
                 return str(earlier.checkpoint)
         return None
 
-    def collect(self, folder: AttemptFolder) -> Splat | Unfit:
+    def collect(self, folder: AttemptFolder) -> Splat | Rejected:
         """Return the splat if it is whole, finite and from the last step, with its metrics."""
         splat = check_splat(folder.splat, self._recipe.training.max_steps)
         if isinstance(splat, Splat):

@@ -12,7 +12,7 @@ from splatbatch.config.trainers.placeholders import fill, in_words, names_in
 from splatbatch.config.trainers.programs import Program
 from splatbatch.fields import mapping, texts
 from splatbatch.files import PRIVATE, Record, read_json, write_json
-from splatbatch.outcome import Exit, Exited, Splat, Unfit, exit_from_record
+from splatbatch.outcome import Exit, Exited, Rejected, Splat, exit_from_record
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -44,32 +44,34 @@ class ExternalTrainer:
         write_json(folder.watch, self._watch(folder, values), PRIVATE)
         return argv
 
-    def collect(self, folder: AttemptFolder) -> Splat | Unfit:
+    def collect(self, folder: AttemptFolder) -> Splat | Rejected:
         """Return the newest splat if it is from the last step, whole and finite, with the program's own figures."""
         try:
             return self._collect(folder)
         except TooSlow:
             step = self._program.artifact.step
-            return Unfit(f"not found: the regular expression artifact.step {step!r} takes too long over a file's name")
+            return Rejected(
+                f"not found: the regular expression artifact.step {step!r} takes too long over a file's name"
+            )
 
-    def _collect(self, folder: AttemptFolder) -> Splat | Unfit:
+    def _collect(self, folder: AttemptFolder) -> Splat | Rejected:
         watch = read_json(folder.watch)
         if watch is None:
-            return Unfit("missing")
+            return Rejected("missing")
         leavings = Leavings.from_record(mapping((mapping(watch.get("then")) or watch).get("finish")))
         if leavings is None:
-            return Unfit(f"{folder.watch.name} does not say where it lies")
+            return Rejected(f"{folder.watch.name} does not say where it lies")
         product = leavings.newest()
         if product is None:
-            return Unfit("missing")
+            return Rejected("missing")
         if not leavings.is_last(product):
-            return Unfit(f"from step {product.step}, not from the last step {leavings.last_step}")
+            return Rejected(f"from step {product.step}, not from the last step {leavings.last_step}")
         splat = check_splat(leavings.real_file(product))
-        if isinstance(splat, Unfit):
+        if isinstance(splat, Rejected):
             return splat
         words = read_words(folder.progress)
         if reason := self._why_not_trusted(folder, leavings) or self._why_not_last(folder, leavings, splat, words):
-            return Unfit(reason)
+            return Rejected(reason)
         is_believed = words.heard.highest is None and not leavings.name_last_step()
         figures = read_measures(self._program.metrics, leavings, texts(watch.get("metrics")), folder.progress)
         max_steps, warnings = self._recipe.training.max_steps, (SILENT,) if is_believed else ()

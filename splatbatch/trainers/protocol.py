@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from splatbatch.outcome import Splat, Unfit
+from splatbatch.outcome import Rejected, Splat
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import AttemptFolder
 
@@ -19,6 +19,6 @@ class Trainer(Protocol):
         """Prepare `folder` and return the argv that trains `patch` into it."""
         ...
 
-    def collect(self, folder: AttemptFolder) -> Splat | Unfit:
+    def collect(self, folder: AttemptFolder) -> Splat | Rejected:
         """Return the splat that a finished process left in `folder`, or why there is none that counts."""
         ...

@@ -13,7 +13,7 @@ from fake_trainer import splat_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from splatbatch.outcome import Splat, Unfit
+from splatbatch.outcome import Rejected, Splat
 from splatbatch.splats import check_splat, read_header, write_splat
 from splatbatch.splats.check import count_flaws
 
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 def reason(path: Path, last_step: int | None = STEP) -> str:
     verdict = check_splat(path, last_step)
-    return verdict.reason if isinstance(verdict, Unfit) else ""
+    return verdict.reason if isinstance(verdict, Rejected) else ""
 
 
 def test_a_whole_splat_counts(path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_damaged_file_is_judged_and_never_an_error(tmp_path: Path, place: int,
     data = path.read_bytes()
     place %= 320  # the header, and a little of the body
     path.write_bytes(data[:place] + junk + data[place + drop :])
-    assert isinstance(check_splat(path, STEP), Splat | Unfit)
+    assert isinstance(check_splat(path, STEP), Splat | Rejected)
 
 
 @pytest.mark.parametrize("unfilled", [1, 3, 10])

@@ -11,7 +11,7 @@ from splatbatch.config import Limits
 from splatbatch.files import read_json, read_lines
 from splatbatch.machine.protocol import Seen, Slot
 from splatbatch.machine.verdict import verdict
-from splatbatch.outcome import Outcome, Splat, Unfit
+from splatbatch.outcome import Outcome, Rejected, Splat
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import judge
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
@@ -39,7 +39,7 @@ class Attempted:
         assert end is not None
         return judge.judge(self.folder, self.trainer, end)
 
-    def collect(self) -> Splat | Unfit:
+    def collect(self) -> Splat | Rejected:
         return self.trainer.collect(self.folder)
 
     def progress(self) -> list[dict[str, Any]]:

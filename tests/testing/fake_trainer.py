@@ -26,7 +26,7 @@ import numpy as np
 
 from splatbatch import processes
 from splatbatch.files import append_line, read_json, write_json
-from splatbatch.outcome import Splat, Unfit
+from splatbatch.outcome import Rejected, Splat
 from splatbatch.splats import Gaussians, check_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 
@@ -49,7 +49,7 @@ class FakeTrainer:
         write_json(folder.settings, record)
         return (sys.executable, os.environ.get("FAKE_TRAINER_PROGRAM", __file__), "--attempt", str(folder.path))
 
-    def collect(self, folder: AttemptFolder) -> Splat | Unfit:
+    def collect(self, folder: AttemptFolder) -> Splat | Rejected:
         splat = check_splat(folder.splat, self.recipe.training.max_steps)
         metrics = read_json(folder.metrics)
         return replace(splat, metrics=metrics) if isinstance(splat, Splat) and metrics else splat

@@ -14,7 +14,7 @@ from foreign_runs import Run, recipe
 from splatbatch.config import Recipe
 from splatbatch.config.trainers.programs import Measures, Program
 from splatbatch.files import read_json
-from splatbatch.outcome import Failed, Trained, Unfit
+from splatbatch.outcome import Failed, Rejected, Trained
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.supervisor.external.finish import Leavings
@@ -106,7 +106,7 @@ def test_a_glob_in_a_patch_name_stands_for_itself(patch: Patch, tmp_path: Path) 
     trainer = open_trainer(recipe(artifact={"ply": "{patch}.ply", "step": ""}))
     trainer.command(Patch("p[01]", patch.sparse, patch.images), folder)
     foreign_program.write_ply(folder.output / "p0.ply")
-    assert trainer.collect(folder) == Unfit("missing")
+    assert trainer.collect(folder) == Rejected("missing")
 
 
 def test_a_setting_that_is_true_is_spelt_alike_in_a_command_and_in_a_glob(patch: Patch, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from foreign_runs import SAYS, STEPLESS, Run
 from supervised import wait_for
 
 from splatbatch.config.trainers.programs import Artifact
-from splatbatch.outcome import Failed, Stopped, Trained, Unfit
+from splatbatch.outcome import Failed, Rejected, Stopped, Trained
 from splatbatch.supervisor.external.finish import Leavings
 
 
@@ -35,7 +35,7 @@ def test_a_splat_from_a_tenth_of_the_way_is_not_the_product(run: Run, how: str, 
     attempt = run(settings={"do": f"snapshot {how}"}, progress=SAYS, artifact=artifact, limits={"stall_s": 1.0})
     outcome = attempt.outcome()
     assert isinstance(outcome, Failed), outcome
-    assert attempt.collect() == Unfit("from step 1, not from the last step 10")
+    assert attempt.collect() == Rejected("from step 1, not from the last step 10")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_splat_of_no_known_step_does_not_count_after_a_bad_end(run: Run, how: 
     artifact = STEPLESS | {"finished_after_s": 0}
     attempt = run(settings={"do": f"snapshot quietly {how}"}, artifact=artifact, limits={"stall_s": 1.0})
     assert isinstance(attempt.outcome(), Failed)
-    assert attempt.collect() == Unfit(f"from a step that nobody knows: {why} and had said nothing of its steps")
+    assert attempt.collect() == Rejected(f"from a step that nobody knows: {why} and had said nothing of its steps")
 
 
 def test_a_splat_of_no_known_step_counts_after_a_crash_only_where_the_config_says_so(run: Run) -> None:
@@ -85,7 +85,7 @@ def test_a_splat_that_is_older_than_the_last_steps_is_not_from_them(run: Run, ho
 def test_a_link_to_the_splat_of_an_earlier_step_is_from_that_step(run: Run) -> None:
     attempt = run(settings={"do": "snapshot named exit"}, artifact={"ply": "splat.ply"})
     assert isinstance(attempt.outcome(), Failed)
-    assert attempt.collect() == Unfit("from step 1, not from the last step 10")
+    assert attempt.collect() == Rejected("from step 1, not from the last step 10")
 
 
 def test_a_program_on_its_way_is_not_done_since_an_early_splat_lies_there(run: Run) -> None:
@@ -103,7 +103,7 @@ def test_a_program_on_its_way_is_not_done_since_an_early_splat_lies_there(run: R
 def test_a_file_that_has_its_size_before_its_content_does_not_count(run: Run) -> None:
     attempt = run(settings={"do": "fill-later 4"}, artifact={"ply": "point_cloud_*.ply", "finished_after_s": 0.3})
     assert isinstance(attempt.outcome(), Failed)
-    assert attempt.collect() == Unfit("unfilled: 4 of 10 Gaussians have no rotation")
+    assert attempt.collect() == Rejected("unfilled: 4 of 10 Gaussians have no rotation")
 
 
 @pytest.mark.parametrize("ply", [["final.ply"], ["*.ply"]])

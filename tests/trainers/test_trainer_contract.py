@@ -20,7 +20,7 @@ from fake_trainer import SCRIPT_VARIABLE, FakeTrainer, splat_of
 from splatbatch.config import Recipe, Training
 from splatbatch.config.trainers.programs import Artifact, Program
 from splatbatch.files import read_json, write_json
-from splatbatch.outcome import Splat, Unfit
+from splatbatch.outcome import Rejected, Splat
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -101,7 +101,7 @@ def test_preparing_writes_into_the_folder_of_the_attempt_alone(
 
 
 def test_an_empty_folder_has_no_splat(trainer: Trainer, folder: AttemptFolder) -> None:
-    assert trainer.collect(folder) == Unfit("missing")
+    assert trainer.collect(folder) == Rejected("missing")
 
 
 def left_by(trainer: Trainer, patch: Patch, folder: AttemptFolder, step: int) -> Path:
@@ -119,14 +119,14 @@ def test_a_splat_that_is_early_or_cut_is_not_collected(
     path = left_by(trainer, patch, folder, step)
     os.truncate(path, path.stat().st_size - cut)
     found = trainer.collect(folder)
-    assert isinstance(found, Unfit)
+    assert isinstance(found, Rejected)
     assert found.reason.startswith("cut" if cut else "from step 9, not")
 
 
 def test_a_splat_that_is_not_finite_is_not_collected(trainer: Trainer, patch: Patch, folder: AttemptFolder) -> None:
     path = left_by(trainer, patch, folder, STEPS)
     path.write_bytes(path.read_bytes()[:-4] + np.float32(np.nan).tobytes())
-    assert trainer.collect(folder) == Unfit("not finite: 1 of 3 Gaussians")
+    assert trainer.collect(folder) == Rejected("not finite: 1 of 3 Gaussians")
 
 
 def test_ours_hands_over_the_metrics_that_the_process_left(folder: AttemptFolder) -> None:
