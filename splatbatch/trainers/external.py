@@ -17,7 +17,7 @@ from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.supervisor.external.external import GPU_PLACE
-from splatbatch.supervisor.external.finish import Leavings
+from splatbatch.supervisor.external.finish import Artifacts
 from splatbatch.supervisor.external.patterns import TooSlow
 from splatbatch.trainers.last_step import SILENT, Words, read_words, why_not_last, why_too_old, written_at
 from splatbatch.trainers.measures import read_measures
@@ -58,35 +58,35 @@ class ExternalTrainer:
         watch = read_json(folder.watch)
         if watch is None:
             return Rejected("missing")
-        leavings = Leavings.from_record(mapping((mapping(watch.get("then")) or watch).get("finish")))
-        if leavings is None:
+        artifacts = Artifacts.from_record(mapping((mapping(watch.get("then")) or watch).get("finish")))
+        if artifacts is None:
             return Rejected(f"{folder.watch.name} does not say where it lies")
-        product = leavings.newest()
+        product = artifacts.newest()
         if product is None:
             return Rejected("missing")
-        if not leavings.is_last(product):
-            return Rejected(f"from step {product.step}, not from the last step {leavings.last_step}")
-        splat = check_splat(leavings.real_file(product))
+        if not artifacts.is_last(product):
+            return Rejected(f"from step {product.step}, not from the last step {artifacts.last_step}")
+        splat = check_splat(artifacts.real_file(product))
         if isinstance(splat, Rejected):
             return splat
         words = read_words(folder.progress)
-        if reason := self._why_not_trusted(folder, leavings) or self._why_not_last(folder, leavings, splat, words):
+        if reason := self._why_not_trusted(folder, artifacts) or self._why_not_last(folder, artifacts, splat, words):
             return Rejected(reason)
-        is_believed = words.heard.highest is None and not leavings.name_last_step()
-        figures = read_measures(self._program.metrics, leavings, texts(watch.get("metrics")), folder.progress)
+        is_believed = words.heard.highest is None and not artifacts.name_last_step()
+        figures = read_measures(self._program.metrics, artifacts, texts(watch.get("metrics")), folder.progress)
         max_steps, warnings = self._recipe.training.max_steps, (SILENT,) if is_believed else ()
         return dataclasses.replace(splat, step=max_steps, metrics=figures, warnings=warnings)
 
-    def _why_not_trusted(self, folder: AttemptFolder, leavings: Leavings) -> str:
-        if not leavings.all_there():
-            return f"beside the splat something is missing or empty: {', '.join(leavings.files)}"
+    def _why_not_trusted(self, folder: AttemptFolder, artifacts: Artifacts) -> str:
+        if not artifacts.all_there():
+            return f"beside the splat something is missing or empty: {', '.join(artifacts.files)}"
         if not self._program.artifact.trusted_after_crash and exit_of(folder) != Exited(0):
             return "whole, but the program ended badly, and is not trusted then"
         return ""
 
-    def _why_not_last(self, folder: AttemptFolder, leavings: Leavings, splat: Splat, words: Words) -> str:
+    def _why_not_last(self, folder: AttemptFolder, artifacts: Artifacts, splat: Splat, words: Words) -> str:
         """Return why a splat is not from the last step, although its name may tell none."""
-        if leavings.name_last_step():
+        if artifacts.name_last_step():
             return ""
         max_steps, is_trusted = self._recipe.training.max_steps, self._program.artifact.trusted_after_crash is True
         why = why_not_last(words, exit_of(folder), max_steps, is_trusted=is_trusted)

@@ -9,20 +9,20 @@ from typing import Any
 
 from splatbatch.config.trainers.programs import Measures
 from splatbatch.files import Record, read_json, read_lines
-from splatbatch.supervisor.external.finish import Leavings
+from splatbatch.supervisor.external.finish import Artifacts
 
 
-def read_measures(measures: Measures, leavings: Leavings, globs: Sequence[str], progress: Path) -> Record:
+def read_measures(measures: Measures, artifacts: Artifacts, globs: Sequence[str], progress: Path) -> Record:
     """Return {"final": {"psnr": …}} as our own trainer's metrics have it; what is not there is left out.
 
     Args:
         measures: where the figures are.
-        leavings: what the program left.
+        artifacts: what the program left.
         globs: where the JSON file lies, with placeholders filled in.
         progress: what the supervisor read in the log.
     """
     figures = _from_log(measures, progress)
-    newest = Leavings(leavings.folder, tuple(globs), leavings.step, leavings.last_step).newest()
+    newest = Artifacts(artifacts.folder, tuple(globs), artifacts.step, artifacts.last_step).newest()
     if newest is not None:
         tree = read_json(newest.path)
         found = {name: _figure(_at(tree, keys.split("."))) for name, keys in measures.keys.items()}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from splatbatch.files import read_lines
-from splatbatch.supervisor.external.finish import FinishWatch, Leavings
+from splatbatch.supervisor.external.finish import Artifacts, FinishWatch
 from splatbatch.supervisor.external.log_progress import MOST_BYTES, LogProgress
 
 PATTERNS = {"step": r"(\d[\d,]*)/\d", "loss": r"loss=(\S+)", "num_gaussians": r"(\d+) GSs", "psnr": r"PSNR (\S+)"}
@@ -70,7 +70,7 @@ def test_the_last_words_count_without_an_end_of_line(listener: Listener) -> None
 
 
 def test_a_program_is_not_done_before_its_figures_are_there(tmp_path: Path) -> None:
-    watch = FinishWatch(Leavings(tmp_path, ("*.ply",), files=("stats.json",)), after_s=0.0)
+    watch = FinishWatch(Artifacts(tmp_path, ("*.ply",), files=("stats.json",)), after_s=0.0)
     (tmp_path / "splat.ply").write_bytes(b"ply\nproperty float f_dc_0\nend_header\n")
     watch.look(said=0)
     assert not watch.is_over()

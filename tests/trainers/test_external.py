@@ -17,7 +17,7 @@ from splatbatch.files import read_json
 from splatbatch.outcome import Failed, Rejected, Trained
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.supervisor.external.finish import Leavings
+from splatbatch.supervisor.external.finish import Artifacts
 from splatbatch.trainers import open_trainer, rules_of
 from splatbatch.trainers.measures import read_measures
 from splatbatch.trainers.usable import missing
@@ -88,7 +88,7 @@ def test_a_pattern_of_the_step_that_would_search_for_ever_ends_the_search_not_th
     began = time.monotonic()
     assert "artifact.step" in str(attempt.outcome())
     assert time.monotonic() - began < 10
-    assert Leavings(attempt.folder.output, ("*.ply",), r"(\d", 10).newest() is not None
+    assert Artifacts(attempt.folder.output, ("*.ply",), r"(\d", 10).newest() is not None
 
 
 def test_figures_are_read_from_json_and_from_the_log(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_figures_are_read_from_json_and_from_the_log(tmp_path: Path) -> None:
     (tmp_path / "progress.jsonl").write_text('{"lpips": 0.3}\n{"lpips": 0.2}\n')
     keys = {"psnr": "results.*.PSNR", "ssim": "SSIM"}
     measures = Measures(file="val*.json", keys=keys, log={"lpips": "lpips (.*)"})  # type: ignore[arg-type]
-    found = read_measures(measures, Leavings(tmp_path), ["val*.json"], tmp_path / "progress.jsonl")
+    found = read_measures(measures, Artifacts(tmp_path), ["val*.json"], tmp_path / "progress.jsonl")
     assert found["final"] == {"psnr": 21.5, "lpips": 0.2}
 
 

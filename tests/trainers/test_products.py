@@ -12,7 +12,7 @@ from supervised import wait_for
 
 from splatbatch.config.trainers.programs import Artifact
 from splatbatch.outcome import Failed, Rejected, Stopped, Trained
-from splatbatch.supervisor.external.finish import Leavings
+from splatbatch.supervisor.external.finish import Artifacts
 
 
 def test_points_that_lie_beside_the_output_are_no_splat_and_end_no_training(run: Run) -> None:
@@ -117,18 +117,18 @@ def test_of_a_link_the_file_behind_it_is_the_product(run: Run, ply: list[str]) -
 def test_the_splat_of_the_highest_step_is_the_newest(tmp_path: Path) -> None:
     for step in (900, 7000, 30000):
         foreign_program.write_ply(tmp_path / f"iteration_{step}" / "splat.ply")
-    leavings = Leavings(tmp_path, ("*/splat.ply",), Artifact().step, 30000)
-    newest = leavings.newest()
+    artifacts = Artifacts(tmp_path, ("*/splat.ply",), Artifact().step, 30000)
+    newest = artifacts.newest()
     assert newest is not None
     assert newest.path == tmp_path / "iteration_30000" / "splat.ply"
     (tmp_path / "iteration_30000" / "splat.ply").write_bytes(b"")
-    assert leavings.all_there() == ()
+    assert artifacts.all_there() == ()
 
 
 def test_points_are_not_taken_for_the_splat_however_new_they_are(tmp_path: Path) -> None:
     foreign_program.write_ply(tmp_path / "splat_10.ply")
     foreign_program.write_points(tmp_path / "points3D.ply")
-    leavings = Leavings(tmp_path, Artifact().ply, Artifact().step, 10)
-    assert leavings.all_there() == (tmp_path / "splat_10.ply",)
+    artifacts = Artifacts(tmp_path, Artifact().ply, Artifact().step, 10)
+    assert artifacts.all_there() == (tmp_path / "splat_10.ply",)
     (tmp_path / "splat_10.ply").unlink()
-    assert leavings.all_there() == ()
+    assert artifacts.all_there() == ()

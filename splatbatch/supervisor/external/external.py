@@ -10,7 +10,7 @@ from typing import Any
 from splatbatch.fields import mapping, texts
 from splatbatch.files import Record
 from splatbatch.outcome import Cancelled, Exit, NotStarted, TimedOut
-from splatbatch.supervisor.external.finish import FinishWatch, Leavings
+from splatbatch.supervisor.external.finish import Artifacts, FinishWatch
 from splatbatch.supervisor.external.log_progress import INTERVAL_S, LogProgress
 from splatbatch.supervisor.external.patterns import TooSlow
 from splatbatch.supervisor.log import BoundedLog
@@ -36,9 +36,9 @@ def what_follows(job: dict[str, Any], end: Exit) -> dict[str, Any] | None:
     then = job.get("then")
     if then is None or isinstance(end, Cancelled | NotStarted):
         return None
-    leavings = Leavings.from_record(job["finish"])
+    artifacts = Artifacts.from_record(job["finish"])
     try:
-        return {**job, **then} if leavings and leavings.all_there() else None
+        return {**job, **then} if artifacts and artifacts.all_there() else None
     except TooSlow:  # the parent says so when it looks for the splat
         return None
 
@@ -55,7 +55,7 @@ class ForeignWatch:
             with suppress(OSError):
                 self._progress.enter(job["phase"])
         finish = mapping(job.get("finish"))
-        awaited = Leavings.from_record(
+        awaited = Artifacts.from_record(
             {**finish, "files": [*texts(finish.get("files")), *texts(finish.get("awaited"))]}
         )
         if awaited and job["finished_after_s"] > 0:

@@ -31,7 +31,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Leavings:
+class Artifacts:
     """What should lie below a folder in the end."""
 
     folder: Path
@@ -45,13 +45,13 @@ class Leavings:
     """Globs of further files; those from an earlier step do not count."""
 
     @staticmethod
-    def from_record(record: Record) -> Leavings | None:
+    def from_record(record: Record) -> Artifacts | None:
         """Return what `vars` of one, as JSON, stands for; None if it does not say where and from which step."""
         folder, last_step = text(record.get("folder")), whole(record.get("last_step"))
         if not folder or last_step is None:
             return None
         products, files = (tuple(texts(record.get(key))) for key in ("products", "files"))
-        return Leavings(Path(folder), products, text(record.get("step")), last_step, files)
+        return Artifacts(Path(folder), products, text(record.get("step")), last_step, files)
 
     def newest(self) -> Product | None:
         """Return the product of the highest step; one that names none is the end's. Equal steps: the newest file.
@@ -138,7 +138,7 @@ class Leavings:
 class FinishWatch:
     """Notices a program that has left all it should, and goes on in silence: a viewer that waits for visitors."""
 
-    leavings: Leavings
+    artifacts: Artifacts
     after_s: float
     is_named: bool = False
     """The last step stands in a name of what was left."""
@@ -163,7 +163,7 @@ class FinishWatch:
         if self.is_given_up:
             return
         try:
-            there = self.leavings.all_there()
+            there = self.artifacts.all_there()
         except TooSlow:
             self.is_given_up, self._traces = True, ()
             return
@@ -174,7 +174,7 @@ class FinishWatch:
         if said != self._said:
             self._silent_since = now
         self._traces, self._said = traces, said
-        self.is_named = bool(traces) and self.leavings.name_last_step()
+        self.is_named = bool(traces) and self.artifacts.name_last_step()
 
     def is_over(self) -> bool:
         """Return whether all is there and unchanged, and nothing was said, for so long; or much longer in any case."""
