@@ -15,7 +15,7 @@ from splatbatch.files import Record, read_json, write_json
 from splatbatch.machine.protocol import Executor, Key
 from splatbatch.outcome import Stopped
 from splatbatch.scheduler.queue import Queue
-from splatbatch.scheduler.retry_handling import Aftermath
+from splatbatch.scheduler.retry_handling import RetryHandling
 from splatbatch.scheduler.running import Running, Work, ask_to_end
 from splatbatch.scheduler.standby import Standbys
 from splatbatch.store.layout import OutputFolder
@@ -45,8 +45,8 @@ def ask(output: OutputFolder, run: Record, patches: Sequence[str]) -> Path:
 class Cancellations:
     """What of a batch is not wanted any more, and its end."""
 
-    def __init__(self, output: OutputFolder, executor: Executor, ledger: Ledger, aftermath: Aftermath) -> None:
-        self._output, self._executor, self._ledger, self._aftermath = output, executor, ledger, aftermath
+    def __init__(self, output: OutputFolder, executor: Executor, ledger: Ledger, retries: RetryHandling) -> None:
+        self._output, self._executor, self._ledger, self._retries = output, executor, ledger, retries
         self._next_look = 0.0
         self._unwanted: dict[str, str] = {}
         """Patch, and who does not want it."""
@@ -93,7 +93,7 @@ class Cancellations:
     def _record(self, work: Work) -> None:
         name = work.patch.name
         reason = f"cancelled by {self._unwanted[name]}"
-        self._aftermath.outcomes[name] = Stopped(reason)
+        self._retries.outcomes[name] = Stopped(reason)
         number = max((folder.number for folder in self._output.patch(name).attempts()), default=0)
         self._ledger.write("attempt_ended", patch=name, attempt=number, outcome="stopped", reason=reason)
 

@@ -21,7 +21,7 @@ from splatbatch.scheduler.finalize import Ending, Rules, settle
 from splatbatch.scheduler.launch import Launcher
 from splatbatch.scheduler.packing import Memory, Packer
 from splatbatch.scheduler.queue import Queue
-from splatbatch.scheduler.retry_handling import Aftermath
+from splatbatch.scheduler.retry_handling import RetryHandling
 from splatbatch.scheduler.running import (
     Clock,
     Running,
@@ -57,8 +57,8 @@ class Runner:
         self._launcher = Launcher(config, executor, ledger)
         self._standbys = Standbys(config, executor, self._launcher)
         self._memory = Memory()
-        self._aftermath = Aftermath(config, ledger, self._clock, self._slots)
-        self._cancellations = Cancellations(self._output, executor, ledger, self._aftermath)
+        self._retries = RetryHandling(config, ledger, self._clock, self._slots)
+        self._cancellations = Cancellations(self._output, executor, ledger, self._retries)
         self._queue = Queue((), longest_first=False)
         self._running: dict[Key, Running] = {}
         self._patience_s = config.limits.grace_s + PATIENCE_S
@@ -77,7 +77,7 @@ class Runner:
         except BaseException:  # the ledger cannot be written, say: nothing of ours may run on
             end_all(self._executor, self._running | self._standbys.everyone(), self._clock, self._patience_s)
             raise
-        return self._aftermath.outcomes
+        return self._retries.outcomes
 
     def _train_all(self, stop: Callable[[], str], beat: Callable[[], None]) -> None:
         while self._queue or self._running or self._standbys:
@@ -96,7 +96,7 @@ class Runner:
 
     def _start_due(self) -> None:
         if not len(self._slots):  # whatever waits, also what comes back from a GPU that was given up
-            self._aftermath.none_started(self._waiting(), self._slots.diagnosis())
+            self._retries.none_started(self._waiting(), self._slots.diagnosis())
         for gate in self._slots:
             while self._starts_next(gate):
                 pass
@@ -154,7 +154,7 @@ class Runner:
     def _fail_at_the_door(self, work: Work, error: Exception) -> None:
         """Record a patch that cannot even be handed to its trainer; the others go on."""
         found = diagnosis_of(error, self._output.patch(work.patch.name).path)
-        self._aftermath.could_not(work, found, self._queue)
+        self._retries.could_not(work, found, self._queue)
 
     def _stand_by(self) -> None:
         """Replace standbys that have died, and have one ready for each GPU at work."""
@@ -166,7 +166,7 @@ class Runner:
     def _has_room(self) -> bool:
         now = self._clock.now()
         if not (is_open := self._room.is_open(now)) and self._room.given_up(now):
-            self._aftermath.none_started(self._waiting(), self._room.diagnosis())
+            self._retries.none_started(self._waiting(), self._room.diagnosis())
         return is_open
 
     def _harvest(self) -> bool:
@@ -182,8 +182,8 @@ class Runner:
             elif self._never_began(running, end) or self._is_judged(running, end):
                 del self._running[key]
                 self._slots.gate_of(key).release(key, self._clock.now())
-        for work in self._waiting() if self._aftermath.hopeless else ():  # what failed twice lies in the machine
-            self._ledger.write("gave_up", patch=work.patch.name, reason=self._aftermath.hopeless)
+        for work in self._waiting() if self._retries.hopeless else ():  # what failed twice lies in the machine
+            self._ledger.write("gave_up", patch=work.patch.name, reason=self._retries.hopeless)
         return len(self._running) < num
 
     def _see_whether_it_wraps_up(self, running: Running) -> None:
@@ -212,7 +212,7 @@ class Runner:
                 self._fail_at_the_door(running.work, error)
                 return True
             self._room.shut(now, str(error))
-            self._aftermath.outcomes[running.work.patch.name] = Failed(self._room.diagnosis())
+            self._retries.outcomes[running.work.patch.name] = Failed(self._room.diagnosis())
             return self._room.given_up(now)
         return True
 
@@ -222,16 +222,16 @@ class Runner:
         outcome = judge.judge(attempt.folder, trainer, end)
         rules = Rules(keeps_better=self._config.retry.keep == "better")
         settle(Ending(attempt, end, outcome), self._output.patch(work.patch.name), self._ledger, rules)
-        self._aftermath.outcomes[work.patch.name] = outcome
+        self._retries.outcomes[work.patch.name] = outcome
         if isinstance(outcome, Trained):
             self._memory.note(running)
-            self._aftermath.trained(work)
+            self._retries.trained(work)
         if isinstance(outcome, Failed):
             if outcome.diagnosis.cause == "disk_full":
                 self._room.shut(self._clock.now(), f"disk full at {work.patch.name}")
             if outcome.diagnosis.cause == "cuda_oom" and running.num_company:
                 self._packer.ran_out_of_memory(1 + running.num_company)
-            self._aftermath.failed(running, outcome.diagnosis, self._queue)
+            self._retries.failed(running, outcome.diagnosis, self._queue)
 
     def _give_up_slot(self, gate: SlotGate) -> None:
         """Take a GPU out of service that never became free."""
@@ -253,4 +253,4 @@ class Runner:
             self._queue.clear()
             self._clock.sleep(POLL_S)
         for running in self._running.values():
-            self._aftermath.outcomes[running.work.patch.name] = Stopped(reason)
+            self._retries.outcomes[running.work.patch.name] = Stopped(reason)

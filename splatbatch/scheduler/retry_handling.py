@@ -37,7 +37,7 @@ OF_ENGINE = frozenset({"cuda_busy_or_unavailable", "cuda_init_unknown", "cuda_in
 """Causes that an MPS daemon may have which runs, but serves nobody: in some containers it does."""
 
 
-class Aftermath:
+class RetryHandling:
     """Keeps the outcomes of a batch, and decides after each what is next."""
 
     def __init__(self, config: Config, ledger: Ledger, clock: Clock, slots: Slots) -> None:
