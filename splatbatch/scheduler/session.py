@@ -67,7 +67,7 @@ def run(
         for finding in unwell:
             ledger.write("unwell", check=finding.check, message=finding.message)
         footprints.record(expected, batch.config, ledger)
-        earlier_run.let_go(executor, batch.output, ledger, batch.config.limits.grace_s, beat)
+        earlier_run.stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, beat)
         works = [
             Work(
                 patch,
@@ -104,7 +104,7 @@ def adopt(batch: Batch, ledger: Ledger, beat: Callable[[], None] = lambda: None)
     ]
     if any(not folder.exit.exists() for _, folder in left):
         with contextlib.closing(open_executor(batch.config.executor, batch.config.training.device)) as executor:
-            earlier_run.let_go(executor, batch.output, ledger, batch.config.limits.grace_s, beat)
+            earlier_run.stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, beat)
     for patch, folder in left:
         try:
             _adopt(batch, patch, folder, ledger)

@@ -16,7 +16,9 @@ PATIENCE_S = 10.0
 ROUND_S = 0.1
 
 
-def let_go(executor: Executor, output: OutputFolder, ledger: Ledger, grace_s: float, beat: Callable[[], None]) -> None:
+def stop_orphans(
+    executor: Executor, output: OutputFolder, ledger: Ledger, grace_s: float, beat: Callable[[], None]
+) -> None:
     """Stop what still runs of a batch, by force what does not listen, and wait until it has ended.
 
     Args:
@@ -30,20 +32,20 @@ def let_go(executor: Executor, output: OutputFolder, ledger: Ledger, grace_s: fl
         SplatbatchError: something does not end.
     """
     batch, unended = batch_name(output), _unended(output)
-    twins = executor.find(batch, unended)
-    if not twins:
+    orphans = executor.find(batch, unended)
+    if not orphans:
         return
-    ledger.write("twins_stopped", keys=sorted(twins))
+    ledger.write("twins_stopped", keys=sorted(orphans))
     for end, patience_s in ((executor.cancel, grace_s + PATIENCE_S), (executor.kill, PATIENCE_S)):
         give_up_at = time.monotonic() + patience_s
-        while twins and time.monotonic() < give_up_at:
-            end(twins)
+        while orphans and time.monotonic() < give_up_at:
+            end(orphans)
             beat()
             time.sleep(ROUND_S)
-            twins = executor.find(batch, unended)
-    if twins:
+            orphans = executor.find(batch, unended)
+    if orphans:
         raise SplatbatchError(
-            f"attempts of an earlier run do not end, not even by force: {', '.join(sorted(twins))}",
+            f"attempts of an earlier run do not end, not even by force: {', '.join(sorted(orphans))}",
             "They wait for a device: a disk, a share or a GPU driver. When it answers, or after a restart, run again.",
         )
 
