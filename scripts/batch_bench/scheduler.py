@@ -130,7 +130,7 @@ def report(num: int, folder: str) -> None:
     watch, laps = Stopwatch(), {}
     opened = open_batch(config)
     opened.output.create()
-    opened.decisions(refusals(opened, opened.audits()))
+    opened.decisions(refusals(opened.audits()))
     laps["plan"] = watch.lap()
     with OutputLock(opened.output.lock) as lock:
         session.run(opened, Ledger(opened.output.ledger), stop=lambda: "", beat=lock.beat)
@@ -138,7 +138,7 @@ def report(num: int, folder: str) -> None:
     laps["run"] = wall_s - executor.own_s, cpu_s - executor.own_cpu_s
     run_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     # previews of splats are bounded by output.previews_mib, not by the number of patches
-    write_report(opened.output, [patch.name for patch in opened.patches], previews_mib=0)
+    write_report(opened.output, opened.names, previews_mib=0)
     laps["report"] = watch.lap()
     figures = {f"{name}_ms": 1e3 * wall / num for name, (wall, _) in laps.items()}
     figures |= {f"{name}_cpu_ms": 1e3 * cpu / num for name, (_, cpu) in laps.items()}

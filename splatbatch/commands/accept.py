@@ -21,7 +21,7 @@ from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import OutputLock
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
-from splatbatch.tasks.task import the_unit
+from splatbatch.tasks.task import the_task
 
 
 def accept(config: Path | None, name: str, number: int) -> None:
@@ -32,31 +32,31 @@ def accept(config: Path | None, name: str, number: int) -> None:
         OutputError: a run holds the output folder.
     """
     batch = open_batch(config, [name])
-    unit = the_unit(batch.patches, name)
-    folder = batch.output.patch(unit)
+    task = the_task(batch.tasks, name)
+    folder = batch.output.patch(task.name)
     with OutputLock(batch.output.lock):
-        attempt = _attempt(folder, unit, number)
-        record = _manifest(folder, attempt, unit)
-        now = fingerprint(batch.patches[0], batch.config.recipe(unit)).to_record()
+        attempt = _attempt(folder, task.name, number)
+        record = _manifest(folder, attempt, task.name)
+        now = fingerprint(task.patch, task.recipe).to_record()
         results.accept(folder, attempt, {**record, "pinned": now})
-        Ledger(batch.output.ledger).write("accepted", patch=unit, attempt=number)
+        Ledger(batch.output.ledger).write("accepted", patch=task.name, attempt=number)
     whole = batch.whole()
     write_the_report(whole, whole.standing())
     psnr = psnr_of(record)
     figures = f", {psnr:.2f} dB" if psnr is not None else ""
-    typer.echo(f"{unit}: attempt {number} accepted{figures}; `train` keeps it until settings or inputs change")
-    open_console().print(attempt_table(rows_of(batch, unit)))
+    typer.echo(f"{task.name}: attempt {number} accepted{figures}; `train` keeps it until settings or inputs change")
+    open_console().print(attempt_table(rows_of(batch, task)))
 
 
-def _attempt(folder: PatchFolder, unit: str, number: int) -> AttemptFolder:
+def _attempt(folder: PatchFolder, name: str, number: int) -> AttemptFolder:
     attempts = folder.attempts()
     if found := next((attempt for attempt in attempts if attempt.number == number), None):
         return found
     have = ", ".join(str(attempt.number) for attempt in attempts) or "none"
-    raise ConfigError(f"accept {unit}: no attempt {number} (there are: {have})", f"See `splatbatch compare {unit}`.")
+    raise ConfigError(f"accept {name}: no attempt {number} (there are: {have})", f"See `splatbatch compare {name}`.")
 
 
-def _manifest(folder: PatchFolder, attempt: AttemptFolder, unit: str) -> Record:
+def _manifest(folder: PatchFolder, attempt: AttemptFolder, name: str) -> Record:
     """Return the manifest of an attempt's splat, seen to be that of the file.
 
     Raises:
@@ -65,11 +65,11 @@ def _manifest(folder: PatchFolder, attempt: AttemptFolder, unit: str) -> Record:
     product = read_json(folder.result) or {}
     record = read_json(attempt.result)
     if record is None and text(product.get("attempt")) == attempt.path.name:
-        raise ConfigError(f"accept {unit}: attempt {attempt.number} is accepted already")  # by 0.1.0
-    hint = f"See `splatbatch compare {unit}`, or train it again: splatbatch retry {unit}."
+        raise ConfigError(f"accept {name}: attempt {attempt.number} is accepted already")  # by 0.1.0
+    hint = f"See `splatbatch compare {name}`, or train it again: splatbatch retry {name}."
     if record is None or not attempt.splat.exists():
-        raise ConfigError(f"accept {unit}: attempt {attempt.number} has no splat that could be accepted", hint)
+        raise ConfigError(f"accept {name}: attempt {attempt.number} has no splat that could be accepted", hint)
     written = text(mapping(record.get("splat")).get("sha256"))
     if sha256_of(attempt.splat) != written:
-        raise ConfigError(f"accept {unit}: the splat of attempt {attempt.number} has changed on disk", hint)
+        raise ConfigError(f"accept {name}: the splat of attempt {attempt.number} has changed on disk", hint)
     return record

@@ -55,7 +55,7 @@ def _opened(config: Path | None, names: Sequence[str]) -> tuple[Config, list[str
     if not names:
         return configuration.load(configuration.find_config(config)), []
     batch = open_batch(config, names)
-    return batch.config, [patch.name for patch in batch.patches]
+    return batch.config, batch.names
 
 
 def _patches_of(output: OutputFolder) -> list[str]:

@@ -21,7 +21,7 @@ def clean(config: Path | None, *, dry_run: bool, as_json: bool) -> None:
         OutputError: a run holds the output folder.
     """
     batch = open_batch(config)
-    folders = [batch.output.patch(patch.name) for patch in batch.patches]
+    folders = [batch.output.patch(name) for name in batch.names]
     if dry_run:
         found = [one for folder in folders for one in retention.superfluous(folder)]
     else:

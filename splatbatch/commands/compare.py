@@ -19,7 +19,7 @@ from splatbatch.tasks.attempt_table import AttemptRow, attempt_rows, ends_of, in
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.fingerprint import settings_of
 from splatbatch.tasks.status import PatchStatus, read_status
-from splatbatch.tasks.task import the_unit
+from splatbatch.tasks.task import Task, the_task
 
 
 def compare(config: Path | None, one: str, other: str, *, as_json: bool) -> None:
@@ -32,18 +32,18 @@ def compare(config: Path | None, one: str, other: str, *, as_json: bool) -> None
         _compare_runs(_run(one), _run(other), (one, other), as_json=as_json)
         return
     batch = open_batch(config, [one])
-    name = the_unit(batch.patches, one)
-    rows = rows_of(batch, name)
+    task = the_task(batch.tasks, one)
+    rows = rows_of(batch, task)
     if as_json:
-        print_json({"patch": name, "attempts": [asdict(row) for row in rows]})
+        print_json({"patch": task.name, "attempts": [asdict(row) for row in rows]})
     else:
-        open_console().print(attempt_table(rows) if rows else f"{name}: no attempt yet", markup=False)
+        open_console().print(attempt_table(rows) if rows else f"{task.name}: no attempt yet", markup=False)
 
 
-def rows_of(batch: Batch, name: str) -> tuple[AttemptRow, ...]:
-    """Return a row for each attempt at a patch of a batch."""
-    today = settings_of(batch.config.recipe(name))
-    return attempt_rows(batch.output.patch(name), ends_of(batch.output.ledger, name), today)
+def rows_of(batch: Batch, task: Task) -> tuple[AttemptRow, ...]:
+    """Return a row for each attempt at a task of a batch."""
+    ends = ends_of(batch.output.ledger, task.name)
+    return attempt_rows(batch.output.patch(task.name), ends, settings_of(task.recipe))
 
 
 def attempt_table(rows: Sequence[AttemptRow]) -> Table:

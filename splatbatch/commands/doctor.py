@@ -58,8 +58,8 @@ def _batch(config: Path | None) -> Batch | None:
 
 def _examine(batch: Batch | None, *, build: bool) -> Iterator[Finding]:
     machine = replace(look.machine(), versions=look.versions())
-    expected = needs(batch.config, batch.patches, batch.changes) if batch else {}
-    recipes = dict(zip((one.name for one in batch.patches), batch.recipes(), strict=True)) if batch else {}
+    expected = needs(batch.config, batch.tasks) if batch else {}
+    recipes = batch.recipes() if batch else {}
     job = look.job(batch.config, recipes, expected) if batch else None
     yield from of_machine(machine, on_cpu=bool(job and job.on_cpu))
     if machine.presence.cards and not (job and job.on_cpu):
@@ -91,7 +91,7 @@ def _without_gpu(machine: Machine, *, build: bool) -> Iterator[Finding]:
 
 def _place(batch: Batch, expected: Mapping[str, Need]) -> Finding:
     """Say how long the whole batch takes, and whether `train` would train it here."""
-    outlook = forecast(batch, [patch.name for patch in batch.patches], expected)
+    outlook = forecast(batch, batch.names, expected)
     try:
         check_place(batch, outlook)
     except (ExecutorError, TrainerError) as error:

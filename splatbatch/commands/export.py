@@ -67,15 +67,15 @@ def _sources(batch: Batch, *, is_named: bool) -> tuple[dict[str, Source], list[O
         OutputError: one that was asked for was never trained, or none was.
     """
     sources, missing, refused = {}, [], []
-    for patch in batch.patches:
-        folder = batch.output.patch(patch.name)
+    for name in batch.names:
+        folder = batch.output.patch(name)
         checked, result = check_splat(folder.splat), read_json(folder.result)
         if not isinstance(checked, Rejected):
-            sources[patch.name] = Source(folder.splat, patch.name, _sha256(result))
+            sources[name] = Source(folder.splat, name, _sha256(result))
         elif result is not None:
-            refused.append(changed_on_disk(patch.name, checked.reason))
+            refused.append(changed_on_disk(name, checked.reason))
         else:
-            missing.append(patch.name)
+            missing.append(name)
     if missing and (is_named or not (sources or refused)):
         raise OutputError(f"{', '.join(missing)}: not trained yet", "Train first: splatbatch train.")
     return sources, refused

@@ -26,7 +26,7 @@ from splatbatch.tasks.batch import Batch, open_batch, refusals
 from splatbatch.tasks.footprints import needs, tight
 from splatbatch.tasks.forecast import check_place, forecast
 from splatbatch.tasks.plan import Decision, GivenUp, Refuse, Skip, Train, to_train
-from splatbatch.tasks.task import the_unit
+from splatbatch.tasks.task import the_task
 
 WORDS: Mapping[type[Decision], str] = {Train: "train", Skip: "skip", Refuse: "refuse", GivenUp: "given up"}
 
@@ -39,7 +39,7 @@ def plan(config: Path | None, names: Sequence[str], only: Sequence[str], *, as_j
 def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
     """Print the log of an attempt; with `follow`, what it says until it ends."""
     batch = open_batch(config, [name])
-    attempts = batch.output.patch(the_unit(batch.patches, name)).attempts()
+    attempts = batch.output.patch(the_task(batch.tasks, name).name).attempts()
     chosen = [folder for folder in attempts if number in (0, folder.number)]
     if not chosen:
         have = ", ".join(str(folder.number) for folder in attempts) or "none"
@@ -61,10 +61,10 @@ def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
 def explain(config: Path | None, name: str) -> None:
     """Print the whole story of a patch."""
     batch = open_batch(config, [name])
-    unit = the_unit(batch.patches, name)
-    for line in tell(batch.output, unit, batch.standing()):
+    task = the_task(batch.tasks, name)
+    for line in tell(batch.output, task.name, batch.standing()):
         typer.echo(plain(line).replace("\n", " "))
-    if rows := rows_of(batch, unit):
+    if rows := rows_of(batch, task):
         open_console().print(attempt_table(rows))
 
 
@@ -93,7 +93,7 @@ def report(config: Path | None, *, as_json: bool) -> None:
     """Write the report and print it."""
     batch = open_batch(config)
     batch.output.create()
-    names, settings = [patch.name for patch in batch.patches], batch.config
+    names, settings = batch.names, batch.config
     facts = write_report(
         batch.output, names, settings.variants.values(), settings.output.previews_mib, standing=batch.standing()
     )
@@ -106,7 +106,9 @@ def report(config: Path | None, *, as_json: bool) -> None:
 def config_show(config: Path | None, name: str) -> None:
     """Print the resolved config, or what trains one patch."""
     if name:
-        shown: configuration.Config | configuration.Recipe = open_batch(config, [name]).config.recipe(name)
+        batch = open_batch(config, [name])
+        own = [task.recipe for task in batch.tasks if task.name == name]  # none: a patch, whatever the sweep says
+        shown: configuration.Config | configuration.Recipe = own[0] if own else batch.config.recipe(name)
     else:  # nothing has to be there for it
         shown = configuration.load(configuration.find_config(config))
     typer.echo(configuration.to_yaml(shown), nl=False)
@@ -119,11 +121,10 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
         ExecutorError, TrainerError: `train` could not, or would not, train it here.
     """
     print_warnings(batch.config.warnings)
-    decisions = batch.decisions(refusals(batch, batch.audits()))
-    recipes = {patch.name: recipe for patch, recipe in zip(batch.patches, batch.recipes({}), strict=True)}
+    decisions = batch.decisions(refusals(batch.audits()))
     # programs of somebody else have schedules of their own
-    steps = {name: asdict(schedule(recipe)) for name, recipe in recipes.items() if recipe.program is None}
-    expected = needs(batch.config, batch.patches, batch.changes)
+    steps = {task.name: asdict(schedule(task.recipe)) for task in batch.tasks if task.recipe.program is None}
+    expected = needs(batch.config, batch.tasks)
     outlook = forecast(batch, to_train(decisions), expected)
     if as_json:
         rows = [

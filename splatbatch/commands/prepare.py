@@ -19,7 +19,7 @@ from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.patches import find_patches
 from splatbatch.scene.template import config_for
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.task import originals
+from splatbatch.tasks.task import patches_of
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> None:
     if options.fix not in ("scale", "crop") or options.out is None:
         raise ConfigError(f"--fix {options.fix}: should be scale or crop, with --out FOLDER for the corrected copies")
     how: Literal["scale", "crop"] = "scale" if options.fix == "scale" else "crop"
-    repaired = fix_models(audit, originals(batch.config, batch.patches), batch.config.scene.source, how, options.out)
+    repaired = fix_models(audit, patches_of(batch.tasks), batch.config.scene.source, how, options.out)
     for one in repaired:
         typer.echo(plain(one.in_words()))
     if not repaired:

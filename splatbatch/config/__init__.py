@@ -4,11 +4,11 @@ from splatbatch.config.load import DEFAULT_CONFIG, Config, find_config, json_sch
 from splatbatch.config.notify import Notify
 from splatbatch.config.recipe import Evaluation, Recipe, Training
 from splatbatch.config.sections import Cooldown, Executor, LadderName, Limits, Output, Retry, Rung, Scene
-from splatbatch.config.sweep.sweep import Variant, split_unit, unit_name
+from splatbatch.config.sweep.sweep import TaskId, Variant
 from splatbatch.config.yaml.source import nearest
 
 __all__ = [
     "DEFAULT_CONFIG", "Config", "Cooldown", "Evaluation", "Executor", "LadderName", "Limits", "Notify", "Output",
-    "Recipe", "Retry", "Rung", "Scene", "Training", "Variant", "find_config", "json_schema", "load", "nearest",
-    "parse_change", "split_unit", "to_yaml", "unit_name",
+    "Recipe", "Retry", "Rung", "Scene", "TaskId", "Training", "Variant", "find_config", "json_schema", "load",
+    "nearest", "parse_change", "to_yaml",
 ]  # fmt: skip

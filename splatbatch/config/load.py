@@ -18,7 +18,7 @@ from splatbatch.config.rungs import check_rungs
 from splatbatch.config.section import Section
 from splatbatch.config.sections import Cooldown, Executor, Limits, Output, Retry, Scene
 from splatbatch.config.sweep.checks import check_sweep, normal
-from splatbatch.config.sweep.sweep import Sweep, Variant, expand, split_unit
+from splatbatch.config.sweep.sweep import Sweep, TaskId, Variant, expand
 from splatbatch.config.trainers.program_checks import check_programs
 from splatbatch.config.trainers.programs import Program
 from splatbatch.config.yaml.gone import without_gone
@@ -66,21 +66,18 @@ class Config(Section):
         """Return what trains a patch without overrides under these changes, whatever the sweep says."""
         return self.recipe("", changes)
 
-    def split(self, name: str) -> tuple[str, Variant | None]:
-        """Return the patch that a name stands for and, in a sweep, its variant."""
-        patch, variant = split_unit(name)
-        return (patch, self.variants[variant]) if variant and variant in self.variants else (name, None)
-
-    def recipe(self, name: str, changes: Mapping[str, Any] | None = None) -> Recipe:
+    def recipe(self, patch: str, changes: Mapping[str, Any] | None = None, variant: Variant | None = None) -> Recipe:
         """Return what trains a patch: the config, its overrides, its variant, then `changes` as {"training.seed": 1}.
 
         Raises:
             ConfigError: a change names no setting, or its value does not fit.
         """
-        patch, variant = self.split(name)
+        if variant and not changes and patch not in self.patches:
+            return variant.recipe
+        task = TaskId(patch, variant.name if variant else "")
         changed = {**(variant.settings if variant else {}), **(changes or {})}
         overrides = self.patches.get(patch, PatchOverrides())
-        arguments = _words(name, changed.pop("arguments", ()))
+        arguments = _words(task, changed.pop("arguments", ()))
         tree = {name: getattr(self, name).model_dump() | getattr(overrides, name) for name in RECIPE_SECTIONS}
         program = self.trainers.get(str(changed.get("training.trainer", tree["training"]["trainer"])))
         tree["setting"] = program.settings | overrides.setting if program else {}
@@ -93,12 +90,11 @@ class Config(Section):
             tree[section_name][setting] = value
         settings = tree.pop("setting")
         told = program.called_with(arguments).model_dump() | {"settings": settings} if program else None
-        return validated(Recipe, Source(f"settings of {name}", {**tree, "program": told}))
+        return validated(Recipe, Source(f"settings of {task}", {**tree, "program": told}))
 
-    def retry_of(self, patch: str, changes: Mapping[str, Any]) -> Retry:
-        """Return when and with what a patch is tried again: a program of somebody else climbs its own ladders."""
-        program = self.recipe(patch, changes).program
-        return self.retry.model_copy(update={"ladders": program.ladders}) if program else self.retry
+    def retry_of(self, recipe: Recipe) -> Retry:
+        """Return when and with what a task is tried again: an external trainer climbs its own ladders."""
+        return self.retry.model_copy(update={"ladders": recipe.program.ladders}) if recipe.program else self.retry
 
 
 def find_config(path: Path | None) -> Path:
@@ -161,7 +157,7 @@ def parse_change(assignment: str) -> tuple[str, Any]:
     return key.strip(), parse_value(text)
 
 
-def _words(name: str, arguments: Any) -> tuple[str, ...]:
+def _words(task: TaskId, arguments: Any) -> tuple[str, ...]:
     """Return the extra words of a command.
 
     Raises:
@@ -170,7 +166,7 @@ def _words(name: str, arguments: Any) -> tuple[str, ...]:
     if isinstance(arguments, list | tuple) and all(isinstance(word, str) for word in arguments):
         return tuple(arguments)
     message = f"{arguments!r:.100}: should be a list of words, as [--downscale, 2]"
-    raise Mistaken(f"settings of {name}: arguments: {message}", "", [(("arguments",), message)])
+    raise Mistaken(f"settings of {task}: arguments: {message}", "", [(("arguments",), message)])
 
 
 def _override_mistakes(source: Source) -> Iterator[Mistake]:

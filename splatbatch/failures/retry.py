@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from splatbatch.config import LadderName, Retry, Rung, split_unit
+from splatbatch.config import LadderName, Retry, Rung, TaskId
 from splatbatch.config.rungs import RESOLUTIONS, factor_of, no_factor, takes_factor
 from splatbatch.errors import ConfigError
 from splatbatch.outcome import Diagnosis
@@ -125,26 +125,25 @@ def decide(history: Sequence[Failure], config: Retry, jitter: float = 0.0) -> Ag
     return Again(wait_s)
 
 
-def why_stop_batch(failures: Mapping[str, Sequence[Failure]]) -> str:
+def why_stop_batch(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
     """Say why the rest of a batch is not worth starting; empty if it is.
 
     Args:
-        failures: of every patch, by name.
+        failures: of every task.
     """
-    seen: dict[str, list[str]] = {}
-    for patch, history in failures.items():
+    seen: dict[str, list[TaskId]] = {}
+    for task, history in failures.items():
         for cause in sorted({failure.diagnosis.cause for failure in history} & ENVIRONMENT):
             for other in seen.setdefault(cause, []):
-                if cause not in OF_SETTINGS or _are_unlike(patch, other):
-                    return f"{cause} on {other} and on {patch}: it lies in this machine, not in the patches"
-            seen[cause].append(patch)
+                if cause not in OF_SETTINGS or _are_unlike(task, other):
+                    return f"{cause} on {other} and on {task}: it lies in this machine, not in the patches"
+            seen[cause].append(task)
     return ""
 
 
-def _are_unlike(one: str, other: str) -> bool:
-    """Return whether two units of work have neither patch nor variant in common."""
-    (patch, variant), (other_patch, other_variant) = split_unit(one), split_unit(other)
-    return patch != other_patch and (not variant or variant != other_variant)
+def _are_unlike(one: TaskId, other: TaskId) -> bool:
+    """Return whether two tasks have neither patch nor variant in common."""
+    return one.patch != other.patch and (not one.variant or one.variant != other.variant)
 
 
 def resolve(rung: Rung, current: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from dataclasses import asdict
 from typing import Any
 
 from splatbatch import __version__
-from splatbatch.config import Variant, split_unit
+from splatbatch.config import TaskId, Variant
 from splatbatch.fields import mapping, number, texts
 from splatbatch.files import Record, read_tail
 from splatbatch.report.attempts import attempts_of
@@ -90,7 +90,7 @@ def _patches(output: OutputFolder, statuses: Sequence[PatchStatus], history: Seq
             **_finite(asdict(status)),
             "outliers": list(odd[status.patch]),
             "attempts": attempts_of(output.patch(status.patch), by_patch.get(status.patch, [])),
-            **dict(zip(("of_patch", "variant"), split_unit(status.patch), strict=True)),
+            **dict(zip(("of_patch", "variant"), TaskId.of_folder(status.patch), strict=True)),
             **product_of(output.patch(status.patch)),
         }
         for status in statuses

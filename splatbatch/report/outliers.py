@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from splatbatch.config import split_unit
+from splatbatch.config import TaskId
 from splatbatch.tasks.status import PatchStatus
 
 FEWEST = 4
@@ -22,7 +22,7 @@ def outliers(statuses: Sequence[PatchStatus]) -> dict[str, tuple[str, ...]]:
     """Return for each patch what is odd about it: "PSNR 6.0 dB under the median"; within its variant of a sweep."""
     alike: dict[str, list[PatchStatus]] = {}
     for status in statuses:
-        alike.setdefault(split_unit(status.patch)[1], []).append(status)
+        alike.setdefault(TaskId.of_folder(status.patch).variant, []).append(status)
     return {patch: found for group in alike.values() for patch, found in _outliers(group).items()}
 
 

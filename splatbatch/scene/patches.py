@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from splatbatch.config import Scene, nearest
-from splatbatch.errors import ConfigError, SceneError
+from splatbatch.config import Scene
+from splatbatch.errors import SceneError
 from splatbatch.scene.collection import scene_folders
 from splatbatch.scene.photos.folders import is_folder
 
@@ -75,19 +75,6 @@ def _see_folders(scene: Scene) -> None:
     if missing:
         hint = "Name the folder that holds p0, p1, …" if "patches" in missing else "Leave out what there is not."
         raise SceneError("\n  ".join(f"scene.{key}: {folder}: no such folder" for key, folder in missing.items()), hint)
-
-
-def select(patches: Sequence[Patch], names: Iterable[str]) -> tuple[Patch, ...]:
-    """Return the named patches in the order of the batch; all if no name is given.
-
-    Raises:
-        ConfigError: a name is unknown.
-    """
-    wanted = set(names)
-    known = [patch.name for patch in patches]
-    for name in wanted - set(known):
-        raise ConfigError(f"--patch {name}: no such patch", nearest(name, known))
-    return tuple(patch for patch in patches if not wanted or patch.name in wanted)
 
 
 def spell(names: Sequence[str], most: int = 20) -> str:

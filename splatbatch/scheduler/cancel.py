@@ -16,10 +16,11 @@ from splatbatch.machine.protocol import Executor, Key
 from splatbatch.outcome import Stopped
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
-from splatbatch.scheduler.running import Running, Work, ask_to_end
+from splatbatch.scheduler.running import Running, ask_to_end
 from splatbatch.scheduler.standby import Standbys
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
+from splatbatch.tasks.task import Task
 
 LOOK_S = 0.3
 IDENTITY = ("pid", "boot_id", "ticks")
@@ -83,22 +84,22 @@ class Cancellations:
 
     def _withdraw(self, queue: Queue, standbys: Standbys) -> None:
         first = standbys.first()
-        if first and first.work.patch.name in self._unwanted:
-            for work in reversed(standbys.retire()):
-                queue.put_back(work)
-        for work in [work for work in queue if work.patch.name in self._unwanted]:
-            queue.take(work)
-            self._record(work)
+        if first and first.task.name in self._unwanted:
+            for task in reversed(standbys.retire()):
+                queue.put_back(task)
+        for task in [task for task in queue if task.name in self._unwanted]:
+            queue.take(task)
+            self._record(task)
 
-    def _record(self, work: Work) -> None:
-        name = work.patch.name
+    def _record(self, task: Task) -> None:
+        name = task.name
         reason = f"cancelled by {self._unwanted[name]}"
-        self._retries.outcomes[name] = Stopped(reason)
+        self._retries.note(task, Stopped(reason))
         number = max((folder.number for folder in self._output.patch(name).attempts()), default=0)
         self._ledger.write("attempt_ended", patch=name, attempt=number, outcome="stopped", reason=reason)
 
     def _stop(self, running: Iterable[Running]) -> None:
-        unwanted = [one for one in running if one.work.patch.name in self._unwanted and one.key not in self._asked]
+        unwanted = [one for one in running if one.task.name in self._unwanted and one.key not in self._asked]
         self._asked |= {one.key for one in unwanted}
         if unwanted:
             ask_to_end(self._executor, {one.key: one for one in unwanted})

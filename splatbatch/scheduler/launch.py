@@ -1,4 +1,4 @@
-"""From a work to an attempt that runs: its folder made, its orders written, its supervisor started."""
+"""From a task to an attempt that runs: its folder made, its orders written, its supervisor started."""
 
 from __future__ import annotations
 
@@ -11,45 +11,46 @@ from splatbatch.files import Record
 from splatbatch.machine.protocol import Executor, Job, Slot
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.judge import Order
-from splatbatch.scheduler.running import Running, Work
+from splatbatch.scheduler.running import Running
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.obstacles import see_place
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint, recipe_hash
-from splatbatch.trainers import open_trainer
+from splatbatch.tasks.task import Task
 
 
 class Launcher:
     """Starts attempts, at once or ahead of their turn."""
 
-    def __init__(self, config: Config, executor: Executor, ledger: Ledger) -> None:
+    def __init__(self, config: Config, executor: Executor, ledger: Ledger, *, is_retry: bool) -> None:
         self._config = config
         self._executor = executor
         self._ledger = ledger
         self._output = OutputFolder(config.output.folder)
         self._batch = results.batch_name(self._output)
+        self._is_retry = is_retry
         self._discarded: Counter[str] = Counter()
 
-    def start(self, work: Work, slot: Slot) -> Running:
+    def start(self, task: Task, slot: Slot) -> Running:
         """Start an attempt.
 
         Raises:
             SplatbatchError, OSError: its folder or its orders cannot be made.
         """
-        running = self._made(work, slot, standby=False)
+        running = self._made(task, slot, standby=False)
         self._tell(running)
         self._submit(running)
         return running
 
-    def stand_by(self, work: Work, slot: Slot) -> Running:
+    def stand_by(self, task: Task, slot: Slot) -> Running:
         """Start the process of an attempt that prepares and then waits for `go`.
 
         Raises:
             SplatbatchError, OSError: its folder or its orders cannot be made.
         """
-        running = self._made(work, replace(slot, environment=()), standby=True)  # which slot it will be, go.json says
+        running = self._made(task, replace(slot, environment=()), standby=True)  # which slot it will be, go.json says
         self._submit(running)
         return running
 
@@ -61,25 +62,19 @@ class Launcher:
 
     def discard(self, running: Running) -> None:
         """Remove what is left of a standby that has ended: it never was an attempt."""
-        self._discarded[running.work.patch.name] += 1
+        self._discarded[running.task.name] += 1
         shutil.rmtree(running.attempt.folder.path, ignore_errors=True)
 
-    def _made(self, work: Work, slot: Slot, *, standby: bool) -> Running:
+    def _made(self, task: Task, slot: Slot, *, standby: bool) -> Running:
         """Make the folder of an attempt with all that its supervisor and its trainer read."""
-        name = work.patch.name
-        trainer = open_trainer(self._config.recipe(name, work.changes))
-        see_place(self._output.patch(name))
-        with judge.next_attempt(self._output.patch(name)) as folder:
-            attempt = Attempt(name, folder, dict(work.changes), self._depends_on(work), work.is_retry)
-            order = Order(self._key(attempt), trainer.command(work.patch, attempt.folder), slot, standby)
+        home, setup = self._output.patch(task.name), task.setup
+        named = replace(task.patch, name=task.name)  # programs name files after {patch}: with its variant, in a sweep
+        see_place(home)
+        with judge.next_attempt(home) as folder:
+            attempt = Attempt(task.name, folder, dict(setup.changes), _depends_on(task), self._is_retry)
+            order = Order(self._key(attempt), setup.trainer.command(named, folder), slot, standby)
             judge.write_job(attempt, order, self._config.limits)
-        return Running(work, attempt, order.key, handle="", slot=slot)
-
-    def _depends_on(self, work: Work) -> Record:
-        """Return what a result would depend on: the settings of the YAML, those really in force, and the inputs."""
-        name = work.patch.name
-        now = fingerprint(work.patch, self._config.recipe(name)).to_record()
-        return {**now, "effective": recipe_hash(self._config.recipe(name, work.changes))}
+        return Running(task, attempt, order.key, handle="", slot=slot)
 
     def _key(self, attempt: Attempt) -> str:
         # the number of a discarded standby is used again, its key never
@@ -92,15 +87,20 @@ class Launcher:
 
     def tell_wait(self, running: Running, waited_s: float, reason: str) -> None:
         """Write down for how long, and for what, the gate of its slot kept an attempt waiting."""
-        facts = {"patch": running.work.patch.name, "attempt": running.attempt.folder.number, "slot": running.slot.name}
+        facts = {"patch": running.task.name, "attempt": running.attempt.folder.number, "slot": running.slot.name}
         self._ledger.write("gate", **facts, waited_s=round(waited_s, 2), reason=reason)
 
     def _tell(self, running: Running) -> None:
         self._ledger.write(
             "attempt_started",
-            patch=running.work.patch.name,
+            patch=running.task.name,
             attempt=running.attempt.folder.number,
             key=running.key,
             slot=running.slot.name,
-            changes=running.work.changes,
+            changes=running.task.setup.changes,
         )
+
+
+def _depends_on(task: Task) -> Record:
+    """Return what a result would depend on: the settings of the YAML, those really in force, and the inputs."""
+    return {**fingerprint(task.patch, task.recipe).to_record(), "effective": recipe_hash(task.setup.recipe)}

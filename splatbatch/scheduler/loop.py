@@ -26,7 +26,6 @@ from splatbatch.scheduler.running import (
     Clock,
     Running,
     WallClock,
-    Work,
     ask_to_end,
     end_all,
     how_it_ended,
@@ -35,7 +34,7 @@ from splatbatch.scheduler.standby import Standbys
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.obstacles import diagnosis_of
-from splatbatch.trainers import open_trainer
+from splatbatch.tasks.task import Task
 
 POLL_S = 0.05
 PATIENCE_S = 20.0
@@ -43,9 +42,11 @@ PATIENCE_S = 20.0
 
 
 class Runner:
-    """Trains patches until every one is trained, given up or stopped."""
+    """Trains tasks until every one is trained, given up or stopped."""
 
-    def __init__(self, config: Config, executor: Executor, ledger: Ledger, clock: Clock | None = None) -> None:
+    def __init__(
+        self, config: Config, executor: Executor, ledger: Ledger, clock: Clock | None = None, *, is_retry: bool = False
+    ) -> None:
         self._config = config
         self._executor = executor
         self._ledger = ledger
@@ -54,7 +55,7 @@ class Runner:
         self._room = RoomGate(self._output.path, config.limits, ledger)
         self._slots = Slots(executor.slots(), config.cooldown, executor.shared_mib)
         self._packer = Packer(self._slots, config.executor, ledger)
-        self._launcher = Launcher(config, executor, ledger)
+        self._launcher = Launcher(config, executor, ledger, is_retry=is_retry)
         self._standbys = Standbys(config, executor, self._launcher)
         self._memory = Memory()
         self._retries = RetryHandling(config, ledger, self._clock, self._slots)
@@ -63,15 +64,15 @@ class Runner:
         self._running: dict[Key, Running] = {}
         self._patience_s = config.limits.grace_s + PATIENCE_S
 
-    def run(self, works: Sequence[Work], *, stop: Callable[[], str], beat: Callable[[], None]) -> Mapping[str, Outcome]:
-        """Train patches; return the last outcome of each.
+    def run(self, tasks: Sequence[Task], *, stop: Callable[[], str], beat: Callable[[], None]) -> Mapping[str, Outcome]:
+        """Train tasks; return the last outcome of each.
 
         Args:
-            works: what to train; in this order, or with several slots the longest first.
+            tasks: what to train; in this order, or with several slots the longest first.
             stop: asked in every round; a reason ends what runs and starts nothing more.
             beat: called in every round.
         """
-        self._queue = Queue(works, longest_first=len(self._slots) > 1)
+        self._queue = Queue(tasks, longest_first=len(self._slots) > 1)
         try:
             self._train_all(stop, beat)
         except BaseException:  # the ledger cannot be written, say: nothing of ours may run on
@@ -104,17 +105,17 @@ class Runner:
     def _starts_next(self, gate: SlotGate) -> bool:
         """Start on a slot whatever is next, if the slot is fit for it; return whether it was."""
         now, standby = self._clock.now(), self._standbys.first()
-        work = standby.work if standby else next(self._queue.due(now), None)
-        if work is None or not gate.has_seat(alone=work.alone) or not self._has_room():
+        task = standby.task if standby else next(self._queue.due(now), None)
+        if task is None or not gate.has_seat(alone=self._retries.is_alone(task)) or not self._has_room():
             return False
-        if not gate.is_open(now, self._memory.of(work)):
+        if not gate.is_open(now, self._memory.of(task)):
             if gate.given_up(now):
                 self._give_up_slot(gate)
             return False
         if standby:
             return self._go(standby, gate)
-        self._queue.take(work)
-        self._start(work, gate)
+        self._queue.take(task)
+        self._start(task, gate)
         return True
 
     def _go(self, standby: Running, gate: SlotGate) -> bool:
@@ -126,40 +127,40 @@ class Runner:
                 self._room.shut(self._clock.now(), str(error))
             else:
                 self._standbys.dismiss(standby)
-                self._fail_at_the_door(standby.work, error)
+                self._fail_at_the_door(standby.task, error)
             return False
         self._took(gate, standby)
         return True
 
-    def _start(self, work: Work, gate: SlotGate) -> None:
+    def _start(self, task: Task, gate: SlotGate) -> None:
         try:
-            running = self._launcher.start(work, gate.slot)
+            running = self._launcher.start(task, gate.slot)
         except (SplatbatchError, OSError) as error:
             if is_out_of_space(error):
-                self._queue.put_back(work)
+                self._queue.put_back(task)
                 self._room.shut(self._clock.now(), str(error))
             else:
-                self._fail_at_the_door(work, error)
+                self._fail_at_the_door(task, error)
             return
         self._took(gate, running)
 
     def _took(self, gate: SlotGate, running: Running) -> None:
         if gate.shut:
             self._launcher.tell_wait(running, self._clock.now() - gate.shut.since, gate.shut.reason)
-        gate.take(running.key, self._memory.of(running.work), alone=running.work.alone)
+        gate.take(running.key, self._memory.of(running.task), alone=self._retries.is_alone(running.task))
         self._running[running.key] = running
         for key in gate.tenants():
             self._running[key].num_company = max(self._running[key].num_company, len(gate.tenants()) - 1)
 
-    def _fail_at_the_door(self, work: Work, error: Exception) -> None:
+    def _fail_at_the_door(self, task: Task, error: Exception) -> None:
         """Record a patch that cannot even be handed to its trainer; the others go on."""
-        found = diagnosis_of(error, self._output.patch(work.patch.name).path)
-        self._retries.could_not(work, found, self._queue)
+        found = diagnosis_of(error, self._output.patch(task.name).path)
+        self._retries.could_not(task, found, self._queue)
 
     def _stand_by(self) -> None:
         """Replace standbys that have died, and have one ready for each GPU at work."""
-        for work in self._standbys.look():
-            self._queue.put_back(work)
+        for task in self._standbys.look():
+            self._queue.put_back(task)
         if not self._room.reason:
             self._standbys.top_up(self._queue, tuple(self._slots), self._clock.now())
 
@@ -182,8 +183,8 @@ class Runner:
             elif self._never_began(running, end) or self._is_judged(running, end):
                 del self._running[key]
                 self._slots.gate_of(key).release(key, self._clock.now())
-        for work in self._waiting() if self._retries.hopeless else ():  # what failed twice lies in the machine
-            self._ledger.write("gave_up", patch=work.patch.name, reason=self._retries.hopeless)
+        for task in self._waiting() if self._retries.hopeless else ():  # what failed twice lies in the machine
+            self._ledger.write("gave_up", patch=task.name, reason=self._retries.hopeless)
         return len(self._running) < num
 
     def _see_whether_it_wraps_up(self, running: Running) -> None:
@@ -197,7 +198,7 @@ class Runner:
         if isinstance(end, Cancelled) or not judge.never_began(running.attempt.folder):
             return False
         self._standbys.discard(running)
-        self._queue.put_back(running.work)
+        self._queue.put_back(running.task)
         return True
 
     def _is_judged(self, running: Running, end: Exit) -> bool:
@@ -209,26 +210,25 @@ class Runner:
             self._judge(running, end)
         except OSError as error:
             if not is_out_of_space(error):
-                self._fail_at_the_door(running.work, error)
+                self._fail_at_the_door(running.task, error)
                 return True
             self._room.shut(now, str(error))
-            self._retries.outcomes[running.work.patch.name] = Failed(self._room.diagnosis())
+            self._retries.note(running.task, Failed(self._room.diagnosis()))
             return self._room.given_up(now)
         return True
 
     def _judge(self, running: Running, end: Exit) -> None:
-        work, attempt = running.work, running.attempt
-        trainer = open_trainer(self._config.recipe(work.patch.name, work.changes))
-        outcome = judge.judge(attempt.folder, trainer, end)
+        task, attempt = running.task, running.attempt
+        outcome = judge.judge(attempt.folder, task.setup.trainer, end)
         rules = Rules(keeps_better=self._config.retry.keep == "better")
-        settle(Ending(attempt, end, outcome), self._output.patch(work.patch.name), self._ledger, rules)
-        self._retries.outcomes[work.patch.name] = outcome
+        settle(Ending(attempt, end, outcome), self._output.patch(task.name), self._ledger, rules)
+        self._retries.note(task, outcome)
         if isinstance(outcome, Trained):
             self._memory.note(running)
-            self._retries.trained(work)
+            self._retries.trained(task)
         if isinstance(outcome, Failed):
             if outcome.diagnosis.cause == "disk_full":
-                self._room.shut(self._clock.now(), f"disk full at {work.patch.name}")
+                self._room.shut(self._clock.now(), f"disk full at {task.name}")
             if outcome.diagnosis.cause == "cuda_oom" and running.num_company:
                 self._packer.ran_out_of_memory(1 + running.num_company)
             self._retries.failed(running, outcome.diagnosis, self._queue)
@@ -238,7 +238,7 @@ class Runner:
         self._slots.give_up(gate.slot)
         self._ledger.write("slot_given_up", slot=gate.slot.name, reason=gate.reason)
 
-    def _waiting(self) -> list[Work]:
+    def _waiting(self) -> list[Task]:
         """Return whatever has not begun, and forget it."""
         return [*self._standbys.retire(), *self._queue.clear()]
 
@@ -253,4 +253,4 @@ class Runner:
             self._queue.clear()
             self._clock.sleep(POLL_S)
         for running in self._running.values():
-            self._retries.outcomes[running.work.patch.name] = Stopped(reason)
+            self._retries.note(running.task, Stopped(reason))

@@ -13,8 +13,9 @@ from splatbatch.machine.seats import Look, how_many
 from splatbatch.machine.slots import Slots
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB
 from splatbatch.scheduler import judge
-from splatbatch.scheduler.running import Running, Work
+from splatbatch.scheduler.running import Running
 from splatbatch.store.ledger import Ledger
+from splatbatch.tasks.task import Task
 
 LOOK_S = 2.0
 MOST_AT_ONCE = 8
@@ -99,7 +100,7 @@ class Memory:
 
     def note(self, running: Running) -> None:
         """Learn from an attempt that has ended well."""
-        need = running.work.need
+        need = running.task.need
         if need is None or not need.gpu_mib:
             return
         own = judge.own_peak_mib(running.attempt.folder)
@@ -107,13 +108,13 @@ class Memory:
         if measured is not None:
             self._shares.append(measured / need.gpu_mib)
 
-    def of(self, work: Work) -> float | None:
-        """Return what an attempt at this work will take at most, in MiB; None if nobody can know."""
-        if work.need is None:
+    def of(self, task: Task) -> float | None:
+        """Return what an attempt at this task will take at most, in MiB; None if nobody can know."""
+        if task.need is None:
             return None
-        return work.need.gpu_mib * max(LEAST_SHARE, *self._shares) if self._shares else float(work.need.gpu_mib)
+        return task.need.gpu_mib * max(LEAST_SHARE, *self._shares) if self._shares else float(task.need.gpu_mib)
 
     def measured(self, running: Running) -> float | None:
         """Return what an attempt has taken at most; else what it was expected to take, if anybody knows."""
         peak = judge.peak_mib(running.attempt.folder)
-        return self.of(running.work) if peak is None else SLACK * peak + GPU_CONTEXT_MIB
+        return self.of(running.task) if peak is None else SLACK * peak + GPU_CONTEXT_MIB

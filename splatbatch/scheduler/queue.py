@@ -1,43 +1,46 @@
-"""The works that wait for a slot, in the order in which they are to start."""
+"""The tasks that wait for a slot, in the order in which they are to start."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from splatbatch.scheduler.running import Work
+from splatbatch.config import TaskId
+from splatbatch.tasks.task import Task
 
 
 class Queue:
     """First come, first served; with several slots the longest come first, so that none is left to the end."""
 
-    def __init__(self, works: Sequence[Work], *, longest_first: bool) -> None:
-        self._works = deque(sorted(works, key=lambda work: -work.length) if longest_first else works)
+    def __init__(self, tasks: Sequence[Task], *, longest_first: bool) -> None:
+        self._tasks = deque(sorted(tasks, key=lambda task: -task.length) if longest_first else tasks)
+        self._not_before: dict[TaskId, float] = {}
 
     def __len__(self) -> int:
-        return len(self._works)
+        return len(self._tasks)
 
-    def __iter__(self) -> Iterator[Work]:
-        return iter(self._works)
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self._tasks)
 
-    def due(self, now: float) -> Iterator[Work]:
+    def due(self, now: float) -> Iterator[Task]:
         """Yield what may start now, first the one whose turn it is."""
-        return (work for work in self._works if work.not_before <= now)
+        return (task for task in self._tasks if self._not_before.get(task.id, 0.0) <= now)
 
-    def take(self, work: Work) -> None:
-        """Remove a work that starts."""
-        self._works.remove(work)
+    def take(self, task: Task) -> None:
+        """Remove a task that starts."""
+        self._tasks.remove(task)
 
-    def put_back(self, work: Work) -> None:
-        """Take in a work whose turn it was."""
-        self._works.appendleft(work)
+    def put_back(self, task: Task) -> None:
+        """Take in a task whose turn it was."""
+        self._tasks.appendleft(task)
 
-    def put_last(self, work: Work) -> None:
-        """Take in a work that is tried again."""
-        self._works.append(work)
+    def put_last(self, task: Task, not_before: float) -> None:
+        """Take in a task that is tried again, at a time or later."""
+        self._not_before[task.id] = not_before
+        self._tasks.append(task)
 
-    def clear(self) -> list[Work]:
+    def clear(self) -> list[Task]:
         """Empty the queue; return what waited."""
-        works = list(self._works)
-        self._works.clear()
-        return works
+        tasks = list(self._tasks)
+        self._tasks.clear()
+        return tasks

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from splatbatch.config import Config, Rung
+from splatbatch.config import Config, Rung, TaskId
 from splatbatch.errors import ConfigError
 from splatbatch.failures import retry
 from splatbatch.machine.protocol import Slot
@@ -14,12 +16,13 @@ from splatbatch.machine.slots import Slots
 from splatbatch.outcome import Diagnosis, Failed, Outcome
 from splatbatch.scheduler.finalize import outcome_to_record
 from splatbatch.scheduler.queue import Queue
-from splatbatch.scheduler.running import Clock, Running, Work
+from splatbatch.scheduler.running import Clock, Running
 from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks import given_up
 from splatbatch.tasks.fingerprints.inputs import files_from_record
+from splatbatch.tasks.task import Task
 
 GPU_FAULT = "gpu_hardware_fault"
 OF_COMPANY = frozenset(
@@ -37,6 +40,21 @@ OF_ENGINE = frozenset({"cuda_busy_or_unavailable", "cuda_init_unknown", "cuda_in
 """Causes that an MPS daemon may have which runs, but serves nobody: in some containers it does."""
 
 
+@dataclass(frozen=True)
+class History:
+    """What a task has been through in this run."""
+
+    failures: tuple[retry.Failure, ...] = ()
+    rungs: Mapping[str, int] = field(default_factory=dict)
+    """How many rungs of each ladder were taken."""
+    num_trained_before: int = 0
+    """Tasks that had been trained when it failed last: those trained since speak for the GPU."""
+    has_moved: bool = False
+    """It was on a GPU that faulted, and goes elsewhere; a second fault is held against it."""
+    is_alone: bool = False
+    """It failed beside another attempt, perhaps because of it: the next one has its GPU to itself."""
+
+
 class RetryHandling:
     """Keeps the outcomes of a batch, and decides after each what is next."""
 
@@ -46,129 +64,139 @@ class RetryHandling:
         self._clock = clock
         self._slots = slots
         self._output = OutputFolder(config.output.folder)
-        self._failures: dict[str, list[retry.Failure]] = {}
+        self._histories: dict[TaskId, History] = defaultdict(History)
         self._trained: list[str] = []
         self._random = random.Random(str(config.output.folder))  # noqa: S311 - jitter, the same in every run
         self.outcomes: dict[str, Outcome] = {}
         self.hopeless = ""
         """Why nothing more is to be started; empty as long as it is."""
 
-    def trained(self, work: Work) -> None:
+    def note(self, task: Task, outcome: Outcome) -> None:
+        """Keep the last outcome of a task."""
+        self.outcomes[task.name] = outcome
+
+    def is_alone(self, task: Task) -> bool:
+        """Return whether a task must have its GPU to itself."""
+        return self._histories[task.id].is_alone
+
+    def trained(self, task: Task) -> None:
         """Note who was trained: a witness for the GPU to those that failed before."""
-        self._trained.append(work.patch.name)
+        self._trained.append(task.name)
 
     def failed(self, running: Running, diagnosis: Diagnosis, queue: Queue) -> None:
         """Decide on a patch whose attempt has failed."""
-        work = running.work
-        if diagnosis.cause == GPU_FAULT and self._moves(work, diagnosis, running.slot, queue):
+        task = running.task
+        if diagnosis.cause == GPU_FAULT and self._moves(task, diagnosis, running.slot, queue):
             return
         if diagnosis.cause in OF_ENGINE and running.slot.environment:
             self._slots.share_nothing()
             self._ledger.write("mps_off", reason="; ".join(diagnosis.evidence))
-            self._again_uncounted(work, queue)
+            self._again_uncounted(task, queue)
             return
-        if diagnosis.cause in OF_COMPANY and running.num_company and not work.alone:
-            work.alone = True
-            self._again_uncounted(work, queue)
+        if diagnosis.cause in OF_COMPANY and running.num_company and not self.is_alone(task):
+            self._learn(task, is_alone=True)
+            self._again_uncounted(task, queue)
             return
-        self._count(work, diagnosis, queue, running.attempt)
+        self._count(task, diagnosis, queue, running.attempt)
 
-    def could_not(self, work: Work, diagnosis: Diagnosis, queue: Queue) -> None:
+    def could_not(self, task: Task, diagnosis: Diagnosis, queue: Queue) -> None:
         """Decide on a patch that could not be started, or whose result could not be kept; the others go on."""
         if diagnosis.action == "retry":
-            self.not_started_yet(work, diagnosis, queue)
+            self.not_started_yet(task, diagnosis, queue)
         else:
-            self.not_started(work, diagnosis)
+            self.not_started(task, diagnosis)
 
-    def none_started(self, works: Iterable[Work], diagnosis: Diagnosis) -> None:
+    def none_started(self, tasks: Iterable[Task], diagnosis: Diagnosis) -> None:
         """Give up patches that waited for what is not to be had."""
-        for work in works:
-            self.not_started(work, diagnosis, "; ".join(diagnosis.evidence))
+        for task in tasks:
+            self.not_started(task, diagnosis, "; ".join(diagnosis.evidence))
 
-    def not_started_yet(self, work: Work, diagnosis: Diagnosis, queue: Queue) -> None:
+    def not_started_yet(self, task: Task, diagnosis: Diagnosis, queue: Queue) -> None:
         """Decide on a patch that no process could be started for."""
-        self.not_started(work, diagnosis)
-        self._count(work, diagnosis, queue)
+        self.not_started(task, diagnosis)
+        self._count(task, diagnosis, queue)
 
-    def not_started(self, work: Work, diagnosis: Diagnosis, reason: str = "") -> None:
+    def not_started(self, task: Task, diagnosis: Diagnosis, reason: str = "") -> None:
         """Record the failure of a patch that no attempt could be made at; with a reason, that it is given up."""
-        name = work.patch.name
-        self.outcomes[name] = Failed(diagnosis)
+        name = task.name
+        self.note(task, Failed(diagnosis))
         number = max((folder.number for folder in self._output.patch(name).attempts()), default=0)
         facts = outcome_to_record(Failed(diagnosis))
         self._ledger.write("attempt_ended", patch=name, attempt=number, phase="start", **facts)
         if reason:
             self._ledger.write("gave_up", patch=name, reason=reason)
 
-    def _moves(self, work: Work, diagnosis: Diagnosis, slot: Slot, queue: Queue) -> bool:
+    def _moves(self, task: Task, diagnosis: Diagnosis, slot: Slot, queue: Queue) -> bool:
         """Take a GPU that faulted out of service; its patch goes elsewhere, once, and it is not held against it."""
         if not slot.gpu or not self._slots.others(slot):
             return False
         self._slots.give_up(slot)
         self._ledger.write("slot_given_up", slot=slot.name, reason=f"{GPU_FAULT}: {'; '.join(diagnosis.evidence)}")
-        if work.moved:
+        if self._histories[task.id].has_moved:
             return False
-        work.moved = True
-        self._again_uncounted(work, queue)
+        self._learn(task, has_moved=True)
+        self._again_uncounted(task, queue)
         return True
 
-    def _again_uncounted(self, work: Work, queue: Queue) -> None:
+    def _again_uncounted(self, task: Task, queue: Queue) -> None:
         """Try again what the patch itself is not to blame for."""
-        queue.put_back(work)
-        self._ledger.write("retry", patch=work.patch.name, wait_s=0.0, ladder="", changes={}, trained_in_between=[])
+        queue.put_back(task)
+        self._ledger.write("retry", patch=task.name, wait_s=0.0, ladder="", changes={}, trained_in_between=[])
 
-    def _count(self, work: Work, diagnosis: Diagnosis, queue: Queue, attempt: Attempt | None = None) -> None:
+    def _count(self, task: Task, diagnosis: Diagnosis, queue: Queue, attempt: Attempt | None = None) -> None:
         """Hold a failure against its patch."""
-        work.failures.append(retry.Failure(diagnosis, dict(work.rungs)))
-        self._failures[work.patch.name] = work.failures
-        self._try_again(work, queue, attempt)
+        past = self._histories[task.id]
+        failures = (*past.failures, retry.Failure(diagnosis, past.rungs))
+        witnesses = self._trained[past.num_trained_before :] if past.failures else []
+        self._learn(task, failures=failures, num_trained_before=len(self._trained))
+        self._try_again(task, queue, attempt, witnesses)
 
-    def _try_again(self, work: Work, queue: Queue, attempt: Attempt | None) -> None:
-        name, witnesses = work.patch.name, self._trained[work.num_trained_before :] if len(work.failures) > 1 else []
-        config = self._config.retry_of(name, work.changes)
-        decision = retry.decide(work.failures, config, self._random.random())
-        work.num_trained_before = len(self._trained)
-        if reason := retry.why_stop_batch(self._failures):
+    def _learn(self, task: Task, **facts: Any) -> None:
+        self._histories[task.id] = replace(self._histories[task.id], **facts)
+
+    def _try_again(self, task: Task, queue: Queue, attempt: Attempt | None, witnesses: list[str]) -> None:
+        name, failures = task.name, self._histories[task.id].failures
+        decision = retry.decide(failures, self._config.retry_of(task.setup.recipe), self._random.random())
+        if reason := retry.why_stop_batch({key: one.failures for key, one in self._histories.items()}):
             self._ledger.write("gave_up", patch=name, reason=reason)
             self.hopeless = reason
             return
         match decision:
             case retry.Again(wait_s=wait_s, ladder=ladder, rung=rung):
                 try:
-                    changes = self._take_rung(work, ladder, rung)
+                    task, changes = self._take_rung(task, ladder, rung)
                 except ConfigError as error:  # of a patch with settings of its own: those of the YAML were checked
                     self._ledger.write("gave_up", patch=name, reason=error.message, trained_in_between=witnesses)
                     return
-                work.not_before = self._clock.now() + wait_s
-                queue.put_last(work)
+                queue.put_last(task, self._clock.now() + wait_s)
                 facts = {"ladder": ladder, "changes": changes, "trained_in_between": witnesses}
                 self._ledger.write("retry", patch=name, wait_s=round(wait_s, 1), **facts)
             case retry.GiveUp(reason=reason):
-                key = self._key(work, attempt, reason)
+                key = self._key(task, attempt, reason)
                 self._ledger.write("gave_up", patch=name, reason=reason, trained_in_between=witnesses, **key)
 
-    def _key(self, work: Work, attempt: Attempt | None, reason: str) -> dict[str, Any]:
+    def _key(self, task: Task, attempt: Attempt | None, reason: str) -> dict[str, Any]:
         """Return what must change before a patch is tried again; nothing if another night may do."""
-        if attempt is None or not given_up.is_for_good(work.failures[-1].diagnosis, reason):
+        diagnosis = self._histories[task.id].failures[-1].diagnosis
+        if attempt is None or not given_up.is_for_good(diagnosis, reason):
             return {}
-        recipe = self._config.recipe(work.patch.name, work.asked)
         files = files_from_record(attempt.depends_on.get("files"))
-        return {"key": given_up.key_of(recipe, files), "cause": work.failures[-1].diagnosis.cause}
+        return {"key": given_up.key_of(task.asked.recipe, files), "cause": diagnosis.cause}
 
-    def _take_rung(self, work: Work, ladder: str, rung: Rung) -> dict[str, Any]:
-        """Change a patch's settings, or the number of slots, as a rung says; return what was changed.
+    def _take_rung(self, task: Task, ladder: str, rung: Rung) -> tuple[Task, dict[str, Any]]:
+        """Change a task's settings, or the number of slots, as a rung says; return the task and what was changed.
 
         Raises:
-            ConfigError: the patch's settings cannot be changed so.
+            ConfigError: the task's settings cannot be changed so.
         """
         if not ladder:
-            return {}
-        recipe = self._config.recipe(work.patch.name, work.changes)
-        changes = retry.resolve(rung, {**work.changes, **recipe.settings(), "slots": len(self._slots)})
-        of_patch = {key: value for key, value in changes.items() if key != "slots"}
-        self._config.recipe(work.patch.name, {**work.changes, **of_patch})
-        work.rungs[ladder] = work.rungs.get(ladder, 0) + 1
+            return task, {}
+        now = {**task.setup.changes, **task.setup.recipe.settings(), "slots": len(self._slots)}
+        changes = retry.resolve(rung, now)
+        setup = task.setup.changed({key: value for key, value in changes.items() if key != "slots"})
+        _ = setup.recipe  # for its errors
+        rungs = self._histories[task.id].rungs
+        self._learn(task, rungs={**rungs, ladder: rungs.get(ladder, 0) + 1})
         if "slots" in changes:
             self._slots.keep(max(1, int(changes["slots"])))
-        work.changes |= of_patch
-        return changes
+        return replace(task, setup=setup), changes

@@ -1,21 +1,19 @@
-"""What the runner keeps of a patch and of a running attempt, and the time it goes by."""
+"""An attempt that was submitted, how it ended, and the time that the loop goes by."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
-from splatbatch.failures import retry
 from splatbatch.files import read_json
 from splatbatch.machine.protocol import Executor, Handle, Key, Seen, Slot
 from splatbatch.machine.verdict import verdict
 from splatbatch.outcome import Cancelled, Exit, Lost
-from splatbatch.scene.footprint import Need
-from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import Attempt
+from splatbatch.tasks.task import Task
 
 
 class Clock(Protocol):
@@ -47,43 +45,10 @@ LOOK_S = 0.05
 
 
 @dataclass(eq=False)
-class Work:
-    """A patch on its way: what to change, when it may start, why it failed so far."""
-
-    patch: Patch
-    changes: dict[str, Any] = field(default_factory=dict)
-    """Of settings, by --set and by rungs."""
-    num_steps: int = 0
-    need: Need | None = None
-    """What it is expected to take, as far as its model can be read."""
-    asked: dict[str, Any] = field(default_factory=dict)
-    """Of `changes`, those by --set."""
-    is_retry: bool = False
-    """Asked for by `retry`: what is accepted stays if it is better."""
-    not_before: float = 0.0
-    failures: list[retry.Failure] = field(default_factory=list)
-    rungs: dict[str, int] = field(default_factory=dict)
-    """How many rungs of each ladder were taken."""
-    num_trained_before: int = 0
-    """Patches that had been trained when this one failed last: those trained since speak for the GPU."""
-    may_stand_by: bool = True
-    """False once a standby of it has died: the next attempt starts in its turn, and tells why."""
-    moved: bool = False
-    """It was on a GPU that faulted, and goes elsewhere; a second fault is held against it."""
-    alone: bool = False
-    """It ran out of memory beside another attempt: the next one has its GPU to itself."""
-
-    @property
-    def length(self) -> float:
-        """Return how long it is, on a scale of its own: images x pixels x steps."""
-        return self.num_steps * self.need.photos_mib if self.need else 0.0
-
-
-@dataclass(eq=False)
 class Running:
     """An attempt that was submitted."""
 
-    work: Work
+    task: Task
     attempt: Attempt
     key: Key
     handle: Handle

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from splatbatch.config import Config
+from splatbatch.config import Config, TaskId
 from splatbatch.errors import SplatbatchError
 from splatbatch.machine.host_memory import available_mib
 from splatbatch.machine.protocol import Executor, Key, Slot
 from splatbatch.machine.readiness import SlotGate
 from splatbatch.scheduler.launch import Launcher
 from splatbatch.scheduler.queue import Queue
-from splatbatch.scheduler.running import Running, Work, ask_to_end, how_it_ended
-from splatbatch.trainers import open_trainer
+from splatbatch.scheduler.running import Running, ask_to_end, how_it_ended
+from splatbatch.tasks.task import Task
 
 UNKNOWN_MIB = 4000
 """Host memory to be free for a patch of which nobody knows what it needs."""
@@ -29,6 +29,8 @@ class Standbys:
         self._launcher = launcher
         self._ready: dict[Key, Running] = {}
         self._leaving: dict[Key, Running] = {}
+        self._in_their_turn: set[TaskId] = set()
+        """A standby of theirs has died: the next attempt starts in its turn, and tells why."""
 
     def __len__(self) -> int:
         """Return how many there are, those that still have to end included."""
@@ -52,41 +54,41 @@ class Standbys:
         del self._ready[running.key]
 
     def top_up(self, queue: Queue, gates: Sequence[SlotGate], now: float) -> None:
-        """Start standbys for works that are due, as long as some slot that is taken has none."""
+        """Start standbys for tasks that are due, as long as some slot that is taken has none."""
         busy = [gate.slot for gate in gates if self._is_wanted(gate.slot) and gate.tenants()]
         for slot in busy[len(self._ready) :]:
-            work = next((work for work in queue.due(now) if self._may_stand_by(work)), None)
-            if work is None or not _fits(work):
+            task = next((task for task in queue.due(now) if self._may_stand_by(task)), None)
+            if task is None or not _fits(task):
                 return
             try:
-                running = self._launcher.stand_by(work, slot)
+                running = self._launcher.stand_by(task, slot)
             except (SplatbatchError, OSError):  # it is told when its turn comes
-                work.may_stand_by = False
+                self._in_their_turn.add(task.id)
                 continue
-            queue.take(work)
+            queue.take(task)
             self._ready[running.key] = running
 
-    def look(self) -> list[Work]:
-        """Remove those that have ended, and return the works they were to do."""
+    def look(self) -> list[Task]:
+        """Remove those that have ended, and return the tasks they were to do."""
         everyone = self.everyone()
         if not everyone:
             return []
         seen = self._executor.poll({key: running.handle for key, running in everyone.items()})
         dead = [running for key, running in everyone.items() if how_it_ended(running, seen[key]) is not None]
-        return [running.work for running in dead if self._has_died(running)]
+        return [running.task for running in dead if self._has_died(running)]
 
     def dismiss(self, running: Running) -> None:
         """End one that cannot be told to begin."""
         self._executor.cancel({running.key: running.handle})
         self._leaving[running.key] = self._ready.pop(running.key)
 
-    def retire(self) -> list[Work]:
-        """End all of them, and return the works they were to do."""
+    def retire(self) -> list[Task]:
+        """End all of them, and return the tasks they were to do."""
         ask_to_end(self._executor, self._ready)
-        works = [running.work for running in self._ready.values()]
+        tasks = [running.task for running in self._ready.values()]
         self._leaving |= self._ready
         self._ready.clear()
-        return works
+        return tasks
 
     def _has_died(self, running: Running) -> bool:
         """Discard a standby that has ended; return whether nobody had asked it to."""
@@ -97,20 +99,18 @@ class Standbys:
         return True
 
     def discard(self, running: Running) -> None:
-        """Remove what is left of one that has died; its work begins in its turn, without another."""
+        """Remove what is left of one that has died; its task begins in its turn, without another."""
         self._launcher.discard(running)
-        running.work.may_stand_by = False
+        self._in_their_turn.add(running.task.id)
 
     def _is_wanted(self, slot: Slot) -> bool:
         wanted = self._config.executor.standby
         return slot.gpu is not None if wanted == "auto" else wanted
 
-    def _may_stand_by(self, work: Work) -> bool:
-        if work.may_stand_by:  # asked many times a second
-            work.may_stand_by = open_trainer(self._config.recipe(work.patch.name, work.changes)).stands_by
-        return work.may_stand_by
+    def _may_stand_by(self, task: Task) -> bool:
+        return task.id not in self._in_their_turn and task.setup.trainer.stands_by
 
 
-def _fits(work: Work) -> bool:
-    need_mib = work.need.host_mib if work.need else UNKNOWN_MIB
+def _fits(task: Task) -> bool:
+    need_mib = task.need.host_mib if task.need else UNKNOWN_MIB
     return available_mib() >= need_mib + RESERVE_MIB

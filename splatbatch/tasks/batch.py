@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from splatbatch import config as configuration
 from splatbatch.config import Config, Recipe
 from splatbatch.errors import ConfigError
-from splatbatch.scene.patches import Patch, find_patches, select
+from splatbatch.scene.patches import find_patches
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks import plan
-from splatbatch.tasks.task import named_units, only, originals, units_of
+from splatbatch.tasks.task import Task, only, patches_of, select, tasks_of, under
 
 if TYPE_CHECKING:
     from splatbatch.scene.audit.audit import Audit
@@ -27,68 +27,64 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """The patches a command is about, and where their results go."""
+    """The tasks a command is about, and where their results go."""
 
     config: Config
-    patches: tuple[Patch, ...]
-    """In a sweep: each under each variant, with a name that says so."""
+    tasks: tuple[Task, ...]
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Settings changed by --set, for every patch of this run."""
+    """Settings changed by --set, for every task of this run."""
     path: Path = Path()
     """Of the YAML."""
-    every: tuple[Patch, ...] = ()
-    """All patches of the config, of which `patches` are those that a command is about."""
+    every: tuple[Task, ...] = ()
+    """All tasks of the config, of which `tasks` are those that a command is about."""
 
     def whole(self) -> Batch:
-        """Return the batch with all its patches, as report, metrics and status are about."""
-        return replace(self, patches=self.every, changes={})
+        """Return the batch with all its tasks, as report, metrics and status are about."""
+        return replace(self, tasks=self.every, changes={})
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the tasks."""
+        return [task.name for task in self.tasks]
 
     @property
     def output(self) -> OutputFolder:
         """Return the output folder."""
         return OutputFolder(self.config.output.folder)
 
-    def recipes(self, changes: Mapping[str, Any] | None = None) -> list[Recipe]:
-        """Return what trains each patch, under the changes of this run or others; patches trained alike share it."""
-        shared: dict[tuple[str, str], Recipe] = {}
-        found = []
-        for patch in self.patches:
-            name, variant = self.config.split(patch.name)
-            key = (name if name in self.config.patches else "", variant.name if variant else "")
-            if key not in shared:
-                shared[key] = self.config.recipe(patch.name, self.changes if changes is None else changes)
-            found.append(shared[key])
-        return found
+    def recipes(self) -> dict[str, Recipe]:
+        """Return what trains each task in this run, by its name."""
+        return {task.name: task.asked.recipe for task in self.tasks}
 
     def audit(self) -> Audit:
         """Check the patches before a GPU is touched, in a sweep each of them once; all trainers must take them."""
         from splatbatch.trainers import rules_of
 
-        return self._audit(rules_of(self._sound_recipes()), self.patches)
+        return self._audit(rules_of(self._sound_recipes().values()), self.tasks)
 
-    def audits(self) -> tuple[tuple[Audit, tuple[Patch, ...]], ...]:
-        """Return an audit by the rules of each trainer, with the patches that are its."""
+    def audits(self) -> tuple[tuple[Audit, tuple[Task, ...]], ...]:
+        """Return an audit by the rules of each trainer, with the tasks that are its."""
         from splatbatch.trainers import rules_of
 
-        groups: dict[TrainerRules, list[Patch]] = {}
-        for patch, recipe in zip(self.patches, self._sound_recipes(), strict=True):
-            groups.setdefault(rules_of([recipe]), []).append(patch)
-        return tuple((self._audit(rules, patches), tuple(patches)) for rules, patches in groups.items())
+        groups: dict[TrainerRules, list[Task]] = {}
+        for task, recipe in zip(self.tasks, self._sound_recipes().values(), strict=True):
+            groups.setdefault(rules_of([recipe]), []).append(task)
+        return tuple((self._audit(rules, tasks), tuple(tasks)) for rules, tasks in groups.items())
 
-    def _sound_recipes(self) -> list[Recipe]:
-        """Return what trains each patch, once what it names has been seen to be there."""
+    def _sound_recipes(self) -> dict[str, Recipe]:
+        """Return what trains each task, once what it names has been seen to be there."""
         from splatbatch.scene.holdout import check_lists
 
         recipes = self.recipes()
-        check_lists(recipe.evaluation for recipe in recipes)
+        check_lists(recipe.evaluation for recipe in recipes.values())
         return recipes
 
-    def _audit(self, rules: TrainerRules, patches: Iterable[Patch]) -> Audit:
+    def _audit(self, rules: TrainerRules, tasks: Iterable[Task]) -> Audit:
         from splatbatch.scene.audit.audit import audit_patches
 
         cache = self.output.audit_cache if self.output.path.is_dir() else None
         every = self.config.evaluation.holdout_every
-        return audit_patches(originals(self.config, patches), self.config.scene.source, rules, cache, every)
+        return audit_patches(patches_of(tasks), self.config.scene.source, rules, cache, every)
 
     def standing(self, depth: Depth = "time") -> Standing:
         """Return what tells how each patch stands."""
@@ -101,15 +97,12 @@ class Batch:
     ) -> tuple[plan.Decision, ...]:
         """Decide which patches have to be trained; files whose size or time have moved are read."""
         standing = self.standing("content")
-        return tuple(
-            standing.decide(patch.name, refusals.get(patch.name, ""), force=force, insist=insist)
-            for patch in self.patches
-        )
+        return tuple(standing.decide(name, refusals.get(name, ""), force=force, insist=insist) for name in self.names)
 
     def only(self, names: Iterable[str]) -> Batch:
-        """Return the batch with the named patches alone."""
+        """Return the batch with the named tasks alone."""
         wanted = set(names)
-        return replace(self, patches=tuple(patch for patch in self.patches if patch.name in wanted))
+        return replace(self, tasks=tuple(task for task in self.tasks if task.name in wanted))
 
 
 def open_batch(
@@ -118,7 +111,7 @@ def open_batch(
     changes: Mapping[str, Any] | None = None,
     conditions: Sequence[str] = (),
 ) -> Batch:
-    """Load the config, find its patches and see that everything it says of them holds.
+    """Load the config, find its tasks and see that everything it says of them holds.
 
     Args:
         path: of the YAML; None for the usual one.
@@ -137,19 +130,19 @@ def open_batch(
     for name in config.patches:
         if name not in known:
             raise ConfigError(f"patches.{name}: no such patch", configuration.nearest(name, known))
-    units = units_of(config, patches)
-    chosen = only(config, select(units, named_units(config, units, names)), conditions)
-    batch = Batch(config, chosen, dict(changes or {}), file, tuple(units))
+    every = tasks_of(config, patches)
+    chosen = under(changes or {}, only(select(every, names), conditions))
+    batch = Batch(config, chosen, dict(changes or {}), file, every)
     batch.recipes()  # for its errors
     return batch
 
 
-def refusals(batch: Batch, audits: Iterable[tuple[Audit, Iterable[Patch]]]) -> dict[str, str]:
-    """Return the patches that their audit refuses, with the first of the reasons for each."""
+def refusals(audits: Iterable[tuple[Audit, Iterable[Task]]]) -> dict[str, str]:
+    """Return the tasks that their audit refuses, with the first of the reasons for each."""
     found: dict[str, str] = {}
-    for audit, patches in audits:
+    for audit, tasks in audits:
         reasons: dict[str, str] = {}
         for finding in audit.errors():
             reasons.setdefault(finding.patch, f"{finding.subject}: {finding.message}. {finding.remedy}")
-        found |= {patch.name: reasons.get(batch.config.split(patch.name)[0], "") for patch in patches}
+        found |= {task.name: reasons.get(task.patch.name, "") for task in tasks}
     return {name: reason for name, reason in found.items() if reason}

@@ -10,7 +10,6 @@ from typing import Any
 from splatbatch import __version__
 from splatbatch.config import Recipe
 from splatbatch.files import Record, read_json
-from splatbatch.scene.patches import Patch
 from splatbatch.store.hashes import FileFact, file_fact
 from splatbatch.store.layout import RESULT, SPLAT
 from splatbatch.store.ledger import Endings
@@ -29,6 +28,7 @@ from splatbatch.tasks.fingerprints.inputs import (
     state_of,
     with_content,
 )
+from splatbatch.tasks.task import Task
 
 
 class Standing:
@@ -37,9 +37,7 @@ class Standing:
     def __init__(self, batch: Batch, depth: Depth = "time", endings: Endings | None = None) -> None:
         """Look at sizes and times only, at content where these have moved, or at every byte of the splats."""
         self._output = batch.output
-        self._tasks = {
-            patch.name: (patch, recipe) for patch, recipe in zip(batch.patches, batch.recipes({}), strict=True)
-        }
+        self._tasks = {task.name: task for task in batch.tasks}
         self._places = {name: f"{self._output.path}/patches/{name}" for name in self._tasks}
         self._depth = depth
         self._endings = endings or Endings(batch.output.ledger)
@@ -67,21 +65,21 @@ class Standing:
         return replace(self._kept[name][1], given_up=self._given_up(name))
 
     def _look(self, name: str) -> plan.Evidence:
-        patch, recipe = self._tasks[name]
+        task = self._tasks[name]
         folder = self._output.patch(name)
         result = read_json(folder.result)
         if result is None:
             return plan.Evidence()
         held = pinned(result)
         files = files_from_record(held.get("files"))
-        elsewhere = moved(files, patch, recipe, self._stats)
+        elsewhere = moved(files, task.patch, task.recipe, self._stats)
         splat = why_not_the_splat(folder, result, self._depth)
         has_moved = bool(splat if self._depth == "time" else why_not_the_splat(folder, result, "time"))
         return plan.Evidence(
             result=result,
             splat=splat,
-            settings=self._why_other_settings(held, recipe),
-            inputs=self._why_other_inputs(held, files, elsewhere, patch),
+            settings=self._why_other_settings(held, task.recipe),
+            inputs=self._why_other_inputs(held, files, elsewhere, task),
             unverified=not isinstance(result.get("splat"), dict),
             outdated=not files or bool(elsewhere) or has_moved,
         )
@@ -91,16 +89,15 @@ class Standing:
         event = self._endings.last(name)
         if event is None or event["event"] != "refused":
             return ""
-        patch, recipe = self._tasks[name]
-        is_same = event.get("inputs") in (None, state_of(self._inputs(patch, recipe).files))
+        is_same = event.get("inputs") in (None, state_of(self._inputs(self._tasks[name]).files))
         return str(event.get("reason", "")) if is_same else ""
 
     def knows(self, name: str) -> bool:
         """Return whether a patch belongs to the batch."""
         return name in self._tasks
 
-    def current(self, name: str) -> tuple[Patch, Recipe]:
-        """Return a patch and what would train it today."""
+    def current(self, name: str) -> Task:
+        """Return a task with what would train it today."""
         return self._tasks[name]
 
     def hash_of(self, recipe: Recipe) -> str:
@@ -125,16 +122,15 @@ class Standing:
     def _defaults(self) -> Mapping[str, Any]:
         return settings_of(Recipe())
 
-    def _why_other_inputs(self, result: Record, then: Files, elsewhere: tuple[str, ...], patch: Patch) -> str:
+    def _why_other_inputs(self, result: Record, then: Files, elsewhere: tuple[str, ...], task: Task) -> str:
         if not elsewhere and then:
             return ""
         if self._depth == "time":  # 0.1.0 knew neither times nor contents
             return f"changed on disk: {spell_files(elsewhere)}" if then else ""
-        recipe = self._tasks[patch.name][1]
-        now = self._inputs(patch, recipe)
+        now = self._inputs(task)
         if now.hash != result.get("inputs"):
             return "model or photographs have changed" + (f": {spell_files(elsewhere)}" if then else "")
-        _, differ = with_content(now.files, then, patch, recipe)
+        _, differ = with_content(now.files, then, task.patch, task.recipe)
         return f"photographs have changed: {spell_files(differ)}" if differ else ""
 
     def _given_up(self, name: str) -> str:
@@ -143,13 +139,13 @@ class Standing:
         if event is None:
             return ""
         if self._given_up_now.get(name, (None, ""))[0] is not event:
-            patch, recipe = self._tasks[name]
-            is_same = event["key"] == given_up.key_of(recipe, self._inputs(patch, recipe).files)
+            task = self._tasks[name]
+            is_same = event["key"] == given_up.key_of(task.recipe, self._inputs(task).files)
             self._given_up_now[name] = (event, str(event.get("reason", "")) if is_same else "")
         return self._given_up_now[name][1]
 
-    def _inputs(self, patch: Patch, recipe: Recipe) -> Inputs:
-        return inputs_of(patch, recipe, self._stats)
+    def _inputs(self, task: Task) -> Inputs:
+        return inputs_of(task.patch, task.recipe, self._stats)
 
 
 def pinned(result: Record) -> Record:

@@ -5,31 +5,31 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from splatbatch.config import Config
 from splatbatch.errors import SceneError
 from splatbatch.machine.gpu import Gpu, gpus
 from splatbatch.scene.footprint import Extent, Need, estimate, measure, why_tight
-from splatbatch.scene.patches import Patch
 from splatbatch.store.ledger import Ledger
+from splatbatch.tasks.task import Task
 
 
-def needs(config: Config, patches: Iterable[Patch], changes: Mapping[str, Any]) -> dict[str, Need]:
-    """Return the need of every patch, on the smallest GPU of the batch, else on the CPU.
+def needs(config: Config, tasks: Iterable[Task]) -> dict[str, Need]:
+    """Return the need of every task, on the smallest GPU of the batch, else on the CPU.
 
     None is known of patches whose model cannot be read, or that somebody else's program trains.
     """
     card_mib = smallest_mib(cards(config))
-    device = {"training.device": "cpu"} if config.training.device == "auto" and not cards(config) else {}
+    is_cpu = config.training.device == "auto" and not cards(config)
     found, extents = {}, dict[Path, Extent]()
-    for patch in patches:
+    for task in tasks:
+        recipe, sparse = task.asked.recipe, task.patch.sparse
+        if recipe.program is not None:  # nobody knows what somebody else's program needs
+            continue
         with contextlib.suppress(SceneError):  # the audit names what is wrong with the model
-            recipe = config.recipe(patch.name, {**changes, **device})
-            if recipe.program is None:  # nobody knows what somebody else's program needs
-                if patch.sparse not in extents:  # variants of a sweep share it
-                    extents[patch.sparse] = measure(patch)
-                found[patch.name] = estimate(recipe, extents[patch.sparse], card_mib)
+            if sparse not in extents:  # variants of a sweep share it
+                extents[sparse] = measure(task.patch)
+            found[task.name] = estimate(recipe.for_cpu() if is_cpu else recipe, extents[sparse], card_mib)
     return found
 
 

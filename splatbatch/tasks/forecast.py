@@ -57,8 +57,7 @@ def forecast(batch: Batch, names: Sequence[str], needs: Mapping[str, Need]) -> F
         needs: what is expected of each, as far as anybody knows.
     """
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
-    recipes = {patch.name: recipe for patch, recipe in zip(batch.patches, batch.recipes(), strict=True)}
-    recipes = {name: recipes[name] for name in names}
+    recipes = {task.name: task.asked.recipe for task in batch.only(names).tasks}
     spelled = _spell(recipes.values())
     done = list(_finished(batch, on_cpu=on_cpu))
     if (pace := seconds_per_step(done)) is not None:
@@ -84,7 +83,7 @@ def check_place(batch: Batch, expected: Forecast) -> None:
     executor, device = batch.config.executor, batch.config.training.device
     if chosen_cards(executor, device) or executor.gpus == () or expected.seconds is None:
         return
-    if expected.seconds <= UNASKED_S or all(one.training.device == "cpu" for one in batch.recipes()):
+    if expected.seconds <= UNASKED_S or all(one.training.device == "cpu" for one in batch.recipes().values()):
         return
     raise TrainerError(
         f"no NVIDIA GPU is seen here, and on the CPU this is {expected.in_words()}",

@@ -1,74 +1,158 @@
-"""What a sweep makes of patches: each under each variant, a unit of work with a folder and a history of its own."""
+"""A task: a patch, in a sweep under one of its variants, with the recipe and the trainer that train it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from splatbatch.config import Config, unit_name
+from splatbatch.config import Config, Recipe, TaskId, Variant, nearest
 from splatbatch.errors import ConfigError
 from splatbatch.scene.patches import Patch, spell
+
+if TYPE_CHECKING:
+    from splatbatch.scene.footprint import Need
+    from splatbatch.trainers import Trainer
 
 KINDS = ("variant", "patch")
 
 
-def units_of(config: Config, patches: Iterable[Patch]) -> tuple[Patch, ...]:
-    """Return the patches as they are or, in a sweep, each under each variant; a patch's variants stand together."""
-    if not config.variants:
-        return tuple(patches)
-    return tuple(
-        replace(patch, name=unit_name(patch.name, variant)) for patch in patches for variant in config.variants
-    )
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What attempts train by: the recipe of some settings, and its trainer; each made once, when first asked for."""
+
+    config: Config
+    patch: str
+    variant: Variant | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Of settings, by --set and by rungs."""
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The settings, checked; a ConfigError says what is wrong with them."""
+        return self.config.recipe(self.patch, self.changes, self.variant)
+
+    @cached_property
+    def trainer(self) -> Trainer:
+        """Made for the recipe; loaded only now, for `status` needs none."""
+        from splatbatch.trainers import open_trainer
+
+        return open_trainer(self.recipe)
+
+    def changed(self, changes: Mapping[str, Any]) -> Setup:
+        """Return what trains under further changes."""
+        return replace(self, changes={**self.changes, **changes}) if changes else self
 
 
-def originals(config: Config, units: Iterable[Patch]) -> tuple[Patch, ...]:
-    """Return the patches behind units, each once, under their own names."""
-    found = {name: replace(unit, name=name) for unit in units for name, _ in [config.split(unit.name)]}
-    return tuple(found.values())
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A patch under a variant, and what trains it. A rung of a ladder makes another one of the same name."""
+
+    patch: Patch
+    today: Setup
+    """By the YAML: what results are held against."""
+    asked: Setup
+    """By the YAML and --set."""
+    setup: Setup
+    """What the next attempt trains by: what was asked for, and the rungs that were taken."""
+    need: Need | None = None
+    """What it is expected to take, as far as its model can be read."""
+
+    @cached_property
+    def id(self) -> TaskId:
+        """Its identity."""
+        return TaskId(self.patch.name, self.today.variant.name if self.today.variant else "")
+
+    @cached_property
+    def name(self) -> str:
+        """Its name in messages and records, and that of its folder: "p0@base"."""
+        return str(self.id)
+
+    @property
+    def recipe(self) -> Recipe:
+        """What would train it today, by the YAML."""
+        return self.today.recipe
+
+    @property
+    def length(self) -> float:
+        """How long it is, on a scale of its own: images x pixels x steps."""
+        return self.asked.recipe.training.max_steps * self.need.photos_mib if self.need else 0.0
 
 
-def named_units(config: Config, units: Sequence[Patch], names: Iterable[str]) -> list[str]:
-    """Return names with that of a patch replaced by those of its variants."""
-    of_patch: dict[str, list[str]] = {}
-    for unit in units:
-        of_patch.setdefault(config.split(unit.name)[0], []).append(unit.name)
-    return [name for given in names for name in of_patch.get(given, [given])]
+def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
+    """Return a task for every patch or, in a sweep, for each under each variant; a patch's variants stand together.
+
+    Patches that are trained alike share their setup.
+    """
+    shared: dict[TaskId, Setup] = {}
+    found = []
+    for patch in patches:
+        for variant in config.variants.values() or (None,):
+            alike = TaskId(patch.name if patch.name in config.patches else "", variant.name if variant else "")
+            setup = shared.setdefault(alike, Setup(config, patch.name, variant))
+            found.append(Task(patch, setup, setup, setup))
+    return tuple(found)
 
 
-def only(config: Config, units: Sequence[Patch], conditions: Sequence[str]) -> tuple[Patch, ...]:
-    """Return the units that fulfil conditions such as "variant=base", "variant=*default*" or "patch=p0".
+def under(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[Task, ...]:
+    """Return the tasks as --set asks for them."""
+    setups = {setup: setup.changed(changes) for setup in {task.today for task in tasks}}
+    return tuple(replace(task, asked=setups[task.today], setup=setups[task.today]) for task in tasks)
+
+
+def patches_of(tasks: Iterable[Task]) -> tuple[Patch, ...]:
+    """Return the patches of tasks, each once."""
+    return tuple({task.patch.name: task.patch for task in tasks}.values())
+
+
+def select(tasks: Sequence[Task], names: Sequence[str]) -> tuple[Task, ...]:
+    """Return the tasks that were named on the command line, by their own name or by their patch's; without one all.
+
+    Raises:
+        ConfigError: a name is unknown.
+    """
+    known = {task.name for task in tasks} | {task.patch.name for task in tasks}
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"--patch {name}: no such patch", nearest(name, [task.name for task in tasks]))
+    return tuple(task for task in tasks if not names or task.name in names or task.patch.name in names)
+
+
+def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
+    """Return the tasks that fulfil conditions such as "variant=base", "variant=*default*" or "patch=p0".
 
     Of several conditions of a kind one must be fulfilled.
 
     Raises:
         ConfigError: a condition is none, or is fulfilled by nothing.
     """
-    kept = list(units)
+    kept = list(tasks)
     for kind in KINDS:
         wanted = [value for condition in conditions for value in [_wanted(condition, kind)] if value is not None]
-        known = list(dict.fromkeys(_part(config, unit, kind) for unit in units))
+        known = list(dict.fromkeys(getattr(task.id, kind) for task in tasks))
         for pattern in wanted:
             if not any(fnmatchcase(name, pattern) for name in known):
                 there = spell([name for name in known if name]) or "none: the config has no sweep"
                 raise ConfigError(f"--only {kind}={pattern}: there is none", f"There are: {there}.")
         if wanted:
-            kept = [unit for unit in kept if any(fnmatchcase(_part(config, unit, kind), one) for one in wanted)]
+            kept = [task for task in kept if any(fnmatchcase(getattr(task.id, kind), one) for one in wanted)]
     if not kept:
         raise ConfigError(f"--only {', '.join(conditions)}: no patch is like all of this")
     return tuple(kept)
 
 
-def the_unit(units: Sequence[Patch], name: str) -> str:
-    """Return the name of the one unit that is meant.
+def the_task(tasks: Sequence[Task], name: str) -> Task:
+    """Return the one task that is meant.
 
     Raises:
         ConfigError: it is a patch with several variants.
     """
-    names = [unit.name for unit in units]
-    if len(names) > 1:
+    if len(tasks) > 1:
+        names = [task.name for task in tasks]
         raise ConfigError(f"{name}: has {len(names)} variants", f"Name one of {spell(names)}.")
-    return names[0]
+    return tasks[0]
 
 
 def _wanted(condition: str, kind: str) -> str | None:
@@ -77,8 +161,3 @@ def _wanted(condition: str, kind: str) -> str | None:
     if not equals or found.strip() not in KINDS:
         raise ConfigError(f"--only {condition}: not of the form variant=NAME or patch=NAME", "* stands for anything.")
     return value.strip() if found.strip() == kind else None
-
-
-def _part(config: Config, unit: Patch, kind: str) -> str:
-    patch, variant = config.split(unit.name)
-    return patch if kind == "patch" else variant.name if variant else ""

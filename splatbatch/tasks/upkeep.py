@@ -16,10 +16,10 @@ from splatbatch.tasks.plan import Decision, Skip
 
 def restore(batch: Batch, ledger: Ledger) -> None:
     """Bring back accepted products that are gone or were replaced, from the attempts that made them."""
-    for patch in batch.patches:
+    for name in batch.names:
         with contextlib.suppress(OSError):  # it stays stale, and is told of when its turn comes
-            if attempt := results.restore(batch.output.patch(patch.name)):
-                ledger.write("restored", patch=patch.name, attempt=attempt)
+            if attempt := results.restore(batch.output.patch(name)):
+                ledger.write("restored", patch=name, attempt=attempt)
 
 
 def refresh(batch: Batch, standing: Standing, decisions: tuple[Decision, ...]) -> list[str]:
@@ -28,7 +28,7 @@ def refresh(batch: Batch, standing: Standing, decisions: tuple[Decision, ...]) -
     Results of 0.1.0 know no hashes; those of a folder that was copied know other times.
     """
     fresh = {one.patch for one in decisions if isinstance(one, Skip)}
-    known_too_little = [one.name for one in batch.patches if one.name in fresh and standing.evidence(one.name).outdated]
+    known_too_little = [name for name in batch.names if name in fresh and standing.evidence(name).outdated]
     for name in known_too_little:
         with contextlib.suppress(OSError):  # it stays as it is, and the next run tries
             _refresh(batch, standing, name)
@@ -36,13 +36,13 @@ def refresh(batch: Batch, standing: Standing, decisions: tuple[Decision, ...]) -
 
 
 def _refresh(batch: Batch, standing: Standing, name: str) -> None:
-    patch, recipe = standing.current(name)
+    task = standing.current(name)
     folder = batch.output.patch(name)
     result = read_json(folder.result) or {}
-    now = inputs_of(patch, recipe)
+    now = inputs_of(task.patch, task.recipe)
     pinned = mapping(result.get("pinned"))
     then = files_from_record((pinned or result).get("files"))
-    files = files_to_record(with_content(now.files, then, patch, recipe)[0])
+    files = files_to_record(with_content(now.files, then, task.patch, task.recipe)[0])
     known = {"pinned": {**pinned, "files": files}} if pinned else {"files": files}
     splat = results.splat_record(
         folder.splat, mapping(result.get("splat")).get("num_gaussians") or result.get("num_gaussians") or 0

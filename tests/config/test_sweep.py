@@ -10,8 +10,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from splatbatch.config import Config, load, split_unit, to_yaml
+from splatbatch.config import Config, TaskId, load, to_yaml
 from splatbatch.errors import ConfigError
+from splatbatch.scene.patches import Patch
+from splatbatch.tasks.task import tasks_of
 
 STRATEGIES = {"training.strategy": ["default", "mcmc"]}
 MEANS = {"learning_rates.means": [1e-4, 2e-4]}
@@ -34,15 +36,14 @@ def mistakes(folder: Path, text: str) -> list[str]:
 
 def test_a_matrix_is_all_its_combinations(tmp_path: Path) -> None:
     config = sweep(tmp_path, matrix=STRATEGIES | MEANS)
-    recipes = [config.recipe(f"p0@{name}") for name in config.variants]
+    recipes = [config.recipe("p0", variant=variant) for variant in config.variants.values()]
     found = [(recipe.training.strategy, recipe.learning_rates.means) for recipe in recipes]
     assert found == [(s, m) for s in ("default", "mcmc") for m in (1e-4, 2e-4)]
 
 
 def test_without_a_sweep_a_name_is_a_patch(tmp_path: Path) -> None:
-    config = sweep(tmp_path)
-    assert config.variants == {}
-    assert config.split("p0@x") == ("p0@x", None)
+    (task,) = tasks_of(sweep(tmp_path), [Patch("p0@x", tmp_path, tmp_path)])
+    assert (task.id, task.name, task.today.variant) == (TaskId("p0@x"), "p0@x", None)
 
 
 def test_a_name_does_not_depend_on_order_or_on_what_else_is_compared(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_excluded_combinations_are_left_out_and_included_and_named_ones_added(tm
     named = [{"name": "usual", "set": {}}, {"name": "quick", "set": {"training.max_steps": 9}}]
     config = sweep(tmp_path, matrix=STRATEGIES | MEANS, exclude=exclude, include=[{"training.seed": 1}], variants=named)
     assert len(config.variants) == 3 + 1 + 2
-    assert config.recipe("p1@quick").training.max_steps == 9
+    assert config.recipe("p1", variant=config.variants["quick"]).training.max_steps == 9
     left_out = {"training.strategy": "mcmc", "learning_rates.means": 1e-4}
     assert left_out not in [variant.settings for variant in config.variants.values()]
 
@@ -87,7 +88,7 @@ def test_excluded_combinations_are_left_out_and_included_and_named_ones_added(tm
 def test_a_variant_is_stronger_than_a_patch_and_leaves_its_other_overrides(tmp_path: Path) -> None:
     patches = {"p1": {"training": {"seed": 7, "strategy": "mcmc"}}}
     config = sweep(tmp_path, matrix=STRATEGIES, others={"patches": patches})
-    recipe = config.recipe(f"p1@{next(iter(config.variants))}")
+    recipe = config.recipe("p1", variant=next(iter(config.variants.values())))
     assert (recipe.training.strategy, recipe.training.seed) == ("default", 7)
 
 
@@ -99,7 +100,7 @@ def test_every_variant_shows_every_setting_that_is_compared(tmp_path: Path) -> N
 
 def test_a_path_in_a_sweep_is_relative_to_the_yaml(tmp_path: Path) -> None:
     config = sweep(tmp_path, variants=[{"name": "a", "set": {"evaluation.holdout_list": "h.txt"}}])
-    assert config.recipe("p0@a").evaluation.holdout_list == tmp_path / "h.txt"
+    assert config.recipe("p0", variant=config.variants["a"]).evaluation.holdout_list == tmp_path / "h.txt"
 
 
 def test_a_sweep_written_as_yaml_is_the_same_sweep(tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def test_settings_of_a_program_are_compared_and_so_are_programs(tmp_path: Path) 
     (tmp_path / "splat_config.yml").write_text(f"{text}training: {{trainer: theirs}}\n{PROGRAM}")
     config = load(tmp_path / "splat_config.yml")
     assert [name.rpartition("_")[0] for name in config.variants] == ["cap-7", "cap-8", ""]
-    assert config.recipe("p0@ours").program is None
+    assert config.recipe("p0", variant=config.variants["ours"]).program is None
     assert [variant.compared["setting.cap"] for variant in config.variants.values()] == ["7", 8, None]
 
 
@@ -210,9 +211,9 @@ def test_any_sweep_is_one_or_a_list_of_mistakes(tmp_path: Path, tree: Any) -> No
     except ConfigError as error:
         assert str(path) in error.message
     else:
-        assert all(config.recipe(f"p0@{name}") for name in config.variants)
+        assert all(config.recipe("p0", variant=variant) for variant in config.variants.values())
 
 
 def test_a_unit_is_split_at_its_last_sign() -> None:
-    assert split_unit("a@b@c") == ("a@b", "c")
-    assert split_unit("p0") == ("p0", "")
+    assert TaskId.of_folder("a@b@c") == ("a@b", "c")
+    assert TaskId.of_folder("p0") == ("p0", "")

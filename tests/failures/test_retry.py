@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splatbatch.config import Retry, Training
+from splatbatch.config import Retry, TaskId, Training
 from splatbatch.failures.retry import POLICIES, Again, Failure, GiveUp, decide, resolve, why_stop_batch
 from splatbatch.outcome import Diagnosis
 
@@ -136,6 +136,6 @@ def test_a_resolution_is_halved_never_raised(before: str, after: str) -> None:
 
 def test_what_lies_in_the_machine_stops_the_batch_after_the_second_patch() -> None:
     one, two = [failure("cuda_no_kernel_image", "fail")], [failure("cuda_no_kernel_image", "fail")]
-    assert not why_stop_batch({"p0": one})
-    assert "p0 and on p1" in why_stop_batch({"p0": one, "p1": two})
-    assert not why_stop_batch({"p0": [failure("missing_image", "fail")], "p1": [failure("missing_image", "fail")]})
+    assert not why_stop_batch({TaskId("p0"): one})
+    assert "p0 and on p1" in why_stop_batch({TaskId("p0"): one, TaskId("p1"): two})
+    assert not why_stop_batch({TaskId(name): [failure("missing_image", "fail")] for name in ("p0", "p1")})

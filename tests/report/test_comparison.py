@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from made_output import MadeOutput
 
-from splatbatch.config import Variant
+from splatbatch.config import Recipe, Variant
 from splatbatch.files import read_json
 from splatbatch.report import to_markdown, write_report
 from splatbatch.report.charts.setting_charts import setting_charts
@@ -25,7 +25,7 @@ STRATEGY = "training.strategy"
 
 
 def variant(name: str, **settings: Any) -> Variant:
-    return Variant(name, settings, {CAP: settings.get("cap", 9), STRATEGY: settings.get("strategy", "mcmc")})
+    return Variant(name, settings, {CAP: settings.get("cap", 9), STRATEGY: settings.get("strategy", "mcmc")}, Recipe())
 
 
 VARIANTS = [variant("a", cap=5), variant("b", cap=7), variant("c", cap=5, strategy="default")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -17,7 +17,6 @@ from splatbatch.machine.protocol import Job, Key, Seen, Slot
 from splatbatch.outcome import Outcome
 from splatbatch.scene.footprint import Need
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.running import Work
 from splatbatch.splats import write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.ledger import Ledger
@@ -200,9 +199,9 @@ class Simulation:
         self.batch.change(**sections)
         opened = open_batch(self.batch.config)
         opened.output.create()
-        works = [Work(patch, num_steps=STEPS, need=self.need(patch.name)) for patch in opened.patches]
+        tasks = [replace(task, need=self.need(task.name)) for task in opened.tasks]
         runner = Runner(opened.config, self.world, Ledger(opened.output.ledger), self.world)
-        return runner.run(works, stop=lambda: "", beat=lambda: None)
+        return runner.run(tasks, stop=lambda: "", beat=lambda: None)
 
     def need(self, name: str) -> Need:
         script = self.world.scripts[name][0]

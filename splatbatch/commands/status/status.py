@@ -30,7 +30,7 @@ class StatusOptions:
 def status(config: Path | None, names: Sequence[str], options: StatusOptions) -> None:
     """Print how far every patch is, once or until Ctrl-C."""
     batch = open_batch(config, names)
-    room, standing = num_shown(len(batch.patches)), batch.standing("every byte" if options.verify else "time")
+    room, standing = num_shown(len(batch.tasks)), batch.standing("every byte" if options.verify else "time")
     if options.watch and not options.as_json:
         watching.watch(lambda: _statuses(batch, batch.standing(), room))
         return
@@ -60,4 +60,4 @@ def _last_line(statuses: Sequence[PatchStatus], running: Record | None) -> str:
 
 
 def _statuses(batch: Batch, standing: Standing, in_full: int | None) -> tuple[PatchStatus, ...]:
-    return read_status(batch.output, [patch.name for patch in batch.patches], in_full, standing)
+    return read_status(batch.output, batch.names, in_full, standing)

@@ -30,7 +30,7 @@ def check_savable(batch: Batch) -> None:
     """
     if not batch.changes:
         raise ConfigError("retry --save: no --set, so there is nothing to save", "Add --set KEY=VALUE.")
-    if variants := [patch.name for patch in batch.patches if batch.config.split(patch.name)[1]]:
+    if variants := [task.name for task in batch.tasks if task.id.variant]:
         raise ConfigError(
             f"retry --save: {variants[0]} is a variant of a sweep", "Write its settings into `sweep` yourself."
         )
@@ -42,11 +42,10 @@ def print_retried(batch: Batch, run: Run, *, save: bool) -> None:
     Raises:
         ConfigError: the YAML cannot be written.
     """
-    tried = [patch.name for patch in batch.patches if patch.name in run.outcomes]
-    tables = {name: rows_of(batch, name) for name in tried[:MOST_TABLES]}
-    for name, rows in tables.items():
-        typer.echo(plain(f"{name}:"))
-        open_console().print(attempt_table(rows))
+    tried = [task for task in batch.tasks if task.name in run.outcomes]
+    for task in tried[:MOST_TABLES]:
+        typer.echo(plain(f"{task.name}:"))
+        open_console().print(attempt_table(rows_of(batch, task)))
     kept = _kept_with_changes(batch, run)
     if save:
         for name in kept:
@@ -64,7 +63,7 @@ def print_retried(batch: Batch, run: Run, *, save: bool) -> None:
 
 def _kept_with_changes(batch: Batch, run: Run) -> list[str]:
     """Return the patches that were trained under the settings of --set, and whose product is that splat."""
-    trained = [patch.name for patch in batch.patches if isinstance(run.outcomes.get(patch.name), Trained)]
+    trained = [name for name in batch.names if isinstance(run.outcomes.get(name), Trained)]
     changes = {name: mapping((read_json(batch.output.patch(name).result) or {}).get("changes")) for name in trained}
     return [name for name in trained if batch.changes and batch.changes.items() <= changes[name].items()]
 

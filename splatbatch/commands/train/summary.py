@@ -39,7 +39,7 @@ def conclude(batch: Batch, run: Run, standing: Standing) -> int:
     whole = batch.whole()
     write_the_report(whole, standing)
     statuses = statuses_of(whole, standing)
-    requested = [one for one in statuses if one.patch in {patch.name for patch in batch.patches}]
+    requested = [one for one in statuses if one.patch in set(batch.names)]
     done = [one for one in requested if one.state == "trained" and run.has_done(one.patch)]
     _print(_lines(requested, done, statuses, run))
     typer.echo(plain(f"report: {batch.output.report('html')}"))
@@ -50,7 +50,7 @@ def conclude(batch: Batch, run: Run, standing: Standing) -> int:
 
 def statuses_of(batch: Batch, standing: Standing | None = None) -> tuple[PatchStatus, ...]:
     """Return how every patch of a batch stands now."""
-    return read_status(batch.output, [patch.name for patch in batch.patches], standing=standing or batch.standing())
+    return read_status(batch.output, batch.names, standing=standing or batch.standing())
 
 
 def _lines(
@@ -84,7 +84,7 @@ def _print(lines: Sequence[str]) -> None:
 
 def write_the_report(batch: Batch, standing: Standing) -> None:
     """Write the report; that it cannot be must not hide how the batch went, nor keep anybody from being told."""
-    names, settings = [patch.name for patch in batch.patches], batch.config
+    names, settings = batch.names, batch.config
     try:
         write_report(batch.output, names, settings.variants.values(), settings.output.previews_mib, standing=standing)
     except OSError as error:

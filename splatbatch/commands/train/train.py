@@ -102,7 +102,7 @@ def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> N
     if options.failed:
         states = {one.patch: one.state for one in statuses_of(batch)}
         batch = batch.only(name for name, state in states.items() if state in TO_RETRY)
-        if not batch.patches:
+        if not batch.tasks:
             typer.echo("no failed patch to retry", err=True)
             return
     elif not names and not options.only:
@@ -121,8 +121,8 @@ TO_RETRY = ("failed", "stopped")
 def _trained_so_already(batch: Batch) -> tuple[str, ...]:
     """Return the patches that are fresh and were trained under the changes that are asked for."""
     standing = batch.standing("content")
-    effective = {one.name: standing.hash_of(recipe) for one, recipe in zip(batch.patches, batch.recipes(), strict=True)}
-    fresh = planning.fresh([standing.decide(patch.name) for patch in batch.patches])
+    effective = {name: standing.hash_of(recipe) for name, recipe in batch.recipes().items()}
+    fresh = planning.fresh([standing.decide(name) for name in batch.names])
     results = {name: standing.evidence(name).result or {} for name in fresh}
     return tuple(
         name for name, result in results.items() if not batch.changes or effective[name] == result.get("effective")
@@ -133,7 +133,7 @@ def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
     terminal.never_block()
     print_warnings(batch.config.warnings)
     interruption, whole = Interruption(), batch.whole()
-    names = [patch.name for patch in whole.patches]
+    names = whole.names
     batch.output.create()
     standing, contents = whole.standing(), Contents(batch)
     notifier = Notifier(batch.config.notify, batch.output, names, standing)
@@ -180,17 +180,17 @@ def _run(batch: Batch, ledger: Ledger, wish: Wish, rounds: Rounds) -> Run:
     session.adopt(batch, ledger, rounds.keep_lock)
     upkeep.restore(batch, ledger)
     standing = batch.standing("content")
-    decisions = tuple(standing.decide(patch.name, force=wish.force, insist=wish.is_retry) for patch in batch.patches)
+    decisions = tuple(standing.decide(name, force=wish.force, insist=wish.is_retry) for name in batch.names)
     for name in upkeep.refresh(batch, standing, decisions):
         rounds.fill(name)
     for name, reason in planning.given_up(decisions).items():
         ledger.write("still_given_up", patch=name, reason=reason)
     todo = batch.only(planning.to_train(decisions))
     outcomes: Mapping[str, Outcome] = {}
-    if todo.patches:
+    if todo.tasks:
         refused = _audit(todo, ledger) if wish.verify else _unaudited(ledger)
-        todo = todo.only(patch.name for patch in todo.patches if patch.name not in refused)
-    if todo.patches:
+        todo = todo.only(name for name in todo.names if name not in refused)
+    if todo.tasks:
         outcomes = session.run(todo, ledger, stop=rounds.stop, beat=rounds.beat, is_retry=wish.is_retry)
     return Run(planning.fresh(decisions), outcomes, rounds.stop())
 
@@ -198,15 +198,14 @@ def _run(batch: Batch, ledger: Ledger, wish: Wish, rounds: Rounds) -> Run:
 def _audit(batch: Batch, ledger: Ledger) -> Mapping[str, str]:
     """Audit patches before they are trained; return those that must not be, each with the reason."""
     audits = batch.audits()
-    refused = refusals(batch, audits)
+    refused = refusals(audits)
     warnings = [f"{one.patch}: {one.subject}: {one.message}" for audit, _ in audits for one in audit.warnings()]
     ledger.write("audit", verified=True, refused=refused, warnings=list(dict.fromkeys(warnings)))
-    recipes = dict(zip((patch.name for patch in batch.patches), batch.recipes({}), strict=True))
-    for patch in batch.patches:
-        if reason := refused.get(patch.name):
-            inputs = state_of(inputs_of(patch, recipes[patch.name]).files)
-            ledger.write("refused", patch=patch.name, reason=reason, inputs=inputs)
-    if len(refused) == len(batch.patches):
+    for task in batch.tasks:
+        if reason := refused.get(task.name):
+            inputs = state_of(inputs_of(task.patch, task.recipe).files)
+            ledger.write("refused", patch=task.name, reason=reason, inputs=inputs)
+    if len(refused) == len(batch.tasks):
         typer.echo("every patch is refused by the audit: see `splatbatch verify-dims`", err=True)
     return refused
 

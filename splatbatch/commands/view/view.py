@@ -21,7 +21,7 @@ from splatbatch.splats import Gaussians, read_splat
 from splatbatch.splats.shapes import colours, covariances, shares
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.task import the_unit
+from splatbatch.tasks.task import the_task
 
 if TYPE_CHECKING:
     import viser
@@ -40,22 +40,22 @@ def view(config: Path | None, name: str, port: int) -> None:
         MissingPartError: viser is not installed.
     """
     batch = open_batch(config, [name])
-    unit = the_unit(batch.patches, name)
-    splat = batch.output.patch(unit).splat
+    task = the_task(batch.tasks, name).name
+    splat = batch.output.patch(task).splat
     if not splat.exists():
-        raise ConfigError(f"{unit}: has no splat yet", "`splatbatch status` says how far it is.")
+        raise ConfigError(f"{task}: has no splat yet", "`splatbatch status` says how far it is.")
     guard = Guard()
     server = _open_server(port, guard)
     try:
         gaussians = read_splat(splat)
     except (OSError, ValueError) as error:
         raise OutputError(
-            f"{splat}: cannot be read ({error})", f"Train it again: splatbatch retry -p {unit} --force"
+            f"{splat}: cannot be read ({error})", f"Train it again: splatbatch retry -p {task} --force"
         ) from error
     _show(server, gaussians)
-    _stand(server, batch.output, unit)
+    _stand(server, batch.output, task)
     url = f"http://{LOOPBACK}:{server.get_port()}/{guard.token}/"
-    typer.echo(one_line(f"{unit}: {len(gaussians):,} Gaussians at {url} until Ctrl-C"))
+    typer.echo(one_line(f"{task}: {len(gaussians):,} Gaussians at {url} until Ctrl-C"))
     try:
         while True:
             time.sleep(3600)
@@ -91,10 +91,10 @@ def _show(server: viser.ViserServer, gaussians: Gaussians) -> None:
     )
 
 
-def _stand(server: viser.ViserServer, output: OutputFolder, unit: str) -> None:
-    """Start where a photograph was taken, as the report does; a scene's unit may be anything, so zoom by its size."""
-    attempt = text((read_json(output.patch(unit).result) or {}).get("attempt"))
-    standpoint = find_standpoint(attempt_folder(output, {"patch": unit, "attempt": attempt}))
+def _stand(server: viser.ViserServer, output: OutputFolder, task: str) -> None:
+    """Start where a photograph was taken, as the report does; a scene's scale may be anything, so zoom by its size."""
+    attempt = text((read_json(output.patch(task).result) or {}).get("attempt"))
+    standpoint = find_standpoint(attempt_folder(output, {"patch": task, "attempt": attempt}))
     server.scene.set_up_direction(tuple(standpoint.up) if standpoint else COLMAP_UP)
     if standpoint:
         camera = server.initial_camera

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
@@ -107,17 +107,24 @@ class Variant:
     """What it sets, by full name; stronger than a patch's own overrides."""
     compared: Mapping[str, Any]
     """The value of every setting that the sweep mentions: the config's where this combination sets none."""
+    recipe: Recipe
+    """What trains a patch without overrides under it."""
 
 
-def unit_name(patch: str, variant: str) -> str:
-    """Return the name of a patch under a variant."""
-    return f"{patch}{SEPARATOR}{variant}"
+class TaskId(NamedTuple):
+    """Which task it is: a patch and, in a sweep, a variant; printed as its folder is named, "p0@base"."""
 
+    patch: str
+    variant: str = ""
 
-def split_unit(name: str) -> tuple[str, str]:
-    """Return the patch and the variant that a name stands for; no variant if it names none."""
-    patch, _, variant = name.rpartition(SEPARATOR)
-    return (patch, variant) if patch else (name, "")
+    def __str__(self) -> str:
+        return f"{self.patch}{SEPARATOR}{self.variant}" if self.variant else self.patch
+
+    @classmethod
+    def of_folder(cls, name: str) -> TaskId:
+        """Return what the name of a folder stands for; for outputs whose config nobody has read."""
+        patch, _, variant = name.rpartition(SEPARATOR)
+        return cls(patch, variant) if patch else cls(name)
 
 
 def expand(sweep: Sweep, recipe_of: RecipeOf) -> tuple[Variant, ...]:
@@ -127,9 +134,10 @@ def expand(sweep: Sweep, recipe_of: RecipeOf) -> tuple[Variant, ...]:
     base = recipe_of({}).as_given()
     variants = []
     for place, settings in found:
-        values = recipe_of(settings).as_given()
+        recipe = recipe_of(settings)
+        values = recipe.as_given()
         compared = {key: values.get(key) for key in mentioned}
-        variants.append(Variant(_name(sweep, place, settings, base), settings, compared))
+        variants.append(Variant(_name(sweep, place, settings, base), settings, compared, recipe))
     return tuple(variants)
 
 

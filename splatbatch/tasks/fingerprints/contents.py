@@ -22,7 +22,7 @@ class Contents:
 
     def __init__(self, batch: Batch) -> None:
         self._output = batch.output
-        self._tasks = {one.name: (one, recipe) for one, recipe in zip(batch.patches, batch.recipes({}), strict=True)}
+        self._tasks = {task.name: task for task in batch.tasks}
         self._waiting: deque[str] = deque()
         self._unread: list[Path] = []
         self._known: dict[tuple[str, int, int], str] = {}
@@ -49,10 +49,10 @@ class Contents:
 
     def _go_on(self) -> None:
         """Read one more file of the first patch that waits; once there is none, write down what is known."""
-        patch, recipe = self._tasks[self._waiting[0]]
+        task = self._tasks[self._waiting[0]]
         if not self._unread:
-            files = files_from_record((read_json(self._output.patch(patch.name).result) or {}).get("files"))
-            self._unread = [path for _, path in unread(files, patch, recipe) if _key(path) not in self._known]
+            files = files_from_record((read_json(self._output.patch(task.name).result) or {}).get("files"))
+            self._unread = [path for _, path in unread(files, task.patch, task.recipe) if _key(path) not in self._known]
         if self._unread:
             path = self._unread.pop()
             key = _key(path)
@@ -62,11 +62,11 @@ class Contents:
             self._write(self._waiting.popleft())
 
     def _write(self, name: str) -> None:
-        (patch, recipe), path = self._tasks[name], self._output.patch(name).result
+        task, path = self._tasks[name], self._output.patch(name).result
         result = read_json(path)
         files = files_from_record((result or {}).get("files"))
         found: Files = {}
-        for key, place in unread(files, patch, recipe):
+        for key, place in unread(files, task.patch, task.recipe):
             fact = files[key]
             if digest := self._known.get((str(place), fact.num_bytes, fact.mtime_ns), ""):
                 found[key] = fact._replace(sha256=digest)
