@@ -59,7 +59,7 @@ class SlotGate:
         self._tenants[key] = Tenant(need_mib, alone)
         self._waiting_since = self._shut = None
 
-    def wraps_up(self, key: Key, need_mib: float | None) -> None:
+    def finalizes(self, key: Key, need_mib: float | None) -> None:
         """An attempt has made its last step, and never took more memory than this; on the CPU it keeps its seat."""
         if self.slot.gpu and not self._cooldown.floor_s:
             self._tenants[key].training = False

@@ -1,13 +1,13 @@
-"""The slots of a batch, each behind its gate, as long as they are in service."""
+"""The slots of this machine: whoever wants to start an attempt asks for one, and gets it or a reason to wait."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from splatbatch.config import Cooldown
 from splatbatch.machine.protocol import Key, Slot
-from splatbatch.machine.readiness import SlotGate
+from splatbatch.machine.readiness import SlotGate, Wait
 from splatbatch.outcome import Diagnosis
 
 
@@ -18,35 +18,101 @@ class Slots:
         self._gates = [SlotGate(slot, cooldown, shared_mib) for slot in slots]
         self._given_up: list[SlotGate] = []
 
-    def __iter__(self) -> Iterator[SlotGate]:
-        return iter(tuple(self._gates))
-
     def __len__(self) -> int:
         return len(self._gates)
 
-    def gate_of(self, key: Key) -> SlotGate:
-        """Return where an attempt runs."""
-        return next(gate for gate in (*self._gates, *self._given_up) if gate.holds(key))
+    def has_seat(self, *, alone: bool = False) -> bool:
+        """Return whether another attempt may start somewhere, as far as we ourselves decide it."""
+        return any(gate.has_seat(alone=alone) for gate in self._gates)
 
-    def others(self, slot: Slot) -> list[SlotGate]:
-        """Return all in service but this one."""
-        return [gate for gate in self._gates if gate.slot.name != slot.name]
+    def offer(self, need_mib: float | None, now: float, *, alone: bool = False) -> Slot | Wait:
+        """Return a slot on which an attempt may start now, or why and since when there is none.
+
+        Args:
+            need_mib: GPU memory that it takes at most; None if nobody knows.
+            now: by the clock of the loop, s.
+            alone: it must have its GPU to itself.
+        """
+        refused = []
+        for gate in self._gates:
+            if gate.has_seat(alone=alone):
+                if gate.is_open(now, need_mib):
+                    return gate.slot
+                refused.append(gate)
+        return Wait(now, refused[0].reason if refused else "every slot is taken")
+
+    def take(self, key: Key, slot: Slot, need_mib: float | None, *, alone: bool = False) -> None:
+        """An attempt runs on a slot that was offered."""
+        next(gate for gate in self._gates if gate.slot.name == slot.name).take(key, need_mib, alone=alone)
+
+    def release(self, key: Key, now: float) -> None:
+        """An attempt has ended."""
+        self._gate_of(key).release(key, now)
+
+    def waited(self, slot: Slot) -> Wait | None:
+        """Return since when, and for what, a slot that was due stood empty; None if it did not."""
+        return next(gate.shut for gate in self._gates if gate.slot.name == slot.name)
+
+    def company(self, key: Key) -> tuple[Key, ...]:
+        """Return all attempts on the slot of one, itself included."""
+        return self._gate_of(key).tenants()
+
+    def finalizes(self, key: Key, need_mib: float | None) -> None:
+        """An attempt has made its last step: another may start beside it, if the memory of both fits."""
+        self._gate_of(key).finalizes(key, need_mib)
+
+    def is_full(self, key: Key) -> bool:
+        """Return whether nobody can start beside an attempt."""
+        return not self._gate_of(key).has_seat()
+
+    def taken(self) -> list[Slot]:
+        """Return the slots on which something runs."""
+        return [gate.slot for gate in self._gates if gate.tenants()]
+
+    def give_up_overdue(self, now: float) -> Mapping[str, str]:
+        """Take those out of service that something has kept for too long; return why, by name."""
+        overdue = {gate.slot.name: gate.reason for gate in self._gates if gate.given_up(now)}
+        for gate in [gate for gate in self._gates if gate.slot.name in overdue]:
+            self.give_up(gate.slot)
+        return overdue
 
     def give_up(self, slot: Slot) -> None:
         """Take a slot out of service."""
         self._given_up += [gate for gate in self._gates if gate.slot.name == slot.name]
-        self._gates = self.others(slot)
+        self._gates = [gate for gate in self._gates if gate.slot.name != slot.name]
+
+    def keep(self, most: int) -> None:
+        """Take all but the first so many out of service."""
+        self._given_up += self._gates[most:]
+        self._gates = self._gates[:most]
 
     def diagnosis(self) -> Diagnosis:
         """Return why nothing can be trained once no slot is left."""
         return self._given_up[-1].diagnosis()
 
     def share_nothing(self) -> None:
-        """Start attempts without what the engine serves to all of them together: it does not work here."""
+        """Start attempts without what serves all of them together: it does not work here."""
         for gate in self._gates:
             gate.slot = replace(gate.slot, environment=())
 
-    def keep(self, most: int) -> None:
-        """Take all but the first so many out of service."""
-        self._given_up += self._gates[most:]
-        self._gates = self._gates[:most]
+    @property
+    def seats(self) -> int:
+        """Attempts that may train on a GPU at once."""
+        return next((gate.seats for gate in self._gates), 1)
+
+    def set_seats(self, seats: int) -> None:
+        """Let so many train on each GPU at once; on the CPU one."""
+        for gate in self._gates:
+            gate.seats = seats if gate.slot.gpu else 1
+
+    def full_gpus(self) -> list[tuple[Key, ...]]:
+        """Return the attempts on each GPU that trains as many as it may."""
+        tenants = [gate.tenants() for gate in self._gates if gate.slot.gpu]
+        return [keys for keys in tenants if len(keys) == self.seats]
+
+    def is_tight(self) -> bool:
+        """Return whether several attempts leave less of some GPU free than they should."""
+        return any(gate.is_tight() for gate in self._gates)
+
+    def _gate_of(self, key: Key) -> SlotGate:
+        return next(gate for gate in (*self._gates, *self._given_up) if gate.holds(key))

@@ -35,7 +35,7 @@ LOG_TAIL_BYTES = 1 << 18
 FULL_MIB = 2
 PREPARING = (None, "start", "load", "standby")
 """Phases before `go`; None: it has said nothing."""
-WRAPPING_UP = ("eval", "export", "done")
+FINALIZING = ("eval", "export", "done")
 """Phases after the last step."""
 BALLAST_BYTES = 1 << 16
 # torch asks NVML, not CUDA, whether there is a GPU: CUDA reads only once which one it may see, and a GPU that is there
@@ -135,9 +135,9 @@ def progress(folder: AttemptFolder) -> Record:
     return last_line(folder.progress) or {}
 
 
-def wraps_up(folder: AttemptFolder) -> bool:
+def is_finalizing(folder: AttemptFolder) -> bool:
     """Return whether an attempt has made its last step and only evaluates and exports."""
-    return progress(folder).get("phase") in WRAPPING_UP
+    return progress(folder).get("phase") in FINALIZING
 
 
 def peak_mib(folder: AttemptFolder) -> float | None:

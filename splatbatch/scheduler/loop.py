@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
 from splatbatch.files import is_out_of_space
-from splatbatch.machine.protocol import Executor, Key
-from splatbatch.machine.readiness import SlotGate
+from splatbatch.machine.protocol import Executor, Key, Slot
+from splatbatch.machine.readiness import Wait
 from splatbatch.machine.slots import Slots
 from splatbatch.outcome import Cancelled, Exit, Failed, Outcome, Stopped, Trained
 from splatbatch.scheduler import judge
@@ -98,30 +98,31 @@ class Runner:
     def _start_due(self) -> None:
         if not len(self._slots):  # whatever waits, also what comes back from a GPU that was given up
             self._retries.none_started(self._waiting(), self._slots.diagnosis())
-        for gate in self._slots:
-            while self._starts_next(gate):
-                pass
+        while self._starts_next():
+            pass
 
-    def _starts_next(self, gate: SlotGate) -> bool:
-        """Start on a slot whatever is next, if the slot is fit for it; return whether it was."""
+    def _starts_next(self) -> bool:
+        """Start whatever is next, if there is a slot for it; return whether there was."""
         now, standby = self._clock.now(), self._standbys.first()
         task = standby.task if standby else next(self._queue.due(now), None)
-        if task is None or not gate.has_seat(alone=self._retries.is_alone(task)) or not self._has_room():
+        alone = task is not None and self._retries.is_alone(task)
+        if task is None or not self._slots.has_seat(alone=alone) or not self._has_room():
             return False
-        if not gate.is_open(now, self._memory.of(task)):
-            if gate.given_up(now):
-                self._give_up_slot(gate)
+        offer = self._slots.offer(self._memory.of(task), now, alone=alone)
+        if isinstance(offer, Wait):
+            for name, reason in self._slots.give_up_overdue(now).items():
+                self._ledger.write("slot_given_up", slot=name, reason=reason)
             return False
         if standby:
-            return self._go(standby, gate)
+            return self._go(standby, offer)
         self._queue.take(task)
-        self._start(task, gate)
+        self._start(task, offer)
         return True
 
-    def _go(self, standby: Running, gate: SlotGate) -> bool:
+    def _go(self, standby: Running, slot: Slot) -> bool:
         """Let a standby begin; if it cannot be told, it stands by until there is room again."""
         try:
-            self._standbys.go(standby, gate.slot)
+            self._standbys.go(standby, slot)
         except OSError as error:
             if is_out_of_space(error):
                 self._room.shut(self._clock.now(), str(error))
@@ -129,12 +130,12 @@ class Runner:
                 self._standbys.dismiss(standby)
                 self._fail_at_the_door(standby.task, error)
             return False
-        self._took(gate, standby)
+        self._took(slot, standby)
         return True
 
-    def _start(self, task: Task, gate: SlotGate) -> None:
+    def _start(self, task: Task, slot: Slot) -> None:
         try:
-            running = self._launcher.start(task, gate.slot)
+            running = self._launcher.start(task, slot)
         except (SplatbatchError, OSError) as error:
             if is_out_of_space(error):
                 self._queue.put_back(task)
@@ -142,15 +143,16 @@ class Runner:
             else:
                 self._fail_at_the_door(task, error)
             return
-        self._took(gate, running)
+        self._took(slot, running)
 
-    def _took(self, gate: SlotGate, running: Running) -> None:
-        if gate.shut:
-            self._launcher.tell_wait(running, self._clock.now() - gate.shut.since, gate.shut.reason)
-        gate.take(running.key, self._memory.of(running.task), alone=self._retries.is_alone(running.task))
+    def _took(self, slot: Slot, running: Running) -> None:
+        if wait := self._slots.waited(slot):
+            self._launcher.tell_wait(running, self._clock.now() - wait.since, wait.reason)
+        self._slots.take(running.key, slot, self._memory.of(running.task), alone=self._retries.is_alone(running.task))
         self._running[running.key] = running
-        for key in gate.tenants():
-            self._running[key].num_company = max(self._running[key].num_company, len(gate.tenants()) - 1)
+        company = self._slots.company(running.key)
+        for key in company:
+            self._running[key].num_company = max(self._running[key].num_company, len(company) - 1)
 
     def _fail_at_the_door(self, task: Task, error: Exception) -> None:
         """Record a patch that cannot even be handed to its trainer; the others go on."""
@@ -162,7 +164,7 @@ class Runner:
         for task in self._standbys.look():
             self._queue.put_back(task)
         if not self._room.reason:
-            self._standbys.top_up(self._queue, tuple(self._slots), self._clock.now())
+            self._standbys.top_up(self._queue, self._slots.taken(), self._clock.now())
 
     def _has_room(self) -> bool:
         now = self._clock.now()
@@ -179,19 +181,18 @@ class Runner:
         for key, running in list(self._running.items()):
             end = how_it_ended(running, seen[key])
             if end is None:
-                self._see_whether_it_wraps_up(running)
+                self._see_whether_it_finalizes(running)
             elif self._never_began(running, end) or self._is_judged(running, end):
                 del self._running[key]
-                self._slots.gate_of(key).release(key, self._clock.now())
+                self._slots.release(key, self._clock.now())
         for task in self._waiting() if self._retries.hopeless else ():  # what failed twice lies in the machine
             self._ledger.write("gave_up", patch=task.name, reason=self._retries.hopeless)
         return len(self._running) < num
 
-    def _see_whether_it_wraps_up(self, running: Running) -> None:
+    def _see_whether_it_finalizes(self, running: Running) -> None:
         """Let the next attempt start beside one that only evaluates and exports; asked only if there is a next one."""
-        gate = self._slots.gate_of(running.key)
-        if not gate.has_seat() and self._standbys.first() and judge.wraps_up(running.attempt.folder):
-            gate.wraps_up(running.key, self._memory.measured(running))
+        if self._slots.is_full(running.key) and self._standbys.first() and judge.is_finalizing(running.attempt.folder):
+            self._slots.finalizes(running.key, self._memory.measured(running))
 
     def _never_began(self, running: Running, end: Exit) -> bool:
         """Put a standby back in the queue that had died when it was told to go: it counts for nothing."""
@@ -232,11 +233,6 @@ class Runner:
             if outcome.diagnosis.cause == "cuda_oom" and running.num_company:
                 self._packer.ran_out_of_memory(1 + running.num_company)
             self._retries.failed(running, outcome.diagnosis, self._queue)
-
-    def _give_up_slot(self, gate: SlotGate) -> None:
-        """Take a GPU out of service that never became free."""
-        self._slots.give_up(gate.slot)
-        self._ledger.write("slot_given_up", slot=gate.slot.name, reason=gate.reason)
 
     def _waiting(self) -> list[Task]:
         """Return whatever has not begun, and forget it."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.files import Record
 from splatbatch.machine.protocol import Key
-from splatbatch.machine.readiness import SlotGate
 from splatbatch.machine.seats import Look, how_many
 from splatbatch.machine.slots import Slots
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB
@@ -47,31 +46,24 @@ class Packer:
 
     def look(self, now: float, running: Iterable[Running]) -> None:
         """Measure, now and then, and set the seats by what was measured."""
-        on_gpus = any(gate.slot.gpu for gate in self.slots)
-        if self.config.patches_per_gpu != "auto" or not on_gpus or now < self._look_at:
+        if self.config.patches_per_gpu != "auto" or now < self._look_at:
             return
         self._look_at = now + LOOK_S
         marks = {one.key: mark for one in running if (mark := _mark(judge.progress(one.attempt.folder)))}
-        for gate in self.slots:
-            if look := _look(gate, self._marks, marks):
-                self._looks.append(look)
+        looks = (_look(keys, self._marks, marks) for keys in self.slots.full_gpus())
+        self._looks += [look for look in looks if look]
         self._marks = marks
-        is_tight = any(gate.is_tight() for gate in self.slots)
-        self._set(how_many(self._seats(), self._looks, self._most, is_tight=is_tight))
+        self._set(how_many(self.slots.seats, self._looks, self._most, is_tight=self.slots.is_tight()))
 
     def ran_out_of_memory(self, at_once: int) -> None:
         """Never have so many at once again: together they did not fit."""
         self._most = max(1, min(self._most, at_once - 1))
-        self._set(min(self._seats(), self._most))
-
-    def _seats(self) -> int:
-        return next((gate.seats for gate in self.slots), 1)
+        self._set(min(self.slots.seats, self._most))
 
     def _set(self, seats: int) -> None:
-        if seats != self._seats():
+        if seats != self.slots.seats:
             self.ledger.write("packing", patches_per_gpu=seats, paces=[vars(look) for look in self._looks[-4:]])
-        for gate in self.slots:
-            gate.seats = seats if gate.slot.gpu else 1
+        self.slots.set_seats(seats)
 
 
 def _mark(record: Record) -> Mark | None:
@@ -81,10 +73,9 @@ def _mark(record: Record) -> Mark | None:
     return float(at), float(step)
 
 
-def _look(gate: SlotGate, before: Mapping[Key, Mark], now: Mapping[Key, Mark]) -> Look | None:
-    """Return the pace of all that train on a slot; None unless all of them did so since the last look, full seats."""
-    keys = gate.tenants()
-    if len(keys) != gate.seats or not all(key in before and key in now for key in keys):
+def _look(keys: Sequence[Key], before: Mapping[Key, Mark], now: Mapping[Key, Mark]) -> Look | None:
+    """Return the throughput of all that train on a GPU; None unless all of them did so since the last look."""
+    if not all(key in before and key in now for key in keys):
         return None
     spans = [(now[key][0] - before[key][0], now[key][1] - before[key][1]) for key in keys]
     if not all(seconds > 0 for seconds, _ in spans):

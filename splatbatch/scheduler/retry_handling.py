@@ -128,7 +128,7 @@ class RetryHandling:
 
     def _moves(self, task: Task, diagnosis: Diagnosis, slot: Slot, queue: Queue) -> bool:
         """Take a GPU that faulted out of service; its patch goes elsewhere, once, and it is not held against it."""
-        if not slot.gpu or not self._slots.others(slot):
+        if not slot.gpu or len(self._slots) < 2:
             return False
         self._slots.give_up(slot)
         self._ledger.write("slot_given_up", slot=slot.name, reason=f"{GPU_FAULT}: {'; '.join(diagnosis.evidence)}")

@@ -8,7 +8,6 @@ from splatbatch.config import Config, TaskId
 from splatbatch.errors import SplatbatchError
 from splatbatch.machine.host_memory import available_mib
 from splatbatch.machine.protocol import Executor, Key, Slot
-from splatbatch.machine.readiness import SlotGate
 from splatbatch.scheduler.launch import Launcher
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.running import Running, ask_to_end, how_it_ended
@@ -53,9 +52,9 @@ class Standbys:
         self._launcher.go(running, slot)
         del self._ready[running.key]
 
-    def top_up(self, queue: Queue, gates: Sequence[SlotGate], now: float) -> None:
+    def top_up(self, queue: Queue, taken: Sequence[Slot], now: float) -> None:
         """Start standbys for tasks that are due, as long as some slot that is taken has none."""
-        busy = [gate.slot for gate in gates if self._is_wanted(gate.slot) and gate.tenants()]
+        busy = [slot for slot in taken if self._is_wanted(slot)]
         for slot in busy[len(self._ready) :]:
             task = next((task for task in queue.due(now) if self._may_stand_by(task)), None)
             if task is None or not _fits(task):
