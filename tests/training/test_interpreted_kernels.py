@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).with_name("interpreted_kernels.py")
+PROGRAM = Path(__file__).parents[1] / "testing" / "interpreted_kernels.py"
 NAMES = [
     *(f"colours of degree {degree}" for degree in range(4)),
     *("loss of bytes", "loss of floats", "SSIM", "Adam", "tile lists", "tile lists that are too short"),
