@@ -76,6 +76,10 @@ class Slots:
             self.give_up(gate.slot)
         return overdue
 
+    def has_other(self, slot: Slot) -> bool:
+        """Return whether any but this one is in service."""
+        return any(gate.slot.name != slot.name for gate in self._gates)
+
     def give_up(self, slot: Slot) -> None:
         """Take a slot out of service."""
         self._given_up += [gate for gate in self._gates if gate.slot.name == slot.name]

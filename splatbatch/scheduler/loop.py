@@ -226,7 +226,6 @@ class Runner:
         self._retries.note(task, outcome)
         if isinstance(outcome, Trained):
             self._memory.note(running)
-            self._retries.trained(task)
         if isinstance(outcome, Failed):
             if outcome.diagnosis.cause == "disk_full":
                 self._room.shut(self._clock.now(), f"disk full at {task.name}")

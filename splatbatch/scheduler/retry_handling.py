@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +12,7 @@ from splatbatch.errors import ConfigError
 from splatbatch.failures import retry
 from splatbatch.machine.protocol import Slot
 from splatbatch.machine.slots import Slots
-from splatbatch.outcome import Diagnosis, Failed, Outcome
+from splatbatch.outcome import Diagnosis, Failed, Outcome, Trained
 from splatbatch.scheduler.finalize import outcome_to_record
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.running import Clock, Running
@@ -55,6 +54,9 @@ class History:
     """It failed beside another attempt, perhaps because of it: the next one has its GPU to itself."""
 
 
+NEW = History()
+
+
 class RetryHandling:
     """Keeps the outcomes of a batch, and decides after each what is next."""
 
@@ -64,7 +66,7 @@ class RetryHandling:
         self._clock = clock
         self._slots = slots
         self._output = OutputFolder(config.output.folder)
-        self._histories: dict[TaskId, History] = defaultdict(History)
+        self._histories: dict[TaskId, History] = {}
         self._trained: list[str] = []
         self._random = random.Random(str(config.output.folder))  # noqa: S311 - jitter, the same in every run
         self.outcomes: dict[str, Outcome] = {}
@@ -72,19 +74,17 @@ class RetryHandling:
         """Why nothing more is to be started; empty as long as it is."""
 
     def note(self, task: Task, outcome: Outcome) -> None:
-        """Keep the last outcome of a task."""
+        """Keep the last outcome of a task; whoever was trained is a witness for the GPU to those that failed before."""
         self.outcomes[task.name] = outcome
+        if isinstance(outcome, Trained):
+            self._trained.append(task.name)
 
     def is_alone(self, task: Task) -> bool:
         """Return whether a task must have its GPU to itself."""
-        return self._histories[task.id].is_alone
-
-    def trained(self, task: Task) -> None:
-        """Note who was trained: a witness for the GPU to those that failed before."""
-        self._trained.append(task.name)
+        return self._history(task).is_alone
 
     def failed(self, running: Running, diagnosis: Diagnosis, queue: Queue) -> None:
-        """Decide on a patch whose attempt has failed."""
+        """Decide on a task whose attempt has failed."""
         task = running.task
         if diagnosis.cause == GPU_FAULT and self._moves(task, diagnosis, running.slot, queue):
             return
@@ -100,62 +100,57 @@ class RetryHandling:
         self._count(task, diagnosis, queue, running.attempt)
 
     def could_not(self, task: Task, diagnosis: Diagnosis, queue: Queue) -> None:
-        """Decide on a patch that could not be started, or whose result could not be kept; the others go on."""
+        """Decide on a task that could not be started, or whose result could not be kept; the others go on."""
+        self._not_started(task, diagnosis)
         if diagnosis.action == "retry":
-            self.not_started_yet(task, diagnosis, queue)
-        else:
-            self.not_started(task, diagnosis)
+            self._count(task, diagnosis, queue)
 
     def none_started(self, tasks: Iterable[Task], diagnosis: Diagnosis) -> None:
-        """Give up patches that waited for what is not to be had."""
+        """Give up tasks that waited for what is not to be had."""
         for task in tasks:
-            self.not_started(task, diagnosis, "; ".join(diagnosis.evidence))
+            self._not_started(task, diagnosis)
+            self._ledger.write("gave_up", patch=task.name, reason="; ".join(diagnosis.evidence))
 
-    def not_started_yet(self, task: Task, diagnosis: Diagnosis, queue: Queue) -> None:
-        """Decide on a patch that no process could be started for."""
-        self.not_started(task, diagnosis)
-        self._count(task, diagnosis, queue)
-
-    def not_started(self, task: Task, diagnosis: Diagnosis, reason: str = "") -> None:
-        """Record the failure of a patch that no attempt could be made at; with a reason, that it is given up."""
-        name = task.name
+    def _not_started(self, task: Task, diagnosis: Diagnosis) -> None:
+        """Record the failure of a task that no attempt could be made at."""
         self.note(task, Failed(diagnosis))
-        number = max((folder.number for folder in self._output.patch(name).attempts()), default=0)
+        number = max((folder.number for folder in self._output.patch(task.name).attempts()), default=0)
         facts = outcome_to_record(Failed(diagnosis))
-        self._ledger.write("attempt_ended", patch=name, attempt=number, phase="start", **facts)
-        if reason:
-            self._ledger.write("gave_up", patch=name, reason=reason)
+        self._ledger.write("attempt_ended", patch=task.name, attempt=number, phase="start", **facts)
 
     def _moves(self, task: Task, diagnosis: Diagnosis, slot: Slot, queue: Queue) -> bool:
-        """Take a GPU that faulted out of service; its patch goes elsewhere, once, and it is not held against it."""
-        if not slot.gpu or len(self._slots) < 2:
+        """Take a GPU that faulted out of service; its task goes elsewhere, once, and it is not held against it."""
+        if not slot.gpu or not self._slots.has_other(slot):
             return False
         self._slots.give_up(slot)
         self._ledger.write("slot_given_up", slot=slot.name, reason=f"{GPU_FAULT}: {'; '.join(diagnosis.evidence)}")
-        if self._histories[task.id].has_moved:
+        if self._history(task).has_moved:
             return False
         self._learn(task, has_moved=True)
         self._again_uncounted(task, queue)
         return True
 
     def _again_uncounted(self, task: Task, queue: Queue) -> None:
-        """Try again what the patch itself is not to blame for."""
+        """Try again what the task itself is not to blame for."""
         queue.put_back(task)
         self._ledger.write("retry", patch=task.name, wait_s=0.0, ladder="", changes={}, trained_in_between=[])
 
     def _count(self, task: Task, diagnosis: Diagnosis, queue: Queue, attempt: Attempt | None = None) -> None:
-        """Hold a failure against its patch."""
-        past = self._histories[task.id]
+        """Hold a failure against its task."""
+        past = self._history(task)
         failures = (*past.failures, retry.Failure(diagnosis, past.rungs))
         witnesses = self._trained[past.num_trained_before :] if past.failures else []
         self._learn(task, failures=failures, num_trained_before=len(self._trained))
         self._try_again(task, queue, attempt, witnesses)
 
+    def _history(self, task: Task) -> History:
+        return self._histories.get(task.id, NEW)
+
     def _learn(self, task: Task, **facts: Any) -> None:
-        self._histories[task.id] = replace(self._histories[task.id], **facts)
+        self._histories[task.id] = replace(self._history(task), **facts)
 
     def _try_again(self, task: Task, queue: Queue, attempt: Attempt | None, witnesses: list[str]) -> None:
-        name, failures = task.name, self._histories[task.id].failures
+        name, failures = task.name, self._history(task).failures
         decision = retry.decide(failures, self._config.retry_of(task.setup.recipe), self._random.random())
         if reason := retry.why_stop_batch({key: one.failures for key, one in self._histories.items()}):
             self._ledger.write("gave_up", patch=name, reason=reason)
@@ -176,8 +171,8 @@ class RetryHandling:
                 self._ledger.write("gave_up", patch=name, reason=reason, trained_in_between=witnesses, **key)
 
     def _key(self, task: Task, attempt: Attempt | None, reason: str) -> dict[str, Any]:
-        """Return what must change before a patch is tried again; nothing if another night may do."""
-        diagnosis = self._histories[task.id].failures[-1].diagnosis
+        """Return what must change before a task is tried again; nothing if another night may do."""
+        diagnosis = self._history(task).failures[-1].diagnosis
         if attempt is None or not given_up.is_for_good(diagnosis, reason):
             return {}
         files = files_from_record(attempt.depends_on.get("files"))
@@ -195,7 +190,7 @@ class RetryHandling:
         changes = retry.resolve(rung, now)
         setup = task.setup.changed({key: value for key, value in changes.items() if key != "slots"})
         _ = setup.recipe  # for its errors
-        rungs = self._histories[task.id].rungs
+        rungs = self._history(task).rungs
         self._learn(task, rungs={**rungs, ladder: rungs.get(ladder, 0) + 1})
         if "slots" in changes:
             self._slots.keep(max(1, int(changes["slots"])))

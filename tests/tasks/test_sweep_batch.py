@@ -1,4 +1,4 @@
-"""A sweep as one batch: every combination is a unit of work of its own, and one that fails is only that one."""
+"""A sweep as one batch: every combination is a task of its own, and one that fails is only that one."""
 
 from __future__ import annotations
 
