@@ -10,15 +10,13 @@ from splatbatch.commands.compare import attempt_table, rows_of
 from splatbatch.commands.output import open_console
 from splatbatch.commands.train.summary import write_the_report
 from splatbatch.errors import ConfigError
-from splatbatch.fields import mapping, text
-from splatbatch.files import Record, read_json
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.best import psnr_of
 from splatbatch.store.hashes import sha256_of
 from splatbatch.store.layout import PatchFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import OutputLock
+from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.tasks.task import the_task
@@ -36,13 +34,13 @@ def accept(config: Path | None, name: str, number: int) -> None:
     folder = batch.output.patch(task.name)
     with OutputLock(batch.output.lock):
         attempt = _attempt(folder, task.name, number)
-        record = _manifest(folder, attempt, task.name)
-        now = fingerprint(task.patch, task.recipe).to_record()
-        results.accept(folder, attempt, {**record, "pinned": now})
+        result = _manifest(folder, attempt, task.name)
+        now = fingerprint(task.patch, task.recipe)
+        results.accept(folder, attempt, result.but(pinned=now))
         Ledger(batch.output.ledger).write("accepted", patch=task.name, attempt=number)
     whole = batch.whole()
     write_the_report(whole, whole.standing())
-    psnr = psnr_of(record)
+    psnr = result.metrics.final.psnr
     figures = f", {psnr:.2f} dB" if psnr is not None else ""
     typer.echo(f"{task.name}: attempt {number} accepted{figures}; `train` keeps it until settings or inputs change")
     open_console().print(attempt_table(rows_of(batch, task)))
@@ -56,20 +54,19 @@ def _attempt(folder: PatchFolder, name: str, number: int) -> AttemptFolder:
     raise ConfigError(f"accept {name}: no attempt {number} (there are: {have})", f"See `splatbatch compare {name}`.")
 
 
-def _manifest(folder: PatchFolder, attempt: AttemptFolder, name: str) -> Record:
+def _manifest(folder: PatchFolder, attempt: AttemptFolder, name: str) -> Result:
     """Return the manifest of an attempt's splat, seen to be that of the file.
 
     Raises:
         ConfigError: it left no splat, or it is there no more, or no longer as it was.
     """
-    product = read_json(folder.result) or {}
-    record = read_json(attempt.result)
-    if record is None and text(product.get("attempt")) == attempt.path.name:
+    product = folder.read_result() or Result()
+    left = attempt.read_result()
+    if left is None and product.attempt == attempt.path.name:
         raise ConfigError(f"accept {name}: attempt {attempt.number} is accepted already")  # by 0.1.0
     hint = f"See `splatbatch compare {name}`, or train it again: splatbatch retry {name}."
-    if record is None or not attempt.splat.exists():
+    if left is None or not attempt.splat.exists():
         raise ConfigError(f"accept {name}: attempt {attempt.number} has no splat that could be accepted", hint)
-    written = text(mapping(record.get("splat")).get("sha256"))
-    if sha256_of(attempt.splat) != written:
+    if sha256_of(attempt.splat) != left.sha256:
         raise ConfigError(f"accept {name}: the splat of attempt {attempt.number} has changed on disk", hint)
-    return record
+    return left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import typer
 
 from splatbatch.commands.output import print_json
 from splatbatch.errors import ConfigError, OutputError
-from splatbatch.files import Record, read_json
+from splatbatch.files import Record
 from splatbatch.outcome import Rejected
 from splatbatch.plain_text import one_line
 from splatbatch.splats import check_splat
@@ -69,9 +69,9 @@ def _sources(batch: Batch, *, is_named: bool) -> tuple[dict[str, Source], list[O
     sources, missing, refused = {}, [], []
     for name in batch.names:
         folder = batch.output.patch(name)
-        checked, result = check_splat(folder.splat), read_json(folder.result)
+        checked, result = check_splat(folder.splat), folder.read_result()
         if not isinstance(checked, Rejected):
-            sources[name] = Source(folder.splat, name, _sha256(result))
+            sources[name] = Source(folder.splat, name, result.sha256 if result else "")
         elif result is not None:
             refused.append(changed_on_disk(name, checked.reason))
         else:
@@ -79,13 +79,6 @@ def _sources(batch: Batch, *, is_named: bool) -> tuple[dict[str, Source], list[O
     if missing and (is_named or not (sources or refused)):
         raise OutputError(f"{', '.join(missing)}: not trained yet", "Train first: splatbatch train.")
     return sources, refused
-
-
-def _sha256(result: Record | None) -> str:
-    """Return what a result says of its splat's content; results of earlier versions say nothing."""
-    splat = (result or {}).get("splat")
-    sha256 = splat.get("sha256") if isinstance(splat, Mapping) else None
-    return sha256 if isinstance(sha256, str) else ""
 
 
 def _files(to: Path, names: Sequence[str]) -> dict[str, Path]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from splatbatch.files import read_json
 from splatbatch.store.attempt_folder import AttemptFolder
 
 SILENCE_S = 60.0
@@ -44,7 +43,7 @@ class SilenceWatch:
         if passed_s < LOOK_S:
             return ""
         self._looked_at = now
-        signs = (_turns(self.pid), (read_json(self.folder.heartbeat) or {}).get("sequence"))
+        signs = (_turns(self.pid), self.folder.read_heartbeat().sequence)
         if signs != self._signs:
             self._signs, self.silent_s, self.woken_s = signs, 0.0, -1.0
             return ""

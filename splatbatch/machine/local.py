@@ -12,7 +12,6 @@ from pathlib import Path
 
 from splatbatch import processes
 from splatbatch.config import Executor as ExecutorConfig
-from splatbatch.files import read_json
 from splatbatch.machine.gpu import Gpu
 from splatbatch.machine.heartbeat import WAKING_S, SilenceWatch
 from splatbatch.machine.mps import SERVER_MIB, Mps
@@ -20,6 +19,7 @@ from splatbatch.machine.orphans import leftovers
 from splatbatch.machine.place import chosen_cards
 from splatbatch.machine.protocol import Executor, Handle, Job, Key, Seen, Slot
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.attempt import JobSpec
 
 _SUPERVISOR = "splatbatch.supervisor"
 
@@ -83,13 +83,13 @@ class LocalExecutor:
         found = {key: _handle(pid) for pid, key in processes.marked(f"{batch}.").items()}
         for attempt in unended:
             if left := leftovers.find(attempt):
-                key = str((read_json(attempt.job) or {}).get("key"))
+                key = (attempt.read_job() or JobSpec()).key or str(attempt.path)
                 self._unended[key], found[key] = attempt, _handle(left[0])
         for pid in (int(path.name) for path in Path("/proc").glob("[0-9]*")):
-            if (folder := _supervised_folder(pid)) and (job := read_json(folder.job)):
-                key = str(job.get("key"))
-                if key.startswith(f"{batch}."):
-                    found[key] = _handle(pid)
+            folder = _supervised_folder(pid)
+            job = folder.read_job() if folder else None
+            if job and job.key.startswith(f"{batch}."):
+                found[job.key] = _handle(pid)
         return found
 
     def _seen(self, key: Key, handle: Handle) -> Seen:

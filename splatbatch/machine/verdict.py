@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from splatbatch.files import Record
 from splatbatch.machine.protocol import Seen
-from splatbatch.outcome import Exit, Lost, exit_from_record
+from splatbatch.outcome import Exit, Lost
+from splatbatch.store.records.attempt import ExitFacts
 
 
-def verdict(exit_record: Record | None, seen: Seen) -> Exit | None:
+def verdict(told: ExitFacts | None, seen: Seen) -> Exit | None:
     """Return how the attempt ended, or None while it may still be running.
 
     Args:
-        exit_record: exit.json, if there is one.
+        told: exit.json, if there is one.
         seen: whether its supervisor runs.
     """
-    if exit_record is not None:
-        return exit_from_record(exit_record)
+    if told is not None:
+        return told.end
     return None if seen.is_running else Lost(seen.reason)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from splatbatch.fields import mapping, number, text, texts, whole
-from splatbatch.files import Record, read_json, read_lines
+from splatbatch.files import Record
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.layout import PatchFolder
+from splatbatch.store.records.attempt import ExitFacts, Go, JobSpec
+from splatbatch.store.records.metrics import Metrics
 
 SETUP = ("start", "load", "init")
 OUTCOMES = ["trained", "failed", "stopped"]
@@ -71,16 +73,14 @@ def _take(attempt: Record, event: Record) -> None:
 
 def _look_into(attempt: Record, folder: AttemptFolder) -> None:
     """Add what only the attempt's own folder knows; its own clock is better than that of the run that adopted it."""
-    start, end, job, go = (read_json(path) or {} for path in (folder.start, folder.exit, folder.job, folder.go))
-    attempt["slot"] = attempt["slot"] or text(job.get("slot"))
-    attempt["changes"] = attempt["changes"] or mapping(job.get("changes"))
-    attempt["started_at"] = number(go.get("at")) or number(start.get("started_at")) or attempt["started_at"]
-    attempt["ended_at"] = number(end.get("ended_at")) or attempt["ended_at"]
-    peak = mapping((read_json(folder.metrics) or {}).get("peak"))
-    peaks = [number(peak.get(f"{phase}_mib")) for phase in ("training", "evaluation")]
-    attempt["torch_peak_mib"] = max((one for one in peaks if one is not None), default=None)
-    times = [(record.get("phase"), number(record.get("t"))) for record in read_lines(folder.progress)]
-    known = [(phase, at) for phase, at in times if at is not None]
+    job, told = folder.read_job() or JobSpec(), folder.read_exit() or ExitFacts()
+    begun_at = (folder.read_go() or Go()).at or folder.read_start().started_at
+    attempt["slot"] = attempt["slot"] or job.slot
+    attempt["changes"] = attempt["changes"] or job.changes
+    attempt["started_at"] = begun_at or attempt["started_at"]
+    attempt["ended_at"] = told.ended_at or attempt["ended_at"]
+    attempt["torch_peak_mib"] = (folder.read_metrics() or Metrics()).peak.highest()
+    known = [(line.phase, line.t) for line in folder.read_progress() if line.t is not None]
     begun = next((at for phase, at in known if phase not in SETUP), None)
     if begun is not None and attempt["started_at"] is not None:
         attempt["setup_s"] = max(0.0, round(begun - attempt["started_at"], 2))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from splatbatch.fields import mapping, number, text
-from splatbatch.files import Record, read_json
+from splatbatch.files import Record
 from splatbatch.store.layout import PatchFolder
+from splatbatch.store.records.result import Result
 
 
 def product_of(folder: PatchFolder) -> Record:
@@ -13,13 +13,13 @@ def product_of(folder: PatchFolder) -> Record:
     The resolution is what was trained on, not what was asked for: used ("1/8"), folder ("images_8"), and the largest
     photograph's width and height in pixels.
     """
-    result = read_json(folder.result) or {}
-    metrics = mapping(result.get("metrics"))
-    versions = {"splatbatch": result.get("version"), **mapping(metrics.get("made_with"))}
+    result = folder.read_result() or Result()
+    said = result.metrics.resolution
+    ours = {"splatbatch": result.version} if result.version else {}
     return {
-        "bytes": number(result.get("bytes")),
-        "resolution": _resolution(mapping(metrics.get("resolution"))),
-        "versions": {key: str(value) for key, value in versions.items() if value is not None},
+        "bytes": result.bytes,
+        "resolution": said.to_record() if said else None,
+        "versions": ours | result.metrics.made_with,
     }
 
 
@@ -31,12 +31,3 @@ def in_words(resolution: Record | None) -> str:
     pixels = f"{size[0]:g}x{size[1]:g}" if size else ""
     folder = resolution["folder"] if resolution["folder"] != "images" else ""
     return ", ".join(filter(None, (resolution["used"], pixels, folder)))
-
-
-def _resolution(said: Record) -> Record | None:
-    if not said:
-        return None
-    sides = said.get("largest")
-    size = [number(side) for side in sides] if isinstance(sides, list) else []
-    is_size = len(size) == 2 and None not in size
-    return {"used": text(said.get("used")), "folder": text(said.get("folder")), "largest": size if is_size else None}

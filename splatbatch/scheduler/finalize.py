@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from splatbatch.files import Record, read_json
+from splatbatch.files import Record
 from splatbatch.outcome import Exit, Failed, Outcome, Stopped, Trained, exit_to_record
 from splatbatch.scheduler import judge
 from splatbatch.store import best, results
 from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.layout import PatchFolder
 from splatbatch.store.ledger import Ledger
+from splatbatch.store.records.attempt import AttemptFacts
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def settle(ending: Ending, folder: PatchFolder, ledger: Ledger, rules: Rules = R
         patch=attempt.patch,
         attempt=attempt.folder.number,
         exit=exit_to_record(ending.end),
-        **facts,
+        **facts.to_record(),
         **outcome_to_record(outcome),
         **more,
     )
@@ -67,22 +67,22 @@ def settle(ending: Ending, folder: PatchFolder, ledger: Ledger, rules: Rules = R
 
 
 def _take_in(
-    attempt: Attempt, trained: Trained, facts: Mapping[str, Any], folder: PatchFolder, rules: Rules
+    attempt: Attempt, trained: Trained, facts: AttemptFacts, folder: PatchFolder, rules: Rules
 ) -> dict[str, Any]:
     """Keep a new splat, and make it or the better one the product; return what the ledger is to say of that."""
-    record = results.keep(attempt, trained, facts)
+    new = results.keep(attempt, trained, facts)
     if not rules.counts:
         return {"accepted": False}
-    accepted = read_json(folder.result)
+    accepted = folder.read_result()
     if accepted and results.why_not_the_splat(folder, accepted, "time"):
         accepted = None
-    choice = best.choose(record, accepted, is_retry=attempt.is_retry, keeps_better=rules.keeps_better)
-    before = str((accepted or {}).get("attempt", ""))
+    choice = best.choose(new, accepted, is_retry=attempt.is_retry, keeps_better=rules.keeps_better)
+    before = accepted.attempt if accepted else ""
     if choice.takes_new:
-        results.accept(folder, attempt.folder, record)
+        results.accept(folder, attempt.folder, new)
         results.forget_superseded(folder, attempt.folder.path.name, before)
-    else:
-        results.pin(folder, accepted or {}, attempt.depends_on)
+    elif accepted:
+        results.pin(folder, accepted, attempt.depends_on)
     said = {"choice": choice.words} if choice.words else {}
     return {"accepted": choice.takes_new, **said}
 

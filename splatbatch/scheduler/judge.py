@@ -5,22 +5,16 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from splatbatch.config import Limits
 from splatbatch.failures.diagnose import Evidence, diagnose
 from splatbatch.failures.rules.exits import in_words
-from splatbatch.fields import number, text, texts, whole
 from splatbatch.files import (
     PRIVATE,
     SHARED_MEMORY,
-    Record,
     is_out_of_space,
-    last_line,
-    read_json,
-    read_lines,
     read_tail,
     sweep,
     write_json,
@@ -29,12 +23,13 @@ from splatbatch.machine.protocol import Key, Slot
 from splatbatch.outcome import Cancelled, Exit, Exited, Failed, Outcome, Rejected, Splat, Stopped, TimedOut, Trained
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
 from splatbatch.store.layout import PatchFolder
+from splatbatch.store.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, TimeLimits
 from splatbatch.trainers import Trainer
 
 LOG_TAIL_BYTES = 1 << 18
 FULL_MIB = 2
-PREPARING = (None, "start", "load", "standby")
-"""Phases before `go`; None: it has said nothing."""
+PREPARING = ("", "start", "load", "standby")
+"""Phases before `go`; empty: it has said nothing."""
 FINALIZING = ("eval", "export", "done")
 """Phases after the last step."""
 BALLAST_BYTES = 1 << 16
@@ -70,34 +65,30 @@ class Order:
 def write_job(attempt: Attempt, order: Order, limits: Limits) -> None:
     """Write job.json, all that the supervisor has to know, and what a later run asks before it adopts the attempt."""
     env = {**_visible(order.slot), **ENVIRONMENT}
-    write_json(
-        attempt.folder.job,
-        {
-            "key": order.key,
-            "argv": list(order.argv),
-            "env": env | ({"SPLATBATCH_STANDBY": "1"} if order.standby else {}),
-            "gpu": order.slot.gpu,
-            "slot": order.slot.name,
-            "standby": order.standby,
-            "limits": {"wall_s": limits.wall_s, "grace_s": limits.grace_s, "stall_s": limits.stall_s},
-            "changes": attempt.changes,
-            "depends_on": attempt.depends_on,
-            "is_retry": attempt.is_retry,
-        },
-        PRIVATE,
+    job = JobSpec(
+        key=order.key,
+        argv=order.argv,
+        env=env | ({"SPLATBATCH_STANDBY": "1"} if order.standby else {}),
+        gpu=order.slot.gpu,
+        slot=order.slot.name,
+        standby=order.standby,
+        limits=TimeLimits(limits.wall_s, limits.grace_s, limits.stall_s),
+        changes=attempt.changes,
+        depends_on=attempt.depends_on,
+        is_retry=attempt.is_retry,
     )
+    write_json(attempt.folder.job, job.to_record(), PRIVATE)
 
 
 def write_go(folder: AttemptFolder, slot: Slot) -> None:
     """Let an attempt that stands by begin, on this slot."""
-    record = {"gpu": slot.gpu, "slot": slot.name, "env": _visible(slot), "at": round(time.time(), 3)}
-    write_json(folder.go, record, PRIVATE)
+    write_json(folder.go, Go(slot.gpu, slot.name, _visible(slot), round(time.time(), 3)).to_record(), PRIVATE)
 
 
 def never_began(folder: AttemptFolder) -> bool:
     """Return whether an attempt that has ended stood by to its end, though somebody may have told it to go."""
-    stood_by = bool((read_json(folder.exit) or {}).get("stood_by"))
-    return stood_by and progress(folder).get("phase") in PREPARING
+    told = folder.read_exit()
+    return told is not None and told.stood_by and folder.last_progress().phase in PREPARING
 
 
 def _visible(slot: Slot) -> dict[str, str]:
@@ -130,65 +121,55 @@ def tidy(folder: AttemptFolder) -> None:
     sweep(folder.path)
 
 
-def progress(folder: AttemptFolder) -> Record:
-    """Return the latest progress record of an attempt; empty before the first."""
-    return last_line(folder.progress) or {}
-
-
 def is_finalizing(folder: AttemptFolder) -> bool:
     """Return whether an attempt has made its last step and only evaluates and exports."""
-    return progress(folder).get("phase") in FINALIZING
+    return folder.last_progress().phase in FINALIZING
 
 
 def peak_mib(folder: AttemptFolder) -> float | None:
     """Return the most GPU memory a training says it had in use; None if it says nothing of it."""
-    return _most(folder.progress, "peak_mib")
+    return _most(line.peak_mib for line in folder.read_progress())
 
 
 def own_peak_mib(folder: AttemptFolder) -> float | None:
     """Return the most GPU memory that NVML saw an ended attempt hold; None if it could not tell."""
-    return number((read_json(folder.exit) or {}).get("own_gpu_peak_mib"))
+    told = folder.read_exit()
+    return told.own_gpu_peak_mib if told else None
 
 
-def facts(folder: AttemptFolder) -> Record:
+def facts(folder: AttemptFolder) -> AttemptFacts:
     """Return what is worth keeping of an ended attempt: duration, peak memory on the card, last step."""
-    last, end = progress(folder), read_json(folder.exit) or {}
-    return {
-        "seconds": number(end.get("seconds")),
-        "step": whole(last.get("step")),
-        "phase": text(last.get("phase")) or None,
-        "gpu_peak_mib": _most(folder.gpu_samples, "used_mib"),
-        "own_gpu_peak_mib": number(end.get("own_gpu_peak_mib")),
-    }
+    last, told = folder.last_progress(), folder.read_exit() or ExitFacts()
+    gpu_peak_mib = _most(sample.used_mib for sample in folder.read_gpu_samples())
+    return AttemptFacts(told.seconds, last.step, last.phase or None, gpu_peak_mib, told.own_gpu_peak_mib)
 
 
-def _most(path: Path, key: str) -> float | None:
-    """Return the largest value of a figure in the lines of a file; None if there is none."""
-    figures = (number(record.get(key)) for record in read_lines(path))
+def _most(figures: Iterable[float | None]) -> float | None:
+    """Return the largest of some figures; None if there is none."""
     return max((figure for figure in figures if figure is not None), default=None)
 
 
 def _evidence(folder: AttemptFolder, end: Exit, artifact: str) -> Evidence:
-    last, record = progress(folder), read_json(folder.exit) or {}
+    last, told = folder.last_progress(), folder.read_exit() or ExitFacts()
     return Evidence(
         end=end,
         log=read_tail(folder.log, LOG_TAIL_BYTES),
-        phase=text(last.get("phase")),
-        step=whole(last.get("step")),
+        phase=last.phase,
+        step=last.step,
         artifact=artifact,
-        oom_killed=bool(record.get("out_of_memory")),
-        health=text(last.get("health")),
-        kernel_lines=(*texts(record.get("kernel_lines")), *_short_of_room(record)),
+        oom_killed=told.out_of_memory,
+        health=last.health,
+        kernel_lines=(*told.kernel_lines, *_short_of_room(told)),
     )
 
 
-def _short_of_room(record: Record) -> Iterator[str]:
+def _short_of_room(told: ExitFacts) -> Iterator[str]:
     """Say in the kernel's words what ran full: a program whose writes fail often dies without naming the cause."""
-    for key, where in (("shm_free_mib", str(SHARED_MEMORY)), ("disk_free_mib", "the disk of the output folder")):
-        free = whole(record.get(key))
+    places = (told.shm_free_mib, str(SHARED_MEMORY)), (told.disk_free_mib, "the disk of the output folder")
+    for free, where in places:
         if free is not None and free < FULL_MIB:
             yield f"No space left on device: {free} MiB were free on {where}"
 
 
 def _health_warnings(folder: AttemptFolder) -> tuple[str, ...]:
-    return tuple(said for record in read_lines(folder.progress) if (said := text(record.get("warning"))))
+    return tuple(line.warning for line in folder.read_progress() if line.warning)

@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import replace
 
 from splatbatch.config import Config
-from splatbatch.files import Record
 from splatbatch.machine.protocol import Executor, Job, Slot
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.judge import Order
@@ -17,6 +16,7 @@ from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.obstacles import see_place
+from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint, recipe_hash
 from splatbatch.tasks.task import Task
 
@@ -101,6 +101,6 @@ class Launcher:
         )
 
 
-def _depends_on(task: Task) -> Record:
+def _depends_on(task: Task) -> Fingerprint:
     """Return what a result would depend on: the settings of the YAML, those really in force, and the inputs."""
-    return {**fingerprint(task.patch, task.recipe).to_record(), "effective": recipe_hash(task.setup.recipe)}
+    return replace(fingerprint(task.patch, task.recipe), effective=recipe_hash(task.setup.recipe))

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from splatbatch.config import Executor as ExecutorConfig
-from splatbatch.files import Record
 from splatbatch.machine.protocol import Key
 from splatbatch.machine.seats import Look, how_many
 from splatbatch.machine.slots import Slots
@@ -14,6 +13,7 @@ from splatbatch.scene.footprint import GPU_CONTEXT_MIB
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.running import Running
 from splatbatch.store.ledger import Ledger
+from splatbatch.store.records.progress import Progress
 from splatbatch.tasks.task import Task
 
 LOOK_S = 2.0
@@ -49,7 +49,7 @@ class Packer:
         if self.config.patches_per_gpu != "auto" or now < self._look_at:
             return
         self._look_at = now + LOOK_S
-        marks = {one.key: mark for one in running if (mark := _mark(judge.progress(one.attempt.folder)))}
+        marks = {one.key: mark for one in running if (mark := _mark(one.attempt.folder.last_progress()))}
         looks = (_look(keys, self._marks, marks) for keys in self.slots.full_gpus())
         self._looks += [look for look in looks if look]
         self._marks = marks
@@ -66,11 +66,8 @@ class Packer:
         self.slots.set_seats(seats)
 
 
-def _mark(record: Record) -> Mark | None:
-    at, step = record.get("t"), record.get("step")
-    if record.get("phase") != "train" or not isinstance(at, int | float) or not isinstance(step, int | float):
-        return None
-    return float(at), float(step)
+def _mark(line: Progress) -> Mark | None:
+    return None if line.phase != "train" or line.t is None or line.step is None else (line.t, float(line.step))
 
 
 def _look(keys: Sequence[Key], before: Mapping[Key, Mark], now: Mapping[Key, Mark]) -> Look | None:

@@ -20,7 +20,6 @@ from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks import given_up
-from splatbatch.tasks.fingerprints.inputs import files_from_record
 from splatbatch.tasks.task import Task
 
 GPU_FAULT = "gpu_hardware_fault"
@@ -175,8 +174,7 @@ class RetryHandling:
         diagnosis = self._history(task).failures[-1].diagnosis
         if attempt is None or not given_up.is_for_good(diagnosis, reason):
             return {}
-        files = files_from_record(attempt.depends_on.get("files"))
-        return {"key": given_up.key_of(task.asked.recipe, files), "cause": diagnosis.cause}
+        return {"key": given_up.key_of(task.asked.recipe, attempt.depends_on.files), "cause": diagnosis.cause}
 
     def _take_rung(self, task: Task, ladder: str, rung: Rung) -> tuple[Task, dict[str, Any]]:
         """Change a task's settings, or the number of slots, as a rung says; return the task and what was changed.

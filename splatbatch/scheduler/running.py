@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from splatbatch.files import read_json
 from splatbatch.machine.protocol import Executor, Handle, Key, Seen, Slot
 from splatbatch.machine.verdict import verdict
 from splatbatch.outcome import Cancelled, Exit, Lost
-from splatbatch.store.attempt_folder import Attempt
+from splatbatch.store.attempt_folder import Attempt, EndedAttempt
 from splatbatch.tasks.task import Task
 
 
@@ -59,9 +58,14 @@ class Running:
 
 
 def how_it_ended(running: Running, seen: Seen) -> Exit | None:
-    """Return how an attempt ended, or None while it may still run."""
-    folder = running.attempt.folder
-    end = verdict(read_json(folder.exit), seen)
+    """Return how an attempt ended, or None while it may still run.
+
+    Of one that has ended, the records change no more: from here on each is read once.
+    """
+    folder = EndedAttempt(running.attempt.folder.path)
+    end = verdict(folder.read_exit() if folder.has_ended() else None, seen)
+    if end is not None:
+        running.attempt = replace(running.attempt, folder=folder)
     # a supervisor that is asked to stop in its first moments dies before it can write its record
     return Cancelled("stopped at its start") if isinstance(end, Lost) and folder.is_cancelled() else end
 

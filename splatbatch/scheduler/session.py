@@ -10,8 +10,7 @@ from dataclasses import replace
 from splatbatch import config as configuration
 from splatbatch.doctor.preflight import preflight
 from splatbatch.errors import ConfigError
-from splatbatch.fields import mapping
-from splatbatch.files import Record, is_out_of_space, read_json, sweep, write_text
+from splatbatch.files import is_out_of_space, sweep, write_text
 from splatbatch.machine.local import open_executor
 from splatbatch.machine.orphans import earlier_run
 from splatbatch.machine.protocol import Seen
@@ -20,13 +19,16 @@ from splatbatch.outcome import Outcome, Trained
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.finalize import Ending, Rules, settle
 from splatbatch.scheduler.loop import Runner
-from splatbatch.store.attempt_folder import Attempt, AttemptFolder
+from splatbatch.store.attempt_folder import Attempt, AttemptFolder, EndedAttempt
 from splatbatch.store.layout import PatchFolder, never_went
 from splatbatch.store.ledger import Ledger, judged_attempts
+from splatbatch.store.records.attempt import JobSpec
+from splatbatch.store.records.fingerprint import Fingerprint
+from splatbatch.store.records.result import Result
 from splatbatch.tasks import footprints
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
-from splatbatch.tasks.fingerprints.inputs import files_from_record, with_content
+from splatbatch.tasks.fingerprints.inputs import with_content
 from splatbatch.tasks.forecast import check_place, forecast
 from splatbatch.tasks.task import Task
 from splatbatch.trainers.usable import check_usable
@@ -106,22 +108,22 @@ def _adopt(batch: Batch, task: Task, folder: AttemptFolder, ledger: Ledger) -> N
     if never_went(folder):
         shutil.rmtree(folder.path, ignore_errors=True)
     elif folder.start.exists():
-        _adopt_attempt(batch, task, folder, ledger)
+        _adopt_attempt(batch, task, EndedAttempt(folder.path), ledger)
     else:
         folder.cancel.touch()
 
 
 def _adopt_attempt(batch: Batch, task: Task, folder: AttemptFolder, ledger: Ledger) -> None:
-    end = verdict(read_json(folder.exit), Seen(is_running=False, reason="the run that started it has died"))
+    end = verdict(folder.read_exit(), Seen(is_running=False, reason="the run that started it has died"))
     if end is None:
         return
-    job = read_json(folder.job) or {}
-    then = mapping(job.get("depends_on"))
-    attempt = Attempt(task.name, folder, mapping(job.get("changes")), then, bool(job.get("is_retry")))
+    job = folder.read_job() or JobSpec()
+    then = job.depends_on
+    attempt = Attempt(task.name, folder, job.changes, then, job.is_retry)
     try:
         trainer = task.today.changed(attempt.changes).trainer
     except ConfigError:  # settings of another version, or of nobody: what they made is not what would be trained today
-        then, trainer = {}, task.today.trainer
+        then, trainer = Fingerprint(), task.today.trainer
     outcome = judge.judge(folder, trainer, end)
     # what it trained counts only if it is what would be trained today
     product = batch.output.patch(task.name)
@@ -133,11 +135,11 @@ def _adopt_attempt(batch: Batch, task: Task, folder: AttemptFolder, ledger: Ledg
 
 def _is_superseded(folder: AttemptFolder, product: PatchFolder) -> bool:
     """Return whether a later attempt is accepted: the ledger has lost this one's end, which brings no splat back."""
-    accepted = (read_json(product.result) or {}).get("attempt")
-    return any(one.path.name == accepted and one.number > folder.number for one in product.attempts())
+    accepted = product.read_result() or Result()
+    return any(one.path.name == accepted.attempt and one.number > folder.number for one in product.attempts())
 
 
-def _is_of_today(then: Record, task: Task) -> bool:
-    now, files = fingerprint(task.patch, task.recipe), files_from_record(then.get("files"))
-    same_hashes = (then.get("recipe"), then.get("inputs")) == (now.recipe, now.inputs)
-    return same_hashes and not with_content(now.files, files, task.patch, task.recipe)[1]
+def _is_of_today(then: Fingerprint, task: Task) -> bool:
+    now = fingerprint(task.patch, task.recipe)
+    same_hashes = (then.recipe, then.inputs) == (now.recipe, now.inputs)
+    return same_hashes and not with_content(now.files, then.files, task.patch, task.recipe)[1]

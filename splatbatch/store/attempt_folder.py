@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from splatbatch.files import last_line, read_json, read_lines
+from splatbatch.store.records.attempt import ExitFacts, Go, Heartbeat, JobSpec, Start
+from splatbatch.store.records.fingerprint import Fingerprint
+from splatbatch.store.records.metrics import Metrics, TrainingSettings, Views
+from splatbatch.store.records.progress import GpuSample, Progress
+from splatbatch.store.records.record import TypedRecord
+from splatbatch.store.records.result import Result
+from splatbatch.store.records.watch import Watch
+
+Kind = TypeVar("Kind", bound=TypedRecord)
 ATTEMPT_PREFIX = "attempt-"
 EXIT = "exit.json"
 
@@ -140,6 +151,92 @@ class AttemptFolder:
         """Parent, once the splat was found whole: its manifest; result.json of the patch if it is accepted."""
         return self.path / "result.json"
 
+    def read_job(self) -> JobSpec | None:
+        """Return job.json; None if there is none, or no JSON object."""
+        return self._read(self.job, JobSpec)
+
+    def read_watch(self) -> Watch | None:
+        """Return watch.json; None for our own trainer."""
+        return self._read(self.watch, Watch)
+
+    def read_go(self) -> Go | None:
+        """Return go.json; None as long as it stands by, and if it never did."""
+        return self._read(self.go, Go)
+
+    def read_start(self) -> Start:
+        """Return start.json; blank before the start, and for a moment after it."""
+        return self._read(self.start, Start) or Start()
+
+    def read_heartbeat(self) -> Heartbeat:
+        """Return heartbeat.json; blank before the first beat."""
+        return self._read(self.heartbeat, Heartbeat) or Heartbeat()
+
+    def read_exit(self) -> ExitFacts | None:
+        """Return exit.json; None while it runs, and if its supervisor was killed."""
+        return self._read(self.exit, ExitFacts)
+
+    def read_settings(self) -> TrainingSettings:
+        """Return what is asked of settings.json; blank without it."""
+        return self._read(self.settings, TrainingSettings) or TrainingSettings()
+
+    def read_metrics(self) -> Metrics | None:
+        """Return metrics.json; None before the last evaluation, and without held-out photographs."""
+        return self._read(self.metrics, Metrics)
+
+    def read_views(self) -> Views:
+        """Return which held-out views are pictured; blank if none is."""
+        return self._read(self.views, Views) or Views()
+
+    def read_result(self) -> Result | None:
+        """Return the manifest of its splat; None if it left none."""
+        return self._read(self.result, Result)
+
+    def read_progress(self) -> Sequence[Progress]:
+        """Return all lines of progress.jsonl."""
+        return self._read_lines(self.progress, Progress)
+
+    def last_progress(self) -> Progress:
+        """Return the latest line of progress.jsonl; blank before the first. Only the file's end is read."""
+        return Progress.from_record(last_line(self.progress))
+
+    def read_gpu_samples(self) -> Sequence[GpuSample]:
+        """Return all lines of gpu.jsonl; none on the CPU."""
+        return self._read_lines(self.gpu_samples, GpuSample)
+
+    def last_gpu_sample(self) -> GpuSample:
+        """Return the latest line of gpu.jsonl; blank on the CPU. Only the file's end is read."""
+        return GpuSample.from_record(last_line(self.gpu_samples))
+
+    def _read(self, path: Path, kind: type[Kind]) -> Kind | None:
+        record = read_json(path)
+        return None if record is None else kind.from_record(record)
+
+    def _read_lines(self, path: Path, kind: type[Kind]) -> Sequence[Kind]:
+        return [kind.from_record(record) for record in read_lines(path)]
+
+
+@dataclass(frozen=True)
+class EndedAttempt(AttemptFolder):
+    """The folder of an attempt that has ended: its records change no more, and each is read once."""
+
+    _known: dict[Path, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def _read(self, path: Path, kind: type[Kind]) -> Kind | None:
+        if path not in self._known:
+            self._known[path] = super()._read(path, kind)
+        known: Kind | None = self._known[path]
+        return known
+
+    def _read_lines(self, path: Path, kind: type[Kind]) -> Sequence[Kind]:
+        if path not in self._known:
+            self._known[path] = super()._read_lines(path, kind)
+        known: Sequence[Kind] = self._known[path]
+        return known
+
+    def last_progress(self) -> Progress:
+        """Return the latest line of progress.jsonl; blank if it never began."""
+        return next(reversed(self.read_progress()), Progress())
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -148,7 +245,6 @@ class Attempt:
     patch: str
     folder: AttemptFolder
     changes: dict[str, Any] = field(default_factory=dict)
-    depends_on: dict[str, Any] = field(default_factory=dict)
-    """See `splatbatch.tasks.fingerprints.fingerprint.Fingerprint`."""
+    depends_on: Fingerprint = field(default_factory=Fingerprint)
     is_retry: bool = False
     """Asked for by `retry`: the better of it and of what is accepted is kept."""

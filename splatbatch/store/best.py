@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from splatbatch.fields import mapping, number
-from splatbatch.files import Record
+from splatbatch.store.records.fingerprint import Files
+from splatbatch.store.records.result import Result
 
 CLEARLY_DB = 0.05
 """A loss of hold-out PSNR that is worth a word when a patch is trained anew; less is the noise of the last digit."""
@@ -20,7 +19,7 @@ class Choice:
     words: str = ""
 
 
-def choose(new: Record, accepted: Record | None, *, is_retry: bool, keeps_better: bool = True) -> Choice:
+def choose(new: Result, accepted: Result | None, *, is_retry: bool, keeps_better: bool = True) -> Choice:
     """Choose between a splat that was just trained and the one that is accepted.
 
     Args:
@@ -29,9 +28,9 @@ def choose(new: Record, accepted: Record | None, *, is_retry: bool, keeps_better
         is_retry: whether somebody asked for another try at what was trained already.
         keeps_better: `retry.keep: better`.
     """
-    if accepted is None or accepted.get("attempt") == new.get("attempt"):
+    if accepted is None or accepted.attempt == new.attempt:
         return Choice(takes_new=True)
-    earlier = _spoken(accepted)
+    earlier = f"attempt {accepted.number}"
     gain_db = _difference_db(new, accepted)
     if gain_db is None or (unlike := why_not_comparable(new, accepted)):
         reason = unlike if gain_db is not None else "one of them has no hold-out PSNR"
@@ -43,53 +42,36 @@ def choose(new: Record, accepted: Record | None, *, is_retry: bool, keeps_better
         return Choice(takes_new=False, words=f"{figures}: kept {earlier}")
     if is_retry:
         return Choice(takes_new=True, words=figures)
-    back = f"`splatbatch accept {new.get('patch')} --attempt {_number(accepted)}` brings it back"
+    back = f"`splatbatch accept {new.patch} --attempt {accepted.number}` brings it back"
     return Choice(
         takes_new=True, words=f"{figures}, which was trained otherwise: {back}" if gain_db < -CLEARLY_DB else ""
     )
 
 
-def why_not_comparable(one: Record, other: Record) -> str:
+def why_not_comparable(one: Result, other: Result) -> str:
     """Say why the hold-out PSNR of two splats says nothing about which is better; empty if it does."""
-    if one.get("inputs") != other.get("inputs") or _contents(one) != _contents(other):
+    ours, theirs = one.trained_from, other.trained_from
+    if ours.inputs != theirs.inputs or _contents(ours.files) != _contents(theirs.files):
         return "their photographs, masks, model or hold-out differ"
     if _resolution(one) != _resolution(other):
         return f"measured at {_resolution(one) or 'an unknown size'} and at {_resolution(other) or 'an unknown size'}"
-    if _trainer(one) != _trainer(other):
-        return f"trained by {_trainer(one)} and by {_trainer(other)}"
+    if ours.trainer != theirs.trainer:
+        return f"trained by {ours.trainer} and by {theirs.trainer}"
     return ""
 
 
-def psnr_of(record: Record) -> float | None:
-    """Return the hold-out PSNR of a manifest, in dB; None if it has none."""
-    return number(mapping(mapping(record.get("metrics")).get("final")).get("psnr"))
-
-
-def _difference_db(new: Record, accepted: Record) -> float | None:
-    ours, theirs = psnr_of(new), psnr_of(accepted)
+def _difference_db(new: Result, accepted: Result) -> float | None:
+    ours, theirs = new.metrics.final.psnr, accepted.metrics.final.psnr
     return None if ours is None or theirs is None else ours - theirs
 
 
-def _contents(record: Record) -> Any:
+def _contents(files: Files) -> dict[str, tuple[int, int]]:
     """Return sizes and times of the photographs and masks: `inputs` does not hold what is in them."""
-    files = mapping(record.get("files")).items()
-    return {key: entry[:2] for key, entry in files if isinstance(entry, list) and not key.startswith("sparse/")} or None
+    return {key: (fact.num_bytes, fact.mtime_ns) for key, fact in files.items() if not key.startswith("sparse/")}
 
 
-def _resolution(record: Record) -> str:
-    used = mapping(mapping(record.get("metrics")).get("resolution"))
-    return " ".join(str(used[key]) for key in ("used", "largest") if key in used)
-
-
-def _trainer(record: Record) -> str:
-    settings = mapping(record.get("settings"))
-    return str(mapping(settings.get("training")).get("trainer", ""))
-
-
-def _spoken(record: Record) -> str:
-    return f"attempt {_number(record)}"
-
-
-def _number(record: Record) -> int:
-    digits = str(record.get("attempt", "")).rpartition("-")[2]
-    return int(digits) if digits.isdecimal() else 0
+def _resolution(result: Result) -> str:
+    said = result.metrics.resolution
+    if said is None:
+        return ""
+    return " ".join(filter(None, (said.used, f"{list(said.largest)}" if said.largest else "")))

@@ -5,16 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import NamedTuple
 
-
-class FileFact(NamedTuple):
-    """What is known of a file; -1 bytes: it is not there."""
-
-    num_bytes: int
-    mtime_ns: int = 0
-    sha256: str = ""
-    """Of its content; empty while nobody has read it for that."""
+from splatbatch.store.records.fingerprint import FileFact
 
 
 def file_fact(path: str | Path) -> FileFact:

@@ -11,6 +11,7 @@ from pathlib import Path
 from splatbatch.errors import OutputError
 from splatbatch.files import read_json
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.store.records.result import Result
 
 SPLAT, RESULT = "splat.ply", "result.json"
 _PREFIX_LENGTH = len(ATTEMPT_PREFIX)
@@ -37,6 +38,11 @@ class PatchFolder:
     def result(self) -> Path:
         """Its manifest; written after the splat, so that a manifest never stands without its product."""
         return self.path / RESULT
+
+    def read_result(self) -> Result | None:
+        """Return the manifest of the product; None if there is none, or no JSON object."""
+        record = read_json(self.result)
+        return None if record is None else Result.from_record(record)
 
     @property
     def preview(self) -> Path:
@@ -74,7 +80,8 @@ class PatchFolder:
 
 def never_went(folder: AttemptFolder) -> bool:
     """Return whether an attempt only ever stood by: it counts for nothing, and its folder may go."""
-    return bool((read_json(folder.job) or {}).get("standby")) and not folder.go.exists()
+    job = folder.read_job()
+    return job is not None and job.standby and not folder.go.exists()
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatbatch.fields import text
-from splatbatch.files import read_json
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.layout import PatchFolder
+from splatbatch.store.records.result import Result
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,7 @@ class Superfluous:
 
 def superfluous(folder: PatchFolder) -> Iterator[Superfluous]:
     """Yield what may go of a patch; nothing where no product says which attempt is accepted."""
-    result = read_json(folder.result)
-    accepted = text((result or {}).get("attempt"))
+    accepted = (folder.read_result() or Result()).attempt
     attempts = [attempt for attempt in folder.attempts() if attempt.has_ended()]
     if accepted not in {attempt.path.name for attempt in attempts}:
         return

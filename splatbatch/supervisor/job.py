@@ -1,47 +1,47 @@
-"""What job.json and watch.json order: every field of its kind, or a job that says that it cannot be read."""
+"""What a supervisor runs: the job of job.json and, of an external trainer, how watch.json says it is watched."""
 
 from __future__ import annotations
 
-from splatbatch.fields import mapping, number, text, texts, whole
-from splatbatch.files import Record
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-LIMITS = {"wall_s": float("inf"), "grace_s": 10.0, "stall_s": 0.0}
-"""What counts where a limit cannot be read."""
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.attempt import Go, JobSpec
+from splatbatch.store.records.watch import Then, Watch
 
-
-def sound_job(record: Record) -> Record:
-    """Return a job as the supervisor goes by it; one without a command cannot be started, and says so."""
-    limits = mapping(record.get("limits"))
-    read = {name: number(limits.get(name)) for name in LIMITS}
-    return {
-        "key": text(record.get("key")),
-        "argv": texts(record.get("argv")),
-        "env": sound_environment(record.get("env")),
-        "cwd": text(record.get("cwd")) or None,
-        "gpu": text(record.get("gpu")) or None,
-        "standby": record.get("standby") is True,
-        "limits": {name: LIMITS[name] if value is None else max(0.0, value) for name, value in read.items()},
-    }
+GPU_PLACE = "{gpu}"
+"""Stands in commands and environments for the UUID of the GPU, which only the supervisor is told."""
 
 
-def sound_watch(record: Record | None) -> Record | None:
-    """Return how a program of somebody else is watched; None for our own, and where nothing can be read of it."""
-    if record is None:
-        return None
-    then = mapping(record.get("then"))
-    return {
-        "cwd": text(record.get("cwd")) or None,
-        "env": sound_environment(record.get("env")),
-        "progress": {name: text(pattern) for name, pattern in mapping(record.get("progress")).items()},
-        "max_steps": whole(record.get("max_steps")) or 0,
-        "phase": text(record.get("phase")) or "start",
-        "finish": mapping(record.get("finish")),
-        "finished_after_s": number(record.get("finished_after_s")) or 0.0,
-        "then": {**then, "argv": texts(then.get("argv")), "finish": mapping(then.get("finish"))} if then else None,
-    }
+@dataclass
+class Job:
+    """A command on its way; it changes when a standby is told to go."""
+
+    spec: JobSpec
+    watch: Watch | None = None
+    """None: our own trainer, which tells its progress itself."""
+    group: Path | None = None
+    """Control group that the command and all it starts are put into."""
+
+    def begin(self, go: Go) -> None:
+        """Its turn has come, on a GPU that may be another than it was meant for."""
+        self.spec = replace(self.spec, gpu=go.gpu, standby=False)
+
+    def then(self, watch: Watch, then: Then) -> Job:
+        """Return the job of the second command."""
+        argv = _filled(then.argv, self.spec.gpu)
+        second = replace(watch, finish=then.finish, phase=then.phase, then=None)
+        return replace(self, spec=replace(self.spec, argv=argv), watch=second)
 
 
-def sound_environment(value: object) -> dict[str, str]:
-    """Return the variables of an environment; those that no process could be given are left out."""
-    named = {name: text(one) for name, one in mapping(value).items()}
-    return {name: one for name, one in named.items() if name and not {"=", "\0"} & set(name) and "\0" not in one}
+def read_job(folder: AttemptFolder) -> Job | None:
+    """Return the job of an attempt, the GPU named where the program wants its name; None without job.json."""
+    spec, watch = folder.read_job(), folder.read_watch()
+    if spec is None or watch is None:
+        return None if spec is None else Job(spec)
+    env = {name: value.replace(GPU_PLACE, spec.gpu or "") for name, value in watch.env.items()}
+    return Job(replace(spec, argv=_filled(spec.argv, spec.gpu), env=spec.env | env), watch)
+
+
+def _filled(argv: tuple[str, ...], gpu: str | None) -> tuple[str, ...]:
+    return tuple(word.replace(GPU_PLACE, gpu or "") for word in argv)

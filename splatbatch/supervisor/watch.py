@@ -15,17 +15,16 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from splatbatch import processes
-from splatbatch.fields import text
-from splatbatch.files import Record, read_json, write_json
+from splatbatch.files import write_json
 from splatbatch.machine.orphans import control_group, leftovers
-from splatbatch.outcome import Cancelled, Exit, Exited, Killed, NotStarted, TimedOut, exit_to_record
+from splatbatch.outcome import Cancelled, Exit, Exited, Killed, NotStarted, TimedOut
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.attempt import ExitFacts, Go, Heartbeat, Start
 from splatbatch.supervisor.external import external
 from splatbatch.supervisor.host.host_monitor import Surroundings
-from splatbatch.supervisor.job import sound_job, sound_watch
+from splatbatch.supervisor.job import Job, read_job
 from splatbatch.supervisor.log import BoundedLog
 from splatbatch.supervisor.timers import Every, StopRequest
 from splatbatch.supervisor.watchdog import StallWatch
@@ -44,23 +43,19 @@ TELL_S = 60.0  # how long a full disk may keep the end from being written down
 
 def supervise(folder: AttemptFolder) -> int:
     """Run the job in `folder` to its end; return 0 if the process exited with 0, 75 if another supervisor has it."""
-    job = read_json(folder.job)
+    job = read_job(folder)
     stop = StopRequest()
     if job is None or not _claim(folder):
         return FENCED
-    group = control_group.make(processes.start_ticks(os.getpid()))
-    _introduce(folder, group)
-    job = external.told(sound_job(job), sound_watch(read_json(folder.watch))) | {"group": group}
+    job.group = control_group.make(processes.start_ticks(os.getpid()))
+    _introduce(folder, job.group)
     processes.adopt_orphans()
     processes.raise_file_limit()
-    around = Surroundings(folder, job.get("gpu"))
+    around = Surroundings(folder, job.spec.gpu)
     end = _run_all(folder, job, stop, around)
-    control_group.end(group)
+    control_group.end(job.group)
     around.look()
-    seconds = round(time.monotonic() - around.since, 3)
-    facts = {"seconds": seconds, "ended_at": time.time(), **around.to_record(), **_identity()}
-    facts["stood_by"] = bool(job.get("standby"))  # to its end: it was never told to go, or had died by then
-    _tell(folder, {**exit_to_record(end), **facts}, stop)
+    _tell(folder, around.facts(end, stood_by=job.spec.standby), stop)
     return 0 if end == Exited(0) else 1
 
 
@@ -75,22 +70,19 @@ def _claim(folder: AttemptFolder) -> bool:
 
 def _introduce(folder: AttemptFolder, group: Path | None) -> None:
     """Fill start.json: the empty file is the fence, its contents are for `status` and for who looks for leftovers."""
-    more = {"started_at": time.time(), "ticks": processes.start_ticks(os.getpid()), "group": group and str(group)}
+    me, now = os.getpid(), time.time()
+    ticks, name = processes.start_ticks(me), str(group) if group else None
     with suppress(OSError):
-        write_json(folder.start, _identity() | more)
+        write_json(folder.start, Start(socket.gethostname(), me, processes.boot_id(), now, ticks, name).to_record())
 
 
-def _identity() -> dict[str, Any]:
-    return {"host": socket.gethostname(), "pid": os.getpid(), "boot_id": processes.boot_id()}
-
-
-def _tell(folder: AttemptFolder, record: Record, stop: StopRequest) -> None:
+def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopRequest) -> None:
     """Write down how it ended; a full disk or a silent share is waited for, as long as nobody asks us to stop."""
     folder.ballast.unlink(missing_ok=True)
     give_up_at = time.monotonic() + TELL_S
     while True:
         try:
-            return write_json(folder.exit, record)
+            return write_json(folder.exit, facts.to_record())
         except FileNotFoundError:
             raise
         except OSError:
@@ -99,7 +91,7 @@ def _tell(folder: AttemptFolder, record: Record, stop: StopRequest) -> None:
             time.sleep(1.0)
 
 
-def _run_all(folder: AttemptFolder, job: dict[str, Any], stop: StopRequest, around: Surroundings) -> Exit:
+def _run_all(folder: AttemptFolder, job: Job, stop: StopRequest, around: Surroundings) -> Exit:
     """Run the command, then the one that makes a splat of what it left, if it left all it should."""
     end = _run(folder, job, stop, around)
     then = external.what_follows(job, end)
@@ -107,7 +99,7 @@ def _run_all(folder: AttemptFolder, job: dict[str, Any], stop: StopRequest, arou
     return end if after == Exited(0) else after
 
 
-def _run(folder: AttemptFolder, job: dict[str, Any], stop: StopRequest, around: Surroundings) -> Exit:
+def _run(folder: AttemptFolder, job: Job, stop: StopRequest, around: Surroundings) -> Exit:
     try:
         log = BoundedLog(folder.log)
     except OSError as error:
@@ -123,28 +115,29 @@ def _run(folder: AttemptFolder, job: dict[str, Any], stop: StopRequest, around: 
     return _Watch(folder, job, process, output, log, stop, around).until_the_end()
 
 
-def _start(folder: AttemptFolder, job: dict[str, Any], output: int) -> subprocess.Popen[bytes] | NotStarted:
+def _start(folder: AttemptFolder, job: Job, output: int) -> subprocess.Popen[bytes] | NotStarted:
     me = os.getpid()
-    if not job["argv"]:
+    argv = job.spec.argv
+    if not argv:
         return NotStarted(f"{folder.job}: names no command")
 
     def before_exec() -> None:
-        control_group.enter(job.get("group"))
+        control_group.enter(job.group)
         processes.die_with_parent(signal.SIGKILL, me)
 
     try:
         return subprocess.Popen(
-            job["argv"],
+            argv,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd=job["cwd"] or folder.path,
-            env={**os.environ, **job["env"], processes.MARKER: job["key"] or str(folder.path)},
+            cwd=(job.watch and job.watch.cwd) or folder.path,
+            env={**os.environ, **job.spec.env, processes.MARKER: job.spec.key or str(folder.path)},
             start_new_session=True,
             preexec_fn=before_exec,  # noqa: PLW1509 - one thread here
         )
     except (OSError, ValueError) as error:
-        return NotStarted(f"{job['argv'][0]}: {error}")
+        return NotStarted(f"{argv[0]}: {error}")
 
 
 @dataclass
@@ -152,7 +145,7 @@ class _Watch:
     """A running process and all that is kept an eye on until it ends."""
 
     folder: AttemptFolder
-    job: dict[str, Any]
+    job: Job
     process: subprocess.Popen[bytes]
     output: int  # its stdout and stderr: our end of the pipe
     log: BoundedLog
@@ -164,10 +157,9 @@ class _Watch:
     kill_at: float = float("inf")
 
     def __post_init__(self) -> None:
-        self.limits: dict[str, float] = self.job["limits"]
+        self.limits = self.job.spec.limits
         self.stall = StallWatch(self.folder.progress, self.process.pid)
-        self.foreign = external.ForeignWatch(self.folder.progress, self.job)
-        self.stands_by = bool(self.job.get("standby"))
+        self.foreign = external.ForeignWatch(self.folder.progress, self.job.watch)
         self.chores = self._chores()
 
     def until_the_end(self) -> Exit:
@@ -179,7 +171,7 @@ class _Watch:
                     selector.unregister(self.output)
                 for chore in self.chores:
                     chore.tick(time.monotonic())
-                if self.stands_by and (go := read_json(self.folder.go)):
+                if self.job.spec.standby and (go := self.folder.read_go()):
                     self._begin(go)
                 self._end_if_due()
         processes.end_orphans(self.process.pid)
@@ -190,21 +182,21 @@ class _Watch:
 
     def _chores(self) -> list[Every]:
         chores = [Every(HEARTBEAT_S, self._beat), Every(SURROUNDINGS_S, self.around.look)]
-        if self.stands_by:
+        if self.job.spec.standby:
             return chores
         chores += [Every(interval_s, do) for interval_s, do in self.foreign.chores(self.log)]
-        if self.job.get("gpu"):
+        if self.job.spec.gpu:
             chores.append(Every(GPU_SAMPLE_S, self.around.gpu.look))
-        if stall_s := self.limits["stall_s"]:
+        if stall_s := self.limits.stall_s:
             look = lambda: self.stall.look(self.log.said, self.around.gpu.busiest_percent())  # noqa: E731
             chores.append(Every(min(stall_s / STALL_LOOKS, LONGEST_STALL_LOOK_S), look))
         return chores
 
-    def _begin(self, go: Record) -> None:
+    def _begin(self, go: Go) -> None:
         """Its turn has come: from now on the limits count and its GPU is watched."""
-        self.stands_by, self.started = False, time.monotonic()
-        self.job |= {"gpu": text(go.get("gpu")) or None, "standby": False}
-        self.around.begin(self.job["gpu"])
+        self.started = time.monotonic()
+        self.job.begin(go)
+        self.around.begin(go.gpu)
         self.stall = StallWatch(self.folder.progress, self.process.pid)
         self.chores = self._chores()
 
@@ -213,7 +205,7 @@ class _Watch:
         if self.ending is None:
             self.ending = self._reason_to_end(now - self.started)
             if self.ending is not None:
-                self.kill_at = now + self.limits["grace_s"]
+                self.kill_at = now + self.limits.grace_s
                 processes.send_group(signal.SIGTERM, self.process.pid)
         elif now >= self.kill_at:
             processes.send_group(signal.SIGKILL, self.process.pid)
@@ -224,9 +216,9 @@ class _Watch:
             return Cancelled(self.stop.by)
         if self.folder.cancel.exists():
             return Cancelled("cancel file")
-        if self.stands_by:
+        if self.job.spec.standby:
             return None
-        wall_s, stall_s = self.limits["wall_s"], self.limits["stall_s"]
+        wall_s, stall_s = self.limits.wall_s, self.limits.stall_s
         if age_s > wall_s:
             return TimedOut("wall", wall_s)
         if finished := self.foreign.is_over():
@@ -251,5 +243,5 @@ class _Watch:
 
     def _beat(self) -> None:
         self.beats += 1
-        record = {"sequence": self.beats, "child": self.process.pid, "below": leftovers.names_below(os.getpid())}
-        write_json(self.folder.heartbeat, record)
+        heartbeat = Heartbeat(self.beats, self.process.pid, tuple(leftovers.names_below(os.getpid())))
+        write_json(self.folder.heartbeat, heartbeat.to_record())

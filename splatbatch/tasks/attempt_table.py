@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from splatbatch.fields import mapping, number, text, whole
-from splatbatch.files import Record, last_line, read_json
+from splatbatch.fields import mapping, number, text
+from splatbatch.files import Record
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.layout import PatchFolder
 from splatbatch.store.ledger import judged_attempts
+from splatbatch.store.records.attempt import JobSpec
+from splatbatch.store.records.metrics import Metrics
+from splatbatch.store.records.result import Result
 from splatbatch.tasks.plan import leaves
 
 
@@ -43,7 +46,7 @@ def attempt_rows(folder: PatchFolder, ends: Mapping[int, Record], today: Mapping
         ends: the `attempt_ended` event of each attempt.
         today: the settings that decide what would be computed today.
     """
-    product = read_json(folder.result) or {}
+    product = folder.read_result() or Result()
     return tuple(_row(attempt, ends.get(attempt.number, {}), product, today) for attempt in folder.attempts())
 
 
@@ -57,32 +60,26 @@ def in_words(changes: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in changes.items())
 
 
-def _row(attempt: AttemptFolder, end: Record, product: Record, today: Mapping[str, Any]) -> AttemptRow:
-    kept = text(product.get("attempt")) == attempt.path.name
-    own = read_json(attempt.result) or (product if kept else {})
-    metrics = mapping(own.get("metrics")) or read_json(attempt.metrics) or {}
-    final = mapping(metrics.get("final"))
-    seconds = number(own.get("seconds"))
+def _row(attempt: AttemptFolder, end: Record, product: Result, today: Mapping[str, Any]) -> AttemptRow:
+    kept = product.attempt == attempt.path.name
+    own = attempt.read_result() or (product if kept else Result())
+    metrics = own.metrics if own.metrics.written else attempt.read_metrics() or Metrics()
     return AttemptRow(
         attempt.number,
         text(end.get("outcome")) or ("trained" if kept else "running"),
         text(mapping(end.get("diagnosis")).get("cause")) or text(end.get("reason")),
         _changes(attempt, today),
-        number(final.get("psnr")),
-        number(final.get("ssim")),
-        whole(own.get("num_gaussians")) or _last_count(attempt),
-        seconds if seconds is not None else number(end.get("seconds")),
+        metrics.final.psnr,
+        metrics.final.ssim,
+        own.num_gaussians or attempt.last_progress().num_gaussians,
+        own.seconds if own.seconds is not None else number(end.get("seconds")),
         kept,
         attempt.splat.exists(),
     )
 
 
 def _changes(attempt: AttemptFolder, today: Mapping[str, Any]) -> dict[str, Any]:
-    settings = leaves(mapping((read_json(attempt.settings) or {}).get("recipe")))
+    settings = leaves(attempt.read_settings().recipe)
     now = leaves(today)
     differing = {key: settings[key] for key, value in now.items() if key in settings and settings[key] != value}
-    return differing or mapping((read_json(attempt.job) or {}).get("changes"))
-
-
-def _last_count(attempt: AttemptFolder) -> int | None:
-    return whole((last_line(attempt.progress) or {}).get("num_gaussians"))
+    return differing or (attempt.read_job() or JobSpec()).changes

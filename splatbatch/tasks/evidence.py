@@ -9,19 +9,19 @@ from typing import Any
 
 from splatbatch import __version__
 from splatbatch.config import Recipe
-from splatbatch.files import Record, read_json
-from splatbatch.store.hashes import FileFact, file_fact
+from splatbatch.files import Record
+from splatbatch.store.hashes import file_fact
 from splatbatch.store.layout import RESULT, SPLAT
 from splatbatch.store.ledger import Endings
+from splatbatch.store.records.fingerprint import FileFact, Fingerprint
+from splatbatch.store.records.result import Result
 from splatbatch.store.results import Depth, why_not_the_splat
 from splatbatch.tasks import given_up, plan
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash, settings_of
 from splatbatch.tasks.fingerprints.inputs import (
-    Files,
     Inputs,
     Stats,
-    files_from_record,
     inputs_of,
     moved,
     spell_files,
@@ -67,21 +67,20 @@ class Standing:
     def _look(self, name: str) -> plan.Evidence:
         task = self._tasks[name]
         folder = self._output.patch(name)
-        result = read_json(folder.result)
+        result = folder.read_result()
         if result is None:
             return plan.Evidence()
-        held = pinned(result)
-        files = files_from_record(held.get("files"))
-        elsewhere = moved(files, task.patch, task.recipe, self._stats)
+        held = result.held_against
+        elsewhere = moved(held.files, task.patch, task.recipe, self._stats)
         splat = why_not_the_splat(folder, result, self._depth)
         has_moved = bool(splat if self._depth == "time" else why_not_the_splat(folder, result, "time"))
         return plan.Evidence(
             result=result,
             splat=splat,
-            settings=self._why_other_settings(held, task.recipe),
-            inputs=self._why_other_inputs(held, files, elsewhere, task),
-            unverified=not isinstance(result.get("splat"), dict),
-            outdated=not files or bool(elsewhere) or has_moved,
+            settings=self._why_other_settings(result, held, task.recipe),
+            inputs=self._why_other_inputs(held, elsewhere, task),
+            unverified=result.splat is None,
+            outdated=not held.files or bool(elsewhere) or has_moved,
         )
 
     def refusal(self, name: str) -> str:
@@ -106,15 +105,14 @@ class Standing:
             self._hashes[id(recipe)] = recipe_hash(recipe)
         return self._hashes[id(recipe)]
 
-    def _why_other_settings(self, result: Record, recipe: Recipe) -> str:
+    def _why_other_settings(self, result: Result, held: Fingerprint, recipe: Recipe) -> str:
         now = self.hash_of(recipe)
-        if now in (result.get("recipe"), result.get("effective")):
+        if now in (held.recipe, held.effective):
             return ""
-        then = result.get("settings")
-        if not isinstance(then, dict):
+        if not held.settings:
             return "settings have changed"
-        changed = plan.changed_settings(then, settings_of(recipe), self._defaults)
-        if not changed and result.get("version") != __version__:
+        changed = plan.changed_settings(held.settings, settings_of(recipe), self._defaults)
+        if not changed and result.version != __version__:
             return ""  # a version of ours that knows more or fewer settings changes nothing by itself
         return f"settings have changed: {', '.join(changed)}" if changed else "settings have changed"
 
@@ -122,13 +120,14 @@ class Standing:
     def _defaults(self) -> Mapping[str, Any]:
         return settings_of(Recipe())
 
-    def _why_other_inputs(self, result: Record, then: Files, elsewhere: tuple[str, ...], task: Task) -> str:
+    def _why_other_inputs(self, held: Fingerprint, elsewhere: tuple[str, ...], task: Task) -> str:
+        then = held.files
         if not elsewhere and then:
             return ""
         if self._depth == "time":  # 0.1.0 knew neither times nor contents
             return f"changed on disk: {spell_files(elsewhere)}" if then else ""
         now = self._inputs(task)
-        if now.hash != result.get("inputs"):
+        if now.hash != held.inputs:
             return "model or photographs have changed" + (f": {spell_files(elsewhere)}" if then else "")
         _, differ = with_content(now.files, then, task.patch, task.recipe)
         return f"photographs have changed: {spell_files(differ)}" if differ else ""
@@ -146,9 +145,3 @@ class Standing:
 
     def _inputs(self, task: Task) -> Inputs:
         return inputs_of(task.patch, task.recipe, self._stats)
-
-
-def pinned(result: Record) -> Record:
-    """Return what a result is held against: what it was trained under or, if somebody chose it, what held then."""
-    chosen = result.get("pinned")
-    return {**result, **chosen} if isinstance(chosen, dict) else result

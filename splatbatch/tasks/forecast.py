@@ -10,13 +10,13 @@ from statistics import fmean
 
 from splatbatch.config import Recipe
 from splatbatch.errors import TrainerError
-from splatbatch.fields import mapping, number, text, whole
-from splatbatch.files import Record, read_json
+from splatbatch.files import Record
 from splatbatch.machine.place import chosen_cards, is_on_cpu
 from splatbatch.plain_text import clock, counted
 from splatbatch.scene import duration
 from splatbatch.scene.footprint import Need
 from splatbatch.store.layout import PatchFolder
+from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.footprints import cards
 from splatbatch.tasks.throughput import makespan_s, seconds_per_step
@@ -123,13 +123,8 @@ def _finished(batch: Batch, *, on_cpu: bool) -> Iterable[tuple[float, int]]:
     """Yield seconds and steps of patches of this output that were trained where these will be, as far as is known."""
     folders = (PatchFolder(path) for path in sorted(batch.output.patch("").path.glob("*")))
     for folder in islice(folders, MOST_RESULTS):
-        result = read_json(folder.result) or {}
-        seconds, step, made_on = number(result.get("seconds")), whole(result.get("step")), _made_on(result)
+        result = folder.read_result() or Result()
+        seconds, step, made_on = result.seconds, result.step, result.metrics.made_on
         fits = not made_on or (made_on == "CPU") == on_cpu
         if fits and seconds is not None and step is not None:
             yield seconds, step
-
-
-def _made_on(result: Record) -> str:
-    """Return the name of the GPU that a result was trained on, or CPU; empty where nobody wrote it down."""
-    return text(mapping(mapping(result.get("metrics")).get("made_with")).get("on"))

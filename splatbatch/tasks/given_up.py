@@ -13,7 +13,8 @@ from splatbatch.config import Recipe
 from splatbatch.failures.retry import ENVIRONMENT, POLICIES
 from splatbatch.files import Record
 from splatbatch.outcome import Diagnosis
-from splatbatch.store.hashes import FileFact, file_fact, short_hash
+from splatbatch.store.hashes import file_fact, short_hash
+from splatbatch.store.records.fingerprint import FileFact
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import state_of
 

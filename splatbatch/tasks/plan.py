@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from splatbatch.files import Record
+from splatbatch.store.records.result import Result
 
 NOT_TRAINED = "not trained yet"
 
@@ -15,7 +15,7 @@ NOT_TRAINED = "not trained yet"
 class Evidence:
     """What is known of a patch and its product; each text is empty where there is nothing to say."""
 
-    result: Record | None = None
+    result: Result | None = None
     """result.json; None if there is none, or no JSON object."""
     splat: str = ""
     """Why splat.ply is not the file that was accepted: "missing", "changed on disk"."""

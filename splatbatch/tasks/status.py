@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from splatbatch.fields import mapping, number, text, texts, whole
-from splatbatch.files import Record, last_line, read_json, read_lines
+from splatbatch.files import Record
 from splatbatch.processes import boot_id, start_ticks
 from splatbatch.scene.patches import natural_key
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.layout import OutputFolder, never_went
 from splatbatch.store.ledger import Endings
+from splatbatch.store.records.progress import Progress
+from splatbatch.store.records.result import Result
 from splatbatch.tasks.plan import GivenUp, Refuse, Skip, Train, decide, why_stale
 from splatbatch.tasks.throughput import eta_s, steps_per_s
 
@@ -138,7 +140,7 @@ def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
     match decide(name, evidence, standing.refusal(name)):
         case Skip():
             state = PatchStatus(name, "trained", unverified=evidence.unverified)
-            kept = f"the splat of {text((evidence.result or {}).get('attempt'))} is kept"
+            kept = f"the splat of {(evidence.result or Result()).attempt} is kept"
             return replace(state, warnings=_of_a_later_failure(ended, kept))
         case Refuse(reason=reason):
             return PatchStatus(name, "refused", cause="audit", advice=reason)
@@ -160,8 +162,8 @@ def _of_a_later_failure(ended: Record | None, kept: str) -> tuple[str, ...]:
     return (f"attempt {whole(ended.get('attempt')) or 0} {ended['outcome']} ({why}): {kept}",)
 
 
-def _of_an_earlier_splat(result: Record | None, reason: str) -> tuple[str, ...]:
-    return (f"the splat of {text(result.get('attempt'))} is kept, though stale: {reason}",) if result else ()
+def _of_an_earlier_splat(result: Result | None, reason: str) -> tuple[str, ...]:
+    return (f"the splat of {result.attempt} is kept, though stale: {reason}",) if result else ()
 
 
 def _without_product(name: str, endings: Endings) -> PatchStatus:
@@ -175,10 +177,10 @@ def _without_product(name: str, endings: Endings) -> PatchStatus:
 
 def has_died(attempt: AttemptFolder) -> bool:
     """Return whether the attempt's supervisor was a process of this machine that is no more; False if unknown."""
-    start = read_json(attempt.start) or {}
-    if "ticks" not in start or start.get("host") != socket.gethostname():
+    start = attempt.read_start()
+    if start.ticks is None or start.host != socket.gethostname():
         return False
-    return start.get("boot_id") != boot_id() or start_ticks(whole(start.get("pid")) or 0) != start["ticks"]
+    return start.boot_id != boot_id() or start_ticks(start.pid or 0) != start.ticks
 
 
 def _lost(name: str, attempt: AttemptFolder) -> PatchStatus:
@@ -187,54 +189,50 @@ def _lost(name: str, attempt: AttemptFolder) -> PatchStatus:
 
 
 def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
-    records, sample = list(read_lines(attempt.progress)), last_line(attempt.gpu_samples) or {}
-    last = records[-1] if records else {}
-    figures, measured = _latest(records, "loss"), _latest(records, "psnr")
-    step, max_steps, pace = whole(last.get("step")) or 0, whole(last.get("max_steps")) or 0, steps_per_s(records)
+    lines, sample = attempt.read_progress(), attempt.last_gpu_sample()
+    last = next(reversed(lines), Progress())
+    of_step = next((line for line in reversed(lines) if line.loss is not None), Progress())
+    measured = next((line for line in reversed(lines) if line.psnr is not None), Progress())
+    step, max_steps, pace = last.step or 0, last.max_steps or 0, steps_per_s(lines)
     return PatchStatus(
         name,
         "running",
         attempt=attempt.path.name,
-        phase=text(last.get("phase")) or "start",
+        phase=last.phase or "start",
         step=step,
         max_steps=max_steps,
-        loss=number(figures.get("loss")),
-        psnr=number(measured.get("psnr")),
-        ssim=number(measured.get("ssim")),
-        num_gaussians=whole(figures.get("num_gaussians")),
-        seconds=number(last.get("seconds")),
+        loss=of_step.loss,
+        psnr=measured.psnr,
+        ssim=measured.ssim,
+        num_gaussians=of_step.num_gaussians,
+        seconds=last.seconds,
         steps_per_s=pace,
         eta_s=eta_s(step, max_steps, pace),
-        gpu_used_mib=whole(sample.get("used_mib")),
-        gpu_temperature_c=whole(sample.get("temperature_c")),
+        gpu_used_mib=sample.used_mib,
+        gpu_temperature_c=sample.temperature_c,
     )
-
-
-def _latest(records: Sequence[Record], key: str) -> Record:
-    return next((record for record in reversed(records) if key in record), {})
 
 
 def _with_figures(output: OutputFolder, status: PatchStatus) -> PatchStatus:
     """Return the state of a patch that has a splat with the figures of that splat."""
     folder = output.patch(status.patch)
-    result = read_json(folder.result) or {}
-    metrics = mapping(result.get("metrics"))
-    final = mapping(metrics.get("final"))
+    result = folder.read_result() or Result()
+    final = result.metrics.final
     return replace(
         status,
-        attempt=text(result.get("attempt")),
+        attempt=result.attempt,
         phase="done",
-        step=whole(result.get("step")) or 0,
-        max_steps=whole(result.get("step")) or 0,
-        psnr=number(final.get("psnr")),
-        ssim=number(final.get("ssim")),
-        initial_psnr=number(mapping(metrics.get("initial")).get("psnr")),
-        training_psnr=number(final.get("training_psnr")),
-        lpips=number(final.get("lpips")),
-        num_gaussians=whole(result.get("num_gaussians")),
-        seconds=number(result.get("seconds")),
-        changes=mapping(result.get("changes")),
-        warnings=(*status.warnings, *texts(result.get("warnings"))),
+        step=result.step or 0,
+        max_steps=result.step or 0,
+        psnr=final.psnr,
+        ssim=final.ssim,
+        initial_psnr=result.metrics.initial.psnr,
+        training_psnr=final.training_psnr,
+        lpips=final.lpips,
+        num_gaussians=result.num_gaussians,
+        seconds=result.seconds,
+        changes=result.changes,
+        warnings=(*status.warnings, *result.warnings),
         splat=str(folder.splat),
     )
 

@@ -7,15 +7,15 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from splatbatch.fields import number
-from splatbatch.files import Record
+from splatbatch.store.records.progress import Progress
 
-RECORDS_LOOKED_AT = 10
+LINES_LOOKED_AT = 10
 
 
-def steps_per_s(records: Sequence[Record]) -> float | None:
-    """Return the pace of the latest records with a loss; None while it cannot be told."""
-    latest = [record for record in records if "loss" in record][-RECORDS_LOOKED_AT:]
-    marks = [(number(record.get("t")), number(record.get("step"))) for record in latest]
+def steps_per_s(lines: Sequence[Progress]) -> float | None:
+    """Return the pace of the latest lines with a loss; None while it cannot be told."""
+    latest = [line for line in lines if line.loss is not None][-LINES_LOOKED_AT:]
+    marks = [(line.t, line.step) for line in latest]
     known = [(at, step) for at, step in marks if at is not None and step is not None]
     if len(known) < 2 or known[-1][0] <= known[0][0]:
         return None

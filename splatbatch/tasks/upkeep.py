@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 
-from splatbatch.fields import mapping
-from splatbatch.files import read_json, write_json
+from splatbatch.files import write_json
 from splatbatch.store import results
 from splatbatch.store.ledger import Ledger
+from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.evidence import Standing
-from splatbatch.tasks.fingerprints.inputs import files_from_record, files_to_record, inputs_of, with_content
+from splatbatch.tasks.fingerprints.inputs import inputs_of, with_content
 from splatbatch.tasks.plan import Decision, Skip
 
 
@@ -38,13 +38,9 @@ def refresh(batch: Batch, standing: Standing, decisions: tuple[Decision, ...]) -
 def _refresh(batch: Batch, standing: Standing, name: str) -> None:
     task = standing.current(name)
     folder = batch.output.patch(name)
-    result = read_json(folder.result) or {}
-    now = inputs_of(task.patch, task.recipe)
-    pinned = mapping(result.get("pinned"))
-    then = files_from_record((pinned or result).get("files"))
-    files = files_to_record(with_content(now.files, then, task.patch, task.recipe)[0])
-    known = {"pinned": {**pinned, "files": files}} if pinned else {"files": files}
-    splat = results.splat_record(
-        folder.splat, mapping(result.get("splat")).get("num_gaussians") or result.get("num_gaussians") or 0
-    )
-    write_json(folder.result, {**result, **known, "splat": splat})
+    result = folder.read_result() or Result()
+    now = inputs_of(task.patch, task.recipe).files
+    files, _ = with_content(now, result.held_against.files, task.patch, task.recipe)
+    num_gaussians = (result.splat and result.splat.num_gaussians) or result.num_gaussians or 0
+    splat = results.splat_facts(folder.splat, num_gaussians)
+    write_json(folder.result, result.with_files(files).but(splat=splat).to_record())

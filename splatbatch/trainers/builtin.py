@@ -9,12 +9,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from splatbatch.config import Recipe
-from splatbatch.files import read_json, write_json
+from splatbatch.files import write_json
 from splatbatch.outcome import Rejected, Splat
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.metrics import Metrics
 
 CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
 """What gsplat's rasteriser takes."""
@@ -47,8 +48,7 @@ class GsplatTrainer:
     def _checkpoint_before(self, folder: AttemptFolder) -> str | None:
         """Return the checkpoint of the latest earlier attempt with the same settings; the child checks the rest."""
         for earlier in sorted(folder.earlier(), key=lambda attempt: -attempt.number):
-            recipe = (read_json(earlier.settings) or {}).get("recipe")
-            if earlier.checkpoint.exists() and _decisive(recipe) == self._recipe.decisive():
+            if earlier.checkpoint.exists() and _decisive(earlier) == self._recipe.decisive():
                 return str(earlier.checkpoint)
         return None
 
@@ -56,13 +56,13 @@ class GsplatTrainer:
         """Return the splat if it is whole, finite and from the last step, with its metrics."""
         splat = check_splat(folder.splat, self._recipe.training.max_steps)
         if isinstance(splat, Splat):
-            return dataclasses.replace(splat, metrics=read_json(folder.metrics) or {})
+            return dataclasses.replace(splat, metrics=(folder.read_metrics() or Metrics()).to_record())
         return splat
 
 
-def _decisive(recipe: Any) -> dict[str, Any] | None:
+def _decisive(folder: AttemptFolder) -> dict[str, Any] | None:
     """Return the settings of an attempt; None if another version of this program wrote them."""
     try:
-        return Recipe.model_validate(recipe).decisive()
+        return Recipe.model_validate(folder.read_settings().recipe).decisive()
     except ValidationError:
         return None

@@ -10,16 +10,16 @@ from typing import Any
 from splatbatch.config import Recipe
 from splatbatch.config.trainers.placeholders import fill, in_words, names_in
 from splatbatch.config.trainers.programs import Program
-from splatbatch.fields import mapping, texts
-from splatbatch.files import PRIVATE, Record, read_json, write_json
-from splatbatch.outcome import Exit, Exited, Rejected, Splat, exit_from_record
+from splatbatch.files import PRIVATE, write_json
+from splatbatch.outcome import Exit, Exited, Lost, Rejected, Splat
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.supervisor.external.external import GPU_PLACE
+from splatbatch.store.records.watch import Finish, Then, Watch
 from splatbatch.supervisor.external.finish import Artifacts
 from splatbatch.supervisor.external.patterns import TooSlow
-from splatbatch.trainers.last_step import SILENT, Words, read_words, why_not_last, why_too_old, written_at
+from splatbatch.supervisor.job import GPU_PLACE
+from splatbatch.trainers.last_step import SILENT, Words, why_not_last, why_too_old, words_of, written_at
 from splatbatch.trainers.measures import read_measures
 
 
@@ -41,7 +41,7 @@ class ExternalTrainer:
             stage(patch, folder)
         recipe = self._recipe.model_dump(mode="json")
         write_json(folder.settings, {"patch": patch.name, "argv": argv, "recipe": recipe})
-        write_json(folder.watch, self._watch(folder, values), PRIVATE)
+        write_json(folder.watch, self._watch(folder, values).to_record(), PRIVATE)
         return argv
 
     def collect(self, folder: AttemptFolder) -> Splat | Rejected:
@@ -55,10 +55,10 @@ class ExternalTrainer:
             )
 
     def _collect(self, folder: AttemptFolder) -> Splat | Rejected:
-        watch = read_json(folder.watch)
+        watch = folder.read_watch()
         if watch is None:
             return Rejected("missing")
-        artifacts = Artifacts.from_record(mapping((mapping(watch.get("then")) or watch).get("finish")))
+        artifacts = Artifacts.of(watch.final())
         if artifacts is None:
             return Rejected(f"{folder.watch.name} does not say where it lies")
         product = artifacts.newest()
@@ -69,11 +69,11 @@ class ExternalTrainer:
         splat = check_splat(artifacts.real_file(product))
         if isinstance(splat, Rejected):
             return splat
-        words = read_words(folder.progress)
+        words = words_of(folder.read_progress())
         if reason := self._why_not_trusted(folder, artifacts) or self._why_not_last(folder, artifacts, splat, words):
             return Rejected(reason)
         is_believed = words.heard.highest is None and not artifacts.name_last_step()
-        figures = read_measures(self._program.metrics, artifacts, texts(watch.get("metrics")), folder.progress)
+        figures = read_measures(self._program.metrics, artifacts, watch.metrics, folder.read_progress())
         max_steps, warnings = self._recipe.training.max_steps, (SILENT,) if is_believed else ()
         return dataclasses.replace(splat, step=max_steps, metrics=figures, warnings=warnings)
 
@@ -109,35 +109,34 @@ class ExternalTrainer:
     def _environment(self) -> list[str]:
         return [str(value) for value in self._program.env.values()]
 
-    def _watch(self, folder: AttemptFolder, values: Mapping[str, object]) -> Record:
+    def _watch(self, folder: AttemptFolder, values: Mapping[str, object]) -> Watch:
         program, artifact = self._program, self._program.artifact
         metrics = _globs([program.metrics.file] if program.metrics.file else [], values)
-        product = {
-            "folder": str(folder.output),
-            "products": _globs(artifact.ply, values),
-            "step": artifact.step,
-            "last_step": self._recipe.training.max_steps - 1 + artifact.first_step,
-            "files": _globs(artifact.files, values),
-            "awaited": metrics,
-        }
-        before = product | {"products": [], "awaited": []}
-        then = {"argv": _filled(artifact.export, values), "finish": product, "phase": "export"}
-        return {
-            "cwd": str(program.working_folder or folder.output),
-            "env": {name: fill(in_words(value), values) for name, value in program.env.items()},
-            "progress": program.progress.model_dump() | program.metrics.log,
-            "max_steps": self._recipe.training.max_steps,
-            "phase": "start",
-            "finish": before if artifact.export else product,
-            "finished_after_s": artifact.finished_after_s,
-            "then": then if artifact.export else None,
-            "metrics": metrics,
-        }
+        product = Finish(
+            folder=str(folder.output),
+            products=_globs(artifact.ply, values),
+            step=artifact.step,
+            last_step=self._recipe.training.max_steps - 1 + artifact.first_step,
+            files=_globs(artifact.files, values),
+            awaited=metrics,
+        )
+        before = dataclasses.replace(product, products=(), awaited=())
+        return Watch(
+            cwd=str(program.working_folder or folder.output),
+            env={name: fill(in_words(value), values) for name, value in program.env.items()},
+            progress=program.progress.model_dump() | program.metrics.log,
+            max_steps=self._recipe.training.max_steps,
+            finish=before if artifact.export else product,
+            finished_after_s=artifact.finished_after_s,
+            then=Then(_filled(artifact.export, values), product) if artifact.export else None,
+            metrics=metrics,
+        )
 
 
 def exit_of(folder: AttemptFolder) -> Exit:
     """Return how an attempt ended, as its supervisor wrote it down."""
-    return exit_from_record(read_json(folder.exit) or {})
+    facts = folder.read_exit()
+    return facts.end if facts else Lost("no exit record")
 
 
 def stage(patch: Patch, folder: AttemptFolder) -> None:
@@ -160,6 +159,7 @@ def _filled(words: Iterable[str], values: Mapping[str, object]) -> tuple[str, ..
     return tuple(fill(word, values) for word in words)
 
 
-def _globs(globs: Iterable[str], values: Mapping[str, Any]) -> list[str]:
+def _globs(globs: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
     """Fill globs in; what is filled in stands for itself, also if it looks like a glob."""
-    return [fill(one, {name: glob.escape(in_words(value)) for name, value in values.items()}) for one in globs]
+    escaped = {name: glob.escape(in_words(value)) for name, value in values.items()}
+    return tuple(fill(one, escaped) for one in globs)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import signal
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatbatch.files import read_lines
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, TimedOut
+from splatbatch.store.records.progress import Progress
 from splatbatch.supervisor.external.steps_heard import StepsHeard
 
 CLOCK_S = 2.0
@@ -37,17 +37,16 @@ class Words:
     moments: tuple[Moment, ...] = ()
 
 
-def read_words(progress: Path) -> Words:
-    """Read what the supervisor heard of steps in the log of a program."""
+def words_of(lines: Iterable[Progress]) -> Words:
+    """Return what the supervisor heard of steps in the log of a program."""
     heard, moments = StepsHeard(), []
-    for record in read_lines(progress):
-        now = StepsHeard.from_record(record)
+    for line in lines:
+        now = StepsHeard.of(line)
         if now.highest is None or (heard.highest is not None and now.highest < heard.highest):
             continue
         heard = now
-        if (at := _number(record.get("t"))) is not None:
-            slack_s = CLOCK_S + CLOCK_SHARE * (_number(record.get("seconds")) or 0.0)
-            moments.append(Moment(now.highest, at, slack_s))
+        if line.t is not None:
+            moments.append(Moment(now.highest, line.t, CLOCK_S + CLOCK_SHARE * (line.seconds or 0.0)))
     return Words(heard, tuple(moments))
 
 
@@ -103,8 +102,3 @@ def _in_words(end: Exit) -> str:
             return "was cancelled"
         case _:
             return "ended in a way that nobody knows"
-
-
-def _number(value: object) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if is_number else None  # type: ignore[arg-type]

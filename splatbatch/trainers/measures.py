@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from splatbatch.config.trainers.programs import Measures
-from splatbatch.files import Record, read_json, read_lines
+from splatbatch.files import Record, read_json
+from splatbatch.store.records.progress import Progress
 from splatbatch.supervisor.external.finish import Artifacts
 
 
-def read_measures(measures: Measures, artifacts: Artifacts, globs: Sequence[str], progress: Path) -> Record:
+def read_measures(measures: Measures, artifacts: Artifacts, globs: Sequence[str], lines: Iterable[Progress]) -> Record:
     """Return {"final": {"psnr": …}} as our own trainer's metrics have it; what is not there is left out.
 
     Args:
         measures: where the figures are.
         artifacts: what the program left.
         globs: where the JSON file lies, with placeholders filled in.
-        progress: what the supervisor read in the log.
+        lines: what the supervisor read in the log.
     """
-    figures = _from_log(measures, progress)
+    figures = _from_log(measures, lines)
     newest = Artifacts(artifacts.folder, tuple(globs), artifacts.step, artifacts.last_step).newest()
     if newest is not None:
         tree = read_json(newest.path)
@@ -30,11 +30,10 @@ def read_measures(measures: Measures, artifacts: Artifacts, globs: Sequence[str]
     return {"final": figures, "measured_by": "the program itself"} if figures else {}
 
 
-def _from_log(measures: Measures, progress: Path) -> dict[str, float]:
+def _from_log(measures: Measures, lines: Iterable[Progress]) -> dict[str, float]:
     """Return the last figures that the supervisor read in the log."""
-    records = list(read_lines(progress)) if measures.log else []
-    last = {name: _figure(record.get(name)) for record in records for name in measures.log if name in record}
-    return {name: value for name, value in last.items() if value is not None}
+    told = ((name, line.figure(name)) for line in lines for name in measures.log)
+    return {name: value for name, value in told if value is not None}
 
 
 def _at(tree: Any, keys: Sequence[str]) -> Any:

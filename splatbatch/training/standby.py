@@ -6,8 +6,6 @@ import os
 import time
 
 from splatbatch.errors import TrainerError
-from splatbatch.fields import mapping
-from splatbatch.files import read_json
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.progress.progress import Progress
 
@@ -24,9 +22,9 @@ def wait_for_go(folder: AttemptFolder, progress: Progress) -> None:
     """
     progress.phase("standby")
     supervisor = os.getppid()
-    while (go := read_json(folder.go)) is None:
+    while (go := folder.read_go()) is None:
         if os.getppid() != supervisor:
             raise TrainerError("standing by for a supervisor that has died")
         time.sleep(LOOK_S)
-    os.environ.update({str(name): str(value) for name, value in mapping(go.get("env")).items()})
+    os.environ.update(go.env)
     progress.begin()

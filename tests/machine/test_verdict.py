@@ -19,6 +19,7 @@ from splatbatch.outcome import (
     exit_from_record,
     exit_to_record,
 )
+from splatbatch.store.records.attempt import ExitFacts
 
 EVERY_EXIT = [
     Exited(0),
@@ -41,7 +42,7 @@ def test_an_exit_is_written_and_read_back(end: Exit) -> None:
 @pytest.mark.parametrize("end", EVERY_EXIT)
 def test_the_exit_record_decides_whatever_is_seen(end: Exit, is_running: bool) -> None:
     record = {**exit_to_record(end), "seconds": 3.2, "host": "a", "pid": 7, "out_of_memory": False}
-    assert verdict(record, Seen(is_running)) == end
+    assert verdict(ExitFacts.from_record(record), Seen(is_running)) == end
 
 
 def test_what_runs_is_waited_for() -> None:
@@ -54,4 +55,4 @@ def test_without_a_word_an_attempt_whose_supervisor_is_gone_is_lost() -> None:
 
 @pytest.mark.parametrize("record", [{}, {"kind": "melted"}, {"kind": "exited"}, {"kind": ["exited"], "code": 0}])
 def test_a_foreign_exit_record_counts_as_lost(record: dict[str, Any]) -> None:
-    assert isinstance(verdict(record, Seen(is_running=False)), Lost)
+    assert isinstance(verdict(ExitFacts.from_record(record), Seen(is_running=False)), Lost)

@@ -19,6 +19,7 @@ from splatbatch.commands.status import watching
 from splatbatch.monitor.console import LONGEST_LINE, in_words
 from splatbatch.monitor.table import batch_eta_s, batch_line, live_view, status_table
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.progress import Progress
 from splatbatch.tasks.status import PatchStatus
 from splatbatch.tasks.throughput import steps_per_s
 
@@ -102,7 +103,7 @@ def test_two_at_once_take_half_the_time_but_no_less_than_the_longest() -> None:
     ],
 )
 def test_the_pace_is_that_of_the_latest_records(records: list[dict[str, Any]], pace: float | None) -> None:
-    assert steps_per_s(records) == pace
+    assert steps_per_s([Progress.from_record(record) for record in records]) == pace
 
 
 def test_three_hundred_lines_of_a_log_are_one_line_beside_the_table() -> None:

@@ -18,6 +18,8 @@ from splatbatch.splats import check_splat, write_splat
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.layout import PatchFolder
+from splatbatch.store.records.attempt import AttemptFacts
+from splatbatch.store.records.result import Result
 from splatbatch.store.results import CHANGED, restore, why_not_the_splat
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 
@@ -47,7 +49,11 @@ def attempt_with_splat(folder: PatchFolder, num: int = 10) -> tuple[Attempt, Tra
 
 
 def accept(folder: PatchFolder, attempt: Attempt, trained: Trained, facts: dict[str, Any]) -> None:
-    results.accept(folder, attempt.folder, results.keep(attempt, trained, facts))
+    results.accept(folder, attempt.folder, results.keep(attempt, trained, AttemptFacts.from_record(facts)))
+
+
+def product(folder: PatchFolder) -> Result:
+    return folder.read_result() or Result()
 
 
 def manifest(folder: PatchFolder) -> dict[str, Any]:
@@ -62,7 +68,7 @@ def test_an_accepted_splat_moves_up_and_has_its_manifest(folder: PatchFolder) ->
     assert manifest(folder).items() >= wanted.items()
     assert manifest(folder)["bytes"] == folder.splat.stat().st_size
     assert (manifest(folder)["changes"], manifest(folder)["warnings"]) == ({"training.seed": 1}, ["odd"])
-    assert why_not_the_splat(folder, manifest(folder), "every byte") == ""
+    assert why_not_the_splat(folder, product(folder), "every byte") == ""
 
 
 def test_a_later_splat_replaces_an_earlier_one(folder: PatchFolder) -> None:
@@ -86,7 +92,7 @@ def test_a_kill_between_any_two_steps_leaves_no_manifest_of_another_splat(
     monkeypatch.setattr(*((os, "link", killed) if step == "link" else (Path, "replace", killed)))
     with pytest.raises(KeyboardInterrupt):
         accept(folder, attempt, trained, {})
-    assert manifest(folder) == {} or not why_not_the_splat(folder, manifest(folder), "every byte")
+    assert manifest(folder) == {} or not why_not_the_splat(folder, product(folder), "every byte")
     assert isinstance(check_splat(attempt.folder.splat), Splat)
 
 
@@ -96,7 +102,7 @@ def test_where_links_are_not_possible_the_splat_is_copied(folder: PatchFolder, m
 
     monkeypatch.setattr(os, "link", no_links)
     accept(folder, *attempt_with_splat(folder), {})
-    assert why_not_the_splat(folder, manifest(folder), "every byte") == ""
+    assert why_not_the_splat(folder, product(folder), "every byte") == ""
     assert sorted(path.name for path in folder.path.iterdir()) == ["attempt-01", "result.json", "splat.ply"]
 
 
@@ -104,11 +110,11 @@ def test_a_splat_that_was_changed_or_removed_is_not_the_accepted_one(folder: Pat
     accept(folder, *attempt_with_splat(folder), {})
     whole = folder.splat.read_bytes()
     folder.splat.write_bytes(whole[:-200] + bytes(200))
-    assert [why_not_the_splat(folder, manifest(folder), depth) for depth in ("time", "content")] == [CHANGED, CHANGED]
+    assert [why_not_the_splat(folder, product(folder), depth) for depth in ("time", "content")] == [CHANGED, CHANGED]
     folder.splat.write_bytes(whole)
-    assert [why_not_the_splat(folder, manifest(folder), depth) for depth in ("time", "content")] == [CHANGED, ""]
+    assert [why_not_the_splat(folder, product(folder), depth) for depth in ("time", "content")] == [CHANGED, ""]
     folder.splat.unlink()
-    assert why_not_the_splat(folder, manifest(folder), "time") == "missing"
+    assert why_not_the_splat(folder, product(folder), "time") == "missing"
 
 
 def test_a_change_that_hides_its_time_is_found_by_reading_every_byte(folder: PatchFolder) -> None:
@@ -116,8 +122,8 @@ def test_a_change_that_hides_its_time_is_found_by_reading_every_byte(folder: Pat
     stat = folder.splat.stat()
     folder.splat.write_bytes(folder.splat.read_bytes()[:-4] + b"abcd")
     os.utime(folder.splat, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert why_not_the_splat(folder, manifest(folder), "content") == ""
-    assert why_not_the_splat(folder, manifest(folder), "every byte") == CHANGED
+    assert why_not_the_splat(folder, product(folder), "content") == ""
+    assert why_not_the_splat(folder, product(folder), "every byte") == CHANGED
 
 
 @pytest.mark.parametrize("lost", ["splat", "result"])
@@ -127,7 +133,7 @@ def test_what_was_accepted_and_is_gone_comes_back_from_its_attempt(folder: Patch
     getattr(folder, lost).unlink()
     assert restore(folder) == "attempt-01"
     assert manifest(folder) == before
-    assert why_not_the_splat(folder, before, "every byte") == ""
+    assert why_not_the_splat(folder, product(folder), "every byte") == ""
 
 
 def test_what_cannot_be_brought_back_stays_as_it_is(folder: PatchFolder) -> None:
@@ -135,7 +141,7 @@ def test_what_cannot_be_brought_back_stays_as_it_is(folder: PatchFolder) -> None
     assert restore(folder) == ""
     os.truncate(folder.splat, 500)  # the attempt's own name is the same file
     assert restore(folder) == ""
-    assert why_not_the_splat(folder, manifest(folder), "content") == CHANGED
+    assert why_not_the_splat(folder, product(folder), "content") == CHANGED
 
 
 def test_attempts_are_numbered_on_and_strangers_beside_them_are_no_attempts(folder: PatchFolder) -> None:

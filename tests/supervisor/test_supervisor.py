@@ -46,7 +46,8 @@ def test_a_command_that_cannot_be_started_is_a_reason_not_a_crash(attempt: Attem
 
 
 def test_a_folder_that_vanishes_before_the_start_is_a_reason_too(attempt: Attempts, tmp_path: Path) -> None:
-    assert attempt.program("", cwd=str(tmp_path / "gone")).run() == 1
+    attempt.folder.watch.write_text(json.dumps({"cwd": str(tmp_path / "gone")}))
+    assert attempt.program("").run() == 1
     assert attempt.end["kind"] == "not_started"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch.config import Limits
-from splatbatch.files import read_json, read_lines
+from splatbatch.files import read_lines
 from splatbatch.machine.protocol import Seen, Slot
 from splatbatch.machine.verdict import verdict
 from splatbatch.outcome import Outcome, Rejected, Splat
@@ -35,7 +35,7 @@ class Attempted:
 
     def outcome(self) -> Outcome:
         self.process.wait(PATIENCE_S)
-        end = verdict(read_json(self.folder.exit), Seen(is_running=False))
+        end = verdict(self.folder.read_exit(), Seen(is_running=False))
         assert end is not None
         return judge.judge(self.folder, self.trainer, end)
 

@@ -13,9 +13,11 @@ import numpy as np
 from PIL import Image
 
 from splatbatch.files import write_json
-from splatbatch.report.page.pictures import KINDS, RANKS
+from splatbatch.report.page.pictures import KINDS
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.layout import OutputFolder
+
+RANKS = ("worst", "median", "best")
 
 NASTY = 'p"><script>alert(1)'
 EVENING = 1_790_000_000.0

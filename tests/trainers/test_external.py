@@ -17,6 +17,7 @@ from splatbatch.files import read_json
 from splatbatch.outcome import Failed, Rejected, Trained
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.progress import Progress
 from splatbatch.supervisor.external.finish import Artifacts
 from splatbatch.trainers import open_trainer, rules_of
 from splatbatch.trainers.measures import read_measures
@@ -93,10 +94,9 @@ def test_a_pattern_of_the_step_that_would_search_for_ever_ends_the_search_not_th
 
 def test_figures_are_read_from_json_and_from_the_log(tmp_path: Path) -> None:
     (tmp_path / "val_step9.json").write_text(json.dumps({"results": [{"PSNR": 1}, {"PSNR": 21.5}], "SSIM": "nan"}))
-    (tmp_path / "progress.jsonl").write_text('{"lpips": 0.3}\n{"lpips": 0.2}\n')
     keys = {"psnr": "results.*.PSNR", "ssim": "SSIM"}
     measures = Measures(file="val*.json", keys=keys, log={"lpips": "lpips (.*)"})  # type: ignore[arg-type]
-    found = read_measures(measures, Artifacts(tmp_path), ["val*.json"], tmp_path / "progress.jsonl")
+    found = read_measures(measures, Artifacts(tmp_path), ["val*.json"], [Progress(lpips=0.3), Progress(lpips=0.2)])
     assert found["final"] == {"psnr": 21.5, "lpips": 0.2}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from splatbatch.store.records.progress import Progress
 from splatbatch.supervisor.external.steps_heard import StepsHeard
 
 OF_EVERY = range(1, 10_001)
@@ -64,9 +65,9 @@ def test_where_talk_was_not_read_nothing_is_held_against_a_program_and_nothing_i
 
 @pytest.mark.parametrize("one", [heard(), heard(0), heard(1, 2, 9), heard(5, lost=True)])
 def test_what_was_heard_is_written_down_and_read_back(one: StepsHeard) -> None:
-    assert StepsHeard.from_record(one.to_record()) == one
+    assert StepsHeard.of(Progress.from_record(one.to_record())) == one
 
 
 @pytest.mark.parametrize("value", [float("inf"), "7", True, None, [], -3])
 def test_what_is_no_number_of_steps_was_not_heard(value: object) -> None:
-    assert StepsHeard.from_record({"highest_step": value, "step_gap": value}) == StepsHeard()
+    assert StepsHeard.of(Progress.from_record({"highest_step": value, "step_gap": value})) == StepsHeard()

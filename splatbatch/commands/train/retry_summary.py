@@ -13,10 +13,9 @@ from splatbatch.commands.output import open_console
 from splatbatch.commands.train.summary import Run
 from splatbatch.config.yaml.edit import save_overrides
 from splatbatch.errors import ConfigError
-from splatbatch.fields import mapping
-from splatbatch.files import read_json
 from splatbatch.outcome import Trained
 from splatbatch.plain_text import plain
+from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 
 MOST_TABLES = 5
@@ -64,7 +63,7 @@ def print_retried(batch: Batch, run: Run, *, save: bool) -> None:
 def _kept_with_changes(batch: Batch, run: Run) -> list[str]:
     """Return the patches that were trained under the settings of --set, and whose product is that splat."""
     trained = [name for name in batch.names if isinstance(run.outcomes.get(name), Trained)]
-    changes = {name: mapping((read_json(batch.output.patch(name).result) or {}).get("changes")) for name in trained}
+    changes = {name: (batch.output.patch(name).read_result() or Result()).changes for name in trained}
     return [name for name in trained if batch.changes and batch.changes.items() <= changes[name].items()]
 
 

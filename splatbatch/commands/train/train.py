@@ -25,6 +25,7 @@ from splatbatch.plain_text import plain
 from splatbatch.scheduler import session
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import OutputLock
+from splatbatch.store.records.result import Result
 from splatbatch.tasks import plan as planning
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch, refusals
@@ -123,9 +124,11 @@ def _trained_so_already(batch: Batch) -> tuple[str, ...]:
     standing = batch.standing("content")
     effective = {name: standing.hash_of(recipe) for name, recipe in batch.recipes().items()}
     fresh = planning.fresh([standing.decide(name) for name in batch.names])
-    results = {name: standing.evidence(name).result or {} for name in fresh}
+    results = {name: standing.evidence(name).result or Result() for name in fresh}
     return tuple(
-        name for name, result in results.items() if not batch.changes or effective[name] == result.get("effective")
+        name
+        for name, result in results.items()
+        if not batch.changes or effective[name] == result.trained_from.effective
     )
 
 

@@ -12,14 +12,13 @@ import typer
 
 from splatbatch.commands.view.guard import Guard
 from splatbatch.errors import ConfigError, MissingPartError, OutputError
-from splatbatch.fields import text
-from splatbatch.files import read_json
 from splatbatch.plain_text import one_line
 from splatbatch.report.page.pictures import attempt_folder
 from splatbatch.report.viewer.initial_camera import find_standpoint
 from splatbatch.splats import Gaussians, read_splat
 from splatbatch.splats.shapes import colours, covariances, shares
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.task import the_task
 
@@ -93,7 +92,7 @@ def _show(server: viser.ViserServer, gaussians: Gaussians) -> None:
 
 def _stand(server: viser.ViserServer, output: OutputFolder, task: str) -> None:
     """Start where a photograph was taken, as the report does; a scene's scale may be anything, so zoom by its size."""
-    attempt = text((read_json(output.patch(task).result) or {}).get("attempt"))
+    attempt = (output.patch(task).read_result() or Result()).attempt
     standpoint = find_standpoint(attempt_folder(output, {"patch": task, "attempt": attempt}))
     server.scene.set_up_direction(tuple(standpoint.up) if standpoint else COLMAP_UP)
     if standpoint:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from splatbatch import processes
+from splatbatch.store.records.attempt import Start
 
 PREFIX = "splatbatch-"
 _ROUNDS = 100
@@ -67,10 +68,10 @@ def end(group: Path | None) -> None:
     return None
 
 
-def of_supervisor(name: object, pid: object, ticks: object) -> Path | None:
+def of_supervisor(start: Start) -> Path | None:
     """Return the group that a supervisor says it made, if its name agrees: strangers must not be ended."""
-    group = Path(str(name or ""))
-    return group if group.name == f"{PREFIX}{pid}-{ticks}" and group.is_dir() else None
+    group = Path(start.group or "")
+    return group if group.name == f"{PREFIX}{start.pid}-{start.ticks}" and group.is_dir() else None
 
 
 def _sweep(own: Path) -> None:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable
 
 from splatbatch import processes
-from splatbatch.files import read_json
 from splatbatch.machine.orphans import control_group
 from splatbatch.store.attempt_folder import AttemptFolder
 
@@ -29,10 +28,10 @@ def names_below(pid: int) -> list[str]:
 
 def find(folder: AttemptFolder) -> list[int]:
     """Return the processes of an attempt that its files name and that still run."""
-    start = read_json(folder.start) or {}
-    if start.get("boot_id") != processes.boot_id():
+    start = folder.read_start()
+    if start.boot_id != processes.boot_id():
         return []
-    group = control_group.of_supervisor(start.get("group"), start.get("pid"), start.get("ticks"))
+    group = control_group.of_supervisor(start)
     return sorted({*(control_group.members(group) if group else ()), *_recorded(folder)})
 
 
@@ -44,14 +43,12 @@ def end(folder: AttemptFolder) -> None:
             break
         processes.send(signal.SIGKILL, [*left, *(below for pid in left for below in processes.descendants(pid))])
         time.sleep(_ROUND_S)
-    start = read_json(folder.start) or {}
-    control_group.end(control_group.of_supervisor(start.get("group"), start.get("pid"), start.get("ticks")))
+    control_group.end(control_group.of_supervisor(folder.read_start()))
 
 
 def _recorded(folder: AttemptFolder) -> Iterable[int]:
     """Yield the processes of the last beat; a number that another process has by now is not ours."""
-    below = (read_json(folder.heartbeat) or {}).get("below")
-    for name in below if isinstance(below, list) else ():
-        pid, _, ticks = str(name).partition(":")
+    for name in folder.read_heartbeat().below:
+        pid, _, ticks = name.partition(":")
         if pid.isdecimal() and ticks.isdecimal() and processes.start_ticks(int(pid)) == int(ticks) != 0:
             yield int(pid)

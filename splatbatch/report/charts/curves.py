@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from splatbatch.fields import number
-from splatbatch.files import Record, read_lines
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.progress import GpuSample, Progress
 
 MOST_POINTS = 160
 MOST_ATTEMPTS = 4
@@ -19,6 +18,7 @@ MACHINE = (
     ("temperature_c", "GPU temperature", "°C"),
     ("utilisation_percent", "GPU utilisation", "%"),
 )
+Lines = Sequence[Progress] | Sequence[GpuSample]
 Points = tuple[tuple[float, float], ...]
 
 
@@ -43,23 +43,23 @@ class Chart:
 def charts_of(folders: Sequence[AttemptFolder]) -> tuple[Chart, ...]:
     """Return the charts of a patch's latest attempts; a figure that nobody wrote down has none."""
     latest = folders[-MOST_ATTEMPTS:]
-    progress = {folder.number: list(read_lines(folder.progress)) for folder in latest}
-    samples = {folder.number: list(read_lines(folder.gpu_samples)) for folder in latest}
+    progress = {folder.number: folder.read_progress() for folder in latest}
+    samples = {folder.number: folder.read_gpu_samples() for folder in latest}
     charts = [_chart(Chart(title, unit, "step", ()), key, "step", progress) for key, title, unit in TRAINING]
     charts += [_chart(Chart(title, unit, "s", ()), key, "t", samples) for key, title, unit in MACHINE]
     return tuple(chart for chart in charts if chart.curves)
 
 
-def _chart(empty: Chart, key: str, along: str, records: dict[int, list[Record]]) -> Chart:
+def _chart(empty: Chart, key: str, along: str, records: Mapping[int, Lines]) -> Chart:
     curves = [Curve(attempt, _points(found, along, key)) for attempt, found in records.items()]
     drawn = tuple(curve for curve in curves if len(curve.points) > 1)
     return Chart(empty.title, empty.unit, empty.along, drawn)
 
 
-def _points(records: Iterable[Record], along: str, key: str) -> Points:
+def _points(lines: Lines, along: str, key: str) -> Points:
     """Return the pairs of two figures in order; times count from the first."""
-    pairs = [(number(record.get(along)), number(record.get(key))) for record in records]
-    points = [(x, y) for x, y in pairs if x is not None and y is not None and math.isfinite(x) and math.isfinite(y)]
+    pairs = ((getattr(line, along), getattr(line, key)) for line in lines)
+    points: list[tuple[float, float]] = [(x, y) for x, y in pairs if x is not None and y is not None]
     points = points[:1] + [after for before, after in pairwise(points) if after[0] > before[0]]
     start = points[0][0] if points and along == "t" else 0.0
     return tuple((x - start, y) for x, y in thin(points))

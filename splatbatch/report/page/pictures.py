@@ -6,13 +6,12 @@ import base64
 from collections.abc import Iterator
 from pathlib import Path
 
-from splatbatch.fields import mapping, number, text
-from splatbatch.files import Record, read_json
+from splatbatch.files import Record
 from splatbatch.report.page.html import Html, tag
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.metrics import View
 
-RANKS = ("worst", "median", "best")
 KINDS = ("photo", "render", "error")
 MOST_PICTURE_BYTES = 60_000
 """A larger file is none of ours."""
@@ -35,11 +34,9 @@ class Budget:
 def views_of(output: OutputFolder, patch: Record, budget: Budget) -> Iterator[Html]:
     """Yield the held-out views of a trained patch, the worst first, as far as the budget goes."""
     folder = attempt_folder(output, patch)
-    shown = mapping(read_json(folder.views)) if folder else {}
-    for rank in RANKS:
-        view = mapping(shown.get(rank))
-        pictures = [_read(folder.picture(rank, kind)) for kind in KINDS] if view and folder else []
-        if not pictures or not all(pictures):
+    for rank, view in folder.read_views().ranked() if folder else ():
+        pictures = [_read(folder.picture(rank, kind)) for kind in KINDS] if folder else []
+        if not all(pictures):
             continue
         if not budget.take(sum(len(picture) * 4 // 3 for picture in pictures)):
             yield tag("p", f"The pictures of the {rank} view are in {folder and folder.views.parent}.", class_="quiet")
@@ -55,10 +52,10 @@ def attempt_folder(output: OutputFolder, patch: Record) -> AttemptFolder | None:
     return AttemptFolder(output.patch(patch["patch"]).path / name)
 
 
-def _view(rank: str, view: Record, sources: list[str]) -> Html:
+def _view(rank: str, view: View, sources: list[str]) -> Html:
     photo, render, error = sources
-    size = {"width": number(view.get("width")), "height": number(view.get("height"))}
-    name = text(view.get("name"))
+    size = {"width": view.width, "height": view.height}
+    name = view.name
     compared = tag(
         "div",
         tag("img", src=photo, alt=f"photograph {name}", loading="lazy", **size),
@@ -71,14 +68,13 @@ def _view(rank: str, view: Record, sources: list[str]) -> Html:
     mistake = tag(
         "div", tag("img", src=error, alt="error", loading="lazy", **size), tag("span", "error", class_="side right")
     )
-    figures = ", ".join(filter(None, (_figure(view, "psnr", ".2f", " dB"), _figure(view, "ssim", ".3f"))))
+    figures = ", ".join(filter(None, (_figure("PSNR", view.psnr, ".2f", " dB"), _figure("SSIM", view.ssim, ".3f"))))
     caption = tag("figcaption", tag("b", rank), f" {name} ", tag("span", figures, class_="quiet"))
     return tag("figure", caption, tag("div", compared, mistake, class_="pair"), class_="view")
 
 
-def _figure(view: Record, key: str, form: str, unit: str = "") -> str:
-    value = number(view.get(key))
-    return "" if value is None else f"{key.upper()} {value:{form}}{unit}"
+def _figure(name: str, value: float | None, form: str, unit: str = "") -> str:
+    return "" if value is None else f"{name} {value:{form}}{unit}"
 
 
 def _read(path: Path) -> bytes:

@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from splatbatch.errors import SceneError
-from splatbatch.fields import mapping, text
-from splatbatch.files import read_json
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Image
 from splatbatch.splats.preview import Floats, rotated
@@ -47,7 +45,8 @@ def find_standpoint(folder: AttemptFolder | None) -> Standpoint | None:
     images = _images(folder) if folder else []
     if not folder or not images:
         return None
-    wanted = text(mapping(mapping(read_json(folder.views)).get("median")).get("name"))
+    median = folder.read_views().median
+    wanted = median.name if median else ""
     chosen = next((image for image in images if image.name == wanted), images[len(images) // 2])
     up = up_of(images)
     return Standpoint(turn_upright(up), up, chosen.center(), chosen.rotation()[2])
@@ -55,7 +54,7 @@ def find_standpoint(folder: AttemptFolder | None) -> Standpoint | None:
 
 def _images(folder: AttemptFolder) -> Sequence[Image]:
     """Return the images that an attempt was trained on, as far as they still lie there."""
-    sparse = text((read_json(folder.settings) or {}).get("sparse"))
+    sparse = folder.read_settings().sparse
     try:
         images = read_images(Path(sparse)) if sparse else []
     except (SceneError, OSError, ValueError):

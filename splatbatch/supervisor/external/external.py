@@ -4,41 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from splatbatch.fields import mapping, texts
-from splatbatch.files import Record
 from splatbatch.outcome import Cancelled, Exit, NotStarted, TimedOut
+from splatbatch.store.records.watch import Watch
 from splatbatch.supervisor.external.finish import Artifacts, FinishWatch
 from splatbatch.supervisor.external.log_progress import INTERVAL_S, LogProgress
 from splatbatch.supervisor.external.patterns import TooSlow
+from splatbatch.supervisor.job import Job
 from splatbatch.supervisor.log import BoundedLog
 
-GPU_PLACE = "{gpu}"
-"""Stands in commands and environments for the UUID of the GPU, which only the supervisor is told."""
 
-
-def told(job: dict[str, Any], watch: Record | None) -> dict[str, Any]:
-    """Return a job with what the trainer says of its program, and the GPU where the program wants its name."""
-    if watch is None:
-        return job
-    card = job.get("gpu") or ""
-    env = job["env"] | {name: value.replace(GPU_PLACE, card) for name, value in watch["env"].items()}
-    whole = {**job, **watch, "env": env, "argv": [word.replace(GPU_PLACE, card) for word in job["argv"]]}
-    if then := watch.get("then"):
-        whole["then"] = then | {"argv": [word.replace(GPU_PLACE, card) for word in then["argv"]]}
-    return whole
-
-
-def what_follows(job: dict[str, Any], end: Exit) -> dict[str, Any] | None:
+def what_follows(job: Job, end: Exit) -> Job | None:
     """Return the job of the second command, or None if there is none or nothing for it to work on."""
-    then = job.get("then")
-    if then is None or isinstance(end, Cancelled | NotStarted):
+    watch = job.watch
+    if watch is None or watch.then is None or isinstance(end, Cancelled | NotStarted):
         return None
-    artifacts = Artifacts.from_record(job["finish"])
+    artifacts = Artifacts.of(watch.finish)
     try:
-        return {**job, **then} if artifacts and artifacts.all_there() else None
+        return job.then(watch, watch.then) if artifacts and artifacts.all_there() else None
     except TooSlow:  # the parent says so when it looks for the splat
         return None
 
@@ -46,20 +31,19 @@ def what_follows(job: dict[str, Any], end: Exit) -> dict[str, Any] | None:
 class ForeignWatch:
     """Reads progress from the log, and notices a program that is done but does not end."""
 
-    def __init__(self, progress: Path, job: dict[str, Any]) -> None:
+    def __init__(self, progress: Path, watch: Watch | None) -> None:
         self._progress: LogProgress | None = None
         self._finish: FinishWatch | None = None
-        self._max_steps = int(job.get("max_steps", 0))
-        if "progress" in job:
-            self._progress = LogProgress(progress, job["progress"], job["max_steps"])
-            with suppress(OSError):
-                self._progress.enter(job["phase"])
-        finish = mapping(job.get("finish"))
-        awaited = Artifacts.from_record(
-            {**finish, "files": [*texts(finish.get("files")), *texts(finish.get("awaited"))]}
-        )
-        if awaited and job["finished_after_s"] > 0:
-            self._finish = FinishWatch(awaited, job["finished_after_s"])
+        self._max_steps = watch.max_steps if watch else 0
+        if watch is None:
+            return
+        self._progress = LogProgress(progress, watch.progress, watch.max_steps)
+        with suppress(OSError):
+            self._progress.enter(watch.phase)
+        finish = watch.finish
+        awaited = Artifacts.of(replace(finish, files=(*finish.files, *finish.awaited)))
+        if awaited and watch.finished_after_s > 0:
+            self._finish = FinishWatch(awaited, watch.finished_after_s)
 
     def hear(self, data: bytes) -> None:
         """Take in what the program says."""

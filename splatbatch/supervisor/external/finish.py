@@ -9,8 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from splatbatch.fields import text, texts, whole
-from splatbatch.files import Record
+from splatbatch.store.records.watch import Finish
 from splatbatch.supervisor.external.patterns import TooSlow, time_limit
 
 MOST_DIGITS = 18
@@ -45,13 +44,11 @@ class Artifacts:
     """Globs of further files; those from an earlier step do not count."""
 
     @staticmethod
-    def from_record(record: Record) -> Artifacts | None:
-        """Return what `vars` of one, as JSON, stands for; None if it does not say where and from which step."""
-        folder, last_step = text(record.get("folder")), whole(record.get("last_step"))
-        if not folder or last_step is None:
+    def of(finish: Finish) -> Artifacts | None:
+        """Return what watch.json says should be left; None if it does not say where and from which step."""
+        if not finish.folder or finish.last_step is None:
             return None
-        products, files = (tuple(texts(record.get(key))) for key in ("products", "files"))
-        return Artifacts(Path(folder), products, text(record.get("step")), last_step, files)
+        return Artifacts(Path(finish.folder), finish.products, finish.step, finish.last_step, finish.files)
 
     def newest(self) -> Product | None:
         """Return the product of the highest step; one that names none is the end's. Equal steps: the newest file.

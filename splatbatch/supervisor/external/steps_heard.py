@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from splatbatch.files import Record
+from splatbatch.store.records.progress import Progress
 
 PROOF_SHARE = 1 / 100
 """After a bad end the last step heard may be at most this share of the run before the last one."""
@@ -54,13 +54,8 @@ class StepsHeard:
         return steps | ({"steps_unheard": True} if self.is_lost else {})
 
     @staticmethod
-    def from_record(record: Record) -> StepsHeard:
+    def of(line: Progress) -> StepsHeard:
         """Return what a line of progress.jsonl tells; what is no number of steps was not heard."""
-        highest, gap = _steps(record.get("highest_step")), _steps(record.get("step_gap"))
-        return StepsHeard(highest, 0 if highest is None else gap or 0, record.get("steps_unheard") is True)
-
-
-def _steps(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        return None
-    return int(value)
+        if line.highest_step is None or line.highest_step < 0:
+            return StepsHeard(is_lost=line.steps_unheard)
+        return StepsHeard(line.highest_step, max(line.step_gap or 0, 0), line.steps_unheard)

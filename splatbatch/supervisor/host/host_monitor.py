@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from pathlib import Path
 
 from splatbatch import processes
-from splatbatch.files import SHARED_MEMORY, Record, free_mib
+from splatbatch.files import SHARED_MEMORY, free_mib
 from splatbatch.machine import gpu
+from splatbatch.outcome import Exit
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.attempt import ExitFacts
 from splatbatch.supervisor.host.gpu_watch import GpuWatch
 from splatbatch.supervisor.host.kernel_log import KernelLog
 from splatbatch.supervisor.host.oom_killer import OomWatch
@@ -45,12 +48,19 @@ class Surroundings:
             if free is not None:
                 self._least[path] = min(free, self._least.get(path, free))
 
-    def to_record(self) -> Record:
-        """Return what was seen; the least room, since it may be back by now."""
-        return {
-            "out_of_memory": self._memory.struck(),
-            "kernel_lines": list(self._kernel.lines),
-            "disk_free_mib": self._least.get(self._folder),
-            "own_gpu_peak_mib": self.gpu.own_peak_mib,
-            "shm_free_mib": self._least.get(SHARED_MEMORY),
-        }
+    def facts(self, end: Exit, *, stood_by: bool) -> ExitFacts:
+        """Return the end with what was seen; the least room, since it may be back by now."""
+        return ExitFacts(
+            end,
+            seconds=round(time.monotonic() - self.since, 3),
+            ended_at=time.time(),
+            out_of_memory=self._memory.struck(),
+            kernel_lines=tuple(self._kernel.lines),
+            disk_free_mib=self._least.get(self._folder),
+            own_gpu_peak_mib=self.gpu.own_peak_mib,
+            shm_free_mib=self._least.get(SHARED_MEMORY),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            boot_id=processes.boot_id(),
+            stood_by=stood_by,
+        )

@@ -8,10 +8,12 @@ from collections import deque
 from pathlib import Path
 
 from splatbatch.fields import text
-from splatbatch.files import Record, read_json, write_json
+from splatbatch.files import Record, write_json
 from splatbatch.store.hashes import file_fact, sha256_of
+from splatbatch.store.records.fingerprint import Files, files_to_record
+from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprints.inputs import Files, files_from_record, files_to_record, unread
+from splatbatch.tasks.fingerprints.inputs import unread
 
 SLICE_S = 0.01
 """Of each round of the batch; a photograph takes about a millisecond."""
@@ -51,7 +53,7 @@ class Contents:
         """Read one more file of the first patch that waits; once there is none, write down what is known."""
         task = self._tasks[self._waiting[0]]
         if not self._unread:
-            files = files_from_record((read_json(self._output.patch(task.name).result) or {}).get("files"))
+            files = (self._output.patch(task.name).read_result() or Result()).trained_from.files
             self._unread = [path for _, path in unread(files, task.patch, task.recipe) if _key(path) not in self._known]
         if self._unread:
             path = self._unread.pop()
@@ -62,17 +64,17 @@ class Contents:
             self._write(self._waiting.popleft())
 
     def _write(self, name: str) -> None:
-        task, path = self._tasks[name], self._output.patch(name).result
-        result = read_json(path)
-        files = files_from_record((result or {}).get("files"))
+        task, folder = self._tasks[name], self._output.patch(name)
+        result = folder.read_result() or Result()
+        files = result.trained_from.files
         found: Files = {}
         for key, place in unread(files, task.patch, task.recipe):
             fact = files[key]
             if digest := self._known.get((str(place), fact.num_bytes, fact.mtime_ns), ""):
                 found[key] = fact._replace(sha256=digest)
-        if result is not None and found:
+        if found:
             with contextlib.suppress(OSError):  # a full disk, or a folder that cannot be written: the next run tries
-                write_json(path, {**result, "files": files_to_record({**files, **found})})
+                write_json(folder.result, result.but(files=files_to_record({**files, **found})).to_record())
 
 
 def _key(path: Path) -> tuple[str, int, int]:

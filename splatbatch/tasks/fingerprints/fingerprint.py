@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from splatbatch.config import Recipe
-from splatbatch.files import Record
 from splatbatch.scene.patches import Patch
 from splatbatch.store.hashes import short_hash
-from splatbatch.tasks.fingerprints.inputs import Files, files_to_record, inputs_of
-
-
-@dataclass(frozen=True)
-class Fingerprint:
-    """What a result depends on; if any of it changes the result is stale."""
-
-    recipe: str
-    """Hash of all settings that decide what is computed, before changes by --set or by a rung."""
-    inputs: str
-    """Hash of the model, the choice of hold-out, and of names and sizes of its photographs and masks."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """The settings that `recipe` stands for; values of environment variables left out, since they are secrets."""
-    files: Files = field(default_factory=dict)
-    """What `inputs` stands for: each file with its size, time and, as far as known, content."""
-
-    def to_record(self) -> Record:
-        """Return it as job.json and result.json hold it."""
-        files = files_to_record(self.files)
-        return {"recipe": self.recipe, "inputs": self.inputs, "settings": dict(self.settings), "files": files}
+from splatbatch.store.records.fingerprint import Fingerprint
+from splatbatch.tasks.fingerprints.inputs import inputs_of
 
 
 def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:

@@ -12,20 +12,16 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
 from splatbatch.scene.photos.resolution import DIVISORS
-from splatbatch.store.hashes import FileFact, file_fact, sha256_of
+from splatbatch.store.hashes import file_fact, sha256_of
+from splatbatch.store.records.fingerprint import FileFact, Files
 
 COPIES = tuple(divisor for divisor in DIVISORS.values() if divisor > 1)
 """images_2, images_4, images_8 beside the photographs."""
-
-
-Files = dict[str, FileFact]
-"""By a name that says where it lies: sparse/images.bin, images/left/0001.jpg, masks/left/ (the folder itself)."""
 
 
 @dataclass(frozen=True)
@@ -125,21 +121,6 @@ def unread(files: Mapping[str, FileFact], patch: Patch, recipe: Recipe) -> Itera
     for key, fact in files.items():
         if not fact.sha256 and fact.num_bytes >= 0 and not key.endswith("/") and key.partition("/")[0] in _CONTENTS:
             yield key, Path(_locate(key, patch, recipe))
-
-
-def files_to_record(files: Mapping[str, FileFact]) -> dict[str, Any]:
-    """Return the JSON form of some files."""
-    return {key: list(fact) for key, fact in files.items()}
-
-
-def files_from_record(record: Any) -> Files:
-    """Return the files that `files_to_record` wrote; what is no such entry is left out."""
-    entries = record.items() if isinstance(record, dict) else ()
-    return {str(key): FileFact(*entry) for key, entry in entries if _is_fact(entry)}
-
-
-def _is_fact(entry: Any) -> bool:
-    return isinstance(entry, list) and [type(one) for one in entry] == [int, int, str]
 
 
 def spell_files(keys: Iterable[str], most: int = 3) -> str:

@@ -1,0 +1,64 @@
+"""What a result depends on, as hashes, with what they were made from, so that a change has a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from splatbatch.fields import mapping, text
+from splatbatch.store.records.record import TypedRecord, reads
+
+
+class FileFact(NamedTuple):
+    """What is known of a file; -1 bytes: it is not there."""
+
+    num_bytes: int
+    mtime_ns: int = 0
+    sha256: str = ""
+    """Of its content; empty while nobody has read it for that."""
+
+
+Files = dict[str, FileFact]
+"""By a name that says where it lies: sparse/images.bin, images/left/0001.jpg, masks/left/ (the folder itself)."""
+
+
+def files_to_record(files: Mapping[str, FileFact]) -> dict[str, Any]:
+    """Return the JSON form of some files."""
+    return {key: list(fact) for key, fact in files.items()}
+
+
+def files_from_record(record: Any) -> Files:
+    """Return the files that `files_to_record` wrote; what is no such entry is left out."""
+    entries = record.items() if isinstance(record, dict) else ()
+    return {str(key): FileFact(*entry) for key, entry in entries if _is_fact(entry)}
+
+
+def _is_fact(entry: Any) -> bool:
+    return isinstance(entry, list) and [type(one) for one in entry] == [int, int, str]
+
+
+@dataclass(frozen=True)
+class Fingerprint(TypedRecord):
+    """What a result depends on; if any of it changes the result is stale."""
+
+    recipe: str = ""
+    """Hash of all settings that decide what is computed, before changes by --set or by a rung."""
+    inputs: str = ""
+    """Hash of the model, the choice of hold-out, and of names and sizes of its photographs and masks."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The settings that `recipe` stands for; values of environment variables left out, since they are secrets."""
+    files: Files = field(default_factory=dict, metadata=reads(files_from_record))
+    """What `inputs` stands for: each file with its size, time and, as far as known, content."""
+    effective: str = ""
+    """As `recipe`, of the settings really in force; empty where nobody changed any."""
+
+    @property
+    def trainer(self) -> str:
+        """Return the name of the program that trains."""
+        return text(mapping(self.settings.get("training")).get("trainer"))
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as job.json and result.json hold it."""
+        record = super().to_record() | {"files": files_to_record(self.files)}
+        return record if self.effective else {key: value for key, value in record.items() if key != "effective"}

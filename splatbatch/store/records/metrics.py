@@ -1,0 +1,124 @@
+"""What a training wrote beside its splat: metrics.json, renders/views.json; and settings.json, which it was given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from splatbatch.fields import mapping, number
+from splatbatch.store.records.record import TypedRecord, reads
+
+
+@dataclass(frozen=True)
+class Figures(TypedRecord):
+    """How good a splat is, in the mean over held-out photographs."""
+
+    psnr: float | None = None
+    """In dB."""
+    ssim: float | None = None
+    lpips: float | None = None
+    training_psnr: float | None = None
+    """On a few of the photographs that it was trained on."""
+
+
+@dataclass(frozen=True)
+class Peaks(TypedRecord):
+    """The most memory that torch had allocated on the GPU."""
+
+    training_mib: float | None = None
+    evaluation_mib: float | None = None
+
+    def highest(self) -> float | None:
+        """Return the higher of them; None if nobody knows."""
+        return max((one for one in (self.training_mib, self.evaluation_mib) if one is not None), default=None)
+
+
+def _size(value: object) -> tuple[float, float] | None:
+    sides = [number(side) for side in value] if isinstance(value, list) else []
+    width, height = sides if len(sides) == 2 else (None, None)
+    return None if width is None or height is None else (width, height)
+
+
+@dataclass(frozen=True)
+class Resolution(TypedRecord):
+    """The photographs that were trained on, not those that were asked for."""
+
+    used: str = ""
+    """As "1/8"."""
+    folder: str = ""
+    """As "images_8"."""
+    largest: tuple[float, float] | None = field(default=None, metadata=reads(_size))
+    """Width and height of the largest, in pixels."""
+
+
+def _resolution(value: object) -> Resolution | None:
+    return Resolution.from_record(value) if mapping(value) else None
+
+
+def _versions(value: object) -> dict[str, str]:
+    return {name: str(one) for name, one in mapping(value).items() if one is not None}
+
+
+@dataclass(frozen=True)
+class Metrics(TypedRecord):
+    """metrics.json, and what result.json repeats of it."""
+
+    initial: Figures = field(default=Figures(), metadata=reads(Figures.from_record))
+    """Before the first step."""
+    final: Figures = field(default=Figures(), metadata=reads(Figures.from_record))
+    peak: Peaks = field(default=Peaks(), metadata=reads(Peaks.from_record))
+    resolution: Resolution | None = field(default=None, metadata=reads(_resolution))
+    made_with: dict[str, str] = field(default_factory=dict, metadata=reads(_versions))
+    """Versions, and under "on" the name of the GPU, or CPU."""
+    written: dict[str, Any] = field(default_factory=dict, repr=False)
+    """All of it as it was read: photograph by photograph, notes, and what another version knows."""
+
+    @classmethod
+    def from_record(cls, record: object) -> Self:
+        """Return what a JSON object says, whatever it holds."""
+        return super().from_record({**mapping(record), "written": mapping(record)})
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as it was read."""
+        return self.written
+
+    @property
+    def made_on(self) -> str:
+        """Return the name of the GPU, or CPU; empty where nobody wrote it down."""
+        return self.made_with.get("on", "")
+
+
+@dataclass(frozen=True)
+class View(Figures):
+    """A held-out view that is pictured."""
+
+    name: str = ""
+    width: float | None = None
+    height: float | None = None
+
+
+def _view(value: object) -> View | None:
+    return View.from_record(value) if mapping(value) else None
+
+
+@dataclass(frozen=True)
+class Views(TypedRecord):
+    """renders/views.json: the held-out views that are pictured, by rank."""
+
+    worst: View | None = field(default=None, metadata=reads(_view))
+    median: View | None = field(default=None, metadata=reads(_view))
+    best: View | None = field(default=None, metadata=reads(_view))
+
+    def ranked(self) -> tuple[tuple[str, View], ...]:
+        """Return those that there are, the worst first."""
+        ranks = (("worst", self.worst), ("median", self.median), ("best", self.best))
+        return tuple((rank, view) for rank, view in ranks if view)
+
+
+@dataclass(frozen=True)
+class TrainingSettings(TypedRecord):
+    """What others than the trainer itself ask of settings.json."""
+
+    sparse: str = ""
+    """Folder of the model."""
+    recipe: dict[str, Any] = field(default_factory=dict)

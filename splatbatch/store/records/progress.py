@@ -1,0 +1,62 @@
+"""How an attempt is doing: the lines of progress.jsonl and gpu.jsonl."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from splatbatch.fields import number
+from splatbatch.store.records.record import TypedRecord, reads
+
+
+def _step(value: object) -> int | None:
+    known = number(value)
+    return None if known is None else int(known)
+
+
+@dataclass(frozen=True)
+class Progress(TypedRecord):
+    """A line of progress.jsonl: our own training wrote it, or the supervisor from the log of an external trainer.
+
+    Each line holds what was new then; figures of a step (loss, …) and of an evaluation (psnr, …) come apart.
+    """
+
+    t: float | None = None
+    """Seconds since 1970."""
+    seconds: float | None = None
+    """Since the attempt began."""
+    phase: str = ""
+    """start, load, standby, init, train, eval, export, done."""
+    step: int | None = field(default=None, metadata=reads(_step))
+    max_steps: int | None = field(default=None, metadata=reads(_step))
+    loss: float | None = None
+    num_gaussians: int | None = None
+    peak_mib: float | None = None
+    """The most GPU memory torch has had in use."""
+    psnr: float | None = None
+    ssim: float | None = None
+    lpips: float | None = None
+    training_psnr: float | None = None
+    health: str = ""
+    """The health rule that ended the run."""
+    warning: str = ""
+    highest_step: int | None = field(default=None, metadata=reads(_step))
+    """An external trainer's: the last that its log has named."""
+    step_gap: int | None = field(default=None, metadata=reads(_step))
+    """The most between a step named and the next."""
+    steps_unheard: bool = False
+    """Not all of its log was read."""
+
+    def figure(self, name: str) -> float | None:
+        """Return a figure by its name, as "psnr"."""
+        value: float | None = getattr(self, name)
+        return value
+
+
+@dataclass(frozen=True)
+class GpuSample(TypedRecord):
+    """A line of gpu.jsonl: what NVML said of the GPU, as far as anybody asks for it later."""
+
+    t: float | None = None
+    used_mib: int | None = None
+    utilisation_percent: int | None = None
+    temperature_c: int | None = None

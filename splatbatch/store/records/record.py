@@ -1,0 +1,71 @@
+"""A record: a plain dataclass whose fields are read from JSON as their types say, or are absent; reading never fails.
+
+Plain, since the supervisor reads and writes records, too, and starts in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, fields
+from functools import cache
+from typing import Any, Self, cast
+
+from splatbatch.fields import mapping, number, text, texts, whole
+
+Reader = Callable[[Any], Any]
+
+
+def environment(value: object) -> dict[str, str]:
+    """Return the variables of an environment; those that no process could be given are left out."""
+    named = {name: text(one) for name, one in mapping(value).items()}
+    return {name: one for name, one in named.items() if name and not {"=", "\0"} & set(name) and "\0" not in one}
+
+
+def reads(reader: Reader) -> dict[str, Any]:
+    """Return metadata of a dataclass's field that its type alone does not tell how to read."""
+    return {"reads": reader}
+
+
+_READERS: Mapping[str, Reader] = {
+    "str": text,
+    "str | None": lambda value: text(value) or None,
+    "bool": lambda value: value is True,
+    "int": lambda value: whole(value) or 0,
+    "int | None": whole,
+    "float | None": number,
+    "tuple[str, ...]": lambda value: tuple(texts(value)),
+    "dict[str, Any]": mapping,
+}
+"""By annotation, which is a text in modules that postpone it."""
+
+
+@dataclass(frozen=True)
+class TypedRecord:
+    """What every record can do; a field that is absent, or nothing of its kind, has its default."""
+
+    @classmethod
+    def from_record(cls, record: object) -> Self:
+        """Return what a JSON object says, whatever it holds."""
+        found, kind = mapping(record), cast("Any", cls)
+        return cls(**{name: read(found[name]) for name, read in _readers(kind) if name in found})
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {one.name: in_json(getattr(self, one.name)) for one in fields(self)}
+
+
+@cache
+def _readers(kind: Any) -> tuple[tuple[str, Reader], ...]:
+    return tuple((one.name, reader_of(one)) for one in fields(kind))
+
+
+def reader_of(one: Field[Any]) -> Reader:
+    """Return what reads a field."""
+    return one.metadata.get("reads") or _READERS[str(one.type)]
+
+
+def in_json(value: Any) -> Any:
+    """Return a field as JSON has it."""
+    if isinstance(value, TypedRecord):
+        return value.to_record()
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,96 @@
+"""result.json: the manifest of a splat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+from splatbatch.fields import mapping
+from splatbatch.store.records.fingerprint import FileFact, Fingerprint, files_to_record
+from splatbatch.store.records.metrics import Metrics
+from splatbatch.store.records.record import TypedRecord, in_json, reads
+
+
+@dataclass(frozen=True)
+class SplatFacts(TypedRecord):
+    """What tells a splat file from any other."""
+
+    sha256: str = ""
+    bytes: int | None = None
+    mtime_ns: int | None = None
+    num_gaussians: int | None = None
+
+
+def _splat(value: object) -> SplatFacts | None:
+    return SplatFacts.from_record(value) if isinstance(value, dict) else None
+
+
+@dataclass(frozen=True)
+class Result(TypedRecord):
+    """The manifest of a splat that an attempt left; what others versions know of it is kept when it is written anew."""
+
+    patch: str = ""
+    attempt: str = ""
+    """The name of its folder."""
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Settings in which it differs from the YAML of then."""
+    num_gaussians: int | None = None
+    step: int | None = None
+    bytes: int | None = None
+    """Of the file."""
+    seconds: float | None = None
+    splat: SplatFacts | None = field(default=None, metadata=reads(_splat))
+    """None: an earlier version wrote it, without hashes."""
+    warnings: tuple[str, ...] = ()
+    version: str = ""
+    """Of the splatbatch that wrote it."""
+    written: dict[str, Any] = field(default_factory=dict, repr=False)
+    """All of it as it was read."""
+
+    @classmethod
+    def from_record(cls, record: object) -> Self:
+        """Return what a JSON object says, whatever it holds."""
+        return super().from_record({**mapping(record), "written": mapping(record)})
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as it was read."""
+        return self.written
+
+    def but(self, **changed: Any) -> Result:
+        """Return it with some keys changed."""
+        known = {key: in_json(value) for key, value in changed.items()}
+        return Result.from_record({**self.written, **known})
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """How good it is."""
+        return Metrics.from_record(self.written.get("metrics"))
+
+    @cached_property
+    def trained_from(self) -> Fingerprint:
+        """What it was trained from."""
+        return Fingerprint.from_record(self.written)
+
+    @cached_property
+    def held_against(self) -> Fingerprint:
+        """What was so when it was trained or, if somebody chose it, when that was."""
+        chosen = mapping(self.written.get("pinned"))
+        return Fingerprint.from_record({**self.written, **chosen}) if chosen else self.trained_from
+
+    @property
+    def sha256(self) -> str:
+        """Of the splat; empty where an earlier version wrote none down."""
+        return self.splat.sha256 if self.splat else ""
+
+    @property
+    def number(self) -> int:
+        """Return the number of its attempt; 0 if that is none."""
+        digits = self.attempt.rpartition("-")[2]
+        return int(digits) if digits.isdecimal() else 0
+
+    def with_files(self, files: dict[str, FileFact]) -> Result:
+        """Return it with more, or newer, facts of the files that it is held against."""
+        facts = files_to_record(files)
+        chosen = mapping(self.written.get("pinned"))
+        return self.but(pinned={**chosen, "files": facts}) if chosen else self.but(files=facts)

@@ -1,0 +1,62 @@
+"""watch.json: how the supervisor watches an external trainer, and what the trainer is to leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from splatbatch.fields import mapping, number, text
+from splatbatch.store.records.record import TypedRecord, environment, reads
+
+
+@dataclass(frozen=True)
+class Finish(TypedRecord):
+    """What should lie below a folder in the end."""
+
+    folder: str = ""
+    products: tuple[str, ...] = ()
+    """Globs of the splat."""
+    step: str = ""
+    """Regular expression of the step in a product's path."""
+    last_step: int | None = None
+    files: tuple[str, ...] = ()
+    """Globs of further files."""
+    awaited: tuple[str, ...] = ()
+    """Globs of files that need not come, but are waited for."""
+
+
+@dataclass(frozen=True)
+class Then(TypedRecord):
+    """The command that makes a splat of what the first one left."""
+
+    argv: tuple[str, ...] = ()
+    finish: Finish = field(default=Finish(), metadata=reads(Finish.from_record))
+    phase: str = "export"
+
+
+def _then(value: Any) -> Then | None:
+    return Then.from_record(value) if mapping(value) else None
+
+
+@dataclass(frozen=True)
+class Watch(TypedRecord):
+    """How an external trainer is run and watched besides what job.json says."""
+
+    cwd: str | None = None
+    env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
+    progress: dict[str, str] = field(
+        default_factory=dict, metadata=reads(lambda value: {name: text(one) for name, one in mapping(value).items()})
+    )
+    """Regular expressions of figures in the log, by name."""
+    max_steps: int = 0
+    phase: str = field(default="start", metadata=reads(lambda value: text(value) or "start"))
+    finish: Finish = field(default=Finish(), metadata=reads(Finish.from_record))
+    finished_after_s: float = field(default=0.0, metadata=reads(lambda value: number(value) or 0.0))
+    """So long silent with all there, and it counts as done; 0: never."""
+    then: Then | None = field(default=None, metadata=reads(_then))
+    metrics: tuple[str, ...] = ()
+    """Globs of the file that holds its own figures."""
+
+    def final(self) -> Finish:
+        """Return what the last of its commands should leave."""
+        return self.then.finish if self.then else self.finish
