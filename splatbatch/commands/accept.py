@@ -12,6 +12,7 @@ from splatbatch.commands.train.summary import write_the_report
 from splatbatch.errors import ConfigError
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.events import Accepted
 from splatbatch.store.hashes import sha256_of
 from splatbatch.store.layout import PatchFolder
 from splatbatch.store.ledger import Ledger
@@ -37,7 +38,7 @@ def accept(config: Path | None, name: str, number: int) -> None:
         result = _manifest(folder, attempt, task.name)
         now = fingerprint(task.patch, task.recipe)
         results.accept(folder, attempt, result.but(pinned=now))
-        Ledger(batch.output.ledger).write("accepted", patch=task.name, attempt=number)
+        Ledger(batch.output.ledger).write(Accepted(task.name, number))
     whole = batch.whole()
     write_the_report(whole, whole.standing())
     psnr = result.metrics.final.psnr

@@ -15,6 +15,7 @@ from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
 from splatbatch.files import Record, read_json
 from splatbatch.scheduler import cancel as cancelling
+from splatbatch.store.events import BatchStarted
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import events
 from splatbatch.store.lock import FOREIGN_SILENCE_S, holder
@@ -60,8 +61,8 @@ def _opened(config: Path | None, names: Sequence[str]) -> tuple[Config, list[str
 
 def _patches_of(output: OutputFolder) -> list[str]:
     """Return the patches of the latest run; none before it has begun."""
-    latest = deque(events(output.ledger, "batch_started"), maxlen=1)
-    return [str(name) for event in latest for name in event.get("patches") or ()]
+    latest = deque(events(output, BatchStarted), maxlen=1)
+    return [name for event in latest for name in event.patches]
 
 
 def _has_ended(output: OutputFolder, run: Record, patches: Sequence[str], request: Path) -> bool:

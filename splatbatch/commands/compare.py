@@ -42,7 +42,7 @@ def compare(config: Path | None, one: str, other: str, *, as_json: bool) -> None
 
 def rows_of(batch: Batch, task: Task) -> tuple[AttemptRow, ...]:
     """Return a row for each attempt at a task of a batch."""
-    ends = ends_of(batch.output.ledger, task.name)
+    ends = ends_of(batch.output, task.name)
     return attempt_rows(batch.output.patch(task.name), ends, settings_of(task.recipe))
 
 

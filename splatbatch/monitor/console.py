@@ -6,16 +6,17 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from splatbatch import terminal
-from splatbatch.files import Record
 from splatbatch.monitor.table import live_view, num_shown
 from splatbatch.plain_text import counted, one_line
+from splatbatch.store import events
+from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import read_status
@@ -24,19 +25,18 @@ HEARTBEAT_S = 60.0
 REDRAW_S = 1.0
 LONGEST_LINE = 600
 _REMARKABLE = (
-    "forecast",
-    "retry",
-    "gave_up",
-    "still_given_up",
-    "restored",
-    "slot_given_up",
-    "refused",
-    "tight",
-    "paused",
-    "resumed",
-    "notify_failed",
-    "not_shown",
-    "unwell",
+    events.Forecasted,
+    events.Retried,
+    events.GaveUp,
+    events.StillGivenUp,
+    events.Restored,
+    events.SlotGivenUp,
+    events.Refused,
+    events.Tight,
+    events.Paused,
+    events.Resumed,
+    events.NotifyFailed,
+    events.Unwell,
 )
 
 
@@ -49,7 +49,7 @@ class Narrator(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None: ...
 
-    def tell(self, event: Record) -> None:
+    def tell(self, event: Event) -> None:
         """Show an event of the ledger."""
         ...
 
@@ -77,15 +77,18 @@ class LineNarrator:
     def __exit__(self, kind: object, error: object, at: object) -> None:
         return None
 
-    def tell(self, event: Record) -> None:
+    def tell(self, event: Event) -> None:
         """Print an event."""
         if line := in_words(event):
-            print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)  # noqa: T201
+            self._say(line)
+
+    def _say(self, line: str) -> None:
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)  # noqa: T201
 
     def beat(self) -> None:
         """Print what runs, once a minute, and how much nobody took."""
         if lost := terminal.take_lost():
-            self.tell({"event": "not_shown", "lines": lost})
+            self._say(f"{counted(lost, 'line')} not shown: nobody took them")
         if time.monotonic() < self._next_beat:
             return
         self._next_beat = time.monotonic() + HEARTBEAT_S
@@ -93,7 +96,7 @@ class LineNarrator:
             if status.state == "running":
                 figures = f"{status.patch}: {status.phase} {status.step}/{status.max_steps}"
                 loss = f", loss {status.loss:.4f}" if status.loss is not None else ""
-                self.tell({"event": "heartbeat", "text": figures + loss})
+                self._say(_short(figures + loss))
 
 
 class LiveNarrator:
@@ -113,15 +116,18 @@ class LiveNarrator:
         self._redraw()
         self._live.stop()
 
-    def tell(self, event: Record) -> None:
+    def tell(self, event: Event) -> None:
         """Print failures and decisions above the table."""
-        if event["event"] in _REMARKABLE or event.get("outcome") == "failed":
-            self._live.console.print(Text(f"{time.strftime('%H:%M:%S')} {in_words(event)}"))
+        if isinstance(event, _REMARKABLE) or (isinstance(event, AttemptEnded) and event.outcome == "failed"):
+            self._say(in_words(event))
+
+    def _say(self, line: str) -> None:
+        self._live.console.print(Text(f"{time.strftime('%H:%M:%S')} {line}"))
 
     def beat(self) -> None:
         """Draw the table anew, once a second; a terminal that takes nothing is spared."""
         if lost := terminal.take_lost():
-            self.tell({"event": "not_shown", "lines": lost})
+            self._say(f"{counted(lost, 'line')} not shown: nobody took them")
         if terminal.is_stuck():
             return
         if time.monotonic() >= self._next_redraw:
@@ -134,55 +140,54 @@ class LiveNarrator:
         self._live.update(live_view(statuses, size.width, size.height), refresh=True)
 
 
-def in_words(event: Record) -> str:
+def in_words(event: Event) -> str:
     """Return an event as one line, whatever it quotes; empty for events that nobody needs to see."""
-    words = _WORDS.get(str(event["event"]))
-    line = one_line(words(event)) if words else ""
+    words = _WORDS.get(type(event))
+    return _short(words(event)) if words else ""
+
+
+def _short(words: str) -> str:
+    line = one_line(words)
     return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 
 
-def _attempt_ended(event: Record) -> str:
-    who = f"{event['patch']}: attempt {event['attempt']}"
-    match event.get("outcome"):
-        case "trained":
-            choice = f": {event['choice']}" if event.get("choice") else ""
-            return f"{who} trained {event['num_gaussians']:,} Gaussians in {event.get('seconds') or 0:.0f} s{choice}"
-        case "failed":
-            diagnosis: Mapping[str, str] = event["diagnosis"]
-            return f"{who} failed: {diagnosis['cause']}: {diagnosis['advice']}"
-        case _:
-            return f"{who} stopped: {event.get('reason', '')}"
+def _attempt_ended(event: AttemptEnded) -> str:
+    who = f"{event.patch}: attempt {event.attempt}"
+    if event.outcome == "trained":
+        choice = f": {event.choice}" if event.choice else ""
+        return f"{who} trained {event.num_gaussians or 0:,} Gaussians in {event.seconds or 0:.0f} s{choice}"
+    if event.diagnosis:
+        return f"{who} failed: {event.diagnosis.cause}: {event.diagnosis.advice}"
+    return f"{who} stopped: {event.reason or ''}"
 
 
-def _changes(event: Record) -> str:
-    changes = ", ".join(f"{key}={value}" for key, value in (event.get("changes") or {}).items())
+def _changes(event: events.AttemptStarted | events.Retried) -> str:
+    changes = ", ".join(f"{key}={value}" for key, value in event.changes.items())
     return f" with {changes}" if changes else ""
 
 
-_WORDS: dict[str, Callable[[Record], str]] = {
-    "batch_started": lambda event: (
-        f"{counted(len(event['patches']), 'patch', 'es')} to train on {', '.join(event['slots'])}"
+_WORDS: Mapping[type[Event], Callable[[Any], str]] = {
+    events.BatchStarted: lambda event: (
+        f"{counted(len(event.patches), 'patch', 'es')} to train on {', '.join(event.slots)}"
     ),
-    "forecast": lambda event: str(event["text"]),
-    "unwell": lambda event: f"{event['check']}: {event['message']}",
-    "attempt_started": lambda event: (
-        f"{event['patch']}: attempt {event['attempt']} started on {event['slot']}{_changes(event)}"
+    events.Forecasted: lambda event: event.text,
+    events.Unwell: lambda event: f"{event.check}: {event.message}",
+    events.AttemptStarted: lambda event: (
+        f"{event.patch}: attempt {event.attempt} started on {event.slot}{_changes(event)}"
     ),
-    "attempt_ended": _attempt_ended,
-    "retry": lambda event: f"{event['patch']}: again in {event['wait_s']:.0f} s{_changes(event)}",
-    "gave_up": lambda event: f"{event['patch']}: given up: {event['reason']}",
-    "refused": lambda event: f"{event['patch']}: refused: {event['reason']}",
-    "tight": lambda event: f"{event['patch']}: {event['reason']}",
-    "slot_given_up": lambda event: f"{event['slot']}: taken out of service: {event['reason']}",
-    "packing": lambda event: f"{counted(event['patches_per_gpu'], 'patch', 'es')} per GPU from now on",
-    "mps_off": lambda event: f"going on without CUDA MPS: {event['reason']}",
-    "twins_stopped": lambda event: f"stopping {counted(len(event['keys']), 'attempt')} of an earlier run",
-    "paused": lambda event: f"paused, nothing new is started: {event['reason']}",
-    "resumed": lambda event: f"there is room again after {event['waited_s']:.0f} s: going on",
-    "notify_failed": lambda event: f"not told: {event['reason']}",
-    "still_given_up": lambda event: f"{event['patch']}: left alone, given up before: {event['reason']}",
-    "restored": lambda event: f"{event['patch']}: splat.ply restored from {event['attempt']}",
-    "not_shown": lambda event: f"{counted(event['lines'], 'line')} not shown: nobody took them",
-    "cancel_requested": lambda event: f"cancelled by {event['by']}: {', '.join(event['patches']) or 'the whole batch'}",
-    "heartbeat": lambda event: str(event["text"]),
+    events.AttemptEnded: _attempt_ended,
+    events.Retried: lambda event: f"{event.patch}: again in {event.wait_s or 0:.0f} s{_changes(event)}",
+    events.GaveUp: lambda event: f"{event.patch}: given up: {event.reason}",
+    events.Refused: lambda event: f"{event.patch}: refused: {event.reason}",
+    events.Tight: lambda event: f"{event.patch}: {event.reason}",
+    events.SlotGivenUp: lambda event: f"{event.slot}: taken out of service: {event.reason}",
+    events.Packing: lambda event: f"{counted(event.patches_per_gpu, 'patch', 'es')} per GPU from now on",
+    events.MpsOff: lambda event: f"going on without CUDA MPS: {event.reason}",
+    events.OrphansStopped: lambda event: f"stopping {counted(len(event.keys), 'attempt')} of an earlier run",
+    events.Paused: lambda event: f"paused, nothing new is started: {event.reason}",
+    events.Resumed: lambda event: f"there is room again after {event.waited_s or 0:.0f} s: going on",
+    events.NotifyFailed: lambda event: f"not told: {event.reason}",
+    events.StillGivenUp: lambda event: f"{event.patch}: left alone, given up before: {event.reason}",
+    events.Restored: lambda event: f"{event.patch}: splat.ply restored from {event.attempt}",
+    events.CancelRequested: lambda event: f"cancelled by {event.by}: {', '.join(event.patches) or 'the whole batch'}",
 }

@@ -23,6 +23,8 @@ from importlib.util import find_spec
 from splatbatch.config import Notify
 from splatbatch.errors import MissingPartError
 from splatbatch.files import Record
+from splatbatch.outcome import Diagnosis
+from splatbatch.store.events import AttemptEnded, Event, GaveUp, Refused
 from splatbatch.store.layout import OutputFolder
 from splatbatch.supervisor.hook import Hook
 from splatbatch.tasks.evidence import Standing
@@ -30,7 +32,6 @@ from splatbatch.tasks.status import PatchStatus, read_status
 
 SCHEMA = 1
 LOOK_S = 0.05
-FOR_GOOD = ("gave_up", "refused")
 SHOWN = ("patch", "state", "cause", "advice", "psnr", "num_gaussians", "seconds")
 
 
@@ -51,11 +52,16 @@ class Notifier:
         self._failed: dict[str, None] = {}
         self._running: dict[str, Hook] = {}
 
-    def tell(self, event: Record) -> None:
+    def tell(self, event: Event) -> None:
         """Hear an event of the ledger."""
-        # what fails before its first step, as for want of a file, is not tried again and not given up
-        if event["event"] in FOR_GOOD or (event.get("diagnosis") or {}).get("action") == "fail":
-            self._failed[str(event.get("patch", ""))] = None
+        match event:
+            case GaveUp(patch=patch) | Refused(patch=patch):
+                self._failed[patch] = None
+            # what fails before its first step, as for want of a file, is not tried again and not given up
+            case AttemptEnded(patch=patch, diagnosis=Diagnosis(action="fail")):
+                self._failed[patch] = None
+            case _:
+                pass
 
     def beat(self) -> Iterator[str]:
         """Start what waits, look after what runs; yield why a delivery failed."""

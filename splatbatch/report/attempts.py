@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from splatbatch.fields import mapping, number, text, texts, whole
 from splatbatch.files import Record
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.store.events import AttemptEnded, AttemptStarted, Gate, GaveUp, Retried
 from splatbatch.store.layout import PatchFolder
 from splatbatch.store.records.attempt import ExitFacts, Go, JobSpec
 from splatbatch.store.records.metrics import Metrics
 
 SETUP = ("start", "load", "init")
 OUTCOMES = ["trained", "failed", "stopped"]
+OfAttempt = AttemptStarted | Gate | AttemptEnded | Retried | GaveUp
 MEMORY = ("gpu_peak_mib", "own_gpu_peak_mib")
 UNKNOWN = ("gate_s", "started_at", "ended_at", "setup_s", "outcome", "step", "seconds", *MEMORY, "torch_peak_mib")
 SAID = ("gate", "slot", "phase", "cause", "advice")
 
 
-def attempts_of(folder: PatchFolder, history: Sequence[Record]) -> list[Record]:
+def attempts_of(folder: PatchFolder, history: Sequence[OfAttempt]) -> list[Record]:
     """Return a record per attempt, first to last.
 
     Keys: number, slot, gate_s (for how long the slot was not fit before it), gate (why), started_at, ended_at (seconds
@@ -31,7 +32,7 @@ def attempts_of(folder: PatchFolder, history: Sequence[Record]) -> list[Record]:
     attempts: dict[int, Record] = {one.number: _blank(one.number) for one in folder.attempts()}
     latest = 0
     for event in history:
-        place = whole(event.get("attempt", latest))
+        place = latest if isinstance(event, Retried | GaveUp) else event.attempt
         if place is None or place < 1:
             continue
         latest = place
@@ -46,29 +47,44 @@ def _blank(number: int) -> Record:
     return {"number": number, **blank, "evidence": [], "warnings": [], "changes": {}, "next": None}
 
 
-def _take(attempt: Record, event: Record) -> None:
-    match event["event"]:
-        case "attempt_started":
-            attempt |= {"slot": text(event.get("slot")), "started_at": number(event.get("t"))}
-            attempt["changes"] = mapping(event.get("changes"))
-        case "gate":
-            attempt |= {"gate_s": number(event.get("waited_s")), "gate": text(event.get("reason"))}
-        case "attempt_ended":
-            diagnosis = mapping(event.get("diagnosis"))
-            outcome = event.get("outcome")
-            attempt |= {"ended_at": number(event.get("t")), "outcome": outcome if outcome in OUTCOMES else None}
-            attempt |= {"adopted": bool(event.get("adopted")), "phase": text(event.get("phase"))}
-            attempt |= {key: number(event.get(key)) for key in ("step", "seconds", *MEMORY)}
-            attempt |= {"cause": text(diagnosis.get("cause") or event.get("reason"))}
-            attempt |= {"advice": text(diagnosis.get("advice")), "evidence": texts(diagnosis.get("evidence"))}
-            attempt["warnings"] = texts(event.get("warnings"))
-        case "retry" | "gave_up" as decision:
-            witnesses = texts(event.get("trained_in_between"))
-            facts = {"wait_s": number(event.get("wait_s")), "reason": text(event.get("reason"))}
-            changes = mapping(event.get("changes"))
-            attempt["next"] = {"decision": decision, **facts, "changes": changes, "trained_in_between": witnesses}
-        case _:
-            pass
+def _take(attempt: Record, event: OfAttempt) -> None:
+    match event:
+        case AttemptStarted():
+            attempt |= {"slot": event.slot, "started_at": event.t, "changes": event.changes}
+        case Gate():
+            attempt |= {"gate_s": event.waited_s, "gate": event.reason}
+        case AttemptEnded():
+            attempt |= _end(event)
+        case Retried() | GaveUp():
+            attempt["next"] = _next(event)
+
+
+def _end(event: AttemptEnded) -> Record:
+    diagnosis = event.diagnosis
+    return {
+        "ended_at": event.t,
+        "outcome": event.outcome if event.outcome in OUTCOMES else None,
+        "adopted": event.adopted,
+        "phase": event.phase or "",
+        "step": event.step,
+        "seconds": event.seconds,
+        "gpu_peak_mib": event.gpu_peak_mib,
+        "own_gpu_peak_mib": event.own_gpu_peak_mib,
+        "cause": event.cause,
+        "advice": diagnosis.advice if diagnosis else "",
+        "evidence": list(diagnosis.evidence) if diagnosis else [],
+        "warnings": list(event.warnings or ()),
+    }
+
+
+def _next(event: Retried | GaveUp) -> Record:
+    return {
+        "decision": event.name,
+        "wait_s": event.wait_s if isinstance(event, Retried) else None,
+        "reason": event.reason if isinstance(event, GaveUp) else "",
+        "changes": event.changes if isinstance(event, Retried) else {},
+        "trained_in_between": list(event.trained_in_between or ()),
+    }
 
 
 def _look_into(attempt: Record, folder: AttemptFolder) -> None:

@@ -34,14 +34,14 @@ from typing import Any
 
 from splatbatch import __version__
 from splatbatch.config import TaskId, Variant
-from splatbatch.fields import mapping, number, texts
 from splatbatch.files import Record, read_tail
-from splatbatch.report.attempts import attempts_of
+from splatbatch.report.attempts import OfAttempt, attempts_of
 from splatbatch.report.comparison import compare
 from splatbatch.report.outliers import outliers
 from splatbatch.report.products import product_of
+from splatbatch.store.events import Audited, BatchEnded, BatchStarted, Event, event_of
 from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import events
+from splatbatch.store.ledger import lines
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import STATES, PatchStatus, read_status, summary
 
@@ -54,9 +54,10 @@ def build(
     output: OutputFolder, names: Sequence[str], variants: Sequence[Variant] = (), standing: Standing | None = None
 ) -> Record:
     """Return the facts of a batch."""
-    statuses, history = read_status(output, names, standing=standing), _history(output)
+    statuses, said = read_status(output, names, standing=standing), _said(output)
+    history = [event for record in said if (event := event_of(record))]
     patches = _patches(output, statuses, history)
-    audits = [event for event in history if event["event"] == "audit"]
+    audits = [record for record in said if record["event"] == Audited.name]
     return {
         "schema": SCHEMA,
         "version": __version__,
@@ -70,20 +71,20 @@ def build(
         "runs": _runs(history),
         "audit": _audit(audits[-1], statuses) if audits else None,
         "config": read_tail(output.config, MOST_CONFIG_BYTES),
-        "events": history,
+        "events": said,
     }
 
 
-def _history(output: OutputFolder) -> list[Record]:
-    """Return all events; they share their keys and words, which weigh more than all else that they say."""
-    return [{sys.intern(key): _shared(value) for key, value in event.items()} for event in events(output.ledger)]
+def _said(output: OutputFolder) -> list[Record]:
+    """Return all lines of the ledger; they share their keys and words, which weigh more than all else that they say."""
+    return [{sys.intern(key): _shared(value) for key, value in event.items()} for event in lines(output)]
 
 
 def _shared(value: Any) -> Any:
     return sys.intern(value) if type(value) is str else value
 
 
-def _patches(output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[Record]) -> list[Record]:
+def _patches(output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[Event]) -> list[Record]:
     odd, by_patch = outliers(statuses), _by_patch(history)
     return [
         {
@@ -97,33 +98,33 @@ def _patches(output: OutputFolder, statuses: Sequence[PatchStatus], history: Seq
     ]
 
 
-def _by_patch(history: Sequence[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
+def _by_patch(history: Sequence[Event]) -> dict[str, list[OfAttempt]]:
+    found: dict[str, list[OfAttempt]] = {}
     for event in history:
-        found.setdefault(str(event.get("patch", "")), []).append(event)
+        if isinstance(event, OfAttempt):
+            found.setdefault(event.patch, []).append(event)
     return found
 
 
-def _runs(history: Sequence[Record]) -> list[Record]:
+def _runs(history: Sequence[Event]) -> list[Record]:
     runs: list[Record] = []
     for event in history:
-        if event["event"] == "batch_started":
-            facts = {"slots": texts(event.get("slots")), "changes": mapping(event.get("changes"))}
-            runs.append({"started_at": number(event.get("t")), "ended_at": None, **facts})
-        elif event["event"] == "batch_ended" and runs:
-            runs[-1]["ended_at"] = number(event.get("t"))
+        match event:
+            case BatchStarted():
+                facts = {"slots": list(event.slots), "changes": event.changes}
+                runs.append({"started_at": event.t, "ended_at": None, **facts})
+            case BatchEnded() if runs:
+                runs[-1]["ended_at"] = event.t
+            case _:
+                pass
     return runs
 
 
-def _audit(event: Record, statuses: Sequence[PatchStatus]) -> Record:
+def _audit(said: Record, statuses: Sequence[PatchStatus]) -> Record:
     """Return the latest audit with every patch that is refused now: it may have been about some patches alone."""
     refused = {one.patch: one.advice for one in statuses if one.state == "refused"}
-    return {
-        **event,
-        "verified": bool(event.get("verified")),
-        "refused": refused,
-        "warnings": texts(event.get("warnings")),
-    }
+    event = Audited.from_record(said)
+    return {**said, "verified": event.verified, "refused": refused, "warnings": list(event.warnings)}
 
 
 def _finite(record: Record) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
 from splatbatch.scheduler.running import Running, ask_to_end
 from splatbatch.scheduler.standby import Standbys
+from splatbatch.store.events import AttemptEnded, CancelRequested
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.task import Task
@@ -77,7 +78,7 @@ class Cancellations:
         if record.get("run") != me:
             return
         patches, by = record.get("patches") or [], str(record.get("by", ""))
-        self._ledger.write("cancel_requested", by=by, patches=patches)
+        self._ledger.write(CancelRequested(by, tuple(patches)))
         if not patches:
             signal.raise_signal(signal.SIGTERM)  # from here on as if somebody here had sent it
         self._unwanted |= dict.fromkeys(map(str, patches), by)
@@ -96,7 +97,7 @@ class Cancellations:
         reason = f"cancelled by {self._unwanted[name]}"
         self._retries.note(task, Stopped(reason))
         number = max((folder.number for folder in self._output.patch(name).attempts()), default=0)
-        self._ledger.write("attempt_ended", patch=name, attempt=number, outcome="stopped", reason=reason)
+        self._ledger.write(AttemptEnded.of(name, number, Stopped(reason)))
 
     def _stop(self, running: Iterable[Running]) -> None:
         unwanted = [one for one in running if one.task.name in self._unwanted and one.key not in self._asked]

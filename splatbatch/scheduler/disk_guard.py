@@ -8,6 +8,7 @@ from pathlib import Path
 from splatbatch.config import Limits
 from splatbatch.files import MIB, SHARED_MEMORY, free_mib, write_whole
 from splatbatch.outcome import Diagnosis
+from splatbatch.store.events import Paused, Resumed
 from splatbatch.store.ledger import Ledger
 
 SHARED_MEMORY_MIB = 64
@@ -58,9 +59,9 @@ class RoomGate:
     def _note(self, now: float, reason: str) -> None:
         if reason and not self.reason:
             self._shut_at = now
-            self._ledger.write("paused", reason=reason)
+            self._ledger.write(Paused(reason))
         elif self.reason and not reason:
-            self._ledger.write("resumed", waited_s=round(now - self._shut_at, 1))
+            self._ledger.write(Resumed(round(now - self._shut_at, 1)))
         self.reason = reason
 
     def _what_is_short(self) -> str:

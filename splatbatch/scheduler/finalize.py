@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from splatbatch.files import Record
-from splatbatch.outcome import Exit, Failed, Outcome, Stopped, Trained, exit_to_record
+from splatbatch.outcome import Exit, Outcome, Trained
 from splatbatch.scheduler import judge
 from splatbatch.store import best, results
 from splatbatch.store.attempt_folder import Attempt
+from splatbatch.store.events import AttemptEnded
 from splatbatch.store.layout import PatchFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.attempt import AttemptFacts
@@ -52,15 +52,8 @@ def settle(ending: Ending, folder: PatchFolder, ledger: Ledger, rules: Rules = R
     judge.tidy(attempt.folder)
     if isinstance(outcome, Trained):
         more |= _take_in(attempt, outcome, facts, folder, rules)
-    ledger.write(
-        "attempt_ended",
-        patch=attempt.patch,
-        attempt=attempt.folder.number,
-        exit=exit_to_record(ending.end),
-        **facts.to_record(),
-        **outcome_to_record(outcome),
-        **more,
-    )
+    more |= {"exit": ending.end, **facts.to_record()}
+    ledger.write(AttemptEnded.of(attempt.patch, attempt.folder.number, outcome, **more))
     if isinstance(outcome, Trained) and ledger.flush():
         for one in (attempt.folder, *attempt.folder.earlier()):
             one.checkpoint.unlink(missing_ok=True)  # nobody goes on from there any more
@@ -85,14 +78,3 @@ def _take_in(
         results.pin(folder, accepted, attempt.depends_on)
     said = {"choice": choice.words} if choice.words else {}
     return {"accepted": choice.takes_new, **said}
-
-
-def outcome_to_record(outcome: Outcome) -> Record:
-    """Return the JSON form of an outcome."""
-    match outcome:
-        case Trained(splat=splat, warnings=warnings):
-            return {"outcome": "trained", "num_gaussians": splat.num_gaussians, "warnings": list(warnings)}
-        case Failed(diagnosis=diagnosis):
-            return {"outcome": "failed", "diagnosis": {**vars(diagnosis), "evidence": list(diagnosis.evidence)}}
-        case Stopped(reason=reason):
-            return {"outcome": "stopped", "reason": reason}

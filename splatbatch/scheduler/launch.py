@@ -13,6 +13,7 @@ from splatbatch.scheduler.judge import Order
 from splatbatch.scheduler.running import Running
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import Attempt
+from splatbatch.store.events import AttemptStarted, Gate
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.obstacles import see_place
@@ -87,18 +88,12 @@ class Launcher:
 
     def tell_wait(self, running: Running, waited_s: float, reason: str) -> None:
         """Write down for how long, and for what, the gate of its slot kept an attempt waiting."""
-        facts = {"patch": running.task.name, "attempt": running.attempt.folder.number, "slot": running.slot.name}
-        self._ledger.write("gate", **facts, waited_s=round(waited_s, 2), reason=reason)
+        name, number = running.task.name, running.attempt.folder.number
+        self._ledger.write(Gate(name, number, running.slot.name, round(waited_s, 2), reason))
 
     def _tell(self, running: Running) -> None:
-        self._ledger.write(
-            "attempt_started",
-            patch=running.task.name,
-            attempt=running.attempt.folder.number,
-            key=running.key,
-            slot=running.slot.name,
-            changes=running.task.setup.changes,
-        )
+        task, number = running.task, running.attempt.folder.number
+        self._ledger.write(AttemptStarted(task.name, number, running.key, running.slot.name, dict(task.setup.changes)))
 
 
 def _depends_on(task: Task) -> Fingerprint:

@@ -31,6 +31,7 @@ from splatbatch.scheduler.running import (
     how_it_ended,
 )
 from splatbatch.scheduler.standby import Standbys
+from splatbatch.store.events import GaveUp, SlotGivenUp
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.obstacles import diagnosis_of
@@ -111,7 +112,7 @@ class Runner:
         offer = self._slots.offer(self._memory.of(task), now, alone=alone)
         if isinstance(offer, Wait):
             for name, reason in self._slots.give_up_overdue(now).items():
-                self._ledger.write("slot_given_up", slot=name, reason=reason)
+                self._ledger.write(SlotGivenUp(name, reason))
             return False
         if standby:
             return self._go(standby, offer)
@@ -186,7 +187,7 @@ class Runner:
                 del self._running[key]
                 self._slots.release(key, self._clock.now())
         for task in self._waiting() if self._retries.hopeless else ():  # what failed twice lies in the machine
-            self._ledger.write("gave_up", patch=task.name, reason=self._retries.hopeless)
+            self._ledger.write(GaveUp(task.name, self._retries.hopeless))
         return len(self._running) < num
 
     def _see_whether_it_finalizes(self, running: Running) -> None:

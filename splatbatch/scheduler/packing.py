@@ -12,6 +12,7 @@ from splatbatch.machine.slots import Slots
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.running import Running
+from splatbatch.store.events import Packing
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.progress import Progress
 from splatbatch.tasks.task import Task
@@ -62,7 +63,7 @@ class Packer:
 
     def _set(self, seats: int) -> None:
         if seats != self.slots.seats:
-            self.ledger.write("packing", patches_per_gpu=seats, paces=[vars(look) for look in self._looks[-4:]])
+            self.ledger.write(Packing(seats, tuple(vars(look) for look in self._looks[-4:])))
         self.slots.set_seats(seats)
 
 

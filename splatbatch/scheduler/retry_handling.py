@@ -13,10 +13,10 @@ from splatbatch.failures import retry
 from splatbatch.machine.protocol import Slot
 from splatbatch.machine.slots import Slots
 from splatbatch.outcome import Diagnosis, Failed, Outcome, Trained
-from splatbatch.scheduler.finalize import outcome_to_record
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.running import Clock, Running
 from splatbatch.store.attempt_folder import Attempt
+from splatbatch.store.events import AttemptEnded, GaveUp, MpsOff, Retried, SlotGivenUp
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks import given_up
@@ -89,7 +89,7 @@ class RetryHandling:
             return
         if diagnosis.cause in OF_ENGINE and running.slot.environment:
             self._slots.share_nothing()
-            self._ledger.write("mps_off", reason="; ".join(diagnosis.evidence))
+            self._ledger.write(MpsOff("; ".join(diagnosis.evidence)))
             self._again_uncounted(task, queue)
             return
         if diagnosis.cause in OF_COMPANY and running.num_company and not self.is_alone(task):
@@ -108,21 +108,20 @@ class RetryHandling:
         """Give up tasks that waited for what is not to be had."""
         for task in tasks:
             self._not_started(task, diagnosis)
-            self._ledger.write("gave_up", patch=task.name, reason="; ".join(diagnosis.evidence))
+            self._ledger.write(GaveUp(task.name, "; ".join(diagnosis.evidence)))
 
     def _not_started(self, task: Task, diagnosis: Diagnosis) -> None:
         """Record the failure of a task that no attempt could be made at."""
         self.note(task, Failed(diagnosis))
         number = max((folder.number for folder in self._output.patch(task.name).attempts()), default=0)
-        facts = outcome_to_record(Failed(diagnosis))
-        self._ledger.write("attempt_ended", patch=task.name, attempt=number, phase="start", **facts)
+        self._ledger.write(AttemptEnded.of(task.name, number, Failed(diagnosis), phase="start"))
 
     def _moves(self, task: Task, diagnosis: Diagnosis, slot: Slot, queue: Queue) -> bool:
         """Take a GPU that faulted out of service; its task goes elsewhere, once, and it is not held against it."""
         if not slot.gpu or not self._slots.has_other(slot):
             return False
         self._slots.give_up(slot)
-        self._ledger.write("slot_given_up", slot=slot.name, reason=f"{GPU_FAULT}: {'; '.join(diagnosis.evidence)}")
+        self._ledger.write(SlotGivenUp(slot.name, f"{GPU_FAULT}: {'; '.join(diagnosis.evidence)}"))
         if self._history(task).has_moved:
             return False
         self._learn(task, has_moved=True)
@@ -132,7 +131,7 @@ class RetryHandling:
     def _again_uncounted(self, task: Task, queue: Queue) -> None:
         """Try again what the task itself is not to blame for."""
         queue.put_back(task)
-        self._ledger.write("retry", patch=task.name, wait_s=0.0, ladder="", changes={}, trained_in_between=[])
+        self._ledger.write(Retried(task.name, 0.0, "", {}, ()))
 
     def _count(self, task: Task, diagnosis: Diagnosis, queue: Queue, attempt: Attempt | None = None) -> None:
         """Hold a failure against its task."""
@@ -152,7 +151,7 @@ class RetryHandling:
         name, failures = task.name, self._history(task).failures
         decision = retry.decide(failures, self._config.retry_of(task.setup.recipe), self._random.random())
         if reason := retry.why_stop_batch({key: one.failures for key, one in self._histories.items()}):
-            self._ledger.write("gave_up", patch=name, reason=reason)
+            self._ledger.write(GaveUp(name, reason))
             self.hopeless = reason
             return
         match decision:
@@ -160,14 +159,13 @@ class RetryHandling:
                 try:
                     task, changes = self._take_rung(task, ladder, rung)
                 except ConfigError as error:  # of a patch with settings of its own: those of the YAML were checked
-                    self._ledger.write("gave_up", patch=name, reason=error.message, trained_in_between=witnesses)
+                    self._ledger.write(GaveUp(name, error.message, tuple(witnesses)))
                     return
                 queue.put_last(task, self._clock.now() + wait_s)
-                facts = {"ladder": ladder, "changes": changes, "trained_in_between": witnesses}
-                self._ledger.write("retry", patch=name, wait_s=round(wait_s, 1), **facts)
+                self._ledger.write(Retried(name, round(wait_s, 1), ladder, changes, tuple(witnesses)))
             case retry.GiveUp(reason=reason):
                 key = self._key(task, attempt, reason)
-                self._ledger.write("gave_up", patch=name, reason=reason, trained_in_between=witnesses, **key)
+                self._ledger.write(GaveUp(name, reason, tuple(witnesses), **key))
 
     def _key(self, task: Task, attempt: Attempt | None, reason: str) -> dict[str, Any]:
         """Return what must change before a task is tried again; nothing if another night may do."""

@@ -20,6 +20,7 @@ from splatbatch.scheduler import judge
 from splatbatch.scheduler.finalize import Ending, Rules, settle
 from splatbatch.scheduler.loop import Runner
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder, EndedAttempt
+from splatbatch.store.events import BatchEnded, BatchStarted, Forecasted, Unwell
 from splatbatch.store.layout import PatchFolder, never_went
 from splatbatch.store.ledger import Ledger, judged_attempts
 from splatbatch.store.records.attempt import JobSpec
@@ -57,21 +58,17 @@ def run(
     unwell = preflight(batch.config, recipes, expected)
     with contextlib.closing(open_executor(batch.config.executor, batch.config.training.device)) as executor:
         write_text(batch.output.config, configuration.to_yaml(batch.config))
-        ledger.write(
-            "batch_started",
-            patches=batch.names,
-            slots=[slot.name for slot in executor.slots()],
-            changes=dict(batch.changes),
-        )
-        ledger.write("forecast", **outlook.to_record(), text=outlook.in_words())
+        slots = tuple(slot.name for slot in executor.slots())
+        ledger.write(BatchStarted(tuple(batch.names), slots, dict(batch.changes)))
+        ledger.write(Forecasted(outlook.seconds, outlook.basis, outlook.patches, outlook.in_words()))
         for finding in unwell:
-            ledger.write("unwell", check=finding.check, message=finding.message)
+            ledger.write(Unwell(finding.check, finding.message))
         footprints.record(expected, batch.config, ledger)
         earlier_run.stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, beat)
         tasks = [replace(task, need=expected.get(task.name)) for task in batch.tasks]
         outcomes = Runner(batch.config, executor, ledger, is_retry=is_retry).run(tasks, stop=stop, beat=beat)
     trained = sum(isinstance(outcome, Trained) for outcome in outcomes.values())
-    ledger.write("batch_ended", trained=trained, of=len(batch.tasks), stopped=stop())
+    ledger.write(BatchEnded(trained, len(batch.tasks), stop()))
     return outcomes
 
 
@@ -85,7 +82,7 @@ def adopt(batch: Batch, ledger: Ledger, beat: Callable[[], None] = lambda: None)
     """
     for name in batch.names:  # also of what was settled: its result is written again when more is known of it
         sweep(batch.output.patch(name).path)
-    settled = judged_attempts(batch.output.ledger)
+    settled = judged_attempts(batch.output)
     left = [
         (task, folder)
         for task in batch.tasks

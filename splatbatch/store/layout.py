@@ -97,8 +97,14 @@ class OutputFolder:
 
     @property
     def ledger(self) -> Path:
-        """The history: one line per event."""
-        return self.path / "ledger.jsonl"
+        """The history, as this run goes on with it: one line per event."""
+        return self.path / "ledger" / "local.jsonl"
+
+    def ledgers(self) -> tuple[Path, ...]:
+        """Return the files of the history, the oldest first: 0.1.0 had one beside the folder."""
+        beside = self.path / "ledger.jsonl"
+        others = sorted(path for path in self.ledger.parent.glob("*.jsonl") if path != self.ledger)
+        return (*([beside] if beside.exists() else ()), *others, self.ledger)
 
     @property
     def lock(self) -> Path:

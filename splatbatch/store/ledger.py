@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from splatbatch.errors import OutputError
-from splatbatch.fields import mapping, text, whole
 from splatbatch.files import Record, append_line, ends_whole, is_out_of_space, read_lines
+from splatbatch.store.events import KINDS, AttemptEnded, Event, GaveUp, Refused, event_of
+from splatbatch.store.layout import OutputFolder
 from splatbatch.store.obstacles import UNWRITABLE
 
 UNWRITABLE_HINT = "Mend its permissions, or name another output.folder, then run again: it goes on where it ended."
-Listener = Callable[[Record], None]
+Listener = Callable[[Event], None]
+Kind = TypeVar("Kind", bound=Event)
 
 
 class Ledger:
@@ -23,25 +26,26 @@ class Ledger:
     def __init__(self, path: Path, *listeners: Listener) -> None:
         self._path = path
         self._listeners = listeners
-        self._unwritten: list[Record] = []
+        self._unwritten: list[Event] = []
 
-    def write(self, event: str, **facts: Any) -> None:
+    def write(self, event: Event) -> None:
         """Append an event, durably, then show it; what a full disk does not take is kept for later.
 
         Raises:
             OutputError: the ledger cannot be written, and not for want of room.
         """
-        record = {"t": round(time.time(), 3), "event": event, **facts}
-        self._unwritten.append(record)
+        event = replace(event, t=round(time.time(), 3))
+        self._unwritten.append(event)
         self.flush()
         for listener in self._listeners:
-            listener(record)
+            listener(event)
 
     def flush(self) -> bool:
         """Write what could not be written so far; return whether all is written."""
         while self._unwritten:
             try:
-                append_line(self._path, self._unwritten[0])
+                self._path.parent.mkdir(exist_ok=True)
+                append_line(self._path, self._unwritten[0].to_record())
             except OSError as error:
                 if is_out_of_space(error):
                     return False
@@ -50,77 +54,85 @@ class Ledger:
         return True
 
 
-def events(path: Path, *kinds: str, start: int = 0) -> Iterator[Record]:
-    """Yield the events of some kinds, or all, in order, from a byte on; torn and foreign lines are left out."""
-    known = (one for one in read_lines(path, kinds, start=start) if isinstance(one.get("event"), str))
-    return (one for one in known if not kinds or one["event"] in kinds)
+def lines(output: OutputFolder) -> Iterator[Record]:
+    """Yield the history as it stands, also events that nobody here knows; torn and foreign lines are left out."""
+    found = (one for path in output.ledgers() for one in read_lines(path))
+    return (one for one in found if isinstance(one.get("event"), str))
+
+
+def events(output: OutputFolder, *kinds: type[Kind]) -> Iterator[Kind]:
+    """Yield the events of some kinds; `Event` stands for all."""
+    return (event for path in output.ledgers() for event in _events(path, kinds))
+
+
+def _events(path: Path, kinds: Iterable[type[Kind]], start: int = 0) -> Iterator[Kind]:
+    wanted = tuple(kinds)
+    names = [name for name, kind in KINDS.items() if issubclass(kind, wanted)]
+    found = (event_of(record) for record in read_lines(path, names, start=start))
+    return (event for event in found if isinstance(event, wanted))
 
 
 class Endings:
     """What was decided on patches, as far as their files do not say it; follows the ledger as it grows."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._read_bytes = 0
+    def __init__(self, output: OutputFolder) -> None:
+        self._output = output
+        self._read_bytes = dict.fromkeys(output.ledgers(), 0)
         self._judged: set[tuple[str, int]] = set()
-        self._last: dict[str, Record] = {}
-        self._given_up: dict[str, Record] = {}
+        self._last: dict[str, AttemptEnded | Refused] = {}
+        self._given_up: dict[str, GaveUp] = {}
 
     def is_judged(self, patch: str, attempt: int) -> bool:
         """Return whether an attempt's end was written down."""
         self._follow()
         return (patch, attempt) in self._judged
 
-    def last(self, patch: str) -> Record | None:
+    def last(self, patch: str) -> AttemptEnded | Refused | None:
         """Return how the last attempt at a patch ended or why it was refused, whichever is later; None if neither."""
         self._follow()
         return self._last.get(patch)
 
-    def given_up(self, patch: str) -> Record | None:
+    def given_up(self, patch: str) -> GaveUp | None:
         """Return the event by which a patch was given up for good; None if it was not, or was trained since."""
         self._follow()
         return self._given_up.get(patch)
 
     def _follow(self) -> None:
         """Take in what has been written since the last look."""
-        try:
-            size = os.stat(self._path).st_size  # noqa: PTH116 - asked for each of thousands of patches
-        except OSError:
-            return
-        if size == self._read_bytes:
-            return
-        if size < self._read_bytes:  # another ledger
-            vars(self).update(vars(Endings(self._path)))
-        for event in events(self._path, *_KINDS, start=self._read_bytes):
-            self._take(event)
-        self._read_bytes = size if ends_whole(self._path, size) else self._read_bytes  # a half line is read again
+        for path, read_bytes in self._read_bytes.items():
+            try:
+                size = os.stat(path).st_size  # noqa: PTH116 - asked for each of thousands of patches
+            except OSError:
+                continue
+            if size < read_bytes:  # another ledger
+                vars(self).update(vars(Endings(self._output)))
+                return self._follow()
+            if size > read_bytes:
+                self._take(_events(path, (AttemptEnded, Refused, GaveUp), read_bytes))
+                self._read_bytes[path] = size if ends_whole(path, size) else read_bytes  # a half line is read again
 
-    def _take(self, event: Record) -> None:
-        patch, attempt = text(event.get("patch")), whole(event.get("attempt"))
-        match event["event"]:
-            case "gave_up":
-                if isinstance(event.get("key"), dict):
-                    self._given_up[patch] = event
-            case "attempt_ended":
-                self._last[patch] = event
-                self._judged |= {(patch, attempt)} if attempt is not None else set()
-                if event.get("outcome") == "trained":
-                    self._given_up.pop(patch, None)
-            case _:
-                self._last[patch] = event
-
-
-_KINDS = ("attempt_ended", "refused", "gave_up")
+    def _take(self, found: Iterable[AttemptEnded | Refused | GaveUp]) -> None:
+        for event in found:
+            match event:
+                case GaveUp():
+                    if event.key:
+                        self._given_up[event.patch] = event
+                case AttemptEnded():
+                    self._last[event.patch] = event
+                    self._judged |= {(event.patch, event.attempt)} if event.attempt is not None else set()
+                    if event.outcome == "trained":
+                        self._given_up.pop(event.patch, None)
+                case Refused():
+                    self._last[event.patch] = event
 
 
-def judged_attempts(path: Path) -> dict[tuple[str, int], Record]:
-    """Return the `attempt_ended` event of every attempt that was judged, by patch and number.
+def judged_attempts(output: OutputFolder) -> dict[tuple[str, int], AttemptEnded]:
+    """Return the end of every attempt that was judged, by patch and number.
 
     Not of one whose result could not be kept: it is judged again, and what it trained is taken.
     """
     return {
-        (text(record.get("patch")), attempt): record
-        for record in events(path, "attempt_ended")
-        if (attempt := whole(record.get("attempt"))) is not None
-        and mapping(record.get("diagnosis")).get("cause") != UNWRITABLE
+        (event.patch, event.attempt): event
+        for event in events(output, AttemptEnded)
+        if event.attempt is not None and event.cause != UNWRITABLE
     }

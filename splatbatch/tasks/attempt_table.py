@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from splatbatch.fields import mapping, number, text
-from splatbatch.files import Record
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.layout import PatchFolder
+from splatbatch.store.events import AttemptEnded
+from splatbatch.store.layout import OutputFolder, PatchFolder
 from splatbatch.store.ledger import judged_attempts
 from splatbatch.store.records.attempt import JobSpec
 from splatbatch.store.records.metrics import Metrics
@@ -38,21 +37,23 @@ class AttemptRow:
     """Its splat is still there, so that `accept` can bring it back."""
 
 
-def attempt_rows(folder: PatchFolder, ends: Mapping[int, Record], today: Mapping[str, Any]) -> tuple[AttemptRow, ...]:
+def attempt_rows(
+    folder: PatchFolder, ends: Mapping[int, AttemptEnded], today: Mapping[str, Any]
+) -> tuple[AttemptRow, ...]:
     """Return a row for each attempt at a patch, first to last.
 
     Args:
         folder: of the patch.
-        ends: the `attempt_ended` event of each attempt.
+        ends: how each attempt ended.
         today: the settings that decide what would be computed today.
     """
     product = folder.read_result() or Result()
-    return tuple(_row(attempt, ends.get(attempt.number, {}), product, today) for attempt in folder.attempts())
+    return tuple(_row(attempt, ends.get(attempt.number), product, today) for attempt in folder.attempts())
 
 
-def ends_of(ledger: Any, patch: str) -> dict[int, Record]:
-    """Return the `attempt_ended` event of each attempt at a patch."""
-    return {number: event for (name, number), event in judged_attempts(ledger).items() if name == patch}
+def ends_of(output: OutputFolder, patch: str) -> dict[int, AttemptEnded]:
+    """Return how each attempt at a patch ended."""
+    return {number: event for (name, number), event in judged_attempts(output).items() if name == patch}
 
 
 def in_words(changes: Mapping[str, Any]) -> str:
@@ -60,19 +61,19 @@ def in_words(changes: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in changes.items())
 
 
-def _row(attempt: AttemptFolder, end: Record, product: Result, today: Mapping[str, Any]) -> AttemptRow:
+def _row(attempt: AttemptFolder, end: AttemptEnded | None, product: Result, today: Mapping[str, Any]) -> AttemptRow:
     kept = product.attempt == attempt.path.name
     own = attempt.read_result() or (product if kept else Result())
     metrics = own.metrics if own.metrics.written else attempt.read_metrics() or Metrics()
     return AttemptRow(
         attempt.number,
-        text(end.get("outcome")) or ("trained" if kept else "running"),
-        text(mapping(end.get("diagnosis")).get("cause")) or text(end.get("reason")),
+        (end and end.outcome) or ("trained" if kept else "running"),
+        end.cause if end else "",
         _changes(attempt, today),
         metrics.final.psnr,
         metrics.final.ssim,
         own.num_gaussians or attempt.last_progress().num_gaussians,
-        own.seconds if own.seconds is not None else number(end.get("seconds")),
+        own.seconds if own.seconds is not None else end.seconds if end else None,
         kept,
         attempt.splat.exists(),
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from splatbatch import __version__
 from splatbatch.config import Recipe
-from splatbatch.files import Record
+from splatbatch.store.events import GaveUp, Refused
 from splatbatch.store.hashes import file_fact
 from splatbatch.store.layout import RESULT, SPLAT
 from splatbatch.store.ledger import Endings
@@ -40,11 +40,11 @@ class Standing:
         self._tasks = {task.name: task for task in batch.tasks}
         self._places = {name: f"{self._output.path}/patches/{name}" for name in self._tasks}
         self._depth = depth
-        self._endings = endings or Endings(batch.output.ledger)
+        self._endings = endings or Endings(batch.output)
         self._stats = Stats()
         self._hashes: dict[int, str] = {}
         self._kept: dict[str, tuple[tuple[FileFact, FileFact], plan.Evidence]] = {}
-        self._given_up_now: dict[str, tuple[Record, str]] = {}
+        self._given_up_now: dict[str, tuple[GaveUp, str]] = {}
 
     def forget(self) -> None:
         """Look at every file anew from now on."""
@@ -86,10 +86,10 @@ class Standing:
     def refusal(self, name: str) -> str:
         """Return why the latest audit refused a patch, if nothing has changed since; empty if it did not."""
         event = self._endings.last(name)
-        if event is None or event["event"] != "refused":
+        if not isinstance(event, Refused):
             return ""
-        is_same = event.get("inputs") in (None, state_of(self._inputs(self._tasks[name]).files))
-        return str(event.get("reason", "")) if is_same else ""
+        is_same = event.inputs in (None, state_of(self._inputs(self._tasks[name]).files))
+        return event.reason if is_same else ""
 
     def knows(self, name: str) -> bool:
         """Return whether a patch belongs to the batch."""
@@ -139,8 +139,8 @@ class Standing:
             return ""
         if self._given_up_now.get(name, (None, ""))[0] is not event:
             task = self._tasks[name]
-            is_same = event["key"] == given_up.key_of(task.recipe, self._inputs(task).files)
-            self._given_up_now[name] = (event, str(event.get("reason", "")) if is_same else "")
+            is_same = event.key == given_up.key_of(task.recipe, self._inputs(task).files)
+            self._given_up_now[name] = (event, event.reason if is_same else "")
         return self._given_up_now[name][1]
 
     def _inputs(self, task: Task) -> Inputs:

@@ -10,6 +10,7 @@ from splatbatch.config import Config
 from splatbatch.errors import SceneError
 from splatbatch.machine.gpu import Gpu, gpus
 from splatbatch.scene.footprint import Extent, Need, estimate, measure, why_tight
+from splatbatch.store.events import Expected, Tight
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.task import Task
 
@@ -44,9 +45,9 @@ def record(found: Mapping[str, Need], config: Config, ledger: Ledger) -> None:
     """Write the needs down, and which of them are tight."""
     reasons = tight(found, config)
     for name, need in found.items():
-        ledger.write("expected", patch=name, **vars(need))
+        ledger.write(Expected(name, **vars(need)))
         if name in reasons:
-            ledger.write("tight", patch=name, reason=reasons[name])
+            ledger.write(Tight(name, reasons[name]))
 
 
 def cards(config: Config) -> tuple[Gpu, ...]:

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from splatbatch.fields import mapping, number, text, texts, whole
-from splatbatch.files import Record
 from splatbatch.processes import boot_id, start_ticks
 from splatbatch.scene.patches import natural_key
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.store.events import AttemptEnded, Refused
 from splatbatch.store.layout import OutputFolder, never_went
 from splatbatch.store.ledger import Endings
 from splatbatch.store.records.progress import Progress
@@ -81,7 +80,7 @@ def read_status(
         standing: what decides whether a product is fresh; without it, as for a folder whose scene is elsewhere, any
             product counts that is there.
     """
-    endings, folders = Endings(output.ledger), _folders(output)
+    endings, folders = Endings(output), _folders(output)
     patches = sorted(dict.fromkeys([*names, *(() if standing else folders)]), key=natural_key)
     found = [_status(output, name, endings, standing, is_begun=name in folders) for name in patches]
     chosen = most_interesting(found, len(found) if in_full is None else in_full)
@@ -145,21 +144,20 @@ def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
         case Refuse(reason=reason):
             return PatchStatus(name, "refused", cause="audit", advice=reason)
         case GivenUp(reason=reason):
-            failed = _ended(name, ended or {})
+            failed = _ended(name, ended if isinstance(ended, AttemptEnded) else AttemptEnded(name, None, ""))
             advice = f"{failed.advice} {INSIST.format(patch=name)}".strip()
             earlier = _of_an_earlier_splat(evidence.result, why_stale(evidence))
             return replace(failed, given_up=True, cause=failed.cause or reason, advice=advice, warnings=earlier)
         case Train(reason=reason):
-            if ended and ended.get("outcome") in ("failed", "stopped"):
+            if isinstance(ended, AttemptEnded) and ended.outcome in ("failed", "stopped"):
                 return replace(_ended(name, ended), warnings=_of_an_earlier_splat(evidence.result, reason))
             return PatchStatus(name, "stale", cause=reason) if evidence.result else PatchStatus(name, "waiting")
 
 
-def _of_a_later_failure(ended: Record | None, kept: str) -> tuple[str, ...]:
-    if not ended or ended.get("outcome") not in ("failed", "stopped"):
+def _of_a_later_failure(ended: AttemptEnded | Refused | None, kept: str) -> tuple[str, ...]:
+    if not isinstance(ended, AttemptEnded) or ended.outcome not in ("failed", "stopped"):
         return ()
-    why = text(mapping(ended.get("diagnosis")).get("cause")) or text(ended.get("reason"))
-    return (f"attempt {whole(ended.get('attempt')) or 0} {ended['outcome']} ({why}): {kept}",)
+    return (f"attempt {ended.attempt or 0} {ended.outcome} ({ended.cause}): {kept}",)
 
 
 def _of_an_earlier_splat(result: Result | None, reason: str) -> tuple[str, ...]:
@@ -170,8 +168,8 @@ def _without_product(name: str, endings: Endings) -> PatchStatus:
     ended = endings.last(name)
     if ended is None:
         return PatchStatus(name, "waiting")
-    if ended["event"] == "refused":
-        return PatchStatus(name, "refused", cause="audit", advice=text(ended.get("reason")))
+    if isinstance(ended, Refused):
+        return PatchStatus(name, "refused", cause="audit", advice=ended.reason)
     return _ended(name, ended)
 
 
@@ -237,17 +235,16 @@ def _with_figures(output: OutputFolder, status: PatchStatus) -> PatchStatus:
     )
 
 
-def _ended(name: str, event: Record) -> PatchStatus:
-    diagnosis = mapping(event.get("diagnosis"))
-    stopped = event.get("outcome") == "stopped"
+def _ended(name: str, event: AttemptEnded) -> PatchStatus:
+    diagnosis, stopped = event.diagnosis, event.outcome == "stopped"
     return PatchStatus(
         name,
         "stopped" if stopped else "failed",
-        attempt=f"{ATTEMPT_PREFIX}{(whole(event.get('attempt')) or 0):02d}",
-        phase=text(event.get("phase")),
-        step=whole(event.get("step")) or 0,
-        seconds=number(event.get("seconds")),
-        cause=text(event.get("reason")) if stopped else text(diagnosis.get("cause")) or "unknown",
-        advice="" if stopped else text(diagnosis.get("advice")),
-        evidence=tuple(texts(diagnosis.get("evidence"))),
+        attempt=f"{ATTEMPT_PREFIX}{event.attempt or 0:02d}",
+        phase=event.phase or "",
+        step=event.step or 0,
+        seconds=event.seconds,
+        cause=event.reason or "" if stopped else (diagnosis and diagnosis.cause) or "unknown",
+        advice=diagnosis.advice if diagnosis and not stopped else "",
+        evidence=diagnosis.evidence if diagnosis else (),
     )

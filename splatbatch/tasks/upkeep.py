@@ -6,6 +6,7 @@ import contextlib
 
 from splatbatch.files import write_json
 from splatbatch.store import results
+from splatbatch.store.events import Restored
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
@@ -19,7 +20,7 @@ def restore(batch: Batch, ledger: Ledger) -> None:
     for name in batch.names:
         with contextlib.suppress(OSError):  # it stays stale, and is told of when its turn comes
             if attempt := results.restore(batch.output.patch(name)):
-                ledger.write("restored", patch=name, attempt=attempt)
+                ledger.write(Restored(name, attempt))
 
 
 def refresh(batch: Batch, standing: Standing, decisions: tuple[Decision, ...]) -> list[str]:

@@ -68,5 +68,5 @@ def test_two_patches_share_the_gpu(tmp_path: Path, mps: str) -> None:
     train(tmp_path, 3000, patches_per_gpu=2, mps=mps)
     (began, ended, _), (other_began, other_ended, _) = (times(tmp_path, patch) for patch in ("p0", "p1"))
     assert max(began, other_began) < min(ended, other_ended)
-    events = [json.loads(line) for line in (tmp_path / "output/ledger.jsonl").read_text().splitlines()]
+    events = [json.loads(line) for line in (tmp_path / "output/ledger/local.jsonl").read_text().splitlines()]
     assert [event["outcome"] for event in events if event["event"] == "attempt_ended"] == ["trained", "trained"]

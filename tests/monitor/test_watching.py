@@ -19,6 +19,7 @@ from splatbatch.commands.status import watching
 from splatbatch.monitor.console import LONGEST_LINE, in_words
 from splatbatch.monitor.table import batch_eta_s, batch_line, live_view, status_table
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.events import AttemptEnded
 from splatbatch.store.records.progress import Progress
 from splatbatch.tasks.status import PatchStatus
 from splatbatch.tasks.throughput import steps_per_s
@@ -109,7 +110,7 @@ def test_the_pace_is_that_of_the_latest_records(records: list[dict[str, Any]], p
 def test_three_hundred_lines_of_a_log_are_one_line_beside_the_table() -> None:
     diagnosis = {"cause": "unknown", "advice": "\n".join(f"line {i}: \x07 [red]" for i in range(300))}
     line = in_words(
-        {"event": "attempt_ended", "patch": "p0", "attempt": 1, "outcome": "failed", "diagnosis": diagnosis}
+        AttemptEnded.from_record({"patch": "p0", "attempt": 1, "outcome": "failed", "diagnosis": diagnosis})
     )
     assert "\n" not in line
     assert len(line) == LONGEST_LINE

@@ -49,10 +49,10 @@ def whole(batch: FakeBatch) -> FakeBatch:
         path.unlink()
     who = {"host": socket.gethostname(), "boot_id": boot_id(), "pid": os.getpid(), "ticks": start_ticks(os.getpid())}
     write_json(running.start, {**who, "started_at": 1.0})
-    lines = (batch.output / "ledger.jsonl").read_text().splitlines()
+    lines = batch.ledger.read_text().splitlines()
     kept = [line for line in lines if not ('"p3"' in line and "attempt_ended" in line)]
     gate = {"t": 1.0, "event": "gate", "patch": "p0", "attempt": 1, "waited_s": 3.5, "reason": "busy"}
-    (batch.output / "ledger.jsonl").write_text("\n".join([*kept, json.dumps(gate)]) + "\n")
+    batch.ledger.write_text("\n".join([*kept, json.dumps(gate)]) + "\n")
     for patch in ("p0", "p1"):
         attempt = output.patch(patch).attempts()[0]
         pictures(attempt, 21.5)

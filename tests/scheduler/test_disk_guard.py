@@ -16,6 +16,8 @@ from splatbatch.config import Limits
 from splatbatch.files import MIB, append_line, read_lines
 from splatbatch.scheduler import disk_guard
 from splatbatch.scheduler.disk_guard import RoomGate
+from splatbatch.store.events import Event, Paused, Resumed
+from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger, events
 
 NOT_LOOKED_AT = {"free_disk_mib": 0}
@@ -102,13 +104,15 @@ def test_a_line_that_does_not_fit_leaves_the_file_as_it_was(small_disk: Path) ->
 
 
 def test_the_ledger_keeps_what_a_full_disk_does_not_take(small_disk: Path) -> None:
-    ledger = Ledger(small_disk / "ledger.jsonl")
+    output = OutputFolder(small_disk)
+    output.ledger.parent.mkdir()
+    ledger = Ledger(output.ledger)
     fill(small_disk / "filler")
-    ledger.write("one", text="x" * 8192)
+    ledger.write(Paused("x" * 8192))
     assert not ledger.flush()
     os.truncate(small_disk / "filler", 0)
-    ledger.write("two")
-    assert [event["event"] for event in events(small_disk / "ledger.jsonl")] == ["one", "two"]
+    ledger.write(Resumed(1.0))
+    assert [type(event) for event in events(output, Event)] == [Paused, Resumed]
 
 
 def test_a_failed_write_shuts_the_gate_until_a_trial_succeeds(small_disk: Path, tmp_path: Path) -> None:

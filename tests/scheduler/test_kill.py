@@ -143,7 +143,7 @@ def test_what_was_trained_under_other_settings_is_not_adopted(batch: FakeBatch) 
 def test_an_end_that_the_ledger_has_lost_brings_no_older_splat_back(batch: FakeBatch) -> None:
     batch.make("p0").run("train")
     assert batch.run("retry", "p0", "--force").returncode == 0
-    ledger = batch.output / "ledger.jsonl"
+    ledger = batch.ledger
     ledger.write_text(ledger.read_text().replace('"attempt_ended"', '"attempt_endfd"', 1))
     assert batch.run("train").returncode == 0
     assert batch.result("p0")["attempt"] == "attempt-02"

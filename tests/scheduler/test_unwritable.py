@@ -81,13 +81,13 @@ def test_what_was_trained_is_kept_where_its_place_cannot_be_written_and_taken_la
     assert batch.result("p0")["attempt"] == "attempt-01"
 
 
-@pytest.mark.parametrize("name", ["ledger.jsonl", "patches", "lock"])
+@pytest.mark.parametrize("name", ["ledger/local.jsonl", "patches", "lock"])
 def test_what_a_whole_batch_needs_and_cannot_write_ends_it_with_6_and_words(
     batch: FakeBatch, freeze: Freeze, name: str
 ) -> None:
     batch.make("p0")
     path = batch.output / name
-    batch.output.mkdir()
+    path.parent.mkdir(parents=True)
     path.mkdir() if name == "patches" else path.touch()
     freeze(path)
     ended = batch.run("train")
@@ -100,10 +100,10 @@ def test_attempts_are_stopped_when_the_ledger_cannot_be_written_any_more(batch: 
     process = batch.start("train")
     while len(list(batch.output.glob("patches/*/attempt-01/progress.jsonl"))) < 2:
         time.sleep(0.02)
-    freeze(batch.output / "ledger.jsonl")
+    freeze(batch.ledger)
     (batch.folder / "now").touch()
     _, said = process.communicate(timeout=30)
-    assert (process.returncode, "ledger.jsonl: cannot be written" in said, "hint: " in said) == (6, True, True), said
+    assert (process.returncode, "local.jsonl: cannot be written" in said, "hint: " in said) == (6, True, True), said
     with contextlib.suppress(AssertionError):
         time.sleep(0.1)
     assert not [key for key in marked("").values() if str(batch.output) in key]

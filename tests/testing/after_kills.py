@@ -12,8 +12,7 @@ from process_family import left_of
 
 def events_of(batch: FakeBatch, kind: str) -> list[dict]:
     """Return the events of a kind; a line that a kill has torn is none."""
-    ledger = batch.output / "ledger.jsonl"
-    lines = ledger.read_text().splitlines() if ledger.exists() else []
+    lines = batch.ledger.read_text().splitlines() if batch.ledger.exists() else []
     events = (json.loads(line) for line in lines if line.endswith("}"))
     return [event for event in events if event["event"] == kind]
 

@@ -58,6 +58,10 @@ class FakeBatch:
     def output(self) -> Path:
         return self.folder / "output"
 
+    @property
+    def ledger(self) -> Path:
+        return self.output / "ledger" / "local.jsonl"
+
     def make(self, *patches: str, **sections: dict[str, Any]) -> FakeBatch:
         names = [f"img{i}.png" for i in range(9)]
         write_photos(self.folder / "images", names)
@@ -108,5 +112,5 @@ class FakeBatch:
         return json.loads((self.output / "patches" / patch / "result.json").read_text())
 
     def events(self, kind: str = "") -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in (self.output / "ledger.jsonl").read_text().splitlines()]
+        lines = [json.loads(line) for line in self.ledger.read_text().splitlines()]
         return [line for line in lines if not kind or line["event"] == kind]

@@ -104,6 +104,7 @@ class MadeOutput:
         pictures(folder, psnr)
 
     def finish(self) -> OutputFolder:
+        self.output.ledger.parent.mkdir(exist_ok=True)
         self.output.ledger.write_text("".join(json.dumps(event) + "\n" for event in self.events))
         self.output.config.write_text("training:\n  max_steps: 30000\nnote: '</pre><script>alert(3)</script>'\n")
         return self.output

@@ -23,6 +23,7 @@ from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.outcome import Outcome
 from splatbatch.plain_text import plain
 from splatbatch.scheduler import session
+from splatbatch.store.events import Audited, NotifyFailed, Refused, StillGivenUp
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import OutputLock
 from splatbatch.store.records.result import Result
@@ -150,7 +151,7 @@ def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
             metrics.beat()
             contents.beat()
             for reason in notifier.beat():
-                ledger.write("notify_failed", reason=reason)
+                ledger.write(NotifyFailed(reason))
 
         run = _run(batch, ledger, wish, Rounds(interruption.reason, beat, lock.beat, contents.want))
         if not run.stopped:  # the next run reads on
@@ -187,7 +188,7 @@ def _run(batch: Batch, ledger: Ledger, wish: Wish, rounds: Rounds) -> Run:
     for name in upkeep.refresh(batch, standing, decisions):
         rounds.fill(name)
     for name, reason in planning.given_up(decisions).items():
-        ledger.write("still_given_up", patch=name, reason=reason)
+        ledger.write(StillGivenUp(name, reason))
     todo = batch.only(planning.to_train(decisions))
     outcomes: Mapping[str, Outcome] = {}
     if todo.tasks:
@@ -203,16 +204,16 @@ def _audit(batch: Batch, ledger: Ledger) -> Mapping[str, str]:
     audits = batch.audits()
     refused = refusals(audits)
     warnings = [f"{one.patch}: {one.subject}: {one.message}" for audit, _ in audits for one in audit.warnings()]
-    ledger.write("audit", verified=True, refused=refused, warnings=list(dict.fromkeys(warnings)))
+    ledger.write(Audited(verified=True, refused=refused, warnings=tuple(dict.fromkeys(warnings))))
     for task in batch.tasks:
         if reason := refused.get(task.name):
             inputs = state_of(inputs_of(task.patch, task.recipe).files)
-            ledger.write("refused", patch=task.name, reason=reason, inputs=inputs)
+            ledger.write(Refused(task.name, reason, inputs))
     if len(refused) == len(batch.tasks):
         typer.echo("every patch is refused by the audit: see `splatbatch verify-dims`", err=True)
     return refused
 
 
 def _unaudited(ledger: Ledger) -> Mapping[str, str]:
-    ledger.write("audit", verified=False, refused={}, warnings=[])
+    ledger.write(Audited(verified=False, refused={}, warnings=()))
     return {}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from splatbatch.errors import SplatbatchError
 from splatbatch.machine.protocol import Executor
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.events import OrphansStopped
 from splatbatch.store.layout import OutputFolder, PatchFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.results import batch_name
@@ -35,7 +36,7 @@ def stop_orphans(
     orphans = executor.find(batch, unended)
     if not orphans:
         return
-    ledger.write("twins_stopped", keys=sorted(orphans))
+    ledger.write(OrphansStopped(tuple(sorted(orphans))))
     for end, patience_s in ((executor.cancel, grace_s + PATIENCE_S), (executor.kill, PATIENCE_S)):
         give_up_at = time.monotonic() + patience_s
         while orphans and time.monotonic() < give_up_at:

@@ -7,8 +7,8 @@ import time
 from collections import deque
 from pathlib import Path
 
-from splatbatch.fields import text
-from splatbatch.files import Record, write_json
+from splatbatch.files import write_json
+from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.hashes import file_fact, sha256_of
 from splatbatch.store.records.fingerprint import Files, files_to_record
 from splatbatch.store.records.result import Result
@@ -29,10 +29,10 @@ class Contents:
         self._unread: list[Path] = []
         self._known: dict[tuple[str, int, int], str] = {}
 
-    def tell(self, event: Record) -> None:
+    def tell(self, event: Event) -> None:
         """Hear an event of the ledger: a patch that has been trained is next."""
-        if event["event"] == "attempt_ended" and event.get("outcome") == "trained":
-            self.want(text(event.get("patch")))
+        if isinstance(event, AttemptEnded) and event.outcome == "trained":
+            self.want(event.patch)
 
     def want(self, name: str) -> None:
         """Take a patch in."""
