@@ -19,7 +19,7 @@ class Exited:
 
 @dataclass(frozen=True)
 class Killed:
-    """A signal that was not ours ended the process (SIGSEGV, SIGKILL of the kernel's memory killer)."""
+    """A signal that was not ours ended the process (SIGSEGV, SIGKILL of the kernel's OOM killer)."""
 
     signal: int
 

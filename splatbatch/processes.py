@@ -118,7 +118,7 @@ def marked(prefix: str) -> dict[int, str]:
 
 
 def end_marked(key: str) -> None:
-    """End by force all that is left of an attempt whose supervisor was killed, also what is born meanwhile."""
+    """End by SIGKILL all that is left of an attempt whose supervisor was killed, also what is born meanwhile."""
     for _ in range(_ROUNDS):
         left = [pid for pid, its_key in marked(key).items() if its_key == key]
         if not left:
@@ -141,7 +141,7 @@ def send_group(sig: int, leader: int) -> None:
 
 
 def end_orphans(spared: int) -> None:
-    """End by force what our child `spared` has left behind, also what is born meanwhile.
+    """End by SIGKILL what our child `spared` has left behind, also what is born meanwhile.
 
     The child itself is not waited for: its exit code belongs to whoever started it.
     """
@@ -157,7 +157,7 @@ def end_orphans(spared: int) -> None:
 
 
 def end_adopted(key: str, spared: Container[int], since_ticks: int) -> None:
-    """End by force what an attempt whose supervisor died has left to us, whose subreaper we are.
+    """End by SIGKILL what an attempt whose supervisor died has left to us, whose subreaper we are.
 
     Args:
         key: of the attempt; children that bear the marker of another are left alone.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import foreign_program
+import external_program
 from fake_batch import FakeBatch
 from test_scenarios import SCENARIOS, Scenario
 
@@ -74,10 +74,10 @@ def of_scenario(scenario: Scenario) -> Row:
 
 
 def of_program(p5: str, others: str, product: str) -> Callable[[FakeBatch], object]:
-    """Return what makes a batch of a program of somebody else, which leaves its splat under one name."""
+    """Return what makes a batch of an external trainer, which leaves its splat under one name."""
     words = ["--steps={steps}", "--output={output}", "--do={setting.do}"]
     program = {
-        "command": [sys.executable, foreign_program.__file__, *words],
+        "command": [sys.executable, external_program.__file__, *words],
         "settings": {"do": others},
         "progress": {"step": r"step (\d+)/"},
         "artifact": {"ply": product, "step": ""},
@@ -104,7 +104,7 @@ def double_the_steps(batch: FakeBatch) -> None:
 def is_last(path: Path) -> bool:
     """Return whether a splat of that program is whole and no snapshot."""
     splat = check_splat(path)
-    return isinstance(splat, Splat) and splat.num_gaussians != foreign_program.SNAPSHOT
+    return isinstance(splat, Splat) and splat.num_gaussians != external_program.SNAPSHOT
 
 
 def is_not_worse(path: Path) -> bool:

@@ -22,7 +22,7 @@ from splatbatch.doctor.probe import probe, warm
 from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.plain_text import plain
 from splatbatch.report.viewer.viewer import viewer_gz
-from splatbatch.scene.footprint import Need
+from splatbatch.scene.footprint import Footprint
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.footprints import needs
 from splatbatch.tasks.forecast import check_place, forecast
@@ -89,7 +89,7 @@ def _without_gpu(machine: Machine, *, build: bool) -> Iterator[Finding]:
         yield ok("build", NOTHING_TO_BUILD)
 
 
-def _place(batch: Batch, expected: Mapping[str, Need]) -> Finding:
+def _place(batch: Batch, expected: Mapping[str, Footprint]) -> Finding:
     """Say how long the whole batch takes, and whether `train` would train it here."""
     outlook = forecast(batch, batch.names, expected)
     try:

@@ -20,7 +20,7 @@ from splatbatch.failures.diagnose import diagnose_log
 from splatbatch.monitor.history import tell
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report import to_markdown, write_report
-from splatbatch.scene.footprint import Need
+from splatbatch.scene.footprint import Footprint
 from splatbatch.scheduler.judge import LOG_TAIL_BYTES
 from splatbatch.tasks.batch import Batch, open_batch, refusals
 from splatbatch.tasks.footprints import needs, tight
@@ -122,7 +122,7 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
     """
     print_warnings(batch.config.warnings)
     decisions = batch.decisions(refusals(batch.audits()))
-    # programs of somebody else have schedules of their own
+    # external trainers have schedules of their own
     steps = {task.name: asdict(schedule(task.recipe)) for task in batch.tasks if task.recipe.program is None}
     expected = needs(batch.config, batch.tasks)
     outlook = forecast(batch, to_train(decisions), expected)
@@ -147,7 +147,10 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
 
 
 def _print_plan(
-    batch: Batch, decisions: Sequence[Decision], expected: Mapping[str, Need], schedules: Iterable[Mapping[str, Any]]
+    batch: Batch,
+    decisions: Sequence[Decision],
+    expected: Mapping[str, Footprint],
+    schedules: Iterable[Mapping[str, Any]],
 ) -> None:
     for one in decisions:
         typer.echo(one_line(f"{one.patch}: {WORDS[type(one)]}: {one.reason}"))

@@ -89,7 +89,7 @@ class Limits(Section):
     wall_s: Annotated[float, Field(gt=0)] = 14_400.0
     """Longest time of one attempt."""
     grace_s: Seconds = 10.0
-    """Time between the request to stop (SIGTERM) and the end by force (SIGKILL)."""
+    """Time between the request to stop (SIGTERM) and SIGKILL."""
     stall_s: Seconds = 1800.0
     """End an attempt that for so long makes no progress, says nothing and uses neither GPU nor CPU; 0: never."""
     free_disk_mib: Annotated[int, Field(ge=0)] = 2048

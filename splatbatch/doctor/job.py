@@ -8,7 +8,7 @@ from splatbatch.config import Recipe
 from splatbatch.doctor.facts import Job
 from splatbatch.doctor.finding import OF_MACHINE, OF_TRAINER, Finding, ok, problem, warning
 from splatbatch.files import MIB
-from splatbatch.scene.footprint import Need
+from splatbatch.scene.footprint import Footprint
 
 FLOAT = 4  # bytes
 BESIDES_MIB = 20
@@ -78,7 +78,7 @@ EXTRAS = {
 """The package of each optional part, and what it is for."""
 
 
-def disk_mib(recipes: Mapping[str, Recipe], needs: Mapping[str, Need]) -> int:
+def disk_mib(recipes: Mapping[str, Recipe], needs: Mapping[str, Footprint]) -> int:
     """Return what the training of some patches will write: splats, checkpoints, pictures; from above."""
     total = 0
     for name, need in needs.items():

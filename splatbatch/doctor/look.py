@@ -23,7 +23,7 @@ from splatbatch.doctor.machine import parse_build, parse_version
 from splatbatch.files import MIB, SHARED_MEMORY, free_mib, read_json
 from splatbatch.machine import gpu
 from splatbatch.machine.place import is_on_cpu
-from splatbatch.scene.footprint import Need
+from splatbatch.scene.footprint import Footprint
 from splatbatch.trainers.usable import missing
 
 PACKAGES = ("torch", "gsplat", "triton", "pycolmap", "numpy")
@@ -65,7 +65,7 @@ def torch_build() -> TorchBuild | None:
         return None
 
 
-def job(config: Config, recipes: Mapping[str, Recipe], needs: Mapping[str, Need]) -> Job:
+def job(config: Config, recipes: Mapping[str, Recipe], needs: Mapping[str, Footprint]) -> Job:
     """Return what the training of some patches asks of this machine."""
     programs = {recipe.training.trainer: recipe.program for recipe in recipes.values()}
     folder = config.output.folder

@@ -10,13 +10,13 @@ from splatbatch.doctor.finding import OF_TRAINER, Finding
 from splatbatch.doctor.job import of_job
 from splatbatch.doctor.machine import driver, open_files, shared_memory, torch_build
 from splatbatch.errors import ExecutorError, TrainerError
-from splatbatch.scene.footprint import Need
+from splatbatch.scene.footprint import Footprint
 
 WAITED_FOR = ("disk", "shared memory")
 """The gate in front of the batch waits for these, and says so: they may come back."""
 
 
-def preflight(config: Config, recipes: Mapping[str, Recipe], needs: Mapping[str, Need]) -> list[Finding]:
+def preflight(config: Config, recipes: Mapping[str, Recipe], needs: Mapping[str, Footprint]) -> list[Finding]:
     """Return what is not as it should be, and does not keep patches from being trained.
 
     Raises:

@@ -115,7 +115,7 @@ def _memory_killer(case: _Case) -> Diagnosis | None:
     if not case.seen.oom_killed:
         return None
     advice = "Host memory ran out (the kernel killed a process): fewer loader workers, fewer images in memory."
-    return case.means(Meaning("host_oom", "degrade", advice), ("outside the log: the kernel's memory killer struck",))
+    return case.means(Meaning("host_oom", "degrade", advice), ("outside the log: the kernel's OOM killer struck",))
 
 
 def _strong_row(case: _Case) -> Diagnosis | None:

@@ -54,7 +54,7 @@ class LocalExecutor:
         return {key: self._seen(key, handle) for key, handle in handles.items()}
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:
-        """Ask supervisors to stop their attempts; what is left of an attempt without a supervisor is ended by force."""
+        """Ask supervisors to stop their attempts; what is left without a supervisor is ended by SIGKILL."""
         for key, handle in handles.items():
             pid = _living(handle)
             if pid and _supervised_folder(pid):
@@ -66,7 +66,7 @@ class LocalExecutor:
                 supervisor.silence.limit_s = WAKING_S
 
     def kill(self, handles: Mapping[Key, Handle]) -> None:
-        """End supervisors by force, with all that they have started."""
+        """End supervisors by SIGKILL, with all that they have started."""
         for key, handle in handles.items():
             if pid := _living(handle):
                 below = processes.descendants(pid)

@@ -56,7 +56,7 @@ class Mps:
         return tuple(_environment(self.folder).items())
 
     def stop(self) -> None:
-        """End the daemon and its servers, by force what does not listen."""
+        """End the daemon and its servers, by SIGKILL what does not listen."""
         processes.send_group(signal.SIGTERM, self.process.pid)
         try:
             self.process.wait(QUIT_S)

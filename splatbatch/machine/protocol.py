@@ -65,7 +65,7 @@ class Executor(Protocol):
         ...
 
     def kill(self, handles: Mapping[Key, Handle]) -> None:
-        """End by force what did not listen."""
+        """End by SIGKILL what did not listen."""
         ...
 
     def close(self) -> None:

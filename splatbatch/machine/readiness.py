@@ -33,7 +33,7 @@ class Wait:
     reason: str
 
 
-class SlotGate:
+class Readiness:
     """Opens when a seat of its slot is free, the floor has passed and NVML finds the GPU as it should be.
 
     That is as before the batch, but for what our own attempts there may hold; beside one of them another starts only

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from splatbatch.config import Cooldown
 from splatbatch.machine.protocol import Key, Slot
-from splatbatch.machine.readiness import SlotGate, Wait
+from splatbatch.machine.readiness import Readiness, Wait
 from splatbatch.outcome import Diagnosis
 
 
@@ -15,8 +15,8 @@ class Slots:
     """Those in service; attempts on one that was given up run on, and nothing is started there any more."""
 
     def __init__(self, slots: Sequence[Slot], cooldown: Cooldown, shared_mib: float = 0.0) -> None:
-        self._gates = [SlotGate(slot, cooldown, shared_mib) for slot in slots]
-        self._given_up: list[SlotGate] = []
+        self._gates = [Readiness(slot, cooldown, shared_mib) for slot in slots]
+        self._given_up: list[Readiness] = []
 
     def __len__(self) -> int:
         return len(self._gates)
@@ -118,5 +118,5 @@ class Slots:
         """Return whether several attempts leave less of some GPU free than they should."""
         return any(gate.is_tight() for gate in self._gates)
 
-    def _gate_of(self, key: Key) -> SlotGate:
+    def _gate_of(self, key: Key) -> Readiness:
         return next(gate for gate in (*self._gates, *self._given_up) if gate.holds(key))

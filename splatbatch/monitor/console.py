@@ -40,10 +40,10 @@ _REMARKABLE = (
 )
 
 
-class Narrator(Protocol):
+class ConsoleListener(Protocol):
     """Tells what happens."""
 
-    def __enter__(self) -> Narrator: ...
+    def __enter__(self) -> ConsoleListener: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
@@ -58,7 +58,7 @@ class Narrator(Protocol):
         ...
 
 
-def open_narrator(output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> Narrator:
+def open_narrator(output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> ConsoleListener:
     """Return what fits stderr; a pipe gets lines even if FORCE_COLOR claims that it is a terminal."""
     kind = LiveNarrator if sys.stderr.isatty() else LineNarrator
     return kind(output, names, standing)

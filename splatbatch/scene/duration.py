@@ -23,11 +23,11 @@ from dataclasses import dataclass
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
-from splatbatch.scene.footprint import GROWTH, Need
+from splatbatch.scene.footprint import GROWTH, Footprint
 
 
 @dataclass(frozen=True)
-class Pace:
+class Throughput:
     """What trains how fast, in seconds."""
 
     start: float
@@ -40,14 +40,14 @@ class Pace:
     """Of each step, per Gaussian."""
 
 
-CPU = Pace(start=4.0, step=0.0, pixel=1.5e-6, gaussian=5e-6)
-H200 = Pace(start=3.0, step=0.3e-3, pixel=0.5e-9, gaussian=5e-9)
+CPU = Throughput(start=4.0, step=0.0, pixel=1.5e-6, gaussian=5e-6)
+H200 = Throughput(start=3.0, step=0.3e-3, pixel=0.5e-9, gaussian=5e-9)
 DEFAULT_GROWTH = 6.0
 """At least so many Gaussians per sparse point after a run with `default`, below the cap: 4 to 6 in runs of 400 to 7,000
 steps. Longer ones grow as `mcmc` does, by 5 % at each refinement, or not at all: that is from above."""
 
 
-def training_s(recipe: Recipe, need: Need, pace: Pace) -> float:
+def training_s(recipe: Recipe, need: Footprint, pace: Throughput) -> float:
     """Return the seconds that one attempt takes, from the start of its process to its end.
 
     Args:
@@ -59,7 +59,7 @@ def training_s(recipe: Recipe, need: Need, pace: Pace) -> float:
     return pace.start + recipe.training.max_steps * of_step
 
 
-def mean_gaussians(recipe: Recipe, need: Need) -> float:
+def mean_gaussians(recipe: Recipe, need: Footprint) -> float:
     """Return how many Gaussians a step of a run has in the mean: they grow by a factor at each refinement."""
     plan, first = schedule(recipe), max(1, need.num_points)
     refinements = max(1, (plan.refine_stop - plan.refine_start) // plan.refine_every)

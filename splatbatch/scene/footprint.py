@@ -51,7 +51,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Need:
+class Footprint:
     """Memory that one training is expected to take at its peak, and what makes it up."""
 
     gpu_mib: int
@@ -89,7 +89,7 @@ def extent_of(num_points: int, images: Iterable[Image], cameras: Mapping[int, Ca
     return Extent(num_points, tuple((camera.width, camera.height) for camera in used if camera))
 
 
-def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Need:
+def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Footprint:
     """Return what the training of a patch needs.
 
     Args:
@@ -105,15 +105,17 @@ def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Nee
     host = photos + DECODED_BYTES * DECODERS * max((width * height for width, height in extent.sizes), default=0)
     mean_px = sum(pixels) // max(1, len(pixels))
     if training.device == "cpu":
-        return Need(0, HOST_WITHOUT_CUDA_MIB + _mib(work + host), num, "host", _mib(photos), extent.num_points, mean_px)
+        return Footprint(
+            0, HOST_WITHOUT_CUDA_MIB + _mib(work + host), num, "host", _mib(photos), extent.num_points, mean_px
+        )
     both = GPU_CONTEXT_MIB + _mib(work + photos)
     fits = training.images == "gpu" or (training.images == "auto" and (card_mib is None or both <= FITS * card_mib))
     gpu_mib = both if fits else GPU_CONTEXT_MIB + _mib(work + 2 * 3 * max(pixels, default=0))
     where: Literal["gpu", "host"] = "gpu" if fits else "host"
-    return Need(gpu_mib, HOST_MIB + _mib(host), num, where, _mib(photos), extent.num_points, mean_px)
+    return Footprint(gpu_mib, HOST_MIB + _mib(host), num, where, _mib(photos), extent.num_points, mean_px)
 
 
-def why_tight(need: Need, card_mib: int) -> str:
+def why_tight(need: Footprint, card_mib: int) -> str:
     """Say why a training may not fit a GPU of so much memory; empty if it is expected to."""
     if need.gpu_mib <= FITS * card_mib:
         return ""

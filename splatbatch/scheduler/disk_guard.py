@@ -17,7 +17,7 @@ LOOK_S = 1.0
 PROBE_BYTES = 1 << 20
 
 
-class RoomGate:
+class DiskGuard:
     """Shuts when room is short, and says so once; opens when it is back, and says that."""
 
     def __init__(self, folder: Path, limits: Limits, ledger: Ledger) -> None:

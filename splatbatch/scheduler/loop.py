@@ -16,7 +16,7 @@ from splatbatch.machine.slots import Slots
 from splatbatch.outcome import Cancelled, Exit, Failed, Outcome, Stopped, Trained
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.cancel import Cancellations
-from splatbatch.scheduler.disk_guard import RoomGate
+from splatbatch.scheduler.disk_guard import DiskGuard
 from splatbatch.scheduler.finalize import Ending, Rules, settle
 from splatbatch.scheduler.launch import Launcher
 from splatbatch.scheduler.packing import Memory, Packer
@@ -53,7 +53,7 @@ class Runner:
         self._ledger = ledger
         self._clock = clock or WallClock()
         self._output = OutputFolder(config.output.folder)
-        self._room = RoomGate(self._output.path, config.limits, ledger)
+        self._room = DiskGuard(self._output.path, config.limits, ledger)
         self._slots = Slots(executor.slots(), config.cooldown, executor.shared_mib)
         self._packer = Packer(self._slots, config.executor, ledger)
         self._launcher = Launcher(config, executor, ledger, is_retry=is_retry)

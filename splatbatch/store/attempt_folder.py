@@ -56,12 +56,12 @@ class AttemptFolder:
 
     @property
     def watch(self) -> Path:
-        """Parent, before the start: how a program of somebody else is watched, for the supervisor."""
+        """Parent, before the start: how an external trainer is watched, for the supervisor."""
         return self.path / "watch.json"
 
     @property
     def output(self) -> Path:
-        """Training process, if it is a program of somebody else: all that it writes."""
+        """Training process, if it is an external trainer: all that it writes."""
         return self.path / "output"
 
     @property

@@ -23,11 +23,11 @@ from splatbatch.outcome import Cancelled, Exit, Exited, Killed, NotStarted, Time
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import ExitFacts, Go, Heartbeat, Start
 from splatbatch.supervisor.external import external
-from splatbatch.supervisor.host.host_monitor import Surroundings
+from splatbatch.supervisor.host.host_monitor import HostMonitor
 from splatbatch.supervisor.job import Job, read_job
 from splatbatch.supervisor.log import BoundedLog
 from splatbatch.supervisor.timers import Every, StopRequest
-from splatbatch.supervisor.watchdog import StallWatch
+from splatbatch.supervisor.watchdog import Watchdog
 
 FENCED = 75  # sysexits.h, EX_TEMPFAIL: somebody else runs this attempt
 HEARTBEAT_S = 1.0
@@ -51,7 +51,7 @@ def supervise(folder: AttemptFolder) -> int:
     _introduce(folder, job.group)
     processes.adopt_orphans()
     processes.raise_file_limit()
-    around = Surroundings(folder, job.spec.gpu)
+    around = HostMonitor(folder, job.spec.gpu)
     end = _run_all(folder, job, stop, around)
     control_group.end(job.group)
     around.look()
@@ -91,7 +91,7 @@ def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopRequest) -> None:
             time.sleep(1.0)
 
 
-def _run_all(folder: AttemptFolder, job: Job, stop: StopRequest, around: Surroundings) -> Exit:
+def _run_all(folder: AttemptFolder, job: Job, stop: StopRequest, around: HostMonitor) -> Exit:
     """Run the command, then the one that makes a splat of what it left, if it left all it should."""
     end = _run(folder, job, stop, around)
     then = external.what_follows(job, end)
@@ -99,7 +99,7 @@ def _run_all(folder: AttemptFolder, job: Job, stop: StopRequest, around: Surroun
     return end if after == Exited(0) else after
 
 
-def _run(folder: AttemptFolder, job: Job, stop: StopRequest, around: Surroundings) -> Exit:
+def _run(folder: AttemptFolder, job: Job, stop: StopRequest, around: HostMonitor) -> Exit:
     try:
         log = BoundedLog(folder.log)
     except OSError as error:
@@ -150,7 +150,7 @@ class _Watch:
     output: int  # its stdout and stderr: our end of the pipe
     log: BoundedLog
     stop: StopRequest
-    around: Surroundings
+    around: HostMonitor
     started: float = field(default_factory=time.monotonic)
     beats: int = 0
     ending: Exit | None = None  # why we are ending it, once we are
@@ -158,9 +158,9 @@ class _Watch:
 
     def __post_init__(self) -> None:
         self.limits = self.job.spec.limits
-        self.stall = StallWatch(self.folder.progress, self.process.pid)
-        self.foreign = external.ForeignWatch(self.folder.progress, self.job.watch)
-        self.chores = self._chores()
+        self.stall = Watchdog(self.folder.progress, self.process.pid)
+        self.foreign = external.ExternalWatch(self.folder.progress, self.job.watch)
+        self.timers = self._timers()
 
     def until_the_end(self) -> Exit:
         """Watch until the process has ended and nothing below it is left."""
@@ -169,8 +169,8 @@ class _Watch:
             while self.process.poll() is None and time.monotonic() < self.kill_at + UNKILLABLE_S:
                 if selector.select(TICK_S) and self._drain() is None:
                     selector.unregister(self.output)
-                for chore in self.chores:
-                    chore.tick(time.monotonic())
+                for timer in self.timers:
+                    timer.tick(time.monotonic())
                 if self.job.spec.standby and (go := self.folder.read_go()):
                     self._begin(go)
                 self._end_if_due()
@@ -180,25 +180,25 @@ class _Watch:
         self.log.close()
         return self._verdict(self.process.poll())
 
-    def _chores(self) -> list[Every]:
-        chores = [Every(HEARTBEAT_S, self._beat), Every(SURROUNDINGS_S, self.around.look)]
+    def _timers(self) -> list[Every]:
+        timers = [Every(HEARTBEAT_S, self._beat), Every(SURROUNDINGS_S, self.around.look)]
         if self.job.spec.standby:
-            return chores
-        chores += [Every(interval_s, do) for interval_s, do in self.foreign.chores(self.log)]
+            return timers
+        timers += [Every(interval_s, do) for interval_s, do in self.foreign.timers(self.log)]
         if self.job.spec.gpu:
-            chores.append(Every(GPU_SAMPLE_S, self.around.gpu.look))
+            timers.append(Every(GPU_SAMPLE_S, self.around.gpu.look))
         if stall_s := self.limits.stall_s:
             look = lambda: self.stall.look(self.log.said, self.around.gpu.busiest_percent())  # noqa: E731
-            chores.append(Every(min(stall_s / STALL_LOOKS, LONGEST_STALL_LOOK_S), look))
-        return chores
+            timers.append(Every(min(stall_s / STALL_LOOKS, LONGEST_STALL_LOOK_S), look))
+        return timers
 
     def _begin(self, go: Go) -> None:
         """Its turn has come: from now on the limits count and its GPU is watched."""
         self.started = time.monotonic()
         self.job.begin(go)
         self.around.begin(go.gpu)
-        self.stall = StallWatch(self.folder.progress, self.process.pid)
-        self.chores = self._chores()
+        self.stall = Watchdog(self.folder.progress, self.process.pid)
+        self.timers = self._timers()
 
     def _end_if_due(self) -> None:
         now = time.monotonic()

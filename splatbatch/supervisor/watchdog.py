@@ -14,7 +14,7 @@ IDLE_SHARE = 0.01
 
 
 @dataclass
-class StallWatch:
+class Watchdog:
     """Knows since when nothing has moved."""
 
     progress: Path

@@ -9,13 +9,13 @@ from pathlib import Path
 from splatbatch.config import Config
 from splatbatch.errors import SceneError
 from splatbatch.machine.gpu import Gpu, gpus
-from splatbatch.scene.footprint import Extent, Need, estimate, measure, why_tight
+from splatbatch.scene.footprint import Extent, Footprint, estimate, measure, why_tight
 from splatbatch.store.events import Expected, Tight
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.task import Task
 
 
-def needs(config: Config, tasks: Iterable[Task]) -> dict[str, Need]:
+def needs(config: Config, tasks: Iterable[Task]) -> dict[str, Footprint]:
     """Return the need of every task, on the smallest GPU of the batch, else on the CPU.
 
     None is known of patches whose model cannot be read, or that somebody else's program trains.
@@ -34,14 +34,14 @@ def needs(config: Config, tasks: Iterable[Task]) -> dict[str, Need]:
     return found
 
 
-def tight(found: Mapping[str, Need], config: Config) -> dict[str, str]:
+def tight(found: Mapping[str, Footprint], config: Config) -> dict[str, str]:
     """Return the patches that may not fit the smallest GPU of the batch, with the reason for each."""
     card_mib = smallest_mib(cards(config))
     reasons = {name: why_tight(need, card_mib) for name, need in found.items()} if card_mib else {}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def record(found: Mapping[str, Need], config: Config, ledger: Ledger) -> None:
+def record(found: Mapping[str, Footprint], config: Config, ledger: Ledger) -> None:
     """Write the needs down, and which of them are tight."""
     reasons = tight(found, config)
     for name, need in found.items():

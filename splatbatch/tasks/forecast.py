@@ -14,7 +14,7 @@ from splatbatch.files import Record
 from splatbatch.machine.place import chosen_cards, is_on_cpu
 from splatbatch.plain_text import clock, counted
 from splatbatch.scene import duration
-from splatbatch.scene.footprint import Need
+from splatbatch.scene.footprint import Footprint
 from splatbatch.store.layout import PatchFolder
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
@@ -48,7 +48,7 @@ class Forecast:
         return asdict(self)
 
 
-def forecast(batch: Batch, names: Sequence[str], needs: Mapping[str, Need]) -> Forecast:
+def forecast(batch: Batch, names: Sequence[str], needs: Mapping[str, Footprint]) -> Forecast:
     """Return how long the training of these patches will take, which are some of the batch.
 
     Args:

@@ -13,7 +13,7 @@ from splatbatch.errors import ConfigError
 from splatbatch.scene.patches import Patch, spell
 
 if TYPE_CHECKING:
-    from splatbatch.scene.footprint import Need
+    from splatbatch.scene.footprint import Footprint
     from splatbatch.trainers import Trainer
 
 KINDS = ("variant", "patch")
@@ -57,7 +57,7 @@ class Task:
     """By the YAML and --set."""
     setup: Setup
     """What the next attempt trains by: what was asked for, and the rungs that were taken."""
-    need: Need | None = None
+    need: Footprint | None = None
     """What it is expected to take, as far as its model can be read."""
 
     @cached_property

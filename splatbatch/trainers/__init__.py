@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 from splatbatch.config import Recipe
 from splatbatch.scene.audit.findings import TrainerRules
-from splatbatch.trainers.builtin import CAMERA_MODELS, UNDISTORTED_MODELS, GsplatTrainer
+from splatbatch.trainers.builtin import CAMERA_MODELS, UNDISTORTED_MODELS, BuiltinTrainer
 from splatbatch.trainers.external import ExternalTrainer
 from splatbatch.trainers.protocol import Trainer
 
 __all__ = ["TRAINERS", "Trainer", "open_trainer", "rules_of"]
 
-TRAINERS = {"gsplat": GsplatTrainer}
+TRAINERS = {"gsplat": BuiltinTrainer}
 """Our own; any other name is a program of the config."""
 
 

@@ -23,7 +23,7 @@ UNDISTORTED_MODELS = frozenset({"SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENC
 """What our loader undistorts; others must be undistorted first."""
 
 
-class GsplatTrainer:
+class BuiltinTrainer:
     """Trains with `splatbatch.training`."""
 
     stands_by = True

@@ -1,4 +1,4 @@
-"""Trainers that are programs of somebody else: argv from a template, the splat from where the program leaves it."""
+"""External trainers: argv from a template, the splat from where the program leaves it."""
 
 from __future__ import annotations
 

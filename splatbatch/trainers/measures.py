@@ -1,4 +1,4 @@
-"""How good a program of somebody else says its splat is: figures from a JSON file or from its log."""
+"""How good an external trainer says its splat is: figures from a JSON file or from its log."""
 
 from __future__ import annotations
 

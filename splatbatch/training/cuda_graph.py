@@ -38,7 +38,7 @@ class _Recording:
         self.graph.replay()
 
 
-class RecordedStep:
+class GraphedStep:
     """Does what its step does. Must run on a stream of its own, and be told when the step has become another one."""
 
     def __init__(self, step: Step) -> None:

@@ -10,7 +10,7 @@ import torch
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.training.checkpoint import Changing, Checkpoints
-from splatbatch.training.cuda_graph import RecordedStep
+from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import make_optimizers
@@ -45,7 +45,7 @@ def train(
     capacity = TileCapacity(gaussians, views.training, RasterOptions.of(recipe))
     one_step = Step(gaussians, optimizers, strategy, recipe, plan, capacity, exposures)
     # a recording would work on the transform of the photo that it was made with
-    recorded = RecordedStep(one_step) if capacity.entries and not exposures else None
+    recorded = GraphedStep(one_step) if capacity.entries and not exposures else None
     chosen = islice(shuffled(views.training, training.seed), start, None)
     photos = ahead(pyramid.over(chosen, start), gaussians["means"].device)
     for step in range(start, training.max_steps):

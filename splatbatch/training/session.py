@@ -20,7 +20,7 @@ from splatbatch.config import Recipe
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import MIB, write_json
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Extent, Need, estimate, extent_of
+from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Extent, Footprint, estimate, extent_of
 from splatbatch.splats import write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.checkpoint import Checkpoints, identity
@@ -147,7 +147,7 @@ def _checkpoints(folder: AttemptFolder, prepared: Prepared, progress: Progress) 
     return Checkpoints(folder.checkpoint, who, every, resume_from, progress)
 
 
-def _made(prepared: Prepared, need: Need, device: torch.device) -> dict[str, Any]:
+def _made(prepared: Prepared, need: Footprint, device: torch.device) -> dict[str, Any]:
     """Return, for metrics.json, from what and on what the result was made, and the memory that was expected."""
     return {"resolution": dict(prepared.views.loaded), "expected": vars(need), "made_with": _versions(device)}
 

@@ -44,7 +44,7 @@ class Step:
         options = RasterOptions.of(self.recipe, sh_degree)
         rendering = rasterize(self.gaussians, photo.view, options, self.capacity.entries)
         self.capacity.note(rendering)
-        self.strategy.before_backward(rendering)
+        self.strategy.step_pre_backward(rendering)
         colors = self.exposures.apply(rendering.colors, photo.name) if self.exposures else rendering.colors
         loss = self.strategy.regularise(self._loss(*masked(colors, photo.target(), photo.valid())))
         torch.autograd.backward(loss)
@@ -57,7 +57,7 @@ class Step:
             optimizer.zero_grad(set_to_none=True)
         if self.exposures:
             self.exposures.step()
-        self.strategy.after_step(rendering, decay(self.optimizers, self.plan))
+        self.strategy.step_post_backward(rendering, decay(self.optimizers, self.plan))
 
     def _loss(self, colors: Tensor, target: Tensor) -> Tensor:
         training = self.recipe.training

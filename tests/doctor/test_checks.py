@@ -13,7 +13,7 @@ from splatbatch.doctor.facts import Job, Lock, Machine, Probe, Toolchain, TorchB
 from splatbatch.doctor.finding import Finding, ok, problem, warning, worst_exit_code
 from splatbatch.doctor.job import disk_mib, extras, of_job
 from splatbatch.machine.gpu import Gpu, Presence
-from splatbatch.scene.footprint import Need
+from splatbatch.scene.footprint import Footprint
 
 H200 = Gpu(0, "GPU-a", "NVIDIA H200", 143_771, (9, 0))
 WELL = Machine(
@@ -202,7 +202,7 @@ def test_an_extra_that_the_yaml_asks_for_is_missed_others_are_optional() -> None
 
 
 def test_a_million_gaussians_take_225_mib_on_disk_and_four_times_that_with_checkpoints() -> None:
-    need = Need(0, 0, 1_000_000, "host", 0)
+    need = Footprint(0, 0, 1_000_000, "host", 0)
     plain, kept = (Recipe.model_validate({"training": {"checkpoint_every": every}}) for every in (0, 1000))
     assert [disk_mib({"p0": one}, {"p0": need}) for one in (plain, kept)] == [20 + 225, 20 + 900]
 

@@ -15,7 +15,7 @@ from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.training import cuda, loss
 from splatbatch.training.cpu import view_colors
-from splatbatch.training.cuda_graph import RecordedStep
+from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.prefetch import ahead
 from splatbatch.training.photos.views import Photo
@@ -138,7 +138,7 @@ def a_step(strategy: str, tmp_path: Path | None = None) -> tuple[Step, tuple[Pho
 def test_two_hundred_steps_never_wait_for_the_gpu(strategy: str, is_recorded: bool) -> None:
     step, photos = a_step(strategy)
     step(photos[0], 3)  # compiles, and makes Adam's state
-    run = RecordedStep(step) if is_recorded else step
+    run = GraphedStep(step) if is_recorded else step
     torch.cuda.set_sync_debug_mode("warn")
     with warnings.catch_warnings(record=True) as waits:
         warnings.simplefilter("always")
@@ -153,7 +153,7 @@ def test_recorded_steps_learn_what_plain_steps_learn() -> None:
     for is_recorded in (False, True):
         step, photos = a_step("default")
         step(photos[0], 3)
-        run = RecordedStep(step) if is_recorded else step
+        run = GraphedStep(step) if is_recorded else step
         for index in range(60):
             run(photos[index % len(photos)], 3)
         results.append(float(step.derive(photos[0], 3)[0]))

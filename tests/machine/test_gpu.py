@@ -8,7 +8,7 @@ from splatbatch.config import Cooldown
 from splatbatch.machine import gpu
 from splatbatch.machine.gpu import Sample
 from splatbatch.machine.protocol import Slot
-from splatbatch.machine.readiness import SlotGate
+from splatbatch.machine.readiness import Readiness
 from splatbatch.supervisor.host.gpu_watch import own_mib
 
 NO_GPU = not gpu.gpus()
@@ -74,7 +74,7 @@ def test_what_an_attempt_holds_itself_is_told_as_far_as_it_can_be(ours: set[int]
 
 
 def test_a_gate_tells_how_long_a_patch_that_was_due_has_waited() -> None:
-    gate = SlotGate(Slot("cpu0"), Cooldown(floor_s=5))
+    gate = Readiness(Slot("cpu0"), Cooldown(floor_s=5))
     gate.take("key")
     gate.release("key", 10)
     assert gate.shut is None
@@ -85,7 +85,7 @@ def test_a_gate_tells_how_long_a_patch_that_was_due_has_waited() -> None:
 
 
 def test_a_slot_opens_when_it_is_free_and_the_floor_has_passed() -> None:
-    gate = SlotGate(Slot("cpu0"), Cooldown(floor_s=5))
+    gate = Readiness(Slot("cpu0"), Cooldown(floor_s=5))
     assert gate.is_open(0)
     gate.take("key")
     assert not gate.has_seat()
@@ -94,7 +94,7 @@ def test_a_slot_opens_when_it_is_free_and_the_floor_has_passed() -> None:
 
 
 def test_a_gate_that_was_open_in_between_begins_to_wait_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = SlotGate(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
+    gate = Readiness(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
     monkeypatch.setattr(gate, "_before", BEFORE)
     for now, used in ((0, 900), (1, 500), (100, 900)):
         monkeypatch.setattr(gpu, "sample", lambda _, used=used: Sample(used_mib=used))
@@ -103,7 +103,7 @@ def test_a_gate_that_was_open_in_between_begins_to_wait_anew(monkeypatch: pytest
 
 
 def test_a_slot_is_given_up_when_its_gpu_is_held_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = SlotGate(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
+    gate = Readiness(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
     monkeypatch.setattr(gate, "_before", BEFORE)
     monkeypatch.setattr(gpu, "sample", lambda _: Sample(used_mib=900, processes=(9,)))
     assert [gate.is_open(now) or gate.given_up(now) for now in (0, 60, 61)] == [False, False, True]

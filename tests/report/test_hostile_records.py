@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import foreign_program
+import external_program
 import pytest
 from command_line import invoke
 from made_output import pictures
@@ -37,7 +37,7 @@ ROUNDS = 12
 @pytest.fixture
 def whole(batch: FakeBatch) -> FakeBatch:
     """One patch trained, one failed, one of another program, one that runs; each with all the files there are."""
-    argv = [sys.executable, foreign_program.__file__, "--steps={steps}", "--output={output}"]
+    argv = [sys.executable, external_program.__file__, "--steps={steps}", "--output={output}"]
     other = {"command": argv, "progress": {"step": r"step (\d+)/"}, "metrics": {"log": {"psnr": r"PSNR ([\d.]+)"}}}
     batch.make("p0", "p1", "p2", "p3", trainers={"other": other}, retry={"max_attempts": 2})
     batch.change(patches={"p2": {"training": {"trainer": "other"}}})

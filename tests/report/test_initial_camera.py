@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from splatbatch.report.viewer.initial_camera import VIEWER_UP, find_standpoint, turn_upright, up_of
+from splatbatch.report.viewer.initial_camera import VIEWER_UP, find_initial_camera, turn_upright, up_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.splats.preview import rotated
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -40,7 +40,7 @@ def test_the_sky_is_turned_to_where_the_viewer_has_it(up: tuple[float, float, fl
 def test_one_stands_where_the_median_view_was_taken(folder: AttemptFolder) -> None:
     image = read_images(QUARRY)[3]
     folder.views.write_text(json.dumps({"median": {"name": image.name}}))
-    found = find_standpoint(folder)
+    found = find_initial_camera(folder)
     assert found is not None
     assert np.allclose(found.eye, image.center())
     numbers = [float(number) for number in found.looking_at(np.zeros(3)).split()]
@@ -50,5 +50,5 @@ def test_one_stands_where_the_median_view_was_taken(folder: AttemptFolder) -> No
 @pytest.mark.parametrize("settings", ["", "{}", '{"sparse": 5}', '{"sparse": "/nowhere"}', "[]"])
 def test_where_the_reconstruction_is_gone_nobody_knows_where_to_stand(tmp_path: Path, settings: str) -> None:
     (tmp_path / "settings.json").write_text(settings)
-    assert find_standpoint(AttemptFolder(tmp_path)) is None
-    assert find_standpoint(None) is None
+    assert find_initial_camera(AttemptFolder(tmp_path)) is None
+    assert find_initial_camera(None) is None

@@ -15,7 +15,7 @@ from fake_trainer import fill
 from splatbatch.config import Limits
 from splatbatch.files import MIB, append_line, read_lines
 from splatbatch.scheduler import disk_guard
-from splatbatch.scheduler.disk_guard import RoomGate
+from splatbatch.scheduler.disk_guard import DiskGuard
 from splatbatch.store.events import Event, Paused, Resumed
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger, events
@@ -116,7 +116,7 @@ def test_the_ledger_keeps_what_a_full_disk_does_not_take(small_disk: Path) -> No
 
 
 def test_a_failed_write_shuts_the_gate_until_a_trial_succeeds(small_disk: Path, tmp_path: Path) -> None:
-    gate = RoomGate(small_disk, Limits(free_disk_mib=0, pause_s=10), Ledger(tmp_path / "ledger.jsonl"))
+    gate = DiskGuard(small_disk, Limits(free_disk_mib=0, pause_s=10), Ledger(tmp_path / "ledger.jsonl"))
     assert gate.is_open(0)
     fill(small_disk / "filler")
     gate.shut(1, "No space left on device")
@@ -129,6 +129,6 @@ def test_a_failed_write_shuts_the_gate_until_a_trial_succeeds(small_disk: Path, 
 
 def test_little_shared_memory_shuts_the_gate_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_guard.shutil, "disk_usage", lambda _: SHM)
-    gate = RoomGate(tmp_path, Limits(free_disk_mib=1), Ledger(tmp_path / "ledger.jsonl"))
+    gate = DiskGuard(tmp_path, Limits(free_disk_mib=1), Ledger(tmp_path / "ledger.jsonl"))
     assert not gate.is_open(0)
     assert gate.reason == "24 MiB free in /dev/shm, wanted 64"

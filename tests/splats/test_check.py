@@ -6,7 +6,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-import foreign_program
+import external_program
 import numpy as np
 import pytest
 from fake_trainer import splat_of
@@ -100,7 +100,7 @@ def test_a_damaged_file_is_judged_and_never_an_error(tmp_path: Path, place: int,
 
 @pytest.mark.parametrize("unfilled", [1, 3, 10])
 def test_gaussians_that_nobody_has_written_are_counted_and_make_the_splat_unfit(tmp_path: Path, unfilled: int) -> None:
-    foreign_program.write_ply(tmp_path / "a.ply", unfilled=unfilled)
+    external_program.write_ply(tmp_path / "a.ply", unfilled=unfilled)
     assert reason(tmp_path / "a.ply", None) == f"unfilled: {unfilled} of 10 Gaussians have no rotation"
 
 

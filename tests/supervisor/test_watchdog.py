@@ -12,7 +12,7 @@ from supervised import ASLEEP, DEAF, Attempts
 from splatbatch.machine import gpu
 from splatbatch.machine.gpu import Sample
 from splatbatch.supervisor import watch
-from splatbatch.supervisor.watchdog import StallWatch
+from splatbatch.supervisor.watchdog import Watchdog
 
 STALL_S = 0.5
 LIMITS = {"stall_s": STALL_S}
@@ -46,7 +46,7 @@ def test_without_a_stall_limit_nobody_looks(attempt: Attempts) -> None:
 
 @pytest.mark.parametrize(("percent", "moves"), [(0, False), (1, True), (100, True)])
 def test_with_a_gpu_its_work_counts_and_the_cpu_does_not(tmp_path: Path, percent: int, moves: bool) -> None:
-    stall = StallWatch(tmp_path / "progress.jsonl", 1)
+    stall = Watchdog(tmp_path / "progress.jsonl", 1)
     stall.look(0, 0)
     stall.moved_at = before = time.monotonic() - 100
     stall.look(0, percent)

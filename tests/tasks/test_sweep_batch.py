@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-import foreign_program
+import external_program
 import pytest
 from command_line import invoke
 
@@ -131,7 +131,7 @@ def test_a_patch_is_refused_only_under_the_trainer_that_cannot_take_it(batch: Fa
 
 
 def test_settings_of_a_foreign_program_are_compared_like_ours(batch: FakeBatch) -> None:
-    command = [sys.executable, foreign_program.__file__, "--steps={steps}", "--output={output}", "--do={setting.do}"]
+    command = [sys.executable, external_program.__file__, "--steps={steps}", "--output={output}", "--do={setting.do}"]
     program = {"command": command, "settings": {"do": "train"}, "artifact": {"ply": "point_cloud_*.ply"}}
     measured = {"metrics": {"log": {"psnr": r"PSNR ([\d.]+)"}}}
     matrix = {"matrix": {"setting.do": ["train", "train-then-die SIGSEGV", "exit 3 no such option"]}}

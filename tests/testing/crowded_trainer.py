@@ -14,12 +14,12 @@ from splatbatch import trainers
 from splatbatch.files import read_json
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.trainers.builtin import GsplatTrainer
+from splatbatch.trainers.builtin import BuiltinTrainer
 
 MOST_WORKERS = 4
 
 
-class CrowdedTrainer(GsplatTrainer):
+class CrowdedTrainer(BuiltinTrainer):
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         super().command(patch, folder)
         return (sys.executable, __file__, "--attempt", str(folder.path))

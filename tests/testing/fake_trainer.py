@@ -307,7 +307,7 @@ def train_as_a_plain_program(patch: str, config: Path, output: Path) -> int:
 
 
 def run_and_move(patch: Patch, recipe: Recipe, folder: AttemptFolder, place: Path) -> int:
-    """Run a program of somebody else and move the file that it names its splat to a place, as `mv` does."""
+    """Run an external trainer and move the file that it names its splat to a place, as `mv` does."""
     from splatbatch import trainers
 
     argv = trainers.open_trainer(recipe).command(patch, folder)

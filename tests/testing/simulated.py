@@ -15,7 +15,7 @@ from splatbatch.files import append_line, read_json, write_json
 from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Job, Key, Seen, Slot
 from splatbatch.outcome import Outcome
-from splatbatch.scene.footprint import Need
+from splatbatch.scene.footprint import Footprint
 from splatbatch.scheduler.loop import Runner
 from splatbatch.splats import write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -187,7 +187,7 @@ class Simulation:
         patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
         patch.setattr(gpu, "sample", self.world.sample)
         patch.setattr("splatbatch.scheduler.standby.available_mib", lambda: 1 << 20)
-        self.needs: dict[str, Need] = {}
+        self.needs: dict[str, Footprint] = {}
 
     def patches(self, **scripts: Script | list[Script]) -> World:
         self.batch.make(*scripts, training={"device": "auto"}, limits={"free_disk_mib": 0})
@@ -203,6 +203,6 @@ class Simulation:
         runner = Runner(opened.config, self.world, Ledger(opened.output.ledger), self.world)
         return runner.run(tasks, stop=lambda: "", beat=lambda: None)
 
-    def need(self, name: str) -> Need:
+    def need(self, name: str) -> Footprint:
         script = self.world.scripts[name][0]
-        return Need(round(script.peak_mib * 1.3), 1000, 10, "gpu", round(script.train_s))
+        return Footprint(round(script.peak_mib * 1.3), 1000, 10, "gpu", round(script.train_s))

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from foreign_program import write_ply
+from external_program import write_ply
 
 SCRIPTS = {
     "gsplat/examples/simple_trainer.py": "simple_trainer",

@@ -1,4 +1,4 @@
-"""An attempt, and a batch, of a program of somebody else."""
+"""An attempt, and a batch, of an external trainer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from attempted import Attempted
-from foreign_runs import RUN, Run, recipe
+from external_runs import RUN, Run, recipe
 
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers import open_trainer

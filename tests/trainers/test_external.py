@@ -7,9 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-import foreign_program
+import external_program
 import pytest
-from foreign_runs import Run, recipe
+from external_runs import Run, recipe
 
 from splatbatch.config import Recipe
 from splatbatch.config.trainers.programs import Measures, Program
@@ -81,10 +81,10 @@ NAME_THAT_TAKES_LONG = "point_cloud_" + "a" * 44 + "!.ply"
 
 def test_a_pattern_of_the_step_that_would_search_for_ever_ends_the_search_not_the_batch(run: Run) -> None:
     code = (
-        f"import foreign_program as f, pathlib as p, sys; f.write_ply(p.Path(sys.argv[1]) / {NAME_THAT_TAKES_LONG!r})"
+        f"import external_program as f, pathlib as p, sys; f.write_ply(p.Path(sys.argv[1]) / {NAME_THAT_TAKES_LONG!r})"
     )
     command = [sys.executable, "-c", code, "{output}"]
-    env = {"PYTHONPATH": str(Path(foreign_program.__file__).parent)}
+    env = {"PYTHONPATH": str(Path(external_program.__file__).parent)}
     attempt = run(command=command, env=env, artifact={"step": r"((?:a+)+)$", "finished_after_s": 0.2})
     began = time.monotonic()
     assert "artifact.step" in str(attempt.outcome())
@@ -105,7 +105,7 @@ def test_a_glob_in_a_patch_name_stands_for_itself(patch: Patch, tmp_path: Path) 
     folder.path.mkdir()
     trainer = open_trainer(recipe(artifact={"ply": "{patch}.ply", "step": ""}))
     trainer.command(Patch("p[01]", patch.sparse, patch.images), folder)
-    foreign_program.write_ply(folder.output / "p0.ply")
+    external_program.write_ply(folder.output / "p0.ply")
     assert trainer.collect(folder) == Rejected("missing")
 
 

@@ -1,4 +1,4 @@
-"""Batches of a program of somebody else: ladder, staleness, what is accepted, which programs are here."""
+"""Batches of an external trainer: ladder, staleness, what is accepted, which programs are here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 from command_line import invoke
-from foreign_runs import RUN, SAYS, STEPLESS
+from external_runs import RUN, SAYS, STEPLESS
 
 from splatbatch.outcome import Splat
 from splatbatch.splats import check_splat

@@ -1,13 +1,13 @@
-"""Which file that a program of somebody else leaves is its product, and when none is."""
+"""Which file that an external trainer leaves is its product, and when none is."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-import foreign_program
+import external_program
 import pytest
-from foreign_runs import SAYS, STEPLESS, Run
+from external_runs import SAYS, STEPLESS, Run
 from supervised import wait_for
 
 from splatbatch.config.trainers.programs import Artifact
@@ -90,11 +90,12 @@ def test_a_link_to_the_splat_of_an_earlier_step_is_from_that_step(run: Run) -> N
 
 def test_a_program_on_its_way_is_not_done_since_an_early_splat_lies_there(run: Run) -> None:
     code = (
-        "import os, sys, time; sys.path.insert(0, sys.argv[1]); import foreign_program as f; from pathlib import Path\n"
+        "import os, sys, time; sys.path.insert(0, sys.argv[1]); import external_program as f\n"
+        "from pathlib import Path\n"
         "splat = Path('splat.ply'); f.say(1, 10); f.write_ply(splat, 3); time.sleep(2)\n"
         "f.say(10, 10); f.write_ply(splat); os._exit(0)"  # Python's own end may take longer than finished_after_s
     )
-    command = [sys.executable, "-c", code.replace("{", "{{"), str(Path(foreign_program.__file__).parent)]
+    command = [sys.executable, "-c", code.replace("{", "{{"), str(Path(external_program.__file__).parent)]
     outcome = run(command=command, progress=SAYS, artifact=STEPLESS).outcome()
     assert isinstance(outcome, Trained)
     assert outcome.splat.num_gaussians == 10
@@ -116,7 +117,7 @@ def test_of_a_link_the_file_behind_it_is_the_product(run: Run, ply: list[str]) -
 
 def test_the_splat_of_the_highest_step_is_the_newest(tmp_path: Path) -> None:
     for step in (900, 7000, 30000):
-        foreign_program.write_ply(tmp_path / f"iteration_{step}" / "splat.ply")
+        external_program.write_ply(tmp_path / f"iteration_{step}" / "splat.ply")
     artifacts = Artifacts(tmp_path, ("*/splat.ply",), Artifact().step, 30000)
     newest = artifacts.newest()
     assert newest is not None
@@ -126,8 +127,8 @@ def test_the_splat_of_the_highest_step_is_the_newest(tmp_path: Path) -> None:
 
 
 def test_points_are_not_taken_for_the_splat_however_new_they_are(tmp_path: Path) -> None:
-    foreign_program.write_ply(tmp_path / "splat_10.ply")
-    foreign_program.write_points(tmp_path / "points3D.ply")
+    external_program.write_ply(tmp_path / "splat_10.ply")
+    external_program.write_points(tmp_path / "points3D.ply")
     artifacts = Artifacts(tmp_path, Artifact().ply, Artifact().step, 10)
     assert artifacts.all_there() == (tmp_path / "splat_10.ply",)
     (tmp_path / "splat_10.ply").unlink()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import foreign_program
+import external_program
 import numpy as np
 import pytest
 from fake_batch import ROOT
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 STEPS = 10
 RECIPE = Recipe(training=Training(max_steps=STEPS, device="cpu", cap_max=200))
 FOREIGN = Program(
-    command=(sys.executable, foreign_program.__file__, "--steps={steps}", "--output={output}"),
+    command=(sys.executable, external_program.__file__, "--steps={steps}", "--output={output}"),
     artifact=Artifact(ply=("point_cloud_*.ply",)),
 )
 

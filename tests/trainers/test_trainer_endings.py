@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import external_program
 import fake_trainer
-import foreign_program
 import pytest
 from attempted import Attempted
 from supervised import wait_for
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STEPS = 10
 TRAINING = Training(max_steps=STEPS, device="cpu")
 FOREIGN = Program(
-    command=(sys.executable, foreign_program.__file__, "--steps={steps}", "--output={output}", "--do={setting.do}"),
+    command=(sys.executable, external_program.__file__, "--steps={steps}", "--output={output}", "--do={setting.do}"),
     settings={"do": "train"},
     progress=ProgressLines(step=r"step (\d+)/", loss=r"loss ([\d.]+)", num_gaussians=r"gaussians ([\d,]+)"),
     artifact=Artifact(ply=("point_cloud_*.ply",), finished_after_s=0.5),

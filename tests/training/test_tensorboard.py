@@ -13,7 +13,7 @@ from small_patch import recipe, trained
 from splatbatch.config import Recipe
 from splatbatch.files import read_lines
 from splatbatch.scene.patches import Patch
-from splatbatch.training.progress.tensorboard import MISSING, MOST_SAMPLES, Board, open_board
+from splatbatch.training.progress.tensorboard import MISSING, MOST_SAMPLES, TensorBoard, open_board
 
 
 def shown() -> Recipe:
@@ -37,7 +37,7 @@ def test_every_figure_of_progress_is_shown(patch: Patch) -> None:
 
 def test_a_histogram_has_at_most_10000_samples(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    board, num = Board(tmp_path), 3 * MOST_SAMPLES
+    board, num = TensorBoard(tmp_path), 3 * MOST_SAMPLES
     board.histograms(1, {"means": torch.zeros(num, 3), "opacities": torch.randn(num), "scales": torch.ones(num, 3)})
     board.scalars(1, {"loss": 0.5, "phase": "train", "health": None})
     found = events(tmp_path)

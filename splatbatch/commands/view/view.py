@@ -14,7 +14,7 @@ from splatbatch.commands.view.guard import Guard
 from splatbatch.errors import ConfigError, MissingPartError, OutputError
 from splatbatch.plain_text import one_line
 from splatbatch.report.page.pictures import attempt_folder
-from splatbatch.report.viewer.initial_camera import find_standpoint
+from splatbatch.report.viewer.initial_camera import find_initial_camera
 from splatbatch.splats import Gaussians, read_splat
 from splatbatch.splats.shapes import colours, covariances, shares
 from splatbatch.store.layout import OutputFolder
@@ -93,10 +93,10 @@ def _show(server: viser.ViserServer, gaussians: Gaussians) -> None:
 def _stand(server: viser.ViserServer, output: OutputFolder, task: str) -> None:
     """Start where a photograph was taken, as the report does; a scene's scale may be anything, so zoom by its size."""
     attempt = (output.patch(task).read_result() or Result()).attempt
-    standpoint = find_standpoint(attempt_folder(output, {"patch": task, "attempt": attempt}))
-    server.scene.set_up_direction(tuple(standpoint.up) if standpoint else COLMAP_UP)
-    if standpoint:
+    initial_camera = find_initial_camera(attempt_folder(output, {"patch": task, "attempt": attempt}))
+    server.scene.set_up_direction(tuple(initial_camera.up) if initial_camera else COLMAP_UP)
+    if initial_camera:
         camera = server.initial_camera
-        camera.up = standpoint.up
-        camera.position = standpoint.eye
-        camera.look_at = standpoint.eye + standpoint.forward
+        camera.up = initial_camera.up
+        camera.position = initial_camera.eye
+        camera.look_at = initial_camera.eye + initial_camera.forward

@@ -1,4 +1,4 @@
-"""Trainers that are programs of somebody else: how one is called, watched, and what it leaves behind."""
+"""External trainers: how one is called, watched, and what it leaves behind."""
 
 from __future__ import annotations
 

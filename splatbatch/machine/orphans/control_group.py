@@ -53,7 +53,7 @@ def members(group: Path) -> list[int]:
 
 
 def end(group: Path | None) -> None:
-    """End by force all that is in a group, also what is born meanwhile, and remove it."""
+    """End by SIGKILL all that is in a group, also what is born meanwhile, and remove it."""
     if group is None:
         return None
     for _ in range(_ROUNDS):

@@ -20,7 +20,7 @@ ROUND_S = 0.1
 def stop_orphans(
     executor: Executor, output: OutputFolder, ledger: Ledger, grace_s: float, beat: Callable[[], None]
 ) -> None:
-    """Stop what still runs of a batch, by force what does not listen, and wait until it has ended.
+    """Stop what still runs of a batch, by SIGKILL what does not listen, and wait until it has ended.
 
     Args:
         executor: that may know of it.
@@ -46,7 +46,7 @@ def stop_orphans(
             orphans = executor.find(batch, unended)
     if orphans:
         raise SplatbatchError(
-            f"attempts of an earlier run do not end, not even by force: {', '.join(sorted(orphans))}",
+            f"attempts of an earlier run do not end, not even by SIGKILL: {', '.join(sorted(orphans))}",
             "They wait for a device: a disk, a share or a GPU driver. When it answers, or after a restart, run again.",
         )
 

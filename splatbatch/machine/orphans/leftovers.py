@@ -36,7 +36,7 @@ def find(folder: AttemptFolder) -> list[int]:
 
 
 def end(folder: AttemptFolder) -> None:
-    """End by force what is left of an attempt without a supervisor, and all below it."""
+    """End by SIGKILL what is left of an attempt without a supervisor, and all below it."""
     for _ in range(_ROUNDS):
         left = find(folder)
         if not left:

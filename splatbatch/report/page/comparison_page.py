@@ -1,4 +1,4 @@
-"""The chapter of the page that compares the variants of a sweep: tables, and figures drawn against settings."""
+"""The section of the page that compares the variants of a sweep: tables, and figures drawn against settings."""
 
 from __future__ import annotations
 

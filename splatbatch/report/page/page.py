@@ -14,7 +14,7 @@ from splatbatch.plain_text import counted
 from splatbatch.report.charts.timeline import timelines
 from splatbatch.report.page.comparison_page import comparison
 from splatbatch.report.page.html import Html, document, join, tag
-from splatbatch.report.page.patch_section import SIGNS, chapter
+from splatbatch.report.page.patch_section import SIGNS, patch_section
 from splatbatch.report.page.pictures import Budget
 from splatbatch.report.products import in_words
 from splatbatch.report.units import assignments, duration
@@ -25,7 +25,7 @@ from splatbatch.tasks.status import STATES
 PICTURE_BYTES = 16 << 20
 MOST_WARNINGS = 200
 MOST_PATCHES = 500
-"""No browser and nobody takes in thousands of chapters; report.json has them all."""
+"""No browser and nobody takes in thousands of sections; report.json has them all."""
 FIRST = ("patch", "state", "photographs", "PSNR dB", "before", "SSIM")
 HEADINGS = (*FIRST, "Gaussians", "MiB", "time", "GPU peak", "attempts", "notes")
 WORDS = ("patch", "state", "photographs", "notes")
@@ -39,7 +39,7 @@ def to_html(report: Record, output: OutputFolder, previews_mib: int) -> str:
     # the poorest patch takes of the budget first
     by_psnr = sorted(shown, key=_psnr)
     previews = Previews(output, Budget(previews_mib * MIB))
-    chapters = {patch["patch"]: chapter(patch, links[patch["patch"]], budget, previews) for patch in by_psnr}
+    sections = {patch["patch"]: patch_section(patch, links[patch["patch"]], budget, previews) for patch in by_psnr}
     body = [
         _header(report),
         *_section("Timeline", join(timelines(report, links))),
@@ -47,7 +47,7 @@ def to_html(report: Record, output: OutputFolder, previews_mib: int) -> str:
         *_section("Patches", _table(shown, links)),
         *_left_out(len(report["patches"]) - len(shown)),
         *(tag("p", lack, class_="quiet") for lack in _lacks(report, previews)),
-        *(chapters[name] for name in links),
+        *(sections[name] for name in links),
         *_section("Audit", join(_audit(report["audit"]))),
         *_section("Settings", join(_settings(report))),
     ]

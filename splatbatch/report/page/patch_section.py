@@ -1,4 +1,4 @@
-"""A patch's chapter of the page: its curves, pictures, story, settings."""
+"""A patch's section of the page: its curves, pictures, story, settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIGNS = {
 }  # fmt: skip
 
 
-def chapter(patch: Record, link: str, budget: Budget, previews: Previews) -> Html:
+def patch_section(patch: Record, link: str, budget: Budget, previews: Previews) -> Html:
     """Return what there is to see of a patch; folded in, unless something is odd about it."""
     state = patch["state"]
     heading = [

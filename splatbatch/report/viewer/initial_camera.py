@@ -25,7 +25,7 @@ FLIGHT_WEIGHT = 0.1
 
 
 @dataclass(frozen=True)
-class Standpoint:
+class InitialCamera:
     """A camera in the world of the splat, and the rotation that puts the sky above it."""
 
     turn: Vector
@@ -40,7 +40,7 @@ class Standpoint:
         return " ".join(f"{value:.6g}" for point in (eye, eye + depth * forward) for value in TO_VIEWER * point)
 
 
-def find_standpoint(folder: AttemptFolder | None) -> Standpoint | None:
+def find_initial_camera(folder: AttemptFolder | None) -> InitialCamera | None:
     """Return where the median held-out photograph of an attempt was taken, else a middle one; None if unknown."""
     images = _images(folder) if folder else []
     if not folder or not images:
@@ -49,7 +49,7 @@ def find_standpoint(folder: AttemptFolder | None) -> Standpoint | None:
     wanted = median.name if median else ""
     chosen = next((image for image in images if image.name == wanted), images[len(images) // 2])
     up = up_of(images)
-    return Standpoint(turn_upright(up), up, chosen.center(), chosen.rotation()[2])
+    return InitialCamera(turn_upright(up), up, chosen.center(), chosen.rotation()[2])
 
 
 def _images(folder: AttemptFolder) -> Sequence[Image]:

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from splatbatch.files import Record, write_whole
 from splatbatch.report.page.html import Html, tag
 from splatbatch.report.page.pictures import Budget, attempt_folder
-from splatbatch.report.viewer.initial_camera import find_standpoint
+from splatbatch.report.viewer.initial_camera import find_initial_camera
 from splatbatch.splats.preview import UNTURNED, Floats, make_preview, middle_of
 from splatbatch.store.layout import OutputFolder, PatchFolder
 
@@ -69,12 +69,12 @@ class Previews:
         if not self.are_wanted or not patch["splat"] or what_is_missing():
             return Html("")
         words = f"in full: splatbatch view {shlex.quote(patch['patch'])}"
-        standpoint = find_standpoint(attempt_folder(self.output, patch))
-        preview = _read(self.output.patch(patch["patch"]), standpoint.turn if standpoint else UNTURNED)
+        initial_camera = find_initial_camera(attempt_folder(self.output, patch))
+        preview = _read(self.output.patch(patch["patch"]), initial_camera.turn if initial_camera else UNTURNED)
         if not preview or not self.budget.take(len(preview) * 4 // 3):
             return tag("p", f"3D, {words}", class_="quiet")
         self.num_shown += 1
-        camera = standpoint.looking_at(middle_of(preview)) if standpoint else None
+        camera = initial_camera.looking_at(middle_of(preview)) if initial_camera else None
         button = tag("button", "Open in 3D", type="button")
         caption = tag("span", f"a preview of {max(0.1, len(preview) / 1e6):.1f} MB; {words}", class_="quiet")
         packed = tag("template", Html(base64.b64encode(preview).decode()))

@@ -12,7 +12,7 @@ from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.scene.audit.camera import check_camera
 from splatbatch.scene.audit.drift import as_source, check_drift
-from splatbatch.scene.audit.findings import Finding, Scribe, TrainerRules
+from splatbatch.scene.audit.findings import Finding, Sink, TrainerRules
 from splatbatch.scene.audit.model import check_model
 from splatbatch.scene.audit.pairing import check_pairing
 from splatbatch.scene.audit.photos import Shot, check_photos
@@ -80,7 +80,7 @@ class _Dossier:
     """A patch while it is audited; its points are checked already and let go."""
 
     patch: Patch
-    scribe: Scribe
+    scribe: Sink
     findings: tuple[Finding, ...]
     images: tuple[Image, ...] = ()
     cameras: Mapping[int, Camera] = field(default_factory=dict)
@@ -137,7 +137,7 @@ def _model_of(source: Path) -> Path:
 
 
 def _open_dossier(patch: Patch, rules: TrainerRules, holdout_every: int) -> _Dossier:
-    scribe = Scribe(patch.name, rules)
+    scribe = Sink(patch.name, rules)
     try:
         model = read_reconstruction(patch.sparse, tracks=True)
     except ModelError as error:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.audit.findings import Finding, Scribe
+from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
 from splatbatch.scene.photos.sizes import spell
@@ -21,7 +21,7 @@ _MAX_STRETCH = 1.2  # fx / fy; square pixels have 1
 _CENTRAL = (0.2, 0.8)  # share of the side where principal points lie, even those of crops mostly
 
 
-def check_camera(camera: Camera, scribe: Scribe) -> Iterator[Finding]:
+def check_camera(camera: Camera, scribe: Sink) -> Iterator[Finding]:
     """Yield what is wrong with a camera; the graver faults hide the lesser ones that follow from them."""
     subject = f"camera {camera.id}"
     model = CAMERA_MODELS.get(camera.model)
@@ -44,14 +44,14 @@ def check_camera(camera: Camera, scribe: Scribe) -> Iterator[Finding]:
             yield _check_distortion(camera, scribe)
 
 
-def _unsupported(camera: Camera, scribe: Scribe) -> Finding:
+def _unsupported(camera: Camera, scribe: Sink) -> Finding:
     takes = ", ".join(sorted(scribe.rules.camera_models))
     message = f"camera model {shown(camera.model)}; {scribe.rules.name} takes {takes}"
     remedy = f"Undistort photographs and model together: {UNDISTORT}"
     return scribe.note("unsupported_model", f"camera {camera.id}", message, remedy)
 
 
-def _check_distortion(camera: Camera, scribe: Scribe) -> Finding:
+def _check_distortion(camera: Camera, scribe: Sink) -> Finding:
     subject, remedy = f"camera {camera.id}", f"Undistort photographs and model together: {UNDISTORT}"
     try:
         straight = straighten(camera)
@@ -63,7 +63,7 @@ def _check_distortion(camera: Camera, scribe: Scribe) -> Finding:
     return scribe.note("distorted", subject, message, f"None is needed; for COLMAP's own resampling: {UNDISTORT}")
 
 
-def _check_focal(camera: Camera, scribe: Scribe) -> Iterator[Finding]:
+def _check_focal(camera: Camera, scribe: Sink) -> Iterator[Finding]:
     subject, side = f"camera {camera.id}", max(camera.width, camera.height)
     ratios = (camera.fx / side, camera.fy / side)
     value = f"fx {camera.fx:.6g}, fy {camera.fy:.6g} px at {camera.width}x{camera.height}"
@@ -77,7 +77,7 @@ def _check_focal(camera: Camera, scribe: Scribe) -> Iterator[Finding]:
         yield scribe.note("unusual_focal", subject, message, f"Unless the image was stretched: {_REPAIR}")
 
 
-def _check_principal_point(camera: Camera, scribe: Scribe) -> Iterator[Finding]:
+def _check_principal_point(camera: Camera, scribe: Sink) -> Iterator[Finding]:
     subject = f"camera {camera.id}"
     shares = (camera.cx / camera.width, camera.cy / camera.height)
     where = f"principal point ({camera.cx:.6g}, {camera.cy:.6g}) in an image of {camera.width}x{camera.height} px"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splatbatch.scene.audit.findings import Finding, Scribe
+from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Image
 
@@ -37,7 +37,7 @@ def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> Sourc
 
 
 def check_drift(
-    images: tuple[Image, ...], cameras: Mapping[int, Camera], source: Source, scribe: Scribe
+    images: tuple[Image, ...], cameras: Mapping[int, Camera], source: Source, scribe: Sink
 ) -> Iterator[Finding]:
     """Yield cameras and poses that differ from the source's, and images that it does not have."""
     seen: set[tuple[int, int]] = set()
@@ -53,7 +53,7 @@ def check_drift(
             yield from _check_camera(cameras[pair[0]], source.cameras[pair[1]], scribe)
 
 
-def _check_camera(camera: Camera, original: Camera, scribe: Scribe) -> Iterator[Finding]:
+def _check_camera(camera: Camera, original: Camera, scribe: Sink) -> Iterator[Finding]:
     if (camera.model, camera.width, camera.height) != (original.model, original.width, original.height):
         message = f"{_spell(camera)} in the patch, {_spell(original)} in the source"
     elif any(
@@ -67,7 +67,7 @@ def _check_camera(camera: Camera, original: Camera, scribe: Scribe) -> Iterator[
     yield scribe.note("camera_drift", f"camera {camera.id}", message, _RECUT)
 
 
-def _check_pose(image: Image, original: Image, extent: float, scribe: Scribe) -> Iterator[Finding]:
+def _check_pose(image: Image, original: Image, extent: float, scribe: Sink) -> Iterator[Finding]:
     if (image.quat, image.translation) == (original.quat, original.translation):
         return
     with np.errstate(all="ignore"):

@@ -119,7 +119,7 @@ KINDS: dict[str, Kind] = {
 
 
 @dataclass(frozen=True)
-class Scribe:
+class Sink:
     """Writes findings about one patch with the severity that the trainer's rules give them."""
 
     patch: str

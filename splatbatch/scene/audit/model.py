@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.scene.audit.findings import Finding, Scribe
+from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Image, Points
@@ -18,7 +18,7 @@ _LEAST_TRAINED = 2  # photographs: below that nothing has depth
 _RECUT = "Cut the patch again from the source reconstruction."
 
 
-def check_model(model: Reconstruction, scribe: Scribe, holdout_every: int) -> Iterator[Finding]:
+def check_model(model: Reconstruction, scribe: Sink, holdout_every: int) -> Iterator[Finding]:
     """Yield what is wrong with the images and points of a model that was read with its tracks."""
     yield from _check_counts(model, scribe, holdout_every)
     yield from _check_names(model.images, scribe)
@@ -27,7 +27,7 @@ def check_model(model: Reconstruction, scribe: Scribe, holdout_every: int) -> It
         yield from _check_points(model.points, {image.id for image in model.images}, scribe)
 
 
-def _check_counts(model: Reconstruction, scribe: Scribe, holdout_every: int) -> Iterator[Finding]:
+def _check_counts(model: Reconstruction, scribe: Sink, holdout_every: int) -> Iterator[Finding]:
     count = len(model.images)
     held_out = math.ceil(count / holdout_every) if holdout_every else 0
     if count == 0:
@@ -41,7 +41,7 @@ def _check_counts(model: Reconstruction, scribe: Scribe, holdout_every: int) -> 
         yield scribe.note("few_images", "images", message, remedy)
 
 
-def _check_names(images: tuple[Image, ...], scribe: Scribe) -> Iterator[Finding]:
+def _check_names(images: tuple[Image, ...], scribe: Sink) -> Iterator[Finding]:
     for name, count in Counter(image.name for image in images).items():
         if count > 1:
             ids = ", ".join(str(image.id) for image in images if image.name == name)
@@ -49,7 +49,7 @@ def _check_names(images: tuple[Image, ...], scribe: Scribe) -> Iterator[Finding]
             yield scribe.note("duplicate_name", shown(name), f"{count} images have this name (ids {ids})", remedy)
 
 
-def _check_poses(images: tuple[Image, ...], scribe: Scribe) -> Iterator[Finding]:
+def _check_poses(images: tuple[Image, ...], scribe: Sink) -> Iterator[Finding]:
     remedy = "Remove the image from the model (colmap image_deleter), or register it again."
     for image in images:
         pose = (*image.quat, *image.translation)
@@ -63,7 +63,7 @@ def _check_poses(images: tuple[Image, ...], scribe: Scribe) -> Iterator[Finding]
             yield scribe.note("bad_pose", shown(image.name), message, remedy)
 
 
-def _check_points(points: Points, image_ids: set[int], scribe: Scribe) -> Iterator[Finding]:
+def _check_points(points: Points, image_ids: set[int], scribe: Sink) -> Iterator[Finding]:
     total = len(points)
     if total == 0:
         yield scribe.note("no_points", "points3D", "the model has no points", f"{_RECUT} Or triangulate it again.")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from splatbatch.scene.audit.findings import Finding, Scribe
+from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.photos.folders import is_folder
 
@@ -15,7 +15,7 @@ _SIBLINGS = ("_2", "_4", "_8")
 _SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".heic", ".bmp"})
 
 
-def check_pairing(images: Path, scribe: Scribe) -> Iterator[Finding]:
+def check_pairing(images: Path, scribe: Sink) -> Iterator[Finding]:
     """Yield clashes and shifts between a folder of photographs and its downscaled siblings."""
     siblings = [path for path in (images.with_name(images.name + end) for end in _SIBLINGS) if is_folder(path)]
     if not siblings:
@@ -28,7 +28,7 @@ def check_pairing(images: Path, scribe: Scribe) -> Iterator[Finding]:
         yield from _check_shift((images, originals), (sibling, copies), scribe)
 
 
-def _check_clashes(folder: Path, names: list[str], scribe: Scribe) -> Iterator[Finding]:
+def _check_clashes(folder: Path, names: list[str], scribe: Sink) -> Iterator[Finding]:
     stems = Counter(map(_stem, names))
     for stem in sorted(stem for stem, count in stems.items() if count > 1):
         alike = ", ".join(shown(name) for name in names if _stem(name) == stem)
@@ -36,7 +36,7 @@ def _check_clashes(folder: Path, names: list[str], scribe: Scribe) -> Iterator[F
         yield scribe.note("name_clash", subject, f"several files share this stem: {alike}", "Rename all but one.")
 
 
-def _check_shift(ours: tuple[Path, list[str]], theirs: tuple[Path, list[str]], scribe: Scribe) -> Iterator[Finding]:
+def _check_shift(ours: tuple[Path, list[str]], theirs: tuple[Path, list[str]], scribe: Sink) -> Iterator[Finding]:
     (images, originals), (sibling, copies) = ours, theirs
     stems, copied = set(map(_stem, originals)), set(map(_stem, copies))
     if stems == copied:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from splatbatch.scene.audit.findings import Finding, Scribe
+from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.photos.folders import Absent, Found, Misspelt, Place
@@ -41,7 +41,7 @@ class Shot:
     """None where there is no file."""
 
 
-def check_photos(shots: list[Shot], scribe: Scribe) -> Iterator[Finding]:
+def check_photos(shots: list[Shot], scribe: Sink) -> Iterator[Finding]:
     """Yield one finding for every oddity of every photograph, sizes apart."""
     for shot in shots:
         match shot.place, shot.header:
@@ -60,7 +60,7 @@ def check_photos(shots: list[Shot], scribe: Scribe) -> Iterator[Finding]:
                 yield scribe.note("missing_image", shown(shot.image.name), message, remedy)
 
 
-def _check_photo(shot: Shot, photo: Photo, scribe: Scribe) -> Iterator[Finding]:
+def _check_photo(shot: Shot, photo: Photo, scribe: Sink) -> Iterator[Finding]:
     subject = shown(shot.image.name)
     for trait in photo.traits:
         kind, message = _TRAITS[trait]

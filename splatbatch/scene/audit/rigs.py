@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from splatbatch.scene.audit.findings import Finding, Scribe
+from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import ModelError, choose_format, opened, shown
 
 _COUNT, _PAIR, _SENSOR = struct.Struct("<Q"), struct.Struct("<II"), struct.Struct("<iI")
@@ -14,7 +14,7 @@ _POSE, _DATA = 7 * 8, 16  # bytes: quaternion and translation; sensor type, sens
 _REMEDY = "Delete rigs and frames together (COLMAP makes trivial ones), or copy both again from the source."
 
 
-def check_rigs(sparse: Path, scribe: Scribe) -> Iterator[Finding]:
+def check_rigs(sparse: Path, scribe: Sink) -> Iterator[Finding]:
     """Yield what keeps COLMAP from reading rigs and frames; poses are read from images and do not need them."""
     suffix = choose_format(sparse)
     paths = [path for path in (sparse / f"rigs.{suffix}", sparse / f"frames.{suffix}") if path.exists()]

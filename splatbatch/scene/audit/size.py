@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from splatbatch.scene.audit.findings import Finding, Scribe
+from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.audit.photos import Shot
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.photos.photo import Photo
@@ -51,7 +51,7 @@ def camera_rows(patch: str, shots: list[Shot]) -> tuple[CameraRow, ...]:
     return tuple(_row(patch, of_camera[number]) for number in sorted(of_camera))
 
 
-def check_sizes(shots: list[Shot], rows: tuple[CameraRow, ...], scribe: Scribe, divisor: int = 1) -> Iterator[Finding]:
+def check_sizes(shots: list[Shot], rows: tuple[CameraRow, ...], scribe: Sink, divisor: int = 1) -> Iterator[Finding]:
     """Yield the cameras with mixed sizes or unlike ratios, then every photograph that deviates from its camera.
 
     Args:
@@ -85,7 +85,7 @@ def _row(patch: str, shots: list[Shot]) -> CameraRow:
     return CameraRow(patch, camera.id, tuple(prefixes), camera.model, size, len(shots), ordered)
 
 
-def _check_mixed(row: CameraRow, scribe: Scribe) -> Iterator[Finding]:
+def _check_mixed(row: CameraRow, scribe: Sink) -> Iterator[Finding]:
     if len(row.sizes) > 1:
         seen = ", ".join(f"{count} of {spell(size)}" for size, count in row.sizes)
         message = f"its photographs have {len(row.sizes)} sizes: {seen}; the camera says {spell(row.size)}"
@@ -93,7 +93,7 @@ def _check_mixed(row: CameraRow, scribe: Scribe) -> Iterator[Finding]:
         yield scribe.note("mixed_sizes", _named(row), message, remedy)
 
 
-def _check_ratios(rows: list[CameraRow], scribe: Scribe) -> Iterator[Finding]:
+def _check_ratios(rows: list[CameraRow], scribe: Sink) -> Iterator[Finding]:
     """Compare every camera with the first: a pixel of rounding is no difference."""
     for row in rows[1:]:
         first = rows[0]
@@ -118,7 +118,7 @@ def _named(row: CameraRow) -> str:
     return f"camera {row.camera_id}" + (f" ({folders})" if folders else "")
 
 
-def _deviation(shot: Shot, photo: Photo, relation: Relation, scribe: Scribe) -> Finding:
+def _deviation(shot: Shot, photo: Photo, relation: Relation, scribe: Sink) -> Finding:
     camera = shot.camera
     kind, what, remedy = _describe(relation, photo)
     message = f"{spell(photo.size)}, but camera {camera.id} says {spell((camera.width, camera.height))}: {what}"

@@ -22,7 +22,7 @@ class Figures(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Peaks(TypedRecord):
+class MemoryPeaks(TypedRecord):
     """The most memory that torch had allocated on the GPU."""
 
     training_mib: float | None = None
@@ -66,7 +66,7 @@ class Metrics(TypedRecord):
     initial: Figures = field(default=Figures(), metadata=reads(Figures.from_record))
     """Before the first step."""
     final: Figures = field(default=Figures(), metadata=reads(Figures.from_record))
-    peak: Peaks = field(default=Peaks(), metadata=reads(Peaks.from_record))
+    peak: MemoryPeaks = field(default=MemoryPeaks(), metadata=reads(MemoryPeaks.from_record))
     resolution: Resolution | None = field(default=None, metadata=reads(_resolution))
     made_with: dict[str, str] = field(default_factory=dict, metadata=reads(_versions))
     """Versions, and under "on" the name of the GPU, or CPU."""

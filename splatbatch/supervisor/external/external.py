@@ -1,4 +1,4 @@
-"""What the supervisor does besides for a program of somebody else, as watch.json says; nothing for our own trainer."""
+"""What the supervisor does besides for an external trainer, as watch.json says; nothing for our own trainer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def what_follows(job: Job, end: Exit) -> Job | None:
         return None
 
 
-class ForeignWatch:
+class ExternalWatch:
     """Reads progress from the log, and notices a program that is done but does not end."""
 
     def __init__(self, progress: Path, watch: Watch | None) -> None:
@@ -50,14 +50,14 @@ class ForeignWatch:
         if self._progress:
             self._progress.hear(data)
 
-    def chores(self, log: BoundedLog) -> list[tuple[float, Callable[[], None]]]:
+    def timers(self, log: BoundedLog) -> list[tuple[float, Callable[[], None]]]:
         """Return what to do how often, in seconds."""
-        chores: list[tuple[float, Callable[[], None]]] = []
+        timers: list[tuple[float, Callable[[], None]]] = []
         if self._progress:
-            chores.append((INTERVAL_S, self._progress.look))
+            timers.append((INTERVAL_S, self._progress.look))
         if finish := self._finish:
-            chores.append((finish.interval_s, lambda: finish.look(log.said)))
-        return chores
+            timers.append((finish.interval_s, lambda: finish.look(log.said)))
+        return timers
 
     def is_over(self) -> TimedOut | None:
         """Return why to end the program if it has done its work and does not end by itself.

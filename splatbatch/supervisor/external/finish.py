@@ -1,4 +1,4 @@
-"""What a program of somebody else leaves when it is done, and whether it has been done for long without ending."""
+"""What an external trainer leaves when it is done, and whether it has been done for long without ending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a program of somebody else is, read from what it says; in the schema of our own progress.jsonl."""
+"""How far an external trainer is, read from what it says; in the schema of our own progress.jsonl."""
 
 from __future__ import annotations
 

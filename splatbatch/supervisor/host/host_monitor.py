@@ -18,8 +18,8 @@ from splatbatch.supervisor.host.kernel_log import KernelLog
 from splatbatch.supervisor.host.oom_killer import OomWatch
 
 
-class Surroundings:
-    """Watches the memory killer, the kernel's log, the disk and shared memory from the start of an attempt."""
+class HostMonitor:
+    """Watches the OOM killer, the kernel's log, the disk and shared memory from the start of an attempt."""
 
     def __init__(self, folder: AttemptFolder, gpu_uuid: str | None) -> None:
         self._attempt = folder

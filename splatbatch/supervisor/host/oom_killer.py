@@ -1,4 +1,4 @@
-"""Whether the kernel's memory killer struck in our control group while the attempt ran."""
+"""Whether the kernel's OOM killer struck in our control group while the attempt ran."""
 
 from __future__ import annotations
 

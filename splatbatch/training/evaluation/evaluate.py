@@ -16,7 +16,7 @@ from splatbatch.errors import TrainerError
 from splatbatch.training import cuda
 from splatbatch.training.evaluation.early_stopping import has_stalled, settled_at
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
-from splatbatch.training.evaluation.memory_peaks import Peaks
+from splatbatch.training.evaluation.memory_peaks import MemoryPeaks
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import psnr, ssim
 from splatbatch.training.photos.masks import masked, of_what_counts
@@ -36,7 +36,7 @@ class Evaluator:
     def __init__(self, views: Views, recipe: Recipe, progress: Progress, device: torch.device) -> None:
         self._recipe, self._plan, self._progress = recipe, schedule(recipe), progress
         self._holdout, self._sample = views.holdout, _spread(views.training, TRAINING_VIEWS)
-        self._peaks = Peaks(device)
+        self._peaks = MemoryPeaks(device)
         lpips = load_lpips() if views.holdout else ""
         self._lpips = lpips if isinstance(lpips, Lpips) else None
         self._notes = [lpips] if isinstance(lpips, str) and lpips else []

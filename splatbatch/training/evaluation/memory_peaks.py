@@ -13,7 +13,7 @@ from splatbatch.files import MIB
 KIB_PER_MIB = 1 << 10
 
 
-class Peaks:
+class MemoryPeaks:
     """Torch's own count of what lay on the GPU at once, in MiB; what the driver adds is in NVML's figure alone."""
 
     def __init__(self, device: torch.device) -> None:

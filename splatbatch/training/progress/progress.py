@@ -16,7 +16,7 @@ from splatbatch.errors import TrainerError
 from splatbatch.files import MIB, append_line
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.progress.health import Expectations, Figures, Finding, judge, judge_evaluation
-from splatbatch.training.progress.tensorboard import Board
+from splatbatch.training.progress.tensorboard import TensorBoard
 
 RECORDS_PER_RUN = 60
 MOST_STEPS_BETWEEN = 100
@@ -37,14 +37,14 @@ class Progress:
         self._history: list[Figures] = []
         self._expected: Expectations | None = None
         self._highest_mib = 0
-        self._board: Board | None = None
+        self._board: TensorBoard | None = None
         self._flagged: set[str] = set()
 
     def expect(self, expected: Expectations) -> None:
         """Say what the steps to come are judged by."""
         self._expected = expected
 
-    def show_on(self, board: Board | str | None) -> None:
+    def show_on(self, board: TensorBoard | str | None) -> None:
         """Let TensorBoard show all figures from now on; a text says why it cannot."""
         if isinstance(board, str):
             self.warn(board)
@@ -129,7 +129,7 @@ class Progress:
             append_line(self._path, record, durable=False)
         self._on_board(lambda board: board.scalars(self._step, figures))
 
-    def _on_board(self, show: Callable[[Board], None]) -> None:
+    def _on_board(self, show: Callable[[TensorBoard], None]) -> None:
         try:
             if self._board:
                 show(self._board)

@@ -14,7 +14,7 @@ RECORDS_PER_HISTOGRAM = 10
 MISSING = "tensorboard: the package is not installed, no event files are written: pip install splatbatch[tensorboard]"
 
 
-class Board:
+class TensorBoard:
     """Event files in a folder; every figure is on disk before the next one comes."""
 
     def __init__(self, folder: Path) -> None:
@@ -42,12 +42,12 @@ class Board:
             self._writer.add_histogram(name, values[rows].float().cpu(), step)
 
 
-def open_board(folder: Path, *, wanted: bool) -> Board | str | None:
+def open_board(folder: Path, *, wanted: bool) -> TensorBoard | str | None:
     """Return a board, None if none is wanted, or why there is none."""
     if not wanted:
         return None
     try:
-        return Board(folder)
+        return TensorBoard(folder)
     except ImportError:
         return MISSING
     except OSError as error:

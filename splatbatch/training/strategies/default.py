@@ -45,12 +45,12 @@ class Default:
         """Return the loss as it is."""
         return loss
 
-    def before_backward(self, rendering: Rendering) -> None:
+    def step_pre_backward(self, rendering: Rendering) -> None:
         """Keep the gradients of the projected means."""
         if self._watches:
             rendering.info["means2d"].retain_grad()
 
-    def after_step(self, rendering: Rendering, means_rate: Tensor) -> None:
+    def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
         """Add up the gradients of the projected means."""
         del means_rate
         if self._watches:

@@ -37,10 +37,10 @@ class Mcmc:
         opacities, scales = self._gaussians["opacities"].sigmoid(), self._gaussians["scales"].exp()
         return loss + MCMC_OPACITY_REGULARISER * opacities.mean() + MCMC_SCALE_REGULARISER * scales.mean()
 
-    def before_backward(self, rendering: Rendering) -> None:
+    def step_pre_backward(self, rendering: Rendering) -> None:
         """Keep nothing."""
 
-    def after_step(self, rendering: Rendering, means_rate: Tensor) -> None:
+    def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
         """Explore: move every Gaussian a little, the more transparent it is the more."""
         del rendering
         inject_noise(self._gaussians, means_rate * self._noise_lr)

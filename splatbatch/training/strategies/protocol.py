@@ -20,11 +20,11 @@ class Strategy(Protocol):
         """Add what the rule wants minimised."""
         ...
 
-    def before_backward(self, rendering: Rendering) -> None:
+    def step_pre_backward(self, rendering: Rendering) -> None:
         """Keep what the rule reads after the backward pass."""
         ...
 
-    def after_step(self, rendering: Rendering, means_rate: Tensor) -> None:
+    def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
         """Note what the rule goes by, and move what it moves in every step; `means_rate` is the means' rate, []."""
         ...
 

@@ -1,6 +1,6 @@
-"""A training program of somebody else that does what it is told; nothing of splatbatch's files is known to it.
+"""An external trainer that does what it is told; nothing of splatbatch's files is known to it.
 
-foreign_program.py --steps 10 --output FOLDER --do "train"
+external_program.py --steps 10 --output FOLDER --do "train"
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attempts and batches of a program of somebody else, as a config describes it."""
+"""Attempts and batches of an external trainer, as a config describes it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import foreign_program
+import external_program
 from attempted import Attempted
 
 from splatbatch.config import Recipe, Training
 from splatbatch.config.trainers.programs import Program
 
-COMMAND = [sys.executable, foreign_program.__file__, "--steps={steps}", "--output={output}", "--do={setting.do}"]
+COMMAND = [sys.executable, external_program.__file__, "--steps={steps}", "--output={output}", "--do={setting.do}"]
 RUN = {"command": COMMAND, "settings": {"do": "train"}, "artifact": {"ply": "point_cloud_*.ply"}}
 SAYS = {"step": r"step (\d+)/"}
 STEPLESS = {"ply": "splat.ply", "step": "", "finished_after_s": 0.3}
