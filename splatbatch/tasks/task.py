@@ -46,10 +46,11 @@ class Setup:
         return replace(self, changes={**self.changes, **changes}) if changes else self
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Task:
     """A patch under a variant, and what trains it. A rung of a ladder makes another one of the same name."""
 
+    id: TaskId
     patch: Patch
     today: Setup
     """By the YAML: what results are held against."""
@@ -60,12 +61,7 @@ class Task:
     need: Footprint | None = None
     """What it is expected to take, as far as its model can be read."""
 
-    @cached_property
-    def id(self) -> TaskId:
-        """Its identity."""
-        return TaskId(self.patch.name, self.today.variant.name if self.today.variant else "")
-
-    @cached_property
+    @property
     def name(self) -> str:
         """Its name in messages and records, and that of its folder: "p0@base"."""
         return str(self.id)
@@ -90,14 +86,17 @@ def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
     found = []
     for patch in patches:
         for variant in config.variants.values() or (None,):
-            alike = TaskId(patch.name if patch.name in config.patches else "", variant.name if variant else "")
-            setup = shared.setdefault(alike, Setup(config, patch.name, variant))
-            found.append(Task(patch, setup, setup, setup))
+            task_id = TaskId(patch.name, variant.name if variant else "")
+            alike = task_id if patch.name in config.patches else TaskId("", task_id.variant)
+            setup = shared.get(alike) or shared.setdefault(alike, Setup(config, patch.name, variant))
+            found.append(Task(task_id, patch, setup, setup, setup))
     return tuple(found)
 
 
 def under(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[Task, ...]:
     """Return the tasks as --set asks for them."""
+    if not changes:
+        return tuple(tasks)
     setups = {setup: setup.changed(changes) for setup in {task.today for task in tasks}}
     return tuple(replace(task, asked=setups[task.today], setup=setups[task.today]) for task in tasks)
 
@@ -113,11 +112,12 @@ def select(tasks: Sequence[Task], names: Sequence[str]) -> tuple[Task, ...]:
     Raises:
         ConfigError: a name is unknown.
     """
-    known = {task.name for task in tasks} | {task.patch.name for task in tasks}
-    for name in names:
-        if name not in known:
-            raise ConfigError(f"--patch {name}: no such patch", nearest(name, [task.name for task in tasks]))
-    return tuple(task for task in tasks if not names or task.name in names or task.patch.name in names)
+    if not names:
+        return tuple(tasks)
+    wanted, known = set(names), {name for task in tasks for name in (task.name, task.patch.name)}
+    for name in wanted - known:
+        raise ConfigError(f"--patch {name}: no such patch", nearest(name, [task.name for task in tasks]))
+    return tuple(task for task in tasks if task.name in wanted or task.patch.name in wanted)
 
 
 def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
@@ -128,6 +128,8 @@ def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
     Raises:
         ConfigError: a condition is none, or is fulfilled by nothing.
     """
+    if not conditions:
+        return tuple(tasks)
     kept = list(tasks)
     for kind in KINDS:
         wanted = [value for condition in conditions for value in [_wanted(condition, kind)] if value is not None]
