@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import math
 import os
 import shutil
 import socket
@@ -18,11 +17,10 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO
 
+from splatbatch.json_text import parse
+
 Record = dict[str, Any]
 MIB = 1 << 20
-MOST_LEVELS = 64
-"""Of JSON: records of ours have five."""
-DIGITS_OF_64_BITS = 19
 PRIVATE = 0o600
 """Mode of files that hold environments: those may hold passwords."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the file system itself; nothing of ours is written there
@@ -113,7 +111,7 @@ def write_json(path: Path, record: Mapping[str, Any], mode: int = 0o666) -> None
 def read_json(path: Path) -> Record | None:
     """Return the object in a JSON file; None if it is missing or no whole JSON object."""
     try:
-        record = _parse(path.read_bytes())
+        record = parse(path.read_bytes())
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None
@@ -156,7 +154,7 @@ def read_lines(path: Path, mentions: Sequence[str] = (), *, start: int = 0) -> I
                 if quoted and not any(word in line for word in quoted):
                     continue
                 with contextlib.suppress(ValueError):
-                    record = _parse(line)
+                    record = parse(line)
                     if isinstance(record, dict):
                         yield record
     except OSError:
@@ -177,7 +175,7 @@ def last_line(path: Path, tail_bytes: int = 65536) -> Record | None:
     """Return the last whole JSON object of a .jsonl file, reading only its end."""
     for line in reversed(read_tail(path, tail_bytes).splitlines()):
         with contextlib.suppress(ValueError):
-            record = _parse(line)
+            record = parse(line)
             if isinstance(record, dict):
                 return record
     return None
@@ -212,57 +210,6 @@ def sweep(folder: Path) -> None:
     for aside in folder.glob(".*.[0-9]*"):
         with contextlib.suppress(OSError):
             aside.unlink()
-
-
-def _parse(text: str | bytes) -> Any:
-    """Read JSON whose numbers are finite, whole ones of 64 bits; what else stands in place of a number becomes None.
-
-    So whatever was read can be calculated with, and written again.
-
-    Raises:
-        ValueError: it is no JSON, or nested too deeply to be of anybody's making.
-    """
-    if isinstance(text, bytes):
-        text = text.decode(json.detect_encoding(text))
-    try:
-        found = _DECODER.decode(text)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    # as many brackets at least as levels: most records need not be walked through
-    if text.count("[") + text.count("{") > MOST_LEVELS:
-        _check_depth(found)
-    return found
-
-
-def _check_depth(found: Any) -> None:
-    """Refuse what is nested so deeply that whoever walks through it, or writes it, runs out of stack.
-
-    Raises:
-        ValueError: it is.
-    """
-    level = [found]
-    for _ in range(MOST_LEVELS):
-        inside = chain.from_iterable(one.values() if isinstance(one, dict) else one for one in level)
-        level = [one for one in inside if isinstance(one, dict | list)]
-        if not level:
-            return
-    raise ValueError("nested too deeply")
-
-
-def _finite(text: str) -> float | None:
-    value = float(text)
-    return value if math.isfinite(value) else None
-
-
-def _whole(text: str) -> int | None:
-    """Return a whole number of 64 bits; others are nobody's, and thousands of digits take long to read."""
-    if len(text) < DIGITS_OF_64_BITS:
-        return int(text)
-    value = int(text) if len(text) <= DIGITS_OF_64_BITS + 1 else 1 << 63
-    return value if -(1 << 63) <= value < 1 << 63 else None
-
-
-_DECODER = json.JSONDecoder(parse_constant=lambda _: None, parse_float=_finite, parse_int=_whole)
 
 
 def _sync_file(path: Path) -> None:

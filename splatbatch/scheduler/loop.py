@@ -64,6 +64,7 @@ class Runner:
         self._queue = Queue((), longest_first=False)
         self._running: dict[Key, Running] = {}
         self._patience_s = config.limits.grace_s + PATIENCE_S
+        self._rules = Rules(keeps_better=config.retry.keep == "better")
 
     def run(self, tasks: Sequence[Task], *, stop: Callable[[], str], beat: Callable[[], None]) -> Mapping[str, Outcome]:
         """Train tasks; return the last outcome of each.
@@ -175,13 +176,11 @@ class Runner:
 
     def _harvest(self) -> bool:
         """Judge what has ended; return whether something had."""
-        num = len(self._running)
-        if not num:
+        if not (num := len(self._running)):
             return False
         seen = self._executor.poll({key: running.handle for key, running in self._running.items()})
         for key, running in list(self._running.items()):
-            end = how_it_ended(running, seen[key])
-            if end is None:
+            if (end := how_it_ended(running, seen[key])) is None:
                 self._see_whether_it_finalizes(running)
             elif self._never_began(running, end) or self._is_judged(running, end):
                 del self._running[key]
@@ -220,10 +219,9 @@ class Runner:
         return True
 
     def _judge(self, running: Running, end: Exit) -> None:
-        task, attempt = running.task, running.attempt
-        outcome = judge.judge(attempt.folder, task.setup.trainer, end)
-        rules = Rules(keeps_better=self._config.retry.keep == "better")
-        settle(Ending(attempt, end, outcome), self._output.patch(task.name), self._ledger, rules)
+        task, ended = running.task, running.attempt
+        outcome = judge.judge(ended.folder, task.setup.trainer, end)
+        settle(Ending(ended, end, outcome), self._output.patch(task.name), self._ledger, self._rules)
         self._retries.note(task, outcome)
         if isinstance(outcome, Trained):
             self._memory.note(running)
