@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -69,7 +70,37 @@ def test_help_loads_next_to_nothing(batch: FakeBatch) -> None:
     assert not {"numpy", "pydantic", "yaml", "PIL", *HEAVY} & set(eval(said))
 
 
-def test_the_supervisor_loads_neither_numpy_nor_torch() -> None:
-    code = "import sys; import splatbatch.supervisor.watch; print({n.partition('.')[0] for n in sys.modules})"
+def test_the_supervisor_loads_neither_numpy_nor_torch_nor_what_reads_a_config() -> None:
+    code = "import sys; import splatbatch.supervisor.watch; print(set(sys.modules))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert not {"numpy", *HEAVY} & eval(said)
+    loaded: set[str] = eval(said)
+    assert not {"numpy", "pydantic", "yaml", *HEAVY} & {name.partition(".")[0] for name in loaded}
+    assert not {f"splatbatch.{room}" for room in ("config", "scene", "splats", "tasks", "store.layout")} & loaded
+
+
+READS_JSON = re.compile(r"\b(read_json|read_lines|last_line|json\.loads?)\(")
+OF_OTHERS = {
+    "files.py": "defines them",
+    "scene/photos/header_cache.py": "sizes of photographs, a cache of its own",
+    "doctor/look.py": "nvcc's version.json",
+    "supervisor/apprise_urls.py": "a message on its stdin",
+    "supervisor/ask.py": "what a program of ours answers",
+    "trainers/measures.py": "figures that an external trainer wrote",
+    "training/checkpoint.py": "a checkpoint",
+    "training/cuda/probe.py": "Triton's cache",
+}
+
+
+def test_no_json_of_the_output_folder_is_opened_outside_store() -> None:
+    package = ROOT / "splatbatch"
+    readers = {path.relative_to(package) for path in package.rglob("*.py") if READS_JSON.search(path.read_text())}
+    assert {str(path) for path in readers if path.parts[0] != "store"} == OF_OTHERS.keys()
+
+
+def test_fields_of_records_are_parsed_in_store_alone() -> None:
+    package = ROOT / "splatbatch"
+    parsers = {
+        path.relative_to(package) for path in package.rglob("*.py") if "splatbatch.fields import" in path.read_text()
+    }
+    others = {"outcome.py", "scene/photos/header_cache.py", "tasks/throughput.py"}
+    assert {str(path) for path in parsers if path.parts[0] != "store"} == others

@@ -13,12 +13,12 @@ import typer
 from splatbatch import config as configuration
 from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
-from splatbatch.files import Record, read_json
 from splatbatch.scheduler import cancel as cancelling
 from splatbatch.store.events import BatchStarted
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import events
-from splatbatch.store.lock import FOREIGN_SILENCE_S, holder
+from splatbatch.store.lock import FOREIGN_SILENCE_S, holder, sequence_of
+from splatbatch.store.records.run import Holder
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.status import read_status, summary
 
@@ -65,10 +65,10 @@ def _patches_of(output: OutputFolder) -> list[str]:
     return [name for event in latest for name in event.patches]
 
 
-def _has_ended(output: OutputFolder, run: Record, patches: Sequence[str], request: Path) -> bool:
+def _has_ended(output: OutputFolder, run: Holder, patches: Sequence[str], request: Path) -> bool:
     """Return whether the run has ended, or has obeyed and settled every patch it was asked to leave."""
     now = holder(output.lock)
-    if now is None or any(now.get(key) != run.get(key) for key in cancelling.IDENTITY):
+    if now is None or now.identity() != run.identity():
         return True
     if not patches or request.exists():
         return False
@@ -77,25 +77,25 @@ def _has_ended(output: OutputFolder, run: Record, patches: Sequence[str], reques
     return all(one.state not in ("running", "waiting") for one in statuses if one.patch in awaited)
 
 
-def _wait(has_ended: Callable[[], bool], output: OutputFolder, run: Record, limit_s: float) -> None:
+def _wait(has_ended: Callable[[], bool], output: OutputFolder, run: Holder, limit_s: float) -> None:
     """Wait until it has ended; on another host one that does not beat any more is dead.
 
     Raises:
         SplatbatchError: it has not, after so long.
     """
     began = beat_at = time.monotonic()
-    beat = run.get("sequence")
-    is_foreign = run.get("host") != socket.gethostname()
+    beat = run.sequence
+    is_foreign = run.host != socket.gethostname()
     while not has_ended():
         now = time.monotonic()
-        if (last := (read_json(output.lock) or {}).get("sequence")) != beat:
+        if (last := sequence_of(output.lock)) != beat:
             beat, beat_at = last, now
         if is_foreign and now - beat_at > FOREIGN_SILENCE_S:
-            typer.echo(f"process {run.get('pid')} on {run.get('host')} is silent: it has died, or is cut off", err=True)
+            typer.echo(f"process {run.pid} on {run.host} is silent: it has died, or is cut off", err=True)
             return
         if now - began > limit_s:
             raise SplatbatchError(
-                f"process {run.get('pid')} on {run.get('host')} was asked to end and has not, after {limit_s:.0f} s",
+                f"process {run.pid} on {run.host} was asked to end and has not, after {limit_s:.0f} s",
                 "It may wait for a disk or a GPU driver. `kill -9` it: the next `train` ends what it leaves.",
             )
         time.sleep(LOOK_S)

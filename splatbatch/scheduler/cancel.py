@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from splatbatch import processes
-from splatbatch.files import Record, read_json, write_json
+from splatbatch.files import write_json
 from splatbatch.machine.protocol import Executor, Key
 from splatbatch.outcome import Stopped
 from splatbatch.scheduler.queue import Queue
@@ -21,13 +21,13 @@ from splatbatch.scheduler.standby import Standbys
 from splatbatch.store.events import AttemptEnded, CancelRequested
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
+from splatbatch.store.records.run import CancelRequest, Holder, RunIdentity
 from splatbatch.tasks.task import Task
 
 LOOK_S = 0.3
-IDENTITY = ("pid", "boot_id", "ticks")
 
 
-def ask(output: OutputFolder, run: Record, patches: Sequence[str]) -> Path:
+def ask(output: OutputFolder, run: Holder, patches: Sequence[str]) -> Path:
     """Ask a run to end, or to leave some patches; return the request: it is gone once the run has obeyed.
 
     Args:
@@ -36,11 +36,11 @@ def ask(output: OutputFolder, run: Record, patches: Sequence[str]) -> Path:
         patches: that it should leave; none: all.
     """
     request = output.new_cancel()
-    whose = {key: run.get(key) for key in IDENTITY}
-    write_json(request, {"run": whose, "patches": list(patches), "by": f"{_user()} on {socket.gethostname()}"})
-    if not patches and run.get("host") == socket.gethostname() and isinstance(pid := run.get("pid"), int):
-        processes.send(signal.SIGTERM, [pid])
-        processes.send(signal.SIGCONT, [pid])  # one that was stopped (Ctrl-Z) hears nothing else
+    by = f"{_user()} on {socket.gethostname()}"
+    write_json(request, CancelRequest(run.identity(), tuple(patches), by).to_record())
+    if not patches and run.host == socket.gethostname() and run.pid is not None:
+        processes.send(signal.SIGTERM, [run.pid])
+        processes.send(signal.SIGCONT, [run.pid])  # one that was stopped (Ctrl-Z) hears nothing else
     return request
 
 
@@ -73,15 +73,13 @@ class Cancellations:
 
     def _hear(self, request: Path) -> None:
         """Take in a request; one that was meant for an earlier run is left over, and only removed."""
-        record = read_json(request) or {}
-        me = {"pid": os.getpid(), "boot_id": processes.boot_id(), "ticks": processes.start_ticks(os.getpid())}
-        if record.get("run") != me:
+        asked, me = self._output.read_cancel(request), os.getpid()
+        if asked.run != RunIdentity(me, processes.boot_id(), processes.start_ticks(me)):
             return
-        patches, by = record.get("patches") or [], str(record.get("by", ""))
-        self._ledger.write(CancelRequested(by, tuple(patches)))
-        if not patches:
+        self._ledger.write(CancelRequested(asked.by, asked.patches))
+        if not asked.patches:
             signal.raise_signal(signal.SIGTERM)  # from here on as if somebody here had sent it
-        self._unwanted |= dict.fromkeys(map(str, patches), by)
+        self._unwanted |= dict.fromkeys(asked.patches, asked.by)
 
     def _withdraw(self, queue: Queue, standbys: Standbys) -> None:
         first = standbys.first()

@@ -19,7 +19,8 @@ from splatbatch.outcome import Outcome, Trained
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.finalize import Ending, Rules, settle
 from splatbatch.scheduler.loop import Runner
-from splatbatch.store.attempt_folder import Attempt, AttemptFolder, EndedAttempt
+from splatbatch.store.attempt_folder import Attempt, AttemptFolder
+from splatbatch.store.ended_attempt import EndedAttempt
 from splatbatch.store.events import BatchEnded, BatchStarted, Forecasted, Unwell
 from splatbatch.store.layout import PatchFolder, never_went
 from splatbatch.store.ledger import Ledger, judged_attempts

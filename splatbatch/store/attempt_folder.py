@@ -6,16 +6,18 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from splatbatch.files import last_line, read_json, read_lines
 from splatbatch.store.records.attempt import ExitFacts, Go, Heartbeat, JobSpec, Start
 from splatbatch.store.records.fingerprint import Fingerprint
-from splatbatch.store.records.metrics import Metrics, TrainingSettings, Views
-from splatbatch.store.records.progress import GpuSample, Progress
 from splatbatch.store.records.record import TypedRecord
-from splatbatch.store.records.result import Result
 from splatbatch.store.records.watch import Watch
+
+if TYPE_CHECKING:  # every attempt's supervisor would wait for what it never reads
+    from splatbatch.store.records.metrics import Metrics, TrainingSettings, Views
+    from splatbatch.store.records.progress import GpuSample, Progress
+    from splatbatch.store.records.result import Result
 
 Kind = TypeVar("Kind", bound=TypedRecord)
 ATTEMPT_PREFIX = "attempt-"
@@ -177,34 +179,50 @@ class AttemptFolder:
 
     def read_settings(self) -> TrainingSettings:
         """Return what is asked of settings.json; blank without it."""
+        from splatbatch.store.records.metrics import TrainingSettings
+
         return self._read(self.settings, TrainingSettings) or TrainingSettings()
 
     def read_metrics(self) -> Metrics | None:
         """Return metrics.json; None before the last evaluation, and without held-out photographs."""
+        from splatbatch.store.records.metrics import Metrics
+
         return self._read(self.metrics, Metrics)
 
     def read_views(self) -> Views:
         """Return which held-out views are pictured; blank if none is."""
+        from splatbatch.store.records.metrics import Views
+
         return self._read(self.views, Views) or Views()
 
     def read_result(self) -> Result | None:
         """Return the manifest of its splat; None if it left none."""
+        from splatbatch.store.records.result import Result
+
         return self._read(self.result, Result)
 
     def read_progress(self) -> Sequence[Progress]:
         """Return all lines of progress.jsonl."""
+        from splatbatch.store.records.progress import Progress
+
         return self._read_lines(self.progress, Progress)
 
     def last_progress(self) -> Progress:
         """Return the latest line of progress.jsonl; blank before the first. Only the file's end is read."""
+        from splatbatch.store.records.progress import Progress
+
         return Progress.from_record(last_line(self.progress))
 
     def read_gpu_samples(self) -> Sequence[GpuSample]:
         """Return all lines of gpu.jsonl; none on the CPU."""
+        from splatbatch.store.records.progress import GpuSample
+
         return self._read_lines(self.gpu_samples, GpuSample)
 
     def last_gpu_sample(self) -> GpuSample:
         """Return the latest line of gpu.jsonl; blank on the CPU. Only the file's end is read."""
+        from splatbatch.store.records.progress import GpuSample
+
         return GpuSample.from_record(last_line(self.gpu_samples))
 
     def _read(self, path: Path, kind: type[Kind]) -> Kind | None:
@@ -213,29 +231,6 @@ class AttemptFolder:
 
     def _read_lines(self, path: Path, kind: type[Kind]) -> Sequence[Kind]:
         return [kind.from_record(record) for record in read_lines(path)]
-
-
-@dataclass(frozen=True)
-class EndedAttempt(AttemptFolder):
-    """The folder of an attempt that has ended: its records change no more, and each is read once."""
-
-    _known: dict[Path, Any] = field(default_factory=dict, compare=False, repr=False)
-
-    def _read(self, path: Path, kind: type[Kind]) -> Kind | None:
-        if path not in self._known:
-            self._known[path] = super()._read(path, kind)
-        known: Kind | None = self._known[path]
-        return known
-
-    def _read_lines(self, path: Path, kind: type[Kind]) -> Sequence[Kind]:
-        if path not in self._known:
-            self._known[path] = super()._read_lines(path, kind)
-        known: Sequence[Kind] = self._known[path]
-        return known
-
-    def last_progress(self) -> Progress:
-        """Return the latest line of progress.jsonl; blank if it never began."""
-        return next(reversed(self.read_progress()), Progress())
 
 
 @dataclass(frozen=True)

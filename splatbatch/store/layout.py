@@ -12,6 +12,7 @@ from splatbatch.errors import OutputError
 from splatbatch.files import read_json
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.records.result import Result
+from splatbatch.store.records.run import CancelRequest
 
 SPLAT, RESULT = "splat.ply", "result.json"
 _PREFIX_LENGTH = len(ATTEMPT_PREFIX)
@@ -124,6 +125,11 @@ class OutputFolder:
     def cancels(self) -> list[Path]:
         """Return the requests that a running batch end: one file each."""
         return sorted(self.path.glob("cancel-*.json"))
+
+    @staticmethod
+    def read_cancel(path: Path) -> CancelRequest:
+        """Return a request; blank, so that nobody is meant, if it cannot be read."""
+        return CancelRequest.from_record(read_json(path))
 
     def new_cancel(self) -> Path:
         """Return where one more may be written."""

@@ -17,10 +17,11 @@ from pathlib import Path
 from types import TracebackType
 
 from splatbatch.errors import OutputError
-from splatbatch.fields import text, whole
+from splatbatch.fields import whole
 from splatbatch.files import Record, read_json
 from splatbatch.processes import boot_id, start_ticks
 from splatbatch.store.generations import Generations
+from splatbatch.store.records.run import Holder
 
 BEAT_S = 5.0
 FOREIGN_SILENCE_S = 3 * BEAT_S
@@ -106,12 +107,18 @@ class OutputLock:
         }
 
 
-def holder(path: Path) -> Record | None:
+def holder(path: Path) -> Holder | None:
     """Return who runs in an output folder, as far as this host can tell; None if nobody does."""
-    record = read_json(path)
-    if record is None or not text(record.get("host")) or whole(record.get("pid")) is None:
+    record = read_json(path) or {}
+    found = Holder.from_record(record)
+    if not found.host or found.pid is None:
         return None
-    return record if _is_foreign(record) or _runs_here(record) else None
+    return found if _is_foreign(record) or _runs_here(record) else None
+
+
+def sequence_of(path: Path) -> int | None:
+    """Return how often the holder has beaten, whether it still lives or not."""
+    return Holder.from_record(read_json(path)).sequence
 
 
 def _is_foreign(record: Record) -> bool:

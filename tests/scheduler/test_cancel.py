@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from splatbatch.files import read_json, write_json
 from splatbatch.scheduler import cancel
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.lock import holder
+from splatbatch.store.records.run import CancelRequest, Holder
 
 
 def start(batch: FakeBatch, *running: str) -> subprocess.Popen[str]:
@@ -55,7 +57,7 @@ def test_where_nothing_runs_there_is_nothing_to_cancel(batch: FakeBatch) -> None
 def test_a_batch_on_another_host_is_ended_by_the_file_alone(batch: FakeBatch) -> None:
     parent = start(batch.make("p0").script(p0=["hang deaf"]), "p0")
     output = OutputFolder(batch.output)
-    cancel.ask(output, {**(holder(output.lock) or {}), "host": "elsewhere"}, [])
+    cancel.ask(output, replace(holder(output.lock) or Holder(), host="elsewhere"), [])
     assert parent.wait(15) == 143
     assert outcomes(batch) == {"p0": "stopped"}
     assert batch.events("cancel_requested")[0]["patches"] == []
@@ -103,10 +105,10 @@ def test_a_patch_that_waits_for_its_retry_is_not_tried_again(batch: FakeBatch) -
 def test_a_request_that_is_left_over_does_not_stop_the_next_batch(batch: FakeBatch, patches: list[str]) -> None:
     parent = start(batch.make("p0").script(p0=["hang", "train"]), "p0")
     output = OutputFolder(batch.output)
-    run = holder(output.lock) or {}
+    run = holder(output.lock) or Holder()
     parent.kill()
     parent.communicate()
-    write_json(output.new_cancel(), {"run": {key: run[key] for key in cancel.IDENTITY}, "patches": patches})
+    write_json(output.new_cancel(), CancelRequest(run.identity(), tuple(patches)).to_record())
     output.new_cancel().write_text("{")
     assert batch.run("train").returncode == 0
     assert requests(batch) == []

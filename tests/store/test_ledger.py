@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +16,9 @@ from splatbatch.outcome import Diagnosis, Exited, Failed, Stopped
 from splatbatch.store.events import KINDS, AttemptEnded, AttemptStarted, Event, GaveUp, Refused, Retried, event_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Endings, Ledger, events, judged_attempts, lines
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
 
 FAILED = Failed(Diagnosis("nan_loss", "fail", "lower it", ("line 3: NaN",), "train"))
 FACTS = {"seconds": 2.0, "step": 5, "phase": None}
@@ -85,23 +88,29 @@ def test_the_lines_of_a_ledger_are_what_they_have_always_been(output: OutputFold
     wanted |= {"exit": {"kind": "exited", "code": 1}, "diagnosis": diagnosis, "t": None, "event": "attempt_ended"}
     assert ended.to_record() == wanted
     assert GaveUp("p0", "x", ()).to_record().keys() == {"t", "event", "patch", "reason", "trained_in_between"}
-    assert AttemptEnded.of("p0", 0, Stopped("x")).to_record().keys() == {
-        "t",
-        "event",
-        "patch",
-        "attempt",
-        "outcome",
-        "reason",
-    }
+    stopped = AttemptEnded.of("p0", 0, Stopped("x")).to_record()
+    assert stopped.keys() == {"t", "event", "patch", "attempt", "outcome", "reason"}
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @given(data=st.data())
-def test_an_event_is_read_whatever_its_line_says_and_read_back_as_it_was(
-    kind: type[Event], data: st.DataObject
-) -> None:
-    record: Any = data.draw(st.dictionaries(st.sampled_from(list(kind.__dataclass_fields__)), ANY_JSON))
+def test_an_event_is_read_whatever_its_line_says_and_back_as_it_was(kind: type[Event], data: st.DataObject) -> None:
+    drawn = data.draw(st.dictionaries(st.sampled_from(list(kind.__dataclass_fields__)), ANY_JSON))
+    record: dict[str, Any] = json.loads(json.dumps(drawn), parse_constant=lambda _: None)  # as files are read
     event = event_of({**record, "event": kind.name})
     assert type(event) is kind
     again = event_of(json.loads(json.dumps(event.to_record())))
     assert again == event
+
+
+def test_a_folder_with_a_ledger_of_old_goes_on_and_retrains_nothing(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").script(p1=["exit 1 CUDA error: out of memory", "hang"]).change(retry={"max_attempts": 1})
+    assert batch.run("train").returncode == 1
+    batch.ledger.rename(batch.output / "ledger.jsonl")
+    batch.ledger.parent.rmdir()
+    batch.script(p1=["train", "train"])
+    assert batch.run("train").returncode == 0
+    assert [(event["patch"], event["attempt"]) for event in batch.events("attempt_started")] == [("p1", 2)]
+    told = batch.run("explain", "p1").stdout
+    assert "cuda_oom" in told
+    assert "attempt 2" in told

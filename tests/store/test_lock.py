@@ -19,6 +19,7 @@ from splatbatch.errors import OutputError
 from splatbatch.processes import boot_id
 from splatbatch.store import generations, lock
 from splatbatch.store.lock import OutputLock, holder
+from splatbatch.store.records.run import Holder
 
 NO_FLOCK = """
 import errno, fcntl
@@ -76,7 +77,7 @@ def foreign(path: Path, **facts: Any) -> dict[str, Any]:
 
 def test_a_lock_is_held_inside_and_free_afterwards(path: Path) -> None:
     with OutputLock(path):
-        assert (holder(path) or {})["host"] == socket.gethostname()
+        assert (holder(path) or Holder()).host == socket.gethostname()
         with pytest.raises(OutputError, match=r"process \d+ on .* is training into this folder"), OutputLock(path):
             pass
     assert holder(path) is None
@@ -88,20 +89,20 @@ def test_the_lock_of_a_killed_process_is_free(path: Path) -> None:
     process = python(HOLD, path)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
-    assert (holder(path) or {})["pid"] == process.pid
+    assert (holder(path) or Holder()).pid == process.pid
     process.kill()
     process.wait()
     assert holder(path) is None
     with OutputLock(path):
-        assert (holder(path) or {})["pid"] != process.pid
+        assert (holder(path) or Holder()).pid != process.pid
 
 
 def test_the_lock_of_a_silent_foreign_host_is_taken_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "FOREIGN_SILENCE_S", 0.6)
     before = foreign(path)
-    assert holder(path) == before
+    assert holder(path) == Holder.from_record(before)
     with OutputLock(path):
-        assert (holder(path) or {})["host"] == socket.gethostname()
+        assert (holder(path) or Holder()).host == socket.gethostname()
 
 
 def test_the_lock_of_a_foreign_host_that_beats_is_respected(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,14 +112,14 @@ def test_the_lock_of_a_foreign_host_that_beats_is_respected(path: Path, monkeypa
     beat.start()
     with pytest.raises(OutputError, match="process 7 on elsewhere since yesterday"), OutputLock(path):
         pass
-    assert (holder(path) or {})["sequence"] == 4
+    assert (holder(path) or Holder()).sequence == 4
 
 
 @pytest.mark.parametrize("junk", [b"", b"{", b"\0\0", b"[1]", b'{"pid": "x"}', b'{"host": null}'])
 def test_junk_in_the_lock_file_is_nobody(path: Path, junk: bytes) -> None:
     path.write_bytes(junk)
     with OutputLock(path):
-        assert (holder(path) or {})["sequence"] == 1
+        assert (holder(path) or Holder()).sequence == 1
 
 
 def test_the_record_of_this_host_before_its_last_boot_is_nobody(path: Path) -> None:
@@ -135,11 +136,11 @@ def test_the_lock_beats_now_and_then_and_is_never_seen_torn(path: Path, monkeypa
         for _ in range(200):
             held.beat()
             assert path.stat().st_size == size
-        assert (holder(path) or {})["sequence"] == 201
+        assert (holder(path) or Holder()).sequence == 201
         monkeypatch.setattr(lock, "BEAT_S", 60.0)
         held.beat()
         held.beat()
-        assert (holder(path) or {})["sequence"] == 202
+        assert (holder(path) or Holder()).sequence == 202
 
 
 @pytest.mark.parametrize("reason", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
@@ -238,7 +239,7 @@ def test_a_generation_whose_maker_was_killed_before_it_wrote_is_taken_over(
     monkeypatch.setattr(generations, "UNWRITTEN_S", 0.2)
     path.with_name("lock.1").touch()
     with OutputLock(path):
-        assert (holder(path.with_name("lock.2")) or {})["sequence"] == 1
+        assert (holder(path.with_name("lock.2")) or Holder()).sequence == 1
 
 
 def test_a_foreign_host_that_beats_is_respected_without_flock_too(

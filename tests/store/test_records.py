@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from splatbatch.files import read_json, write_json
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, Lost, NotStarted, TimedOut
-from splatbatch.store.attempt_folder import AttemptFolder, EndedAttempt
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.ended_attempt import EndedAttempt
 from splatbatch.store.layout import PatchFolder
 from splatbatch.store.records.attempt import (
     AttemptFacts,
@@ -28,6 +29,7 @@ from splatbatch.store.records.metrics import Figures, Metrics, TrainingSettings,
 from splatbatch.store.records.progress import GpuSample, Progress
 from splatbatch.store.records.record import TypedRecord
 from splatbatch.store.records.result import Result, SplatFacts
+from splatbatch.store.records.run import CancelRequest, Holder, RunIdentity
 from splatbatch.store.records.watch import Finish, Then, Watch
 
 EXITS: list[Exit] = [Exited(3), Killed(9), TimedOut("stall", 5.0), Cancelled("x"), NotStarted("y"), Lost("z")]
@@ -48,6 +50,8 @@ WHOLE: list[TypedRecord] = [
     Watch("/cwd", {"X": "1"}, {"step": "s"}, 30, "start", FINISH, 2.0, Then(("a",), FINISH), ("m",)),
     Watch(),
     FINGERPRINT,
+    Holder("host", 7, "boot", 9, 3, "yesterday"),
+    CancelRequest(RunIdentity(7, "boot", 9), ("p0",), "me"),
     Figures(21.0, 0.5, 0.1, 25.0),
     SplatFacts("s", 5, 6, 7),
     Metrics.from_record(METRICS),

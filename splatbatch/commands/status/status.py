@@ -8,10 +8,10 @@ from pathlib import Path
 
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.commands.status import watching
-from splatbatch.files import Record
 from splatbatch.monitor.table import batch_eta_s, num_shown, status_table
 from splatbatch.plain_text import clock, one_line
 from splatbatch.store.lock import holder
+from splatbatch.store.records.run import Holder
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import PatchStatus, most_interesting, read_status, summary
@@ -37,7 +37,7 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     statuses = _statuses(batch, standing, None if options.as_json else room)
     running = holder(batch.output.lock)
     if options.as_json:
-        facts = {"summary": summary(statuses), "run": running, "eta_s": batch_eta_s(statuses)}
+        facts = {"summary": summary(statuses), "run": running and running.to_record(), "eta_s": batch_eta_s(statuses)}
         print_json({**facts, "patches": [asdict(one) for one in statuses]})
         return
     console = open_console()
@@ -51,9 +51,9 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     console.print(one_line(_last_line(statuses, running)), markup=False)
 
 
-def _last_line(statuses: Sequence[PatchStatus], running: Record | None) -> str:
+def _last_line(statuses: Sequence[PatchStatus], running: Holder | None) -> str:
     """Return how it went so far, who goes on with it, and for how long."""
-    who = f"process {running['pid']} on {running['host']}" if running else "nobody"
+    who = f"process {running.pid} on {running.host}" if running else "nobody"
     eta = batch_eta_s(statuses) if running else None
     to_go = f" About {clock(eta)} to go." if eta is not None else ""
     return f"{summary(statuses)}. Running: {who}.{to_go}"

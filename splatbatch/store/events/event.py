@@ -6,8 +6,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, Self, cast
 
-from splatbatch.fields import mapping, text
-from splatbatch.store.records.record import TypedRecord, in_json, reader_of
+from splatbatch.fields import text
+from splatbatch.store.records.record import TypedRecord, as_object, in_json, reader_of
 
 KINDS: dict[str, type[Event]] = {}
 """By the name in the ledger."""
@@ -31,7 +31,7 @@ class Event(TypedRecord):
     @classmethod
     def from_record(cls, record: object) -> Self:
         """Return what a line of the ledger says, whatever it holds."""
-        found, kind = mapping(record), cast("Any", cls)
+        found, kind = as_object(record), cast("Any", cls)
         known = {name: read(found.get(name)) for name, read, must in _fields(kind) if must or name in found}
         return cls(**known)
 

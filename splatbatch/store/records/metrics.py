@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from splatbatch.fields import mapping, number
-from splatbatch.store.records.record import TypedRecord, reads
+from splatbatch.store.records.record import TypedRecord, as_object, reads
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class Metrics(TypedRecord):
     @classmethod
     def from_record(cls, record: object) -> Self:
         """Return what a JSON object says, whatever it holds."""
-        return super().from_record({**mapping(record), "written": mapping(record)})
+        found = as_object(record)
+        return super().from_record({**found, "written": found})
 
     def to_record(self) -> dict[str, Any]:
         """Return it as it was read."""

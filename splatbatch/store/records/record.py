@@ -39,6 +39,11 @@ _READERS: Mapping[str, Reader] = {
 """By annotation, which is a text in modules that postpone it."""
 
 
+def as_object(value: Any) -> dict[str, Any]:
+    """Return a JSON object as it is; an empty one for anything else. Not copied: thousands are read at a time."""
+    return value if isinstance(value, dict) else {}
+
+
 @dataclass(frozen=True)
 class TypedRecord:
     """What every record can do; a field that is absent, or nothing of its kind, has its default."""
@@ -46,7 +51,7 @@ class TypedRecord:
     @classmethod
     def from_record(cls, record: object) -> Self:
         """Return what a JSON object says, whatever it holds."""
-        found, kind = mapping(record), cast("Any", cls)
+        found, kind = as_object(record), cast("Any", cls)
         return cls(**{name: read(found[name]) for name, read in _readers(kind) if name in found})
 
     def to_record(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from splatbatch.fields import mapping
 from splatbatch.store.records.fingerprint import FileFact, Fingerprint, files_to_record
 from splatbatch.store.records.metrics import Metrics
-from splatbatch.store.records.record import TypedRecord, in_json, reads
+from splatbatch.store.records.record import TypedRecord, as_object, in_json, reads
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class Result(TypedRecord):
     @classmethod
     def from_record(cls, record: object) -> Self:
         """Return what a JSON object says, whatever it holds."""
-        return super().from_record({**mapping(record), "written": mapping(record)})
+        found = as_object(record)
+        return super().from_record({**found, "written": found})
 
     def to_record(self) -> dict[str, Any]:
         """Return it as it was read."""

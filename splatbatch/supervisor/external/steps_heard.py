@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from splatbatch.files import Record
-from splatbatch.store.records.progress import Progress
+
+if TYPE_CHECKING:
+    from splatbatch.store.records.progress import Progress
 
 PROOF_SHARE = 1 / 100
 """After a bad end the last step heard may be at most this share of the run before the last one."""

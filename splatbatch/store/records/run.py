@@ -1,0 +1,44 @@
+"""A run of `train`: who holds the output folder, and what is asked of it from outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from splatbatch.store.records.record import TypedRecord, reads
+
+
+@dataclass(frozen=True)
+class RunIdentity(TypedRecord):
+    """Which process: a number alone may be another's by now."""
+
+    pid: int | None = None
+    boot_id: str = ""
+    ticks: int | None = None
+
+
+@dataclass(frozen=True)
+class Holder(TypedRecord):
+    """lock: the run that trains into the output folder."""
+
+    host: str = ""
+    pid: int | None = None
+    boot_id: str = ""
+    ticks: int | None = None
+    sequence: int | None = None
+    """Moves while it lives."""
+    since: str = ""
+
+    def identity(self) -> RunIdentity:
+        """Return which process it is."""
+        return RunIdentity(self.pid, self.boot_id, self.ticks)
+
+
+@dataclass(frozen=True)
+class CancelRequest(TypedRecord):
+    """cancel-*.json: a run is to end, or to leave some patches."""
+
+    run: RunIdentity = field(default=RunIdentity(), metadata=reads(RunIdentity.from_record))
+    """Nobody else obeys."""
+    patches: tuple[str, ...] = ()
+    """None: all."""
+    by: str = ""
