@@ -87,7 +87,7 @@ OF_OTHERS = {
     "supervisor/ask.py": "what a program of ours answers",
     "trainers/measures.py": "figures that an external trainer wrote",
     "training/checkpoint.py": "a checkpoint",
-    "training/cuda/probe.py": "Triton's cache",
+    "training/probe.py": "Triton's cache",
 }
 
 
