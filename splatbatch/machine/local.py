@@ -74,7 +74,9 @@ class LocalExecutor:
             self._end_leftovers(key)
 
     def close(self) -> None:
-        """End the MPS daemon, if there is one."""
+        """End the MPS daemon, if there is one, and supervisors that have told all and stand still."""
+        for supervisor in self._supervisors.values():
+            supervisor.see_off()
         if self._mps:
             self._mps.stop()
 
@@ -125,6 +127,15 @@ class _Supervisor:
     def start(folder: AttemptFolder) -> _Supervisor:
         process = _start_supervisor(folder)
         return _Supervisor(folder, process, processes.start_ticks(process.pid), SilenceWatch(process.pid, folder))
+
+    def see_off(self) -> None:
+        """See to it that one that has told its end goes: whoever stopped it then would have it stay for ever."""
+        if self.folder.exit.exists() and self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            try:
+                self.process.wait(WAKING_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
 
     def wake_or_end(self) -> None:
         """See to it that one that stands still goes on, or ends: its limits count for nothing as long as it stands."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from splatbatch import processes
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.errors import ExecutorError
 from splatbatch.files import read_json
@@ -162,3 +166,23 @@ def test_every_gpu_is_a_slot_by_its_uuid(monkeypatch: pytest.MonkeyPatch, indice
     assert [(slot.name, slot.gpu) for slot in executor.slots()] == [("gpu0", "GPU-a"), ("gpu1", "GPU-b")]
     with pytest.raises(ExecutorError, match=r"executor.gpus: \[7\]: no such GPU; NVML sees 0 \(H200\), 1 \(H200\)"):
         open_executor(ExecutorConfig(gpus=(7,)), "auto")
+
+
+def frozen_at_its_end(engine: Engine) -> int:
+    """Return a supervisor that was stopped when it had told its end, and had not ended yet."""
+    for _ in range(50):
+        job, handles = engine.start("pass")
+        pid = int(handles[job.key].split(":")[0])
+        while not job.folder.exit.exists():
+            pass
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt":
+                return pid
+    raise AssertionError("none could be stopped in time")
+
+
+def test_a_supervisor_that_is_frozen_when_all_is_told_does_not_stay(engine: Engine) -> None:
+    pid = frozen_at_its_end(engine)
+    engine.executor.close()
+    wait_for(lambda: not processes.start_ticks(pid))
