@@ -9,7 +9,7 @@ from pathlib import Path
 
 import external_program
 from fake_batch import FakeBatch
-from test_scenarios import SCENARIOS, Scenario
+from scenarios import SCENARIOS, Scenario
 
 from splatbatch.outcome import Splat
 from splatbatch.splats import check_splat
