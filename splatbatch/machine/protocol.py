@@ -1,4 +1,4 @@
-"""The seam to an engine: start the supervisor somewhere, say what is seen of it. Nothing else passes through it."""
+"""What the scheduler asks of a machine: start a supervisor, say what is seen of it, end it. Nothing else passes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from splatbatch.store.attempt_folder import AttemptFolder
 Key = str
 """<batch>.<patch>.a<n>: names one attempt for ever, never used again."""
 Handle = str
-"""What an engine calls an attempt: a process, a job id, an actor's name."""
+"""Names the process of a supervisor, also to a later run."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Slot:
     gpu: str | None = None
     """UUID of the GPU; None trains on the CPU."""
     environment: tuple[tuple[str, str], ...] = ()
-    """What an attempt needs to know of the engine."""
+    """What attempts on it need besides: where CUDA MPS listens."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Seen:
 
 
 class Executor(Protocol):
-    """An engine."""
+    """Starts and ends supervisors; made up where a test or a benchmark simulates a machine."""
 
     shared_mib: float
-    """GPU memory that the engine itself may take for all attempts on a GPU together."""
+    """GPU memory that CUDA MPS may take for all attempts on a GPU together."""
 
     def slots(self) -> Sequence[Slot]:
         """Return the room there is, one attempt each."""
@@ -57,7 +57,7 @@ class Executor(Protocol):
         ...
 
     def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, Seen]:
-        """Say what is seen of each; never raises for an unreachable engine."""
+        """Say what is seen of each."""
         ...
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:
@@ -69,7 +69,7 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """End what the engine has started for all attempts together; none runs any more."""
+        """End what was started for all attempts together; none runs any more."""
         ...
 
     def find(self, batch: str, unended: Sequence[AttemptFolder] = ()) -> Mapping[Key, Handle]:

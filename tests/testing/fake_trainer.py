@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from light_trainer import die, exit_with, leave_fugitive
 
-from splatbatch import processes
 from splatbatch.files import append_line, read_json, write_json
 from splatbatch.outcome import Rejected, Splat
 from splatbatch.splats import Gaussians, check_splat, write_splat
@@ -116,17 +116,6 @@ def measure(folder: AttemptFolder, rest: str, steps: int) -> int:
     return train(folder, "", steps, int(num or 10))
 
 
-def exit_with(folder: AttemptFolder, rest: str, steps: int) -> int:
-    code, _, words = rest.partition(" ")
-    print(words, file=sys.stderr, flush=True)
-    return int(code)
-
-
-def die(folder: AttemptFolder, rest: str, steps: int) -> int:
-    os.kill(os.getpid(), getattr(signal, rest))
-    return 1
-
-
 def train_then_die(folder: AttemptFolder, rest: str, steps: int) -> int:
     train(folder, "", steps)
     return die(folder, rest, steps)
@@ -202,15 +191,7 @@ def train_with_kin(folder: AttemptFolder, rest: str, steps: int) -> int:
 
 
 def train_with_fugitive(folder: AttemptFolder, rest: str, steps: int) -> int:
-    """Train beside a grandchild that hides: a session and an environment of its own; its number and start are noted."""
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            names = Path(os.environ["SPLATBATCH_CONFIG"]).with_name("fugitives")
-            with names.open("a") as file:
-                file.write(f"{os.getpid()}:{processes.start_ticks(os.getpid())}\n")
-            os.execve("/bin/sleep", ["sleep", "600"], {})
-        os._exit(0)
+    leave_fugitive()
     return train(folder, rest, steps)
 
 

@@ -75,7 +75,12 @@ def train_with_kin(folder: AttemptFolder, rest: str, steps: int) -> int:
 
 
 def train_with_fugitive(folder: AttemptFolder, rest: str, steps: int) -> int:
-    """Train beside a grandchild that hides: a session and an environment of its own; its number and start are noted."""
+    leave_fugitive()
+    return train(folder, rest, steps)
+
+
+def leave_fugitive() -> None:
+    """Leave a grandchild that hides: a session and an environment of its own; its number and start are noted."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
@@ -85,7 +90,6 @@ def train_with_fugitive(folder: AttemptFolder, rest: str, steps: int) -> int:
                 file.write(f"{os.getpid()}:{ticks}\n")
             os.execve("/bin/sleep", ["sleep", "600"], {})
         os._exit(0)
-    return train(folder, rest, steps)
 
 
 def exit_with(folder: AttemptFolder, rest: str, steps: int) -> int:
