@@ -91,6 +91,19 @@ def _copy_over(source: Path, target: Path) -> None:
         write_whole(target, lambda copy: shutil.copyfileobj(file, copy, MIB))
 
 
+@contextlib.contextmanager
+def aside(path: Path) -> Iterator[Path]:
+    """Give where `path` may be prepared: it gets its name if all goes well, and what was prepared vanishes if not."""
+    prepared = path_beside(path)
+    try:
+        yield prepared
+        prepared.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            prepared.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
 def path_beside(path: Path) -> Path:
     """Return where this process, and no other, may prepare what becomes `path`; `sweep` knows such names."""
     return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")

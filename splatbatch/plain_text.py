@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[]PX^_]|[\x9d\x90])[^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]"
@@ -34,3 +35,8 @@ def clock(seconds: float | None) -> str:
         return ""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+def spell_place(place: Iterable[float]) -> str:
+    """Return coordinates in words: "(500000, 4500000, 100)"."""
+    return f"({', '.join(f'{value:.15g}' for value in place)})"

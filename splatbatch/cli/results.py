@@ -105,6 +105,7 @@ def export(
     to: options.ToOption = None,
     sh_degree: options.DegreeOption = None,
     min_opacity: options.OpacityOption = 0.0,
+    frame: options.FrameOption = "local",
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that no export wrote.")] = False,
     json_: options.JsonOption = False,
 ) -> None:
@@ -112,9 +113,8 @@ def export(
     from splatbatch.commands import export as exporting
     from splatbatch.splats.export import Cut
 
-    exporting.export(
-        config, all_named(patches, patch), exporting.To(to, force), Cut(sh_degree, min_opacity), as_json=json_
-    )
+    cut = Cut(sh_degree, min_opacity, in_source_frame=frame == "source")
+    exporting.export(config, all_named(patches, patch), exporting.To(to, force), cut, as_json=json_)
 
 
 @app.command()

@@ -25,6 +25,7 @@ from splatbatch.scheduler.judge import LOG_TAIL_BYTES
 from splatbatch.tasks.batch import Batch, open_batch, refusals
 from splatbatch.tasks.footprints import needs, tight
 from splatbatch.tasks.forecast import check_place, forecast
+from splatbatch.tasks.frame import note
 from splatbatch.tasks.plan import Decision, GivenUp, Refuse, Skip, Train, to_train
 from splatbatch.tasks.task import the_task
 
@@ -121,7 +122,9 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
         ExecutorError, TrainerError: `train` could not, or would not, train it here.
     """
     print_warnings(batch.config.warnings)
-    decisions = batch.decisions(refusals(batch.audits()))
+    audits = batch.audits()
+    batch = batch.framed(audit for audit, _ in audits)
+    decisions = batch.decisions(refusals(audits))
     # external trainers have schedules of their own
     steps = {task.name: asdict(schedule(task.recipe)) for task in batch.tasks if task.recipe.program is None}
     expected = needs(batch.config, batch.tasks)
@@ -137,11 +140,14 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
             for one in decisions
         ]
         seconds = outlook.seconds if to_train(decisions) else None
-        print_json({"patches": rows, "forecast_s": seconds, "forecast": outlook.to_record()})
+        frame = batch.frame.to_record() if batch.frame else None
+        print_json({"patches": rows, "forecast_s": seconds, "forecast": outlook.to_record(), "frame": frame})
     else:
         _print_plan(batch, decisions, expected, steps.values())
         if to_train(decisions):
             typer.echo(outlook.in_words())
+        if told := note(batch.frame, (task.patch.name for task in batch.tasks)):
+            typer.echo(one_line(told))
     if to_train(decisions):
         check_place(batch.only(to_train(decisions)), outlook)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Literal, Optional
 
 import typer
 
@@ -53,6 +53,9 @@ ToOption = Annotated[
 ]
 DegreeOption = Annotated[
     Optional[int], typer.Option("--sh-degree", metavar="N", min=0, max=3, help="Leave higher harmonics out.")
+]
+FrameOption = Annotated[
+    Literal["local", "source"], typer.Option(help="Coordinates as trained, or those of the model: offset added.")
 ]
 OpacityOption = Annotated[
     float,

@@ -19,6 +19,7 @@ from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.patches import find_patches
 from splatbatch.scene.template import config_for
 from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.frame import note
 from splatbatch.tasks.task import patches_of
 
 
@@ -46,12 +47,15 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
     if options.fix or options.out:
         _fix(batch, audit, options)
         return
+    frame = batch.framed([audit]).frame
     if options.as_json:
-        print_json(audit.to_record())
+        print_json({**audit.to_record(), "frame": frame.to_record() if frame else None})
     else:
         console = open_console()
         for part in render(audit):
             console.print(part)
+        if told := note(frame, audit.patches):
+            typer.echo(one_line(told))
     raise typer.Exit(audit.exit_code(strict=options.strict))
 
 

@@ -3,12 +3,13 @@
 from splatbatch.config.load import DEFAULT_CONFIG, Config, find_config, json_schema, load, parse_change, to_yaml
 from splatbatch.config.notify import Notify
 from splatbatch.config.recipe import Evaluation, Recipe, Training
+from splatbatch.config.section import NO_OFFSET, Offset
 from splatbatch.config.sections import Cooldown, Executor, LadderName, Limits, Output, Retry, Rung, Scene
 from splatbatch.config.sweep.sweep import TaskId, Variant
 from splatbatch.config.yaml.source import nearest
 
 __all__ = [
-    "DEFAULT_CONFIG", "Config", "Cooldown", "Evaluation", "Executor", "LadderName", "Limits", "Notify", "Output",
-    "Recipe", "Retry", "Rung", "Scene", "TaskId", "Training", "Variant", "find_config", "json_schema", "load",
-    "nearest", "parse_change", "to_yaml",
+    "DEFAULT_CONFIG", "NO_OFFSET", "Config", "Cooldown", "Evaluation", "Executor", "LadderName", "Limits",
+    "Notify", "Offset", "Output", "Recipe", "Retry", "Rung", "Scene", "TaskId", "Training", "Variant", "find_config",
+    "json_schema", "load", "nearest", "parse_change", "to_yaml",
 ]  # fmt: skip

@@ -56,6 +56,10 @@ Multiple = Annotated[str, Field(pattern=r"^\d+(\.\d+)?x$"), AfterValidator(_abov
 """Such as "2x": that many times a number which is known later."""
 Count = Annotated[Steps | Multiple, WrapValidator(_count)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+Coordinate = Annotated[float, Field(allow_inf_nan=False)]
+Offset = tuple[Coordinate, Coordinate, Coordinate]
+"""What is taken off every place of a scene, x, y, z in its own units."""
+NO_OFFSET: Offset = (0.0, 0.0, 0.0)
 
 
 HIDDEN = "**********"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from splatbatch.config.section import FilePath, Seconds, Section, as_list
+from splatbatch.config.section import FilePath, Offset, Seconds, Section, as_list
 
 DEFAULT_PATCHES = Path("patches")
 
@@ -25,6 +25,9 @@ class Scene(Section):
     """The COLMAP scene the patches were cut from: hold-out is chosen on it, drift is checked against it."""
     scenes: Annotated[tuple[FilePath, ...], BeforeValidator(as_list)] = ()
     """Instead of all that: COLMAP scenes, each trained by itself; folders, or patterns such as "360_v2/*"."""
+    offset: Literal["none"] | Offset | None = None
+    """Taken off all coordinates before training, [x, y, z] in units of the model; none: nothing is. Left out: whole
+    units where the scene lies so far from its origin (UTM) that float32 would blur it."""
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> Scene:
@@ -33,6 +36,8 @@ class Scene(Section):
         given += ["patches"] if self.patches.name != DEFAULT_PATCHES.name else []
         if self.scenes and given:
             raise ValueError(f"scenes stand by themselves, each with its own images: leave out {', '.join(given)}")
+        if self.scenes and isinstance(self.offset, tuple):
+            raise ValueError("scenes stand by themselves, each with its own offset: leave offset out, or write none")
         return self
 
 

@@ -17,6 +17,7 @@ patches                 one object per patch, in natural order:
   bytes, resolution                           of the splat file; see `splatbatch.report.products.product_of`
 sweep                   null, or see `splatbatch.report.comparison.compare`
 runs                    [{"started_at", "ended_at", "slots", "changes"}]: one per `train` or `retry`
+frame                   null, or {"offset", "scenes", "note"}: what to add to the splats' coordinates for the models'
 audit                   the latest: verified, refused, warnings; null if there was none
 config                  batch.yaml, the resolved settings of the latest run
 events                  the ledger
@@ -43,6 +44,7 @@ from splatbatch.store.events import Audited, BatchEnded, BatchStarted, Event, ev
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import lines
 from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.frame import note
 from splatbatch.tasks.status import STATES, PatchStatus, read_status, summary
 
 SCHEMA = 1
@@ -69,6 +71,7 @@ def build(
         "patches": patches,
         "sweep": compare(patches, variants),
         "runs": _runs(history),
+        "frame": _frame(output, statuses),
         "audit": _audit(audits[-1], statuses) if audits else None,
         "config": read_tail(output.config, MOST_CONFIG_BYTES),
         "events": said,
@@ -118,6 +121,12 @@ def _runs(history: Sequence[Event]) -> list[Record]:
             case _:
                 pass
     return runs
+
+
+def _frame(output: OutputFolder, statuses: Sequence[PatchStatus]) -> Record | None:
+    frame = output.read_frame()
+    names = {TaskId.of_folder(status.patch)[0] for status in statuses}
+    return {**frame.to_record(), "note": note(frame, names)} if frame else None
 
 
 def _audit(said: Record, statuses: Sequence[PatchStatus]) -> Record:

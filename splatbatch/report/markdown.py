@@ -22,6 +22,7 @@ def to_markdown(report: Record) -> str:
         f"# {_plain(report['summary'])}",
         "",
         f"{_plain(report['output'])}, {report['written_at']}",
+        *([f"Frame: {_plain(report['frame']['note'])}."] if report["frame"] and report["frame"]["note"] else []),
         "",
         *_comparison(report["sweep"]),
         *_table([_HEADINGS, *(_row(patch) for patch in report["patches"])]),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from splatbatch.config import Scene
+from splatbatch.config import NO_OFFSET, Offset, Scene
 from splatbatch.errors import SceneError
 from splatbatch.scene.collection import scene_folders
 from splatbatch.scene.photos.folders import is_folder
@@ -34,6 +34,8 @@ class Patch:
     """The COLMAP scene it was cut from, if the config names one."""
     masks: Path | None = None
     """Folder of the masks, if there is one."""
+    offset: Offset = NO_OFFSET
+    """Taken off its coordinates before it is trained."""
 
 
 def find_patches(scene: Scene) -> tuple[Patch, ...]:

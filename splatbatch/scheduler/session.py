@@ -139,5 +139,5 @@ def _is_superseded(folder: AttemptFolder, product: PatchFolder) -> bool:
 
 def _is_of_today(then: Fingerprint, task: Task) -> bool:
     now = fingerprint(task.patch, task.recipe)
-    same_hashes = (then.recipe, then.inputs) == (now.recipe, now.inputs)
-    return same_hashes and not with_content(now.files, then.files, task.patch, task.recipe)[1]
+    is_same = (then.recipe, then.inputs, then.offset) == (now.recipe, now.inputs, now.offset)
+    return is_same and not with_content(now.files, then.files, task.patch, task.recipe)[1]

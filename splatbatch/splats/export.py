@@ -5,28 +5,33 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
+from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import OutputError
 from splatbatch.files import MIB, write_whole
 from splatbatch.outcome import Rejected, Splat
+from splatbatch.plain_text import spell_place
+from splatbatch.scene.frame import span_between
 from splatbatch.splats.check import check_splat
 from splatbatch.splats.export_place import EXPORTED
-from splatbatch.splats.ply import Gaussians, read_header, read_splat, write_splat
+from splatbatch.splats.ply import Gaussians, offset_comments, read_header, read_splat, write_splat
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What an export leaves out."""
+    """What an export leaves out, and which coordinates it has."""
 
     sh_degree: int | None = None
     """Highest degree of the spherical harmonics that stays; None: all."""
     min_opacity: float = 0.0
     """Gaussians below this opacity are left out; from 0 to less than 1."""
+    in_source_frame: bool = False
+    """The offset is added again: coordinates are those of the model."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +88,37 @@ def export_splat(source: Source, target: Path, cut: Cut = Cut()) -> Splat:
             write_whole(target, source.copy_into)
         else:
             source.check()
-            header, comment = read_header(source.path), f"{EXPORTED} {source.name}"
-            write_splat(target, apply(cut, read_splat(source.path)), header.step, header.planned, (comment,))
+            header = read_header(source.path)
+            gaussians, offset = apply(cut, read_splat(source.path)), header.offset
+            if cut.in_source_frame:
+                gaussians, offset = in_source_frame(source.name, gaussians, offset), NO_OFFSET
+            comments = (f"{EXPORTED} {source.name}", *offset_comments(offset))
+            write_splat(target, gaussians, header.step, header.planned, comments)
     except (OSError, ValueError) as error:
         raise OutputError(f"{target}: {source.path} cannot be exported there ({error})") from error
     arrived = check_splat(target)
     if isinstance(arrived, Rejected):
         raise OutputError(f"{target}: did not arrive whole: {arrived.reason}", "Check the disk, then export again.")
     return arrived
+
+
+def in_source_frame(name: str, gaussians: Gaussians, offset: Offset) -> Gaussians:
+    """Return Gaussians with the offset added again, in float64, before they are rounded once.
+
+    Raises:
+        OutputError: float32 would not tell neighbouring Gaussians apart there.
+    """
+    means = gaussians.means.astype(np.float64) + np.array(offset)
+    span = span_between(means, means[:0])
+    if any(offset) and span is not None and span.loses():
+        step = float(np.spacing(np.float32(np.abs(means).max())))
+        raise OutputError(
+            f"{name}: --frame source: float32 has steps of {step:.2g} there and would move the Gaussians, which lie"
+            f" {span.spacing:.2g} apart",
+            f"Leave --frame out and place the splat at {spell_place(offset)}. Formats with a float64 place of their own"
+            " carry it: 3D Tiles (transform), glTF (translation of a node), COLMAP models.",
+        )
+    return replace(gaussians, means=means.astype(np.float32))
 
 
 def apply(cut: Cut, gaussians: Gaussians) -> Gaussians:

@@ -1,4 +1,4 @@
-"""The splat file: 3DGS PLY as every viewer reads it (Kerbl 2023), binary little endian, COLMAP's world frame.
+"""The splat file: 3DGS PLY as every viewer reads it (Kerbl 2023), binary little endian, in COLMAP's axes and units.
 
     x y z, f_dc_0..2, f_rest_0..3K-1 (channel by channel), opacity (logit), scale_0..2 (log), rot_0..3 (w x y z)
 
@@ -21,6 +21,7 @@ from splatbatch.files import write_whole
 
 FloatArray = npt.NDArray[np.float32]
 MOST_HEADER_BYTES = 65536
+_OFFSET = re.compile(r"^comment splatbatch offset (\S+) (\S+) (\S+)$", re.MULTILINE)
 _STEP = re.compile(r"^comment splatbatch step (\d+)(?: of (\d+), stopped early)?$", re.MULTILINE)
 
 
@@ -54,6 +55,8 @@ class SplatHeader:
     """The step it was trained to; None where the writer does not say."""
     planned: int | None = None
     """The step it was to be trained to: more than `step` if its quality gained nothing any more."""
+    offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """What was taken off the world's coordinates: add it to x, y and z for COLMAP's own."""
 
     @property
     def file_bytes(self) -> int:
@@ -119,6 +122,11 @@ def write_splat(
     write_whole(path, write)
 
 
+def offset_comments(offset: Sequence[float]) -> tuple[str, ...]:
+    """Return the header's line that says where the splat lies: none if it lies where its model does."""
+    return (f"splatbatch offset {' '.join(f'{value!r}' for value in offset)}",) if any(offset) else ()
+
+
 def read_header(path: Path) -> SplatHeader:
     """Read the header of a splat file.
 
@@ -145,7 +153,18 @@ def read_header(path: Path) -> SplatHeader:
         header_bytes=end + len(b"end_header\n"),
         step=int(step[1]) if step else None,
         planned=int(step[2] or step[1]) if step else None,
+        offset=_offset(text),
     )
+
+
+def _offset(text: str) -> tuple[float, float, float]:
+    """Return what the header says was taken off; nothing where that is no number."""
+    said = _OFFSET.search(text)
+    try:
+        x, y, z = (float(one) for one in said.groups()) if said else (0.0, 0.0, 0.0)
+    except ValueError:
+        return (0.0, 0.0, 0.0)
+    return (x, y, z)
 
 
 def _count(element: list[str]) -> int:

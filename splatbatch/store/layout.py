@@ -11,6 +11,7 @@ from pathlib import Path
 from splatbatch.errors import OutputError
 from splatbatch.files import read_json
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.store.records.frame import Frame
 from splatbatch.store.records.result import Result
 from splatbatch.store.records.run import CancelRequest
 
@@ -116,6 +117,16 @@ class OutputFolder:
     def audit_cache(self) -> Path:
         """Sizes of the photographs as read from their headers."""
         return self.path / ".audit-cache.json"
+
+    @property
+    def frame(self) -> Path:
+        """The offset of the splats; there once a batch has been trained."""
+        return self.path / "frame.json"
+
+    def read_frame(self) -> Frame | None:
+        """Return where the splats lie; None if no batch has settled it, or it is no JSON object."""
+        record = read_json(self.frame)
+        return None if record is None else Frame.from_record(record)
 
     @property
     def metrics(self) -> Path:

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 from splatbatch import config as configuration
 from splatbatch.config import Config, Recipe
 from splatbatch.errors import ConfigError
+from splatbatch.files import write_json
 from splatbatch.scene.patches import find_patches
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.frame import Frame
 from splatbatch.tasks import plan
+from splatbatch.tasks.frame import in_frame, known_frame, settle, spans_of
 from splatbatch.tasks.task import Task, only, patches_of, select, tasks_of, under
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ class Batch:
     """Of the YAML."""
     every: tuple[Task, ...] = ()
     """All tasks of the config, of which `tasks` are those that a command is about."""
+    frame: Frame | None = None
+    """Where its splats lie; None until that is settled."""
 
     def whole(self) -> Batch:
         """Return the batch with all its tasks, as report, metrics and status are about."""
@@ -86,6 +91,25 @@ class Batch:
         every = self.config.evaluation.holdout_every
         return audit_patches(patches_of(tasks), self.config.scene.source, rules, cache, every)
 
+    def framed(self, audits: Iterable[Audit]) -> Batch:
+        """Return the batch in the frame that suits what was audited."""
+        return self.in_frame(settle(self, spans_of(audits)))
+
+    def in_frame(self, frame: Frame) -> Batch:
+        """Return the batch with its patches in a frame."""
+        if frame == (self.frame or Frame()):
+            return replace(self, frame=frame)
+        tasks, every = (
+            tuple(replace(task, patch=in_frame([task.patch], frame)[0]) for task in tasks)
+            for tasks in (self.tasks, self.every)
+        )
+        return replace(self, tasks=tasks, every=every, frame=frame)
+
+    def write_frame(self) -> None:
+        """Write down where the splats lie, for patches that are added."""
+        if self.frame is not None:
+            write_json(self.output.frame, self.frame.to_record())
+
     def standing(self, depth: Depth = "time") -> Standing:
         """Return what tells how each patch stands."""
         from splatbatch.tasks.evidence import Standing
@@ -125,14 +149,15 @@ def open_batch(
     """
     file = configuration.find_config(path)
     config = configuration.load(file)
-    patches = find_patches(config.scene)
+    frame = known_frame(config, OutputFolder(config.output.folder))
+    patches = in_frame(find_patches(config.scene), frame)
     known = [patch.name for patch in patches]
     for name in config.patches:
         if name not in known:
             raise ConfigError(f"patches.{name}: no such patch", configuration.nearest(name, known))
     every = tasks_of(config, patches)
     chosen = under(changes or {}, only(select(every, names), conditions))
-    batch = Batch(config, chosen, dict(changes or {}), file, every)
+    batch = Batch(config, chosen, dict(changes or {}), file, every, frame)
     batch.recipes()  # for its errors
     return batch
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from splatbatch import __version__
 from splatbatch.config import Recipe
+from splatbatch.plain_text import spell_place
 from splatbatch.store.events import GaveUp, Refused
 from splatbatch.store.hashes import file_fact
 from splatbatch.store.layout import RESULT, SPLAT
@@ -28,6 +29,7 @@ from splatbatch.tasks.fingerprints.inputs import (
     state_of,
     with_content,
 )
+from splatbatch.tasks.frame import known_frame
 from splatbatch.tasks.task import Task
 
 
@@ -37,6 +39,8 @@ class Standing:
     def __init__(self, batch: Batch, depth: Depth = "time", endings: Endings | None = None) -> None:
         """Look at sizes and times only, at content where these have moved, or at every byte of the splats."""
         self._output = batch.output
+        self._config = batch.config
+        self._frame = batch.frame
         self._tasks = {task.name: task for task in batch.tasks}
         self._places = {name: f"{self._output.path}/patches/{name}" for name in self._tasks}
         self._depth = depth
@@ -49,6 +53,7 @@ class Standing:
     def forget(self) -> None:
         """Look at every file anew from now on."""
         self._stats = Stats()
+        self._frame = known_frame(self._config, self._output)
         self._kept.clear()
         self._given_up_now.clear()
 
@@ -78,7 +83,7 @@ class Standing:
             result=result,
             splat=splat,
             settings=self._why_other_settings(result, held, task.recipe),
-            inputs=self._why_other_inputs(held, elsewhere, task),
+            inputs=self._why_other_inputs(held, elsewhere, task) or self._why_other_frame(held, task),
             unverified=result.splat is None,
             outdated=not held.files or bool(elsewhere) or has_moved,
         )
@@ -131,6 +136,10 @@ class Standing:
             return "model or photographs have changed" + (f": {spell_files(elsewhere)}" if then else "")
         _, differ = with_content(now.files, then, task.patch, task.recipe)
         return f"photographs have changed: {spell_files(differ)}" if differ else ""
+
+    def _why_other_frame(self, held: Fingerprint, task: Task) -> str:
+        now = held.offset if self._frame is None else self._frame.of(task.patch.name)
+        return "" if now == held.offset else f"the offset has changed: {spell_place(held.offset)} -> {spell_place(now)}"
 
     def _given_up(self, name: str) -> str:
         """Say why a patch was given up for good, if what it was given up for is still the same."""

@@ -39,6 +39,7 @@ class BuiltinTrainer:
             "images": str(patch.images),
             "masks": str(patch.masks) if patch.masks else None,
             "holdout": choose_holdout(patch, self._recipe.evaluation),
+            "offset": list(patch.offset),
             "recipe": self._recipe.model_dump(mode="json"),
             "resume": self._checkpoint_before(folder),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import glob
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from splatbatch.config import Recipe
@@ -12,6 +13,7 @@ from splatbatch.config.trainers.placeholders import fill, in_words, names_in
 from splatbatch.config.trainers.programs import Program
 from splatbatch.files import PRIVATE, write_json
 from splatbatch.outcome import Exit, Exited, Lost, Rejected, Splat
+from splatbatch.scene.frame import write_shifted
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -37,7 +39,8 @@ class ExternalTrainer:
         values = self._values(patch, folder)
         argv = _filled(self._program.command, values)
         folder.output.mkdir(exist_ok=True)
-        if "scene" in names_in([*self._program.command, *self._program.artifact.export, *self._environment()]):
+        named = set(names_in([*self._program.command, *self._program.artifact.export, *self._environment()]))
+        if "scene" in named or ("sparse" in named and any(patch.offset)):
             stage(patch, folder)
         recipe = self._recipe.model_dump(mode="json")
         write_json(folder.settings, {"patch": patch.name, "argv": argv, "recipe": recipe})
@@ -99,7 +102,7 @@ class ExternalTrainer:
             "patch": patch.name,
             "scene": folder.staging,
             "images": patch.images,
-            "sparse": patch.sparse,
+            "sparse": _staged_model(folder) if any(patch.offset) else patch.sparse,
             "output": folder.output,
             "steps": training.max_steps,
             "seed": training.seed,
@@ -139,17 +142,26 @@ def exit_of(folder: AttemptFolder) -> Exit:
     return facts.end if facts else Lost("no exit record")
 
 
+def _staged_model(folder: AttemptFolder) -> Path:
+    return folder.staging / "sparse" / "0"
+
+
 def stage(patch: Patch, folder: AttemptFolder) -> None:
     """Lay links to the photographs and to each file of the model side by side, as images/ and sparse/0/.
+
+    Of a model with an offset there is a copy instead, with the offset taken off.
 
     The folders are the attempt's own: what a program writes beside its model (points3D.ply, images_2) is no longer
     written into the scene.
     """
-    sparse = folder.staging / "sparse" / "0"
+    sparse = _staged_model(folder)
     sparse.mkdir(parents=True)
-    for path in (patch.sparse / name for name in MODEL_FILE_NAMES):
-        if path.is_file():
-            (sparse / path.name).symlink_to(path.resolve())
+    if any(patch.offset):
+        write_shifted(patch.sparse, patch.offset, sparse)
+    else:
+        for path in (patch.sparse / name for name in MODEL_FILE_NAMES):
+            if path.is_file():
+                (sparse / path.name).symlink_to(path.resolve())
     (folder.staging / "images").symlink_to(patch.images.resolve(), target_is_directory=True)
     if patch.masks is not None:
         (folder.staging / "masks").symlink_to(patch.masks.resolve(), target_is_directory=True)

@@ -50,8 +50,22 @@ def to_parameters(values: Mapping[str, Tensor], device: torch.device) -> Paramet
     return {name: Parameter(value.to(device)) for name, value in values.items()}
 
 
+def from_splat(splat: Gaussians, frame: Frame, device: torch.device) -> Parameters:
+    """Return what a splat file holds in the frame that is trained in: what `export` made of it, rounded as it was."""
+    means = (splat.means.astype(np.float64) - frame.center) / frame.unit
+    values = {
+        "means": means.astype(np.float32),
+        "scales": splat.scales - np.float32(math.log(frame.unit)),
+        "quats": splat.quats,
+        "opacities": splat.opacities,
+        "sh0": splat.sh0[:, None],
+        "shN": splat.shN,
+    }
+    return to_parameters({name: torch.from_numpy(value) for name, value in values.items()}, device)
+
+
 def export(gaussians: Parameters, frame: Frame) -> Gaussians:
-    """Return the Gaussians in world coordinates as arrays on the host."""
+    """Return the Gaussians in the coordinates of the model, less its offset, as arrays on the host."""
 
     def array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         return tensor.detach().float().cpu().numpy()

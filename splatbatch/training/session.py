@@ -16,17 +16,17 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from splatbatch.config import Recipe
+from splatbatch.config import NO_OFFSET, Offset, Recipe
 from splatbatch.errors import SceneError, TrainerError
-from splatbatch.files import MIB, write_json
-from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.files import MIB, aside, write_json
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Extent, Footprint, estimate, extent_of
-from splatbatch.splats import write_splat
+from splatbatch.scene.frame import read_shifted
+from splatbatch.splats import offset_comments, read_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.evaluation.pictures import picture_views
-from splatbatch.training.gaussians import export, first_values, to_parameters
+from splatbatch.training.gaussians import export, first_values, from_splat, to_parameters
 from splatbatch.training.loop import train
 from splatbatch.training.photos.repeats import find_repeats
 from splatbatch.training.photos.views import Folders, Views, decode_views
@@ -42,6 +42,8 @@ class Settings(BaseModel):
     sparse: Path
     images: Path
     masks: Path | None = None
+    offset: Offset = NO_OFFSET
+    """Taken off the coordinates of the model as it is read."""
     holdout: tuple[str, ...]
     recipe: Recipe
     resume: Path | None = None
@@ -85,7 +87,7 @@ def prepare(settings: Settings, progress: Progress) -> Prepared:
         _load_kernels()
 
     progress.phase("load")
-    reconstruction = read_reconstruction(settings.sparse)
+    reconstruction = read_shifted(settings.sparse, settings.offset)
     if not len(reconstruction.points):
         raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
     folders = Folders(settings.images, settings.masks)
@@ -125,12 +127,14 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     step = evaluator.stopped_at or planned
 
     progress.phase("eval")
-    final = evaluator.measure(gaussians, step)
-    write_json(folder.metrics, {**evaluator.to_record(), **_made(prepared, need, device)})
-    picture_views(folder, gaussians, scene.holdout, final, recipe)
-
-    progress.phase("export")
-    write_splat(folder.splat, export(gaussians, scene.frame), step, planned)
+    with aside(folder.splat) as written:
+        offset = offset_comments(prepared.settings.offset)
+        write_splat(written, export(gaussians, scene.frame), step, planned, offset)
+        gaussians = from_splat(read_splat(written), scene.frame, device)
+        final = evaluator.measure_written(gaussians, step)
+        write_json(folder.metrics, {**evaluator.to_record(), **_made(prepared, need, device)})
+        picture_views(folder, gaussians, scene.holdout, final, recipe)
+        progress.phase("export")
     with contextlib.suppress(OSError):
         folder.checkpoint.unlink(missing_ok=True)
     progress.phase("done")

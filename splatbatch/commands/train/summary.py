@@ -14,6 +14,7 @@ from splatbatch.plain_text import one_line, plain
 from splatbatch.report import write_report
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.frame import note
 from splatbatch.tasks.status import PatchStatus, read_status, summary
 
 
@@ -42,6 +43,8 @@ def conclude(batch: Batch, run: Run, standing: Standing) -> int:
     requested = [one for one in statuses if one.patch in set(batch.names)]
     done = [one for one in requested if one.state == "trained" and run.has_done(one.patch)]
     _print(_lines(requested, done, statuses, run))
+    if told := note(batch.output.read_frame(), (task.patch.name for task in whole.tasks)):
+        typer.echo(one_line(told))
     typer.echo(plain(f"report: {batch.output.report('html')}"))
     if {one.state for one in requested} == {"refused"}:
         return SceneError.exit_code

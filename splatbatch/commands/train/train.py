@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -14,6 +14,7 @@ from splatbatch import config as configuration
 from splatbatch import terminal
 from splatbatch.commands.look import print_plan
 from splatbatch.commands.output import print_warnings
+from splatbatch.commands.train.decided import Wish, look, refuse, settle_frame, unaudited
 from splatbatch.commands.train.retry_summary import check_savable, print_retried
 from splatbatch.commands.train.summary import Run, conclude, statuses_of
 from splatbatch.errors import ConfigError
@@ -23,15 +24,14 @@ from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.outcome import Outcome
 from splatbatch.plain_text import plain
 from splatbatch.scheduler import session
-from splatbatch.store.events import Audited, NotifyFailed, Refused, StillGivenUp
+from splatbatch.store.events import NotifyFailed, StillGivenUp
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import OutputLock
 from splatbatch.store.records.result import Result
 from splatbatch.tasks import plan as planning
 from splatbatch.tasks import upkeep
-from splatbatch.tasks.batch import Batch, open_batch, refusals
+from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.contents import Contents
-from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
 from splatbatch.tasks.status import summary
 
 
@@ -65,18 +65,6 @@ def train(config: Path | None, names: Sequence[str], only: Sequence[str], *, ver
         print_plan(batch, as_json=False)
         return
     _train(batch, Wish(verify=verify))
-
-
-@dataclass(frozen=True)
-class Wish:
-    """How patches are to be trained."""
-
-    verify: bool = True
-    """Audit them first."""
-    force: bool = False
-    """Also those that are fresh."""
-    is_retry: bool = False
-    """Also those that were given up; what is accepted stays if it is better."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +141,7 @@ def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
             for reason in notifier.beat():
                 ledger.write(NotifyFailed(reason))
 
-        run = _run(batch, ledger, wish, Rounds(interruption.reason, beat, lock.beat, contents.want))
+        run = _run(batch, ledger, wish, Rounds(interruption.reason, beat, lock.beat, contents.want, standing.forget))
         if not run.stopped:  # the next run reads on
             contents.finish()
     standing.forget()
@@ -177,43 +165,24 @@ class Rounds:
     """While earlier attempts are settled, nothing is shown yet."""
     fill: Callable[[str], None]
     """Takes a patch whose result knows too little of its files."""
+    forget: Callable[[], None]
+    """Lets what is shown look at every file anew."""
 
 
 def _run(batch: Batch, ledger: Ledger, wish: Wish, rounds: Rounds) -> Run:
     """Settle what an earlier run has left, decide, and train."""
     session.adopt(batch, ledger, rounds.keep_lock)
     upkeep.restore(batch, ledger)
-    standing = batch.standing("content")
-    decisions = tuple(standing.decide(name, force=wish.force, insist=wish.is_retry) for name in batch.names)
-    for name in upkeep.refresh(batch, standing, decisions):
+    looked = settle_frame(look(batch, wish), wish)
+    rounds.forget()
+    for name in upkeep.refresh(looked.batch, looked.standing, looked.decisions):
         rounds.fill(name)
-    for name, reason in planning.given_up(decisions).items():
+    for name, reason in planning.given_up(looked.decisions).items():
         ledger.write(StillGivenUp(name, reason))
-    todo = batch.only(planning.to_train(decisions))
-    outcomes: Mapping[str, Outcome] = {}
+    todo, outcomes = looked.todo, dict[str, Outcome]()
     if todo.tasks:
-        refused = _audit(todo, ledger) if wish.verify else _unaudited(ledger)
+        refused = refuse(todo, looked.audits, ledger) if wish.verify else unaudited(ledger)
         todo = todo.only(name for name in todo.names if name not in refused)
     if todo.tasks:
-        outcomes = session.run(todo, ledger, stop=rounds.stop, beat=rounds.beat, is_retry=wish.is_retry)
-    return Run(planning.fresh(decisions), outcomes, rounds.stop())
-
-
-def _audit(batch: Batch, ledger: Ledger) -> Mapping[str, str]:
-    """Audit patches before they are trained; return those that must not be, each with the reason."""
-    audits = batch.audits()
-    refused = refusals(audits)
-    warnings = [f"{one.patch}: {one.subject}: {one.message}" for audit, _ in audits for one in audit.warnings()]
-    ledger.write(Audited(verified=True, refused=refused, warnings=tuple(dict.fromkeys(warnings))))
-    for task in batch.tasks:
-        if reason := refused.get(task.name):
-            inputs = state_of(inputs_of(task.patch, task.recipe).files)
-            ledger.write(Refused(task.name, reason, inputs))
-    if len(refused) == len(batch.tasks):
-        typer.echo("every patch is refused by the audit: see `splatbatch verify-dims`", err=True)
-    return refused
-
-
-def _unaudited(ledger: Ledger) -> Mapping[str, str]:
-    ledger.write(Audited(verified=False, refused={}, warnings=()))
-    return {}
+        outcomes |= session.run(todo, ledger, stop=rounds.stop, beat=rounds.beat, is_retry=wish.is_retry)
+    return Run(planning.fresh(looked.decisions), outcomes, rounds.stop())

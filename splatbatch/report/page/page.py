@@ -108,6 +108,7 @@ def _header(report: Record) -> Html:
         tag("div", *share, class_="share", aria_hidden="true"),
         tag("ul", *tiles, class_="totals"),
         tag("p", f"{report['output']}, {report['written_at']}", class_="quiet"),
+        *(tag("p", f"Frame: {told}.") for told in [(report["frame"] or {}).get("note")] if told),
     )
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Image
+from splatbatch.scene.frame import shifted_image
 from splatbatch.splats.preview import Floats, rotated
 from splatbatch.store.attempt_folder import AttemptFolder
 
@@ -54,9 +55,10 @@ def find_initial_camera(folder: AttemptFolder | None) -> InitialCamera | None:
 
 def _images(folder: AttemptFolder) -> Sequence[Image]:
     """Return the images that an attempt was trained on, as far as they still lie there."""
-    sparse = folder.read_settings().sparse
+    settings = folder.read_settings()
     try:
-        images = read_images(Path(sparse)) if sparse else []
+        images = read_images(Path(settings.sparse)) if settings.sparse else []
+        images = [shifted_image(image, settings.offset) for image in images]
     except (SceneError, OSError, ValueError):
         return []
     sound = [image for image in images if np.isfinite(image.rotation()).all() and np.isfinite(image.center()).all()]

@@ -21,6 +21,7 @@ from splatbatch.scene.audit.size import CameraRow, camera_rows, check_sizes
 from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image
+from splatbatch.scene.frame import Span, span_of
 from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.scene.photos.folders import Folders, Found, Place, is_folder
 from splatbatch.scene.photos.header_cache import Headers
@@ -44,6 +45,8 @@ class Audit:
     rows: tuple[CameraRow, ...]
     findings: tuple[Finding, ...]
     trainer: str
+    spans: Mapping[str, Span] = field(default_factory=dict)
+    """Where the patches lie, by name, as far as their models can be read."""
 
     def errors(self) -> tuple[Finding, ...]:
         """Return the findings that keep a patch from being trained."""
@@ -84,6 +87,8 @@ class _Dossier:
     findings: tuple[Finding, ...]
     images: tuple[Image, ...] = ()
     cameras: Mapping[int, Camera] = field(default_factory=dict)
+    span: Span | None = None
+    """Where its cameras and points lie."""
     divisor: int = 1
     """How much smaller its photographs are meant to be than its cameras say: they lie in images_4 alone."""
 
@@ -103,19 +108,22 @@ def audit_patches(
     drift_from = as_source(original.images, original.cameras) if original and original.images else None
     rows: list[CameraRow] = []
     findings: list[Finding] = []
+    spans: dict[str, Span] = {}
     paired: set[Path] = set()
     dossiers = (_open_dossier(patch, rules, holdout_every) for patch in patches)
     for dossier, shots in _photographed(chain(dossiers, [original] if original else []), cache):
         used = camera_rows(dossier.patch.name, shots)
         rows += used
         findings += dossier.findings
+        if dossier.span and dossier is not original:
+            spans[dossier.patch.name] = dossier.span
         findings += _check_photographs(dossier, shots, used)
         if drift_from and dossier is not original:
             findings += check_drift(dossier.images, dossier.cameras, drift_from, dossier.scribe)
         if dossier.patch.images not in paired:  # patches that share their photographs share the finding
             paired.add(dossier.patch.images)
             findings += check_pairing(dossier.patch.images, dossier.scribe)
-    return Audit(tuple(patch.name for patch in patches), tuple(rows), tuple(findings), rules.name)
+    return Audit(tuple(patch.name for patch in patches), tuple(rows), tuple(findings), rules.name, spans)
 
 
 def source_patch(source: Path, patches: Sequence[Patch]) -> Patch:
@@ -146,7 +154,8 @@ def _open_dossier(patch: Patch, rules: TrainerRules, holdout_every: int) -> _Dos
         return _Dossier(patch, scribe, (finding,))
     findings = (*check_model(model, scribe, holdout_every), *check_rigs(patch.sparse, scribe))
     folder, divisor = stored_photographs(patch.images)
-    return _Dossier(replace(patch, images=folder), scribe, findings, model.images, model.cameras, divisor)
+    span = span_of(model)
+    return _Dossier(replace(patch, images=folder), scribe, findings, model.images, model.cameras, span, divisor)
 
 
 def _photographed(dossiers: Iterator[_Dossier], cache: Path | None) -> Iterator[tuple[_Dossier, list[Shot]]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from splatbatch.fields import mapping, text
+from splatbatch.fields import mapping, number, text
 from splatbatch.store.records.record import TypedRecord, reads
 
 
@@ -38,6 +38,16 @@ def _is_fact(entry: Any) -> bool:
     return isinstance(entry, list) and [type(one) for one in entry] == [int, int, str]
 
 
+Place = tuple[float, float, float]
+
+
+def place(value: object) -> Place:
+    """Return three coordinates; the origin for anything else."""
+    found = [number(one) for one in value] if isinstance(value, list | tuple) else []
+    x, y, z = found if len(found) == 3 else (None, None, None)
+    return (0.0, 0.0, 0.0) if x is None or y is None or z is None else (float(x), float(y), float(z))
+
+
 @dataclass(frozen=True)
 class Fingerprint(TypedRecord):
     """What a result depends on; if any of it changes the result is stale."""
@@ -52,6 +62,8 @@ class Fingerprint(TypedRecord):
     """What `inputs` stands for: each file with its size, time and, as far as known, content."""
     effective: str = ""
     """As `recipe`, of the settings really in force; empty where nobody changed any."""
+    offset: Place = field(default=(0.0, 0.0, 0.0), metadata=reads(place))
+    """What was taken off the coordinates of the model: add it to the splat's for the model's own."""
 
     @property
     def trainer(self) -> str:
@@ -61,4 +73,7 @@ class Fingerprint(TypedRecord):
     def to_record(self) -> dict[str, Any]:
         """Return it as job.json and result.json hold it."""
         record = super().to_record() | {"files": files_to_record(self.files)}
-        return record if self.effective else {key: value for key, value in record.items() if key != "effective"}
+        blank = [
+            key for key, is_said in {"effective": self.effective, "offset": any(self.offset)}.items() if not is_said
+        ]
+        return {key: value for key, value in record.items() if key not in blank}

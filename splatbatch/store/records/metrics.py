@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from splatbatch.fields import mapping, number
+from splatbatch.store.records.fingerprint import Place, place
 from splatbatch.store.records.record import TypedRecord, as_object, reads
 
 
@@ -122,4 +123,5 @@ class TrainingSettings(TypedRecord):
 
     sparse: str = ""
     """Folder of the model."""
+    offset: Place = field(default=(0.0, 0.0, 0.0), metadata=reads(place))
     recipe: dict[str, Any] = field(default_factory=dict)

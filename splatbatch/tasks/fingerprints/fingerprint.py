@@ -15,7 +15,7 @@ from splatbatch.tasks.fingerprints.inputs import inputs_of
 def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
     """Return what a result of this patch under this recipe depends on."""
     inputs = inputs_of(patch, recipe)
-    return Fingerprint(recipe_hash(recipe), inputs.hash, settings_of(recipe), inputs.files)
+    return Fingerprint(recipe_hash(recipe), inputs.hash, settings_of(recipe), inputs.files, offset=patch.offset)
 
 
 def recipe_hash(recipe: Recipe) -> str:

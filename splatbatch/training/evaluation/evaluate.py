@@ -79,6 +79,16 @@ class Evaluator:
             self._progress.evaluated(metrics)
         return metrics
 
+    def measure_written(self, gaussians: Parameters, step: int) -> Metrics | None:
+        """Measure the splat as its file holds it, which is what counts, in place of the one in memory.
+
+        Raises:
+            TrainerError: a rendering is not finite.
+        """
+        if self.evaluations and self.evaluations[-1]["step"] == step:
+            self.evaluations.pop()
+        return self.measure(gaussians, step)
+
     def to_record(self) -> Metrics:
         """Return what metrics.json says of the evaluations: the first, the last, those between, notes, peaks."""
         first, last = (self.evaluations[index] if self.evaluations else None for index in (0, -1))

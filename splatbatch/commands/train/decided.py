@@ -1,0 +1,86 @@
+"""What is to be trained: every patch decided on, those that need it audited, all in one frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import typer
+
+from splatbatch.scene.audit.audit import Audit
+from splatbatch.store.events import Audited, Refused
+from splatbatch.store.ledger import Ledger
+from splatbatch.tasks import plan as planning
+from splatbatch.tasks.batch import Batch, refusals
+from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
+from splatbatch.tasks.frame import read_spans, settle, spans_of
+from splatbatch.tasks.task import Task, patches_of
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How patches are to be trained."""
+
+    verify: bool = True
+    """Audit them first."""
+    force: bool = False
+    """Also those that are fresh."""
+    is_retry: bool = False
+    """Also those that were given up; what is accepted stays if it is better."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What was found before the first patch is trained."""
+
+    batch: Batch
+    standing: Standing
+    decisions: tuple[planning.Decision, ...]
+    audits: tuple[tuple[Audit, tuple[Task, ...]], ...]
+    """Of what is to be trained; none where nothing is, or no audit is wanted."""
+
+    @property
+    def todo(self) -> Batch:
+        """Return the batch with what is to be trained alone."""
+        return self.batch.only(planning.to_train(self.decisions))
+
+
+def look(batch: Batch, wish: Wish) -> Looked:
+    """Decide on the patches, and audit those that are to be trained."""
+    standing = batch.standing("content")
+    decisions = tuple(standing.decide(name, force=wish.force, insist=wish.is_retry) for name in batch.names)
+    todo = batch.only(planning.to_train(decisions))
+    return Looked(batch, standing, decisions, todo.audits() if wish.verify and todo.tasks else ())
+
+
+def settle_frame(looked: Looked, wish: Wish) -> Looked:
+    """Write down where the splats will lie; where that is elsewhere than before, look again: results became stale."""
+    batch, todo = looked.batch, looked.todo
+    if not todo.tasks:
+        return looked
+    spans = spans_of(audit for audit, _ in looked.audits) if wish.verify else read_spans(patches_of(todo.tasks))
+    framed = batch.in_frame(settle(batch, spans))
+    if framed.frame != batch.output.read_frame():
+        framed.write_frame()
+    return replace(looked, batch=framed) if framed.tasks is batch.tasks else look(framed, wish)
+
+
+def refuse(batch: Batch, audits: tuple[tuple[Audit, tuple[Task, ...]], ...], ledger: Ledger) -> Mapping[str, str]:
+    """Write down what the audits found; return the patches that must not be trained, each with the reason."""
+    refused = refusals(audits)
+    warnings = [f"{one.patch}: {one.subject}: {one.message}" for audit, _ in audits for one in audit.warnings()]
+    ledger.write(Audited(verified=True, refused=refused, warnings=tuple(dict.fromkeys(warnings))))
+    for task in batch.tasks:
+        if reason := refused.get(task.name):
+            inputs = state_of(inputs_of(task.patch, task.recipe).files)
+            ledger.write(Refused(task.name, reason, inputs))
+    if len(refused) == len(batch.tasks):
+        typer.echo("every patch is refused by the audit: see `splatbatch verify-dims`", err=True)
+    return refused
+
+
+def unaudited(ledger: Ledger) -> Mapping[str, str]:
+    """Write down that nothing was audited; nothing is refused."""
+    ledger.write(Audited(verified=False, refused={}, warnings=()))
+    return {}

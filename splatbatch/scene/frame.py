@@ -1,0 +1,137 @@
+"""The frame of the splats: COLMAP's world, less an offset where float32 would not tell neighbouring points apart.
+
+A float32 has 24 bits: at UTM northings (4.5e6) neighbouring numbers lie 0.5 m apart, and a splat written there is a
+staircase. The offset is subtracted from float64, when a model is read, and never added to float32 again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.config import NO_OFFSET, Offset
+from splatbatch.scene.colmap.moved import moved, write_moved
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
+from splatbatch.scene.colmap.types import Floats, Image
+
+FINEST = 100
+"""Steps of float32 that the distance between neighbouring points should have at least."""
+FAR = 4
+"""Times its own half width a scene must lie from the origin before an offset gains anything: two bits."""
+TAILS = (0.1, 99.9)
+"""Percent of the points between which they count: a lone mismatched point would stretch any scene."""
+MOST_SAMPLES = 512
+"""Points whose neighbours are looked for."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where cameras and points of a model lie, and how close to each other the points are; in units of the model."""
+
+    low: Offset
+    high: Offset
+    spacing: float | None = None
+    """Median distance of a point to its nearest neighbour; None where the scene lies around the origin, and for one
+    point."""
+
+    def loses(self, offset: Offset = NO_OFFSET) -> bool:
+        """Return whether float32 is too coarse for these points once the offset is taken off."""
+        if self.spacing is None:
+            return False
+        reach, half = _reach(self, offset), max(np.subtract(self.high, self.low)) / 2
+        return reach > FAR * half and float(np.spacing(np.float32(reach))) * FINEST > self.spacing
+
+
+def span_of(model: Reconstruction) -> Span | None:
+    """Return where a model lies; None if nothing in it has a finite place."""
+    points = model.points.xyz[np.isfinite(model.points.xyz).all(axis=1)]
+    return span_between(points, _centers(model.images))
+
+
+def span_between(points: Floats, centers: Floats) -> Span | None:
+    """Return where points [N, 3] and cameras [n, 3] lie; None if there is neither."""
+    if not len(points) and not len(centers):
+        return None
+    cut = np.percentile(points, TAILS, axis=0) if len(points) else centers
+    places = np.concatenate([cut, centers])
+    low, high = places.min(axis=0), places.max(axis=0)
+    span = Span(_as_offset(low), _as_offset(high))
+    if _reach(span, NO_OFFSET) <= FAR * float((high - low).max()) / 2:
+        return span
+    return replace(span, spacing=_median_distance(points))
+
+
+def offset_for(spans: Collection[Span]) -> Offset:
+    """Return the offset of a batch, in whole units: none where float32 is fine enough for every patch without one."""
+    if not any(span.loses() for span in spans):
+        return NO_OFFSET
+    low = np.min([span.low for span in spans], axis=0)
+    high = np.max([span.high for span in spans], axis=0)
+    return _as_offset(np.round((low + high) / 2) + 0.0)  # no -0
+
+
+def shifted(model: Reconstruction, offset: Offset) -> Reconstruction:
+    """Return a model with the offset taken off its points and cameras; the very same model for no offset."""
+    if offset == NO_OFFSET:
+        return model
+    points = replace(model.points, xyz=model.points.xyz - np.array(offset))
+    return replace(model, images=tuple(shifted_image(image, offset) for image in model.images), points=points)
+
+
+def shifted_image(image: Image, offset: Offset) -> Image:
+    """Return an image with the offset taken off its place."""
+    if offset == NO_OFFSET:
+        return image
+    return replace(image, translation=moved(image, -np.array(offset)))
+
+
+def read_shifted(sparse: Path, offset: Offset) -> Reconstruction:
+    """Read a model with the offset taken off.
+
+    Raises:
+        ModelError: a file is missing, unreadable, cut or garbage; it is named.
+    """
+    return shifted(read_reconstruction(sparse), offset)
+
+
+def write_shifted(sparse: Path, offset: Offset, target: Path) -> None:
+    """Write a copy of a model with the offset taken off into the folder `target`.
+
+    Raises:
+        ModelError: a file of the model is missing or broken.
+        OSError: the copy cannot be written.
+    """
+    write_moved(sparse, -np.array(offset), target)
+
+
+def _reach(span: Span, offset: Offset) -> float:
+    """Return the largest coordinate there is once the offset is taken off."""
+    return float(np.abs(np.subtract((span.low, span.high), offset)).max())
+
+
+def _centers(images: Collection[Image]) -> Floats:
+    """Return where the cameras stand, [n, 3]; those whose pose is none are left out."""
+    centers: Floats = np.array([image.center() for image in images], dtype=np.float64).reshape(-1, 3)
+    return centers[np.isfinite(centers).all(axis=1)]
+
+
+def _median_distance(points: Floats) -> float | None:
+    """Return the median distance of some points to their nearest other place."""
+    from scipy.spatial import cKDTree
+
+    if len(points) < 2:
+        return None
+    sample = points[:: max(1, len(points) // MOST_SAMPLES)]
+    tree = cKDTree(points - points.mean(axis=0), balanced_tree=False, compact_nodes=False)
+    near, _ = tree.query(sample - points.mean(axis=0), k=2)
+    apart: NDArray[np.float64] = near[:, 1][near[:, 1] > 0]
+    return float(np.median(apart)) if len(apart) else None
+
+
+def _as_offset(values: Floats) -> Offset:
+    x, y, z = (float(value) for value in values)
+    return (x, y, z)

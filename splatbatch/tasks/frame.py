@@ -1,0 +1,101 @@
+"""Where the splats of a batch lie: as its YAML says, else as they always did, else as its patches need it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from splatbatch.config import NO_OFFSET, Config, Offset
+from splatbatch.errors import SceneError
+from splatbatch.plain_text import spell_place
+from splatbatch.scene.patches import Patch
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.frame import Frame
+
+if TYPE_CHECKING:
+    from splatbatch.scene.audit.audit import Audit
+    from splatbatch.scene.frame import Span
+    from splatbatch.tasks.batch import Batch
+
+
+def known_frame(config: Config, output: OutputFolder) -> Frame | None:
+    """Return the frame that the YAML asks for, else the one that the batch has; None before its first training."""
+    match config.scene.offset:
+        case None:
+            return output.read_frame()
+        case "none":
+            return Frame()
+        case offset:
+            return Frame(offset)
+
+
+def in_frame(patches: Iterable[Patch], frame: Frame | None) -> tuple[Patch, ...]:
+    """Return patches with their offsets."""
+    return tuple(patches if frame is None else (replace(patch, offset=frame.of(patch.name)) for patch in patches))
+
+
+def settle(batch: Batch, spans: Mapping[str, Span]) -> Frame:
+    """Return the frame to train patches in that lie as `spans` say, by name.
+
+    The batch's own is kept as long as it serves: patches that are added change nothing. Otherwise it is chosen for all
+    patches of the batch together, or for each of its scenes.
+    """
+    if batch.frame is not None and batch.config.scene.offset is not None:
+        return batch.frame
+    kept = batch.frame or Frame()
+    if batch.config.scene.scenes:
+        return replace(kept, scenes=kept.scenes | {name: _settle(kept.of(name), [one]) for name, one in spans.items()})
+    offset = _settle(kept.offset, list(spans.values()))
+    if offset not in (kept.offset, NO_OFFSET):
+        from splatbatch.scene.frame import offset_for
+
+        others = {task.patch.name: task.patch for task in batch.every if task.patch.name not in spans}
+        offset = offset_for([*spans.values(), *read_spans(others.values()).values()])
+    return Frame(offset)
+
+
+def _settle(kept: Offset, spans: list[Span]) -> Offset:
+    """Return the offset of what lies so: the kept one, unless it loses detail, or nothing needs one any more."""
+    from splatbatch.scene.frame import offset_for
+
+    needed = offset_for(spans)
+    serves = not any(span.loses(kept) for span in spans) and (kept == NO_OFFSET or needed != NO_OFFSET)
+    return kept if serves or not spans else needed
+
+
+def spans_of(audits: Iterable[Audit]) -> dict[str, Span]:
+    """Return where the patches lie that audits do not refuse."""
+    return {
+        name: span
+        for audit in audits
+        for bad in [set(audit.bad_patches())]
+        for name, span in audit.spans.items()
+        if name not in bad
+    }
+
+
+def read_spans(patches: Iterable[Patch]) -> dict[str, Span]:
+    """Return where patches lie, by name, as far as their models can be read."""
+    from splatbatch.scene.colmap.reconstruction import read_reconstruction
+    from splatbatch.scene.frame import span_of
+
+    found = {}
+    for patch in patches:
+        try:
+            span = span_of(read_reconstruction(patch.sparse))
+        except SceneError:
+            continue
+        if span is not None:
+            found[patch.name] = span
+    return found
+
+
+def note(frame: Frame | None, names: Iterable[str] = ()) -> str:
+    """Say what to add to the coordinates of the splats, of named patches where scenes differ; empty for nothing."""
+    if frame is None:
+        return ""
+    offsets = {name: one for name, one in frame.scenes.items() if any(one) and name in set(names)}
+    parts = [f"to {name} add {spell_place(one)}" for name, one in offsets.items()]
+    parts += [f"add {spell_place(frame.offset)}"] if any(frame.offset) else []
+    return f"for the coordinates of the models {'; '.join(parts)} to those of the splats" if parts else ""

@@ -1,0 +1,195 @@
+"""Scenes in map coordinates: one offset for all patches, told everywhere, kept, and never added to float32."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import invoke
+from fake_batch import FakeBatch
+from far_away import UTM, move
+
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.splats import Gaussians, write_splat
+from splatbatch.splats.ply import offset_comments, read_header, read_splat
+
+MIDDLE = [500000.0, 4500000.0, 102.0]
+WORDS = "(500000, 4500000, 102)"
+
+
+def sparse(batch: FakeBatch, patch: str) -> Path:
+    return batch.folder / "patches" / patch / "sparse/0"
+
+
+@pytest.fixture
+def far(batch: FakeBatch) -> FakeBatch:
+    batch.make("p0", "p1")
+    for patch in ("p0", "p1"):
+        move(sparse(batch, patch))
+    return batch
+
+
+def frame(batch: FakeBatch) -> dict[str, object]:
+    return json.loads((batch.output / "frame.json").read_text())
+
+
+def test_a_batch_in_utm_is_trained_around_its_own_middle(far: FakeBatch) -> None:
+    assert invoke("train", batch=far).code == 0
+    assert frame(far) == {"offset": MIDDLE, "scenes": {}}
+    assert [far.result(patch)["offset"] for patch in ("p0", "p1")] == [MIDDLE, MIDDLE]
+
+
+def test_a_local_batch_says_nothing_of_offsets(batch: FakeBatch) -> None:
+    batch.make("p0")
+    said = invoke("train", batch=batch)
+    assert frame(batch) == {"offset": [0.0, 0.0, 0.0], "scenes": {}}
+    assert "offset" not in batch.result("p0")
+    assert "add (" not in said.out + (batch.output / "report.md").read_text()
+
+
+@pytest.mark.parametrize("command", ["plan", "verify-dims", "train"])
+def test_every_command_says_what_to_add(far: FakeBatch, command: str) -> None:
+    assert f"add {WORDS}" in invoke(command, batch=far).out
+
+
+def test_the_reports_say_what_to_add(far: FakeBatch) -> None:
+    invoke("train", batch=far)
+    assert all(f"add {WORDS}" in (far.output / f"report.{kind}").read_text() for kind in ("md", "html", "json"))
+
+
+def test_looking_writes_nothing(far: FakeBatch) -> None:
+    for command in ("plan", "verify-dims", "status"):
+        invoke(command, batch=far)
+    assert not (far.output / "frame.json").exists()
+
+
+def test_in_json_the_frame_is_told_too(far: FakeBatch) -> None:
+    for command in ("plan", "verify-dims"):
+        assert json.loads(invoke(command, "--json", batch=far).out)["frame"]["offset"] == MIDDLE
+
+
+def test_the_second_run_finds_everything_fresh(far: FakeBatch) -> None:
+    invoke("train", batch=far)
+    assert invoke("train", batch=far).code == 0
+    assert len(far.events("attempt_started")) == 2
+    assert "2 of 2 patches trained" in invoke("status", batch=far).out
+
+
+def test_patches_that_are_added_come_into_the_same_frame(far: FakeBatch) -> None:
+    invoke("train", batch=far)
+    shutil.copytree(far.folder / "patches/p0", far.folder / "patches/p2")
+    move(sparse(far, "p2"), (40.0, 0.0, 0.0))
+    assert invoke("train", batch=far).code == 0
+    assert far.result("p2")["offset"] == MIDDLE
+    assert len(far.events("attempt_started")) == 3
+
+
+def test_training_one_patch_settles_the_frame_of_all(far: FakeBatch) -> None:
+    move(sparse(far, "p1"), (100.0, 0.0, 0.0))
+    invoke("train", "-p", "p0", batch=far)
+    assert far.result("p0")["offset"] == [500050.0, 4500000.0, 102.0]
+
+
+def test_without_the_audit_the_offset_is_the_same(far: FakeBatch) -> None:
+    far.change(scene={"images": "images"})
+    invoke("train", "--no-verify", batch=far)
+    assert frame(far)["offset"] == MIDDLE
+
+
+def test_an_offset_of_the_yaml_counts_and_makes_results_stale(far: FakeBatch) -> None:
+    invoke("train", batch=far)
+    far.change(scene={"images": "images", "offset": [500000, 4500000, 0]})
+    assert f"offset has changed: {WORDS} -> (500000, 4500000, 0)" in invoke("plan", batch=far).out
+    assert invoke("train", batch=far).code == 0
+    assert far.result("p1")["offset"] == frame(far)["offset"] == [500000, 4500000, 0]
+
+
+def test_offset_none_leaves_everything_where_it_is(far: FakeBatch) -> None:
+    far.change(scene={"images": "images", "offset": "none"})
+    invoke("train", batch=far)
+    assert "offset" not in far.result("p0")
+
+
+def test_a_scene_that_moved_home_loses_its_offset(far: FakeBatch) -> None:
+    invoke("train", batch=far)
+    for patch in ("p0", "p1"):
+        move(sparse(far, patch), tuple(-value for value in UTM))
+    assert invoke("train", batch=far).code == 0
+    assert frame(far)["offset"] == [0.0, 0.0, 0.0]
+    assert "offset" not in far.result("p0")
+
+
+@pytest.mark.parametrize("offset", ["[1, 2]", "[1, 2, .nan]", "far", "[a, b, c]", "7"])
+def test_an_offset_that_is_none_is_a_mistake_with_its_line(batch: FakeBatch, offset: str) -> None:
+    batch.make("p0")
+    text = batch.config.read_text().replace("images: images", f"images: images\n  offset: {offset}")
+    batch.config.write_text(text)
+    ended = invoke("plan", batch=batch)
+    assert ended.code == 2
+    assert "scene.offset" in ended.err and "Traceback" not in ended.err
+
+
+def test_scenes_have_an_offset_each(batch: FakeBatch) -> None:
+    batch.make("a", "b")
+    for name in ("a", "b"):
+        shutil.copytree(batch.folder / "images", batch.folder / "patches" / name / "images")
+    move(sparse(batch, "b"))
+    batch.settings.pop("scene")
+    batch.change(scene={"scenes": ["patches/*"]})
+    assert f"to b add {WORDS}" in invoke("train", batch=batch).out
+    assert "offset" not in batch.result("a")
+    assert batch.result("b")["offset"] == MIDDLE
+
+
+def accept(batch: FakeBatch, spread: float, offset: list[float]) -> None:
+    """Put a splat with an offset in the place of the fake trainer's."""
+    means = np.random.default_rng(3).normal(0, spread, (500, 3)).astype(np.float32)
+    zeros = np.zeros((500, 3), np.float32)
+    quats = np.tile(np.float32([1, 0, 0, 0]), (500, 1))
+    splat = Gaussians(means, zeros, quats, zeros[:, 0], zeros, np.zeros((500, 0, 3), np.float32))
+    path = batch.output / "patches/p0/splat.ply"
+    write_splat(path, splat, 20, comments=offset_comments(offset))
+    result = batch.output / "patches/p0/result.json"
+    result.write_text(json.dumps({**batch.result("p0"), "splat": None}))
+
+
+def test_an_export_keeps_the_offset_and_says_so(far: FakeBatch) -> None:
+    invoke("train", batch=far)
+    accept(far, 1.0, MIDDLE)
+    assert invoke("export", "p0", "--sh-degree", "0", batch=far).code == 0
+    assert read_header(far.output / "export/p0.ply").offset == tuple(MIDDLE)
+
+
+def test_an_export_that_float32_would_blur_is_refused_with_the_formats_that_can(far: FakeBatch) -> None:
+    invoke("train", batch=far)
+    accept(far, 1.0, MIDDLE)
+    ended = invoke("export", "p0", "--frame", "source", batch=far)
+    assert ended.code != 0
+    assert "3D Tiles" in ended.err and WORDS in ended.err
+    assert not (far.output / "export/p0.ply").exists()
+
+
+def test_an_export_that_float32_can_hold_has_the_coordinates_of_the_model(far: FakeBatch) -> None:
+    invoke("train", batch=far)
+    accept(far, 1000.0, [64.0, -32.0, 0.0])
+    assert invoke("export", "p0", "--frame", "source", batch=far).code == 0
+    there, here = read_splat(far.output / "export/p0.ply"), read_splat(far.output / "patches/p0/splat.ply")
+    assert np.allclose(there.means - here.means, [64, -32, 0], atol=1e-3)
+    assert read_header(far.output / "export/p0.ply").offset == (0.0, 0.0, 0.0)
+
+
+def test_an_external_program_is_given_a_copy_without_the_offset(far: FakeBatch) -> None:
+    program = ["python3", "-c", "import sys; print(sys.argv)", "{scene}", "{sparse}"]
+    far.change(
+        training={"trainer": "other", "max_steps": 20},
+        trainers={"other": {"command": program, "artifact": {"ply": ["*.ply"]}}},
+    )
+    far.change(retry={"max_attempts": 1})
+    invoke("train", "-p", "p0", batch=far)
+    attempt = far.output / "patches/p0/attempt-01"
+    staged = next(attempt.rglob("images.txt")).parent
+    assert np.abs(read_reconstruction(staged).points.xyz).max() < 10
+    assert str(staged) in (attempt / "train.log").read_text()
