@@ -61,7 +61,9 @@ def from_splat(splat: Gaussians, frame: Frame, device: torch.device) -> Paramete
         "sh0": splat.sh0[:, None],
         "shN": splat.shN,
     }
-    return to_parameters({name: torch.from_numpy(value) for name, value in values.items()}, device)
+    # columns picked from a table lie apart; the kernels read rows that lie side by side
+    whole = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in values.items()}
+    return to_parameters(whole, device)
 
 
 def export(gaussians: Parameters, frame: Frame) -> Gaussians:

@@ -117,6 +117,13 @@ def test_reading_what_was_written_gives_the_same_gaussians_to_the_last_bits() ->
         assert torch.allclose(value, quats if name == "quats" else gaussians[name], atol=2e-6), name
 
 
+def test_what_was_read_lies_in_memory_as_kernels_need_it(patch: Patch) -> None:
+    folder, _ = trained(patch, recipe())
+    frame = Frame(np.zeros(3), unit=1.0, scene_scale=1.0)
+    gaussians = from_splat(read_splat(folder.splat), frame, torch.device("cpu"))
+    assert all(value.is_contiguous() for value in gaussians.values())
+
+
 def test_a_kill_while_it_is_measured_leaves_no_splat(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_: object) -> None:
         raise KeyboardInterrupt
