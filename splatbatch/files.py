@@ -12,12 +12,11 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO
 
-from splatbatch.json_text import parse
+from splatbatch.json_text import parse, pieces
 
 Record = dict[str, Any]
 MIB = 1 << 20
@@ -116,9 +115,8 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, record: Mapping[str, Any], mode: int = 0o666) -> None:
     """Write one JSON object, whole or not at all; NaN and infinity are refused, since JSON has neither."""
-    pieces = json.JSONEncoder(indent=1, allow_nan=False).iterencode(record)
     # piece by piece: the report of thousands of patches is larger as text than as what it says
-    write_whole(path, lambda file: file.writelines(piece.encode() for piece in chain(pieces, "\n")), mode)
+    write_whole(path, lambda file: file.writelines(piece.encode() for piece in pieces(record)), mode)
 
 
 def read_json(path: Path) -> Record | None:

@@ -1,10 +1,11 @@
-"""JSON read without trust: numbers of 64 bits, a bounded depth, nothing that cannot be written again."""
+"""JSON read without trust: numbers of 64 bits, a bounded depth, nothing that cannot be written again; and written."""
 
 from __future__ import annotations
 
 import json
 import math
-from itertools import chain
+from collections.abc import Iterator, Mapping
+from itertools import chain, groupby
 from typing import Any
 
 MOST_LEVELS = 64
@@ -30,6 +31,34 @@ def parse(text: str | bytes) -> Any:
     if text.count("[") + text.count("{") > MOST_LEVELS:
         _check_depth(found)
     return found
+
+
+def pieces(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield an object as text, with a line for each of its entries, and for each object of a list of them.
+
+    What lies deeper stands in one line, and few calls make it: the encoder in C knows no indentation, and the one in
+    Python would take longer than anything else that is done for an attempt.
+
+    Raises:
+        ValueError: it holds NaN or infinity.
+    """
+    mark = "{\n "
+    for nested, entries in groupby(record.items(), lambda entry: entry[0] if isinstance(entry[1], _NESTED) else None):
+        part = dict(entries)
+        if nested is None:
+            yield mark + _BY_LINES.encode(part)[1:-1]
+        elif _is_list_of_objects(part[nested]):
+            yield f"{mark}{_IN_A_LINE.encode(nested)}: ["
+            yield from (f"{',' if index else ''}\n  {_IN_A_LINE.encode(one)}" for index, one in enumerate(part[nested]))
+            yield "\n ]"
+        else:
+            yield mark + _IN_A_LINE.encode(part)[1:-1]
+        mark = ",\n "
+    yield "\n}\n" if record else "{}\n"
+
+
+def _is_list_of_objects(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 1 and all(isinstance(one, dict) for one in value)
 
 
 def _check_depth(found: Any) -> None:
@@ -61,3 +90,6 @@ def _whole(text: str) -> int | None:
 
 
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None, parse_float=_finite, parse_int=_whole)
+_NESTED = (dict, list, tuple)
+_IN_A_LINE = json.JSONEncoder(allow_nan=False)
+_BY_LINES = json.JSONEncoder(allow_nan=False, separators=(",\n ", ": "))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 from typing import BinaryIO
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from splatbatch.fields import mapping, number, text, texts, whole
 from splatbatch.files import (
+    Record,
     append_line,
     free_mib,
     is_out_of_space,
@@ -46,6 +48,27 @@ def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path
 def test_a_written_file_is_read_back(tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", {"ä": [1, 2.5, None]})
     assert read_json(tmp_path / "a.json") == {"ä": [1, 2.5, None]}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {},
+        {"a": {}, "b": [], "c": (1, 2)},
+        {"a": 1, "b": None, "c": {"d": [{"e": 1}]}, "f": 'x\n,"', "g": [{"h": 1}, {"h": [2]}], "i": [[1], 2]},
+        {"ä": [{}, {}], "b": True},
+    ],
+)
+def test_what_is_written_by_lines_is_the_same_json(tmp_path: Path, record: Record) -> None:
+    write_json(tmp_path / "a.json", record)
+    assert json.loads((tmp_path / "a.json").read_bytes()) == json.loads(json.dumps(record))
+
+
+def test_each_entry_of_a_record_and_each_of_a_list_of_objects_stands_in_a_line_of_its_own(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"a": 1, "b": "x", "c": {"d": [1, {}]}, "e": [{"f": 1}, {"f": 2}], "g": None})
+    lines = (tmp_path / "a.json").read_text().splitlines()
+    nested = [' "c": {"d": [1, {}]},', ' "e": [', '  {"f": 1},', '  {"f": 2}', " ],"]
+    assert lines == ["{", ' "a": 1,', ' "b": "x",', *nested, ' "g": null', "}"]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
