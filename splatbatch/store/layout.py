@@ -129,6 +129,11 @@ class OutputFolder:
         return None if record is None else Frame.from_record(record)
 
     @property
+    def index(self) -> Path:
+        """What `status` has read of all that lies here; it may be removed at any time."""
+        return self.path / ".status-index"
+
+    @property
     def metrics(self) -> Path:
         """For Prometheus: how far the batch is."""
         return self.path / "metrics.prom"

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from splatbatch.errors import OutputError
 from splatbatch.files import Record, append_line, ends_whole, is_out_of_space, read_lines
 from splatbatch.store.events import KINDS, AttemptEnded, Event, GaveUp, Refused, event_of
+from splatbatch.store.hashes import short_hash
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.obstacles import UNWRITABLE
 
 UNWRITABLE_HINT = "Mend its permissions, or name another output.folder, then run again: it goes on where it ended."
+TAIL_BYTES = 1 << 12
+"""By which a ledger that has grown is known again."""
 Listener = Callable[[Event], None]
 Kind = TypeVar("Kind", bound=Event)
 
@@ -81,6 +85,45 @@ class Endings:
         self._judged: set[tuple[str, int]] = set()
         self._last: dict[str, AttemptEnded | Refused] = {}
         self._given_up: dict[str, GaveUp] = {}
+        self._trained: dict[str, int] = {}
+        """Last attempts that an index knows as trained, and nothing else of them."""
+        self._is_current = False
+
+    @contextlib.contextmanager
+    def as_of_now(self) -> Iterator[None]:
+        """Look at the ledger now, and not again while thousands of patches are asked for."""
+        self._follow()
+        self._is_current = True
+        try:
+            yield
+        finally:
+            self._is_current = False
+
+    def digest(self) -> Record:
+        """Return all that was read, for an index."""
+        told = {name: event for name, event in self._last.items() if _is_more_than_trained(event)}
+        trained = self._trained | {
+            name: one.attempt for name, one in self._last.items() if isinstance(one, AttemptEnded)
+        }
+        return {
+            "files": [[str(path), size, _end_of(path, size)] for path, size in self._read_bytes.items()],
+            "judged": sorted(self._judged),
+            "trained": {name: number for name, number in trained.items() if name not in told},
+            "last": {name: event.to_record() for name, event in told.items()},
+            "given_up": {name: event.to_record() for name, event in self._given_up.items()},
+        }
+
+    def resume(self, digest: Mapping[str, Any]) -> None:
+        """Begin where an index ends, if the ledgers are those that it was made from; else with their first lines."""
+        known = {path: (size, end) for path, size, end in digest.get("files", ())}
+        if set(known) != {str(path) for path in self._read_bytes}:
+            return
+        if any(_end_of(path, known[str(path)][0]) != known[str(path)][1] for path in self._read_bytes):
+            return
+        self._read_bytes = {path: known[str(path)][0] for path in self._read_bytes}
+        self._judged = {(name, number) for name, number in digest["judged"]}
+        self._trained = dict(digest["trained"])
+        self._take(event_of(record) for record in (*digest["last"].values(), *digest["given_up"].values()))
 
     def is_judged(self, patch: str, attempt: int) -> bool:
         """Return whether an attempt's end was written down."""
@@ -90,6 +133,8 @@ class Endings:
     def last(self, patch: str) -> AttemptEnded | Refused | None:
         """Return how the last attempt at a patch ended or why it was refused, whichever is later; None if neither."""
         self._follow()
+        if patch in self._trained and patch not in self._last:
+            return AttemptEnded(patch, self._trained[patch], "trained")
         return self._last.get(patch)
 
     def given_up(self, patch: str) -> GaveUp | None:
@@ -99,6 +144,8 @@ class Endings:
 
     def _follow(self) -> None:
         """Take in what has been written since the last look."""
+        if self._is_current:
+            return None
         for path, read_bytes in self._read_bytes.items():
             try:
                 size = os.stat(path).st_size  # noqa: PTH116 - asked for each of thousands of patches
@@ -111,7 +158,7 @@ class Endings:
                 self._take(_events(path, (AttemptEnded, Refused, GaveUp), read_bytes))
                 self._read_bytes[path] = size if ends_whole(path, size) else read_bytes  # a half line is read again
 
-    def _take(self, found: Iterable[AttemptEnded | Refused | GaveUp]) -> None:
+    def _take(self, found: Iterable[Event | None]) -> None:
         for event in found:
             match event:
                 case GaveUp():
@@ -124,6 +171,21 @@ class Endings:
                         self._given_up.pop(event.patch, None)
                 case Refused():
                     self._last[event.patch] = event
+
+
+def _is_more_than_trained(event: AttemptEnded | Refused) -> bool:
+    return isinstance(event, Refused) or event.outcome != "trained" or event.attempt is None
+
+
+def _end_of(path: Path, size: int) -> str:
+    """Return a hash of the last bytes before a place in a file; empty if the file does not reach so far."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, size - TAIL_BYTES))
+            tail = file.read(min(size, TAIL_BYTES))
+    except OSError:
+        return "" if size else short_hash("")
+    return short_hash(tail.decode(errors="replace")) if len(tail) == min(size, TAIL_BYTES) else ""
 
 
 def judged_attempts(output: OutputFolder) -> dict[tuple[str, int], AttemptEnded]:

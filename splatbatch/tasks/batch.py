@@ -24,6 +24,7 @@ from splatbatch.tasks.task import Task, only, patches_of, select, tasks_of, unde
 if TYPE_CHECKING:
     from splatbatch.scene.audit.audit import Audit
     from splatbatch.scene.audit.findings import TrainerRules
+    from splatbatch.store.index import Index
     from splatbatch.store.results import Depth
     from splatbatch.tasks.evidence import Standing
 
@@ -110,11 +111,11 @@ class Batch:
         if self.frame is not None:
             write_json(self.output.frame, self.frame.to_record())
 
-    def standing(self, depth: Depth = "time") -> Standing:
+    def standing(self, depth: Depth = "time", index: Index | None = None) -> Standing:
         """Return what tells how each patch stands."""
         from splatbatch.tasks.evidence import Standing
 
-        return Standing(self, depth)
+        return Standing(self, depth, index)
 
     def decisions(
         self, refusals: Mapping[str, str], *, force: bool = False, insist: bool = False

@@ -11,10 +11,11 @@ from splatbatch import __version__
 from splatbatch.config import Recipe
 from splatbatch.plain_text import spell_place
 from splatbatch.store.events import GaveUp, Refused
-from splatbatch.store.hashes import file_fact
+from splatbatch.store.hashes import Stamp, stamp_of
+from splatbatch.store.index import Index
 from splatbatch.store.layout import RESULT, SPLAT
 from splatbatch.store.ledger import Endings
-from splatbatch.store.records.fingerprint import FileFact, Fingerprint
+from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import Depth, why_not_the_splat
 from splatbatch.tasks import given_up, plan
@@ -25,6 +26,8 @@ from splatbatch.tasks.fingerprints.inputs import (
     Stats,
     inputs_of,
     moved,
+    moved_model,
+    moved_others,
     spell_files,
     state_of,
     with_content,
@@ -36,24 +39,36 @@ from splatbatch.tasks.task import Task
 class Standing:
     """Gathers the evidence on patches and decides on each; looks at every file once, as of when it was made."""
 
-    def __init__(self, batch: Batch, depth: Depth = "time", endings: Endings | None = None) -> None:
-        """Look at sizes and times only, at content where these have moved, or at every byte of the splats."""
+    def __init__(self, batch: Batch, depth: Depth = "time", index: Index | None = None) -> None:
+        """Look at sizes and times only, at content where these have moved, or at every byte of the splats.
+
+        Args:
+            batch: whose patches are looked at.
+            depth: how closely.
+            index: of what was read of them before, for a look at sizes and times.
+        """
         self._output = batch.output
         self._config = batch.config
         self._frame = batch.frame
         self._tasks = {task.name: task for task in batch.tasks}
         self._places = {name: f"{self._output.path}/patches/{name}" for name in self._tasks}
         self._depth = depth
-        self._endings = endings or Endings(batch.output)
+        self._index = index if depth == "time" else None
+        self.endings = Endings(batch.output)
+        """What the ledger says of the patches."""
+        if self._index:
+            self.endings.resume(self._index.ledger)
         self._stats = Stats()
         self._hashes: dict[int, str] = {}
-        self._kept: dict[str, tuple[tuple[FileFact, FileFact], plan.Evidence]] = {}
+        self._others: dict[tuple[Any, ...], bool] = {}
+        self._kept: dict[str, tuple[tuple[Stamp, Stamp], plan.Evidence]] = {}
         self._given_up_now: dict[str, tuple[GaveUp, str]] = {}
 
     def forget(self) -> None:
         """Look at every file anew from now on."""
         self._stats = Stats()
         self._frame = known_frame(self._config, self._output)
+        self._others.clear()
         self._kept.clear()
         self._given_up_now.clear()
 
@@ -64,17 +79,45 @@ class Standing:
     def evidence(self, name: str) -> plan.Evidence:
         """Return what is known of a patch."""
         place = self._places[name]
-        seen = (file_fact(f"{place}/{RESULT}"), file_fact(f"{place}/{SPLAT}"))
+        seen = (stamp_of(f"{place}/{RESULT}"), stamp_of(f"{place}/{SPLAT}"))
         if name not in self._kept or self._kept[name][0] != seen:  # asked every second while a batch runs
-            self._kept[name] = (seen, self._look(name))
-        return replace(self._kept[name][1], given_up=self._given_up(name))
+            self._kept[name] = (seen, self._fresh(name, *seen) or self._look(name, seen[0]))
+        found = self._kept[name][1]
+        return replace(found, given_up=why) if (why := self._given_up(name)) else found
 
-    def _look(self, name: str) -> plan.Evidence:
+    def keep(self) -> None:
+        """Bring the index up to date."""
+        if self._index:
+            self._index.keep(self.endings.digest())
+
+    def _fresh(self, name: str, result: Stamp, splat: Stamp) -> plan.Evidence | None:
+        """Return the evidence of a patch that nothing speaks against, by the index; None: its manifest must be read."""
+        if self._index is None or (brief := self._index.brief(name, result)) is None:
+            return None
+        task = self._tasks[name]
+        is_as_it_was = (
+            brief.splat == [splat.num_bytes, splat.mtime_ns]
+            and self.hash_of(task.recipe) in brief.recipes
+            and not moved_model(brief.model, task.patch, self._stats)
+            and not self._have_others_moved(self._index, brief.others, task)
+        )
+        return plan.Evidence(result=Result(name, brief.attempt)) if is_as_it_was else None
+
+    def _have_others_moved(self, index: Index, others: int, task: Task) -> bool:
+        patch, recipe = task.patch, task.recipe
+        key = (others, patch.images, patch.masks, patch.source, id(recipe))
+        if key not in self._others:
+            self._others[key] = bool(moved_others(index.others[others], patch, recipe, self._stats))
+        return self._others[key]
+
+    def _look(self, name: str, seen: Stamp) -> plan.Evidence:
         task = self._tasks[name]
         folder = self._output.patch(name)
-        result = folder.read_result()
+        result = folder.read_result() if seen.num_bytes >= 0 else None
         if result is None:
             return plan.Evidence()
+        if self._index:
+            self._index.learn(name, seen, result)
         held = result.held_against
         elsewhere = moved(held.files, task.patch, task.recipe, self._stats)
         splat = why_not_the_splat(folder, result, self._depth)
@@ -90,7 +133,7 @@ class Standing:
 
     def refusal(self, name: str) -> str:
         """Return why the latest audit refused a patch, if nothing has changed since; empty if it did not."""
-        event = self._endings.last(name)
+        event = self.endings.last(name)
         if not isinstance(event, Refused):
             return ""
         is_same = event.inputs in (None, state_of(self._inputs(self._tasks[name]).files))
@@ -143,7 +186,7 @@ class Standing:
 
     def _given_up(self, name: str) -> str:
         """Say why a patch was given up for good, if what it was given up for is still the same."""
-        event = self._endings.given_up(name)
+        event = self.endings.given_up(name)
         if event is None:
             return ""
         if self._given_up_now.get(name, (None, ""))[0] is not event:

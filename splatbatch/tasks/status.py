@@ -80,9 +80,10 @@ def read_status(
         standing: what decides whether a product is fresh; without it, as for a folder whose scene is elsewhere, any
             product counts that is there.
     """
-    endings, folders = Endings(output), _folders(output)
+    endings, folders = standing.endings if standing else Endings(output), _folders(output)
     patches = sorted(dict.fromkeys([*names, *(() if standing else folders)]), key=natural_key)
-    found = [_status(output, name, endings, standing, is_begun=name in folders) for name in patches]
+    with endings.as_of_now():
+        found = [_status(output, name, endings, standing, is_begun=name in folders) for name in patches]
     chosen = most_interesting(found, len(found) if in_full is None else in_full)
     figures = {one.patch: _with_figures(output, one) for one in chosen if one.state in WITH_SPLAT}
     return tuple(figures.get(one.patch, one) for one in found)
@@ -122,7 +123,7 @@ def _status(
     folder = output.patch(name)
     files = folder.files() if is_begun else []
     attempt = folder.latest(files)
-    if attempt and not attempt.has_ended() and not endings.is_judged(name, attempt.number) and attempt.job.exists():
+    if attempt and not endings.is_judged(name, attempt.number) and not attempt.has_ended() and attempt.job.exists():
         stands_by, died = never_went(attempt), has_died(attempt)
         if stands_by and not died:
             return PatchStatus(name, "waiting", phase="standby")
@@ -138,9 +139,8 @@ def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
     evidence, ended = standing.evidence(name), endings.last(name)
     match decide(name, evidence, standing.refusal(name)):
         case Skip():
-            state = PatchStatus(name, "trained", unverified=evidence.unverified)
-            kept = f"the splat of {(evidence.result or Result()).attempt} is kept"
-            return replace(state, warnings=_of_a_later_failure(ended, kept))
+            warnings = _of_a_later_failure(ended, evidence.result or Result())
+            return PatchStatus(name, "trained", unverified=evidence.unverified, warnings=warnings)
         case Refuse(reason=reason):
             return PatchStatus(name, "refused", cause="audit", advice=reason)
         case GivenUp(reason=reason):
@@ -154,10 +154,10 @@ def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
             return PatchStatus(name, "stale", cause=reason) if evidence.result else PatchStatus(name, "waiting")
 
 
-def _of_a_later_failure(ended: AttemptEnded | Refused | None, kept: str) -> tuple[str, ...]:
+def _of_a_later_failure(ended: AttemptEnded | Refused | None, result: Result) -> tuple[str, ...]:
     if not isinstance(ended, AttemptEnded) or ended.outcome not in ("failed", "stopped"):
         return ()
-    return (f"attempt {ended.attempt or 0} {ended.outcome} ({ended.cause}): {kept}",)
+    return (f"attempt {ended.attempt or 0} {ended.outcome} ({ended.cause}): the splat of {result.attempt} is kept",)
 
 
 def _of_an_earlier_splat(result: Result | None, reason: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from splatbatch.commands.output import open_console, print_json
 from splatbatch.commands.status import watching
 from splatbatch.monitor.table import batch_eta_s, num_shown, status_table
 from splatbatch.plain_text import clock, one_line
+from splatbatch.store.index import Index
 from splatbatch.store.lock import holder
 from splatbatch.store.records.run import Holder
 from splatbatch.tasks.batch import Batch, open_batch
@@ -30,10 +31,11 @@ class StatusOptions:
 def status(config: Path | None, names: Sequence[str], options: StatusOptions) -> None:
     """Print how far every patch is, once or until Ctrl-C."""
     batch = open_batch(config, names)
-    room, standing = num_shown(len(batch.tasks)), batch.standing("every byte" if options.verify else "time")
+    room, index = num_shown(len(batch.tasks)), Index(batch.output.index)
     if options.watch and not options.as_json:
-        watching.watch(lambda: _statuses(batch, batch.standing(), room))
+        watching.watch(lambda: _statuses(batch, batch.standing(index=index), room))
         return
+    standing = batch.standing("every byte" if options.verify else "time", index)
     statuses = _statuses(batch, standing, None if options.as_json else room)
     running = holder(batch.output.lock)
     if options.as_json:
@@ -60,4 +62,6 @@ def _last_line(statuses: Sequence[PatchStatus], running: Holder | None) -> str:
 
 
 def _statuses(batch: Batch, standing: Standing, in_full: int | None) -> tuple[PatchStatus, ...]:
-    return read_status(batch.output, batch.names, in_full, standing)
+    found = read_status(batch.output, batch.names, in_full, standing)
+    standing.keep()
+    return found

@@ -19,6 +19,8 @@ class FileFact(NamedTuple):
     """Of its content; empty while nobody has read it for that."""
 
 
+MODEL = "sparse/"
+"""What the names of a model's files begin with."""
 Files = dict[str, FileFact]
 """By a name that says where it lies: sparse/images.bin, images/left/0001.jpg, masks/left/ (the folder itself)."""
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
 from splatbatch.scene.photos.resolution import DIVISORS
 from splatbatch.store.hashes import file_fact, sha256_of
-from splatbatch.store.records.fingerprint import FileFact, Files
+from splatbatch.store.records.fingerprint import MODEL, FileFact, Files
 
 COPIES = tuple(divisor for divisor in DIVISORS.values() if divisor > 1)
 """images_2, images_4, images_8 beside the photographs."""
@@ -44,6 +45,13 @@ class Stats:
         if path not in self._known:
             self._known[path] = file_fact(path)
         return self._known[path]
+
+    def names(self, folder: str) -> set[str]:
+        """Return the names of what lies in a folder; none if it cannot be read."""
+        try:
+            return set(os.listdir(folder))  # noqa: PTH208 - names alone are wanted, of thousands of folders
+        except OSError:
+            return set()
 
 
 def inputs_of(patch: Patch, recipe: Recipe, stats: Stats | None = None) -> Inputs:
@@ -80,14 +88,31 @@ def state_of(files: Mapping[str, FileFact]) -> str:
 
 def moved(files: Mapping[str, FileFact], patch: Patch, recipe: Recipe, stats: Stats | None = None) -> tuple[str, ...]:
     """Return which files have another size or time than written down, came or went; nothing is read for it."""
-    stats, roots = stats or Stats(), _Roots(patch, recipe)
-    found = [key for key, fact in files.items() if stats.of(roots.path(key))[:2] != fact[:2]]
-    sparse = roots.path("sparse/")
-    names = (name for name in MODEL_FILE_NAMES if f"sparse/{name}" not in files)
-    found += [f"sparse/{name}" for name in names if stats.of(f"{sparse}{name}").num_bytes >= 0]
+    stats = stats or Stats()
+    model = {key.removeprefix(MODEL): fact for key, fact in files.items() if key.startswith(MODEL)}
+    others = {key: fact for key, fact in files.items() if not key.startswith(MODEL)}
+    return (*moved_model(model, patch, stats), *moved_others(others, patch, recipe, stats))
+
+
+def moved_model(files: Mapping[str, Sequence[Any]], patch: Patch, stats: Stats) -> list[str]:
+    """Return which files of a model, given by their names, have another size or time, came or went."""
+    folder = str(patch.sparse)
+    found = [name for name, fact in files.items() if not _is_as(stats.of(f"{folder}/{name}"), fact)]
+    new = stats.names(folder).difference(files).intersection(MODEL_FILE_NAMES)
+    found += [name for name in sorted(new) if stats.of(f"{folder}/{name}").num_bytes >= 0]
+    return [MODEL + name for name in found]
+
+
+def moved_others(files: Mapping[str, Sequence[Any]], patch: Patch, recipe: Recipe, stats: Stats) -> list[str]:
+    """Return which photographs, masks and lists have another size or time, came or went: the same for many patches."""
+    roots = _Roots(patch, recipe)
+    found = [key for key, fact in files.items() if not _is_as(stats.of(roots.path(key)), fact)]
     kinds = {key.partition("/")[0] for key in files}
-    found += [kind for kind, is_there in _kinds(patch, recipe).items() if is_there and kind not in kinds]
-    return tuple(found)
+    return found + [kind for kind, is_there in _kinds(patch, recipe).items() if is_there and kind not in kinds]
+
+
+def _is_as(now: FileFact, then: Sequence[Any]) -> bool:
+    return (now.num_bytes, now.mtime_ns) == (then[0], then[1])
 
 
 def with_content(
