@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from splatbatch.config import NO_OFFSET, Offset, Scene
@@ -63,7 +64,7 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
             "A patch is a folder with a COLMAP model (cameras, images, points3D) in sparse/0 or sparse.",
         )
     folders.sort(key=lambda folder: natural_key(folder.name))
-    return tuple(_patch(Path(folder.path), common, is_symlink=folder.is_symlink()) for folder in folders)
+    return tuple(_patch(folder, common) for folder in folders)
 
 
 def _see_folders(scene: Scene) -> None:
@@ -86,10 +87,11 @@ def spell(names: Sequence[str], most: int = 20) -> str:
     return f"{', '.join(names[: most - 1])}, … {names[-1]}"
 
 
-def natural_key(name: str) -> list[tuple[int, int, str]]:
+@lru_cache(maxsize=1 << 16)
+def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sort key under which p2 stands before p10."""
     parts = _DIGITS.split(name)
-    return [(1, int(part), part) if part.isdecimal() else (0, 0, part) for part in parts if part]
+    return tuple([(1, int(part), part) if part.isdecimal() else (0, 0, part) for part in parts if part])
 
 
 def model_folder(folder: Path | str) -> Path | None:
@@ -107,11 +109,11 @@ def _may_be_patch(folder: os.DirEntry[str], source: Path | None) -> bool:
     return not is_source and bool(_NUMBERED.fullmatch(folder.name) or model_folder(folder.path))
 
 
-def _patch(folder: Path, scene: Scene, *, is_symlink: bool | None = None) -> Patch:
-    sparse = model_folder(folder) or folder / MODEL_FOLDERS[0]
-    images = scene.images or folder / "images"
-    is_link = folder.is_symlink() if is_symlink is None else is_symlink
-    name = folder.resolve().name if is_link or folder.name in ("", "..") else folder.name
+def _patch(folder: Path | os.DirEntry[str], scene: Scene) -> Patch:
+    # a Path is made where one is needed, no sooner: of thousands of patches they take longer than the looks at the disk
+    sparse = model_folder(os.fspath(folder)) or Path(folder) / MODEL_FOLDERS[0]
+    images = scene.images or Path(folder) / "images"
+    name = Path(folder).resolve().name if folder.is_symlink() or folder.name in ("", "..") else folder.name
     masks = scene.masks if scene.images else _masks(images, scene.masks)
     return Patch(name, sparse, images, scene.source, masks)
 

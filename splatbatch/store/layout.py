@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,18 @@ def _number(name: str) -> int:
     """Return 1 for attempt-01; 0 for what is no attempt."""
     is_attempt = name.startswith(ATTEMPT_PREFIX) and name[_PREFIX_LENGTH:].isdecimal()
     return int(name[_PREFIX_LENGTH:]) if is_attempt else 0
+
+
+def latest_number(files: Iterable[str]) -> int:
+    """Return the number of the last attempt among the names of what lies in a patch's folder; 0 if there is none."""
+    return max(map(_number, files), default=0)
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names alone are wanted, of thousands of folders
+    except OSError:
+        return []
 
 
 @dataclass(frozen=True)
@@ -53,20 +65,18 @@ class PatchFolder:
 
     def files(self) -> list[str]:
         """Return the names of what lies here; none if there is no folder."""
-        try:
-            return os.listdir(self.path)  # noqa: PTH208 - names alone are wanted, of thousands of folders
-        except OSError:
-            return []
+        return _names_in(f"{self.path}")
 
     def attempts(self) -> list[AttemptFolder]:
         """Return the folders of all attempts, first to last."""
         numbers = [name for name in self.files() if _number(name)]
         return [AttemptFolder(self.path / name) for name in sorted(numbers, key=_number)]
 
-    def latest(self, files: Iterable[str]) -> AttemptFolder | None:
+    def latest(self, files: Collection[str]) -> AttemptFolder | None:
         """Return the folder of the last attempt among `files`, if there is one."""
-        name = max(files, key=_number, default="")
-        return AttemptFolder(self.path / name) if _number(name) else None
+        number = latest_number(files)
+        name = next((name for name in files if _number(name) == number), "") if number else ""
+        return AttemptFolder(self.path / name) if name else None
 
     def is_accepted(self, files: Container[str]) -> bool:
         """Return whether a product and its manifest are among `files`."""
@@ -158,6 +168,10 @@ class OutputFolder:
     def patch(self, name: str) -> PatchFolder:
         """Return the folder of a patch."""
         return PatchFolder(Path(f"{self.path}/patches/{name}"))
+
+    def files_of(self, name: str) -> list[str]:
+        """Return the names of what lies in the folder of a patch, as `PatchFolder.files` does: without making one."""
+        return _names_in(f"{self.path}/patches/{name}")
 
     def create(self) -> None:
         """Make the folder.

@@ -133,9 +133,12 @@ class Endings:
     def last(self, patch: str) -> AttemptEnded | Refused | None:
         """Return how the last attempt at a patch ended or why it was refused, whichever is later; None if neither."""
         self._follow()
-        if patch in self._trained and patch not in self._last:
-            return AttemptEnded(patch, self._trained[patch], "trained")
-        return self._last.get(patch)
+        return AttemptEnded(patch, self._trained[patch], "trained") if self.went_well(patch) else self._last.get(patch)
+
+    def went_well(self, patch: str) -> bool:
+        """Return whether an index knows the last attempt at a patch as trained, and nothing was written of it since."""
+        self._follow()
+        return patch in self._trained and patch not in self._last
 
     def given_up(self, patch: str) -> GaveUp | None:
         """Return the event by which a patch was given up for good; None if it was not, or was trained since."""

@@ -133,7 +133,7 @@ class Standing:
 
     def refusal(self, name: str) -> str:
         """Return why the latest audit refused a patch, if nothing has changed since; empty if it did not."""
-        event = self.endings.last(name)
+        event = None if self.endings.went_well(name) else self.endings.last(name)
         if not isinstance(event, Refused):
             return ""
         is_same = event.inputs in (None, state_of(self._inputs(self._tasks[name]).files))

@@ -12,7 +12,7 @@ from splatbatch.processes import boot_id, start_ticks
 from splatbatch.scene.patches import natural_key
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.events import AttemptEnded, Refused
-from splatbatch.store.layout import OutputFolder, never_went
+from splatbatch.store.layout import OutputFolder, latest_number, never_went
 from splatbatch.store.ledger import Endings
 from splatbatch.store.records.progress import Progress
 from splatbatch.store.records.result import Result
@@ -120,10 +120,9 @@ def _status(
     output: OutputFolder, name: str, endings: Endings, standing: Standing | None, *, is_begun: bool
 ) -> PatchStatus:
     """Return what a patch's files say; of a trained one that it is, and no figures."""
-    folder = output.patch(name)
-    files = folder.files() if is_begun else []
-    attempt = folder.latest(files)
-    if attempt and not endings.is_judged(name, attempt.number) and not attempt.has_ended() and attempt.job.exists():
+    files = output.files_of(name) if is_begun else []
+    attempt = None if endings.is_judged(name, latest_number(files)) else output.patch(name).latest(files)
+    if attempt and not attempt.has_ended() and attempt.job.exists():
         stands_by, died = never_went(attempt), has_died(attempt)
         if stands_by and not died:
             return PatchStatus(name, "waiting", phase="standby")
@@ -131,12 +130,13 @@ def _status(
             return _lost(name, attempt) if died else _running(name, attempt)
     if standing and standing.knows(name):
         return _decided(standing, name, endings)
-    return PatchStatus(name, "trained") if folder.is_accepted(files) else _without_product(name, endings)
+    is_accepted = output.patch(name).is_accepted(files)
+    return PatchStatus(name, "trained") if is_accepted else _without_product(name, endings)
 
 
 def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
     """Return how a patch stands that does not run now, by the decision that plan and train go by."""
-    evidence, ended = standing.evidence(name), endings.last(name)
+    evidence, ended = standing.evidence(name), None if endings.went_well(name) else endings.last(name)
     match decide(name, evidence, standing.refusal(name)):
         case Skip():
             warnings = _of_a_later_failure(ended, evidence.result or Result())

@@ -42,9 +42,10 @@ class Stats:
 
     def of(self, path: str) -> FileFact:
         """Return size and time of a file; folders have no size."""
-        if path not in self._known:
-            self._known[path] = file_fact(path)
-        return self._known[path]
+        found = self._known.get(path)
+        if found is None:
+            found = self._known[path] = file_fact(path)
+        return found
 
     def names(self, folder: str) -> set[str]:
         """Return the names of what lies in a folder; none if it cannot be read."""
