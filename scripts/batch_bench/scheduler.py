@@ -24,6 +24,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import session
 from splatbatch.splats import Gaussians, check_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.index import SETTLED_S
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import OutputLock
 from splatbatch.tasks.batch import open_batch, refusals
@@ -121,7 +122,7 @@ class Stopwatch:
 
 
 def report(num: int, folder: str) -> None:
-    """Plan, run, record and report; print milliseconds per patch, seconds of the status, and MiB at the peak."""
+    """Plan, run, record and report; print milliseconds per patch, seconds of `status`, and MiB at the peak."""
     root = Path(folder) / str(num)
     config = make_scene(root, num)
     trainers.TRAINERS["gsplat"] = InstantTrainer
@@ -144,7 +145,9 @@ def report(num: int, folder: str) -> None:
     figures |= {f"{name}_cpu_ms": 1e3 * cpu / num for name, (_, cpu) in laps.items()}
     figures["run_mib"] = run_mib
     figures["mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    figures["status_cpu_s"] = cpu_s_of([sys.executable, "-m", "splatbatch", "status", "--config", str(config)])
+    time.sleep(SETTLED_S)  # manifests of a moment ago are read each time
+    looks = [cpu_s_of([sys.executable, "-m", "splatbatch", "status", "--config", str(config)]) for _ in range(4)]
+    figures["first_status_cpu_s"], figures["status_cpu_s"] = looks[0], min(looks[1:])
     print(json.dumps(figures))
 
 
