@@ -41,9 +41,10 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int = 0o6
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
-    finally:
+    except BaseException:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
+        raise
     _sync_folder(path.parent)
 
 

@@ -63,8 +63,10 @@ def how_it_ended(running: Running, seen: Seen) -> Exit | None:
 
     Of one that has ended, the records change no more: from here on each is read once.
     """
+    if seen.is_running and not running.attempt.folder.has_ended():
+        return None
     folder = EndedAttempt(running.attempt.folder.path)
-    end = verdict(folder.read_exit() if folder.has_ended() else None, seen)
+    end = verdict(folder.read_exit(), seen)
     if end is not None:
         running.attempt = replace(running.attempt, folder=folder)
     # a supervisor that is asked to stop in its first moments dies before it can write its record

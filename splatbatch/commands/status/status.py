@@ -11,7 +11,7 @@ from splatbatch.commands.output import open_console, print_json
 from splatbatch.commands.status import watching
 from splatbatch.monitor.table import batch_eta_s, num_shown, status_table
 from splatbatch.plain_text import clock, one_line
-from splatbatch.store.index import Index
+from splatbatch.store.index import LEAST_NEWS, Index
 from splatbatch.store.lock import holder
 from splatbatch.store.records.run import Holder
 from splatbatch.tasks.batch import Batch, open_batch
@@ -34,7 +34,9 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     if not options.watch:
         gc.disable()  # one look, then the process ends: to go through its records again and again took a quarter of it
     batch = open_batch(config, names)
-    room, index = num_shown(len(batch.tasks)), Index(batch.output.index)
+    room, index = num_shown(len(batch.tasks)), None
+    if len(batch.tasks) >= LEAST_NEWS and not options.verify:
+        index = Index(batch.output.index)
     if options.watch and not options.as_json:
         watching.watch(lambda: _statuses(batch, batch.standing(index=index), room))
         return
