@@ -74,13 +74,17 @@ class Index:
         self._briefs[name] = [*Brief([*stamp], result.attempt, [splat.bytes, splat.mtime_ns], recipes, model, others)]
         self._num_new += 1
 
+    @property
+    def has_news(self) -> bool:
+        """Whether so much of it is new that it is worth writing."""
+        return self._num_new >= LEAST_NEWS
+
     def keep(self, ledger: Mapping[str, Any]) -> None:
-        """Write the index if much of it is new; a folder that cannot be written is none the worse."""
-        if self._num_new < LEAST_NEWS:
-            return
+        """Write the index; a folder that cannot be written is none the worse."""
         text = json.dumps({"patches": self._briefs, "others": self.others, "ledger": ledger}, separators=(",", ":"))
         with contextlib.suppress(OSError):
             write_text(self._path, f"{_head(text.encode())}\n{text}")
+        self._num_new = 0
 
     def _place(self, files: dict[str, list[int]]) -> int:
         if self._places is None:

@@ -87,7 +87,7 @@ class Standing:
 
     def keep(self) -> None:
         """Bring the index up to date."""
-        if self._index:
+        if self._index and self._index.has_news:
             self._index.keep(self.endings.digest())
 
     def _fresh(self, name: str, result: Stamp, splat: Stamp) -> plan.Evidence | None:
