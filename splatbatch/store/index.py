@@ -39,6 +39,8 @@ class Brief(NamedTuple):
     """Hashes of the settings it is held against, as written and as they were in force."""
     model: dict[str, list[int]]
     """Size and time of the files of its model, by their names."""
+    offset: list[float]
+    """What was taken off the coordinates of the model."""
     others: int
     """Which of `Index.others` the rest of its files are."""
 
@@ -71,7 +73,9 @@ class Index:
         model = {key.removeprefix(MODEL): fact for key, fact in facts.items() if key.startswith(MODEL)}
         others = self._place({key: fact for key, fact in facts.items() if not key.startswith(MODEL)})
         recipes = [one for one in (held.recipe, held.effective) if one]
-        self._briefs[name] = [*Brief([*stamp], result.attempt, [splat.bytes, splat.mtime_ns], recipes, model, others)]
+        self._briefs[name] = [
+            *Brief([*stamp], result.attempt, [splat.bytes, splat.mtime_ns], recipes, model, [*held.offset], others)
+        ]
         self._num_new += 1
 
     @property

@@ -100,6 +100,7 @@ class Standing:
             and self.hash_of(task.recipe) in brief.recipes
             and not moved_model(brief.model, task.patch, self._stats)
             and not self._have_others_moved(self._index, brief.others, task)
+            and (self._frame is None or brief.offset == [*self._frame.of(task.patch.name)])
         )
         return plan.Evidence(result=Result(name, brief.attempt)) if is_as_it_was else None
 

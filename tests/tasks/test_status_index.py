@@ -101,6 +101,7 @@ CHANGES: dict[str, tuple[Change, set[str]]] = {
     "a model in another format": (lambda batch: model(batch, "cameras.bin").touch(), {"p0"}),
     "a model has other points": (lambda batch: other_time(model(batch, "points3D.txt")), {"p0"}),
     "a setting": (lambda batch: batch.change(training={"max_steps": 30}), {"p0", "p1"}),
+    "another offset": (lambda batch: batch.change(scene={"offset": [1, 2, 3]}), {"p0", "p1"}),
     "a setting of one patch": (lambda batch: batch.change(patches={"p1": {"training": {"seed": 7}}}), {"p1"}),
 }
 
