@@ -29,13 +29,13 @@ def text(value: object) -> str:
     return str(value) if isinstance(value, bool | int | float) else ""
 
 
-def texts(value: object) -> list[str]:
+def texts(value: object) -> tuple[str, ...]:
     """Return the texts of a list; a lone text counts as a list of one."""
     if isinstance(value, str):
-        return [value]
+        return (value,)
     if not isinstance(value, list | tuple):
-        return []
-    return [text(one) for one in value if isinstance(one, str | bool | int | float)]
+        return ()
+    return tuple(text(one) for one in value if isinstance(one, str | bool | int | float))
 
 
 def mapping(value: object) -> dict[str, Any]:

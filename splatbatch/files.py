@@ -65,7 +65,8 @@ def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = Fals
     is_there = target.exists() and target.samefile(real) and not target.is_symlink()  # it is linked once more
     is_ours = real.is_relative_to(within.resolve()) and (is_ours or real.stat().st_nlink == 1)
     if not is_there and not (is_ours and _link_over(real, target)):
-        _copy_over(real, target)
+        with real.open("rb") as file:
+            write_whole(target, lambda copy: shutil.copyfileobj(file, copy, MIB))
     stat = target.lstat()
     if not S_ISREG(stat.st_mode) or stat.st_size != size:
         raise OSError(errno.EIO, f"not whole: {stat.st_size} of {size} bytes", str(target))
@@ -76,7 +77,9 @@ def _link_over(source: Path, target: Path) -> bool:
     """Give a file a second name, once the disk has it; return whether that was possible."""
     aside = path_beside(target)
     aside.unlink(missing_ok=True)
-    _sync_file(source)
+    with source.open("rb") as file:  # somebody else wrote it: its content and its name
+        os.fsync(file.fileno())
+    _sync_folder(source.parent)
     try:
         os.link(source, aside)
     except OSError:  # another file system, or one without links
@@ -84,11 +87,6 @@ def _link_over(source: Path, target: Path) -> bool:
     aside.replace(target)
     _sync_folder(target.parent)
     return True
-
-
-def _copy_over(source: Path, target: Path) -> None:
-    with source.open("rb") as file:
-        write_whole(target, lambda copy: shutil.copyfileobj(file, copy, MIB))
 
 
 @contextlib.contextmanager
@@ -222,13 +220,6 @@ def sweep(folder: Path) -> None:
     for aside in folder.glob(".*.[0-9]*"):
         with contextlib.suppress(OSError):
             aside.unlink()
-
-
-def _sync_file(path: Path) -> None:
-    """Make what somebody else wrote durable: its content, and its name."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-    _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -72,12 +72,9 @@ def exit_to_record(end: Exit) -> Record:
 
 
 def exit_from_record(record: Record) -> Exit:
-    """Return the exit that `exit_to_record` wrote; a foreign record counts as lost."""
-    code, number_of_signal, limit_s = (
-        whole(record.get("code")),
-        whole(record.get("signal")),
-        number(record.get("limit_s")),
-    )
+    """Return the exit that `exit_to_record` wrote; a record of anything else counts as lost."""
+    code, number_of_signal = whole(record.get("code")), whole(record.get("signal"))
+    limit_s = number(record.get("limit_s"))
     match record.get("kind"), record.get("limit"):
         case "exited", _ if code is not None:
             return Exited(code)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 _SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[]PX^_]|[\x9d\x90])[^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]"
@@ -40,3 +42,16 @@ def clock(seconds: float | None) -> str:
 def spell_place(place: Iterable[float]) -> str:
     """Return coordinates in words: "(500000, 4500000, 100)"."""
     return f"({', '.join(f'{value:.15g}' for value in place)})"
+
+
+def moment(at: float | None) -> str:
+    """Return a time of day with its date, in the zone of this machine; empty for None and for no time there is."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at is not None else ""
+    except (OverflowError, OSError, ValueError):
+        return ""
+
+
+def assignments(changes: Mapping[str, Any]) -> str:
+    """Return settings as --set takes them: "training.init_scale=0.3, training.seed=7"."""
+    return ", ".join(f"{key}={value}" for key, value in changes.items())

@@ -12,7 +12,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Container
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 
 MARKER = "SPLATBATCH_ATTEMPT"
@@ -57,6 +57,11 @@ def raise_file_limit() -> None:
 def descendants(pid: int) -> list[int]:
     """Return the processes below `pid`, parents before children."""
     return _below(pid, _stats())
+
+
+def with_descendants(pids: Iterable[int]) -> list[int]:
+    """Return processes with all that is below them."""
+    return [one for pid in pids for one in (pid, *descendants(pid))]
 
 
 def descendants_at_a_glance(pid: int) -> list[int]:
@@ -119,11 +124,18 @@ def marked(prefix: str) -> dict[int, str]:
 
 def end_marked(key: str) -> None:
     """End by SIGKILL all that is left of an attempt whose supervisor was killed, also what is born meanwhile."""
+    end_all(lambda: [pid for pid, its_key in marked(key).items() if its_key == key])
+
+
+def end_all(find: Callable[[], list[int]], *, are_ours: bool = False) -> None:
+    """End by SIGKILL what is found, as long as anything is; children of ours leave no zombies."""
     for _ in range(_ROUNDS):
-        left = [pid for pid, its_key in marked(key).items() if its_key == key]
-        if not left:
+        if not (left := find()):
             return
         send(signal.SIGKILL, left)
+        for pid in left if are_ours else ():
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
         time.sleep(_ROUND_S)
 
 
@@ -145,15 +157,7 @@ def end_orphans(spared: int) -> None:
 
     The child itself is not waited for: its exit code belongs to whoever started it.
     """
-    for _ in range(_ROUNDS):
-        left = [pid for pid in descendants(os.getpid()) if pid != spared]
-        if not left:
-            return
-        send(signal.SIGKILL, left)
-        for pid in left:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-        time.sleep(_ROUND_S)
+    end_all(lambda: [pid for pid in descendants(os.getpid()) if pid != spared], are_ours=True)
 
 
 def end_adopted(key: str, spared: Container[int], since_ticks: int) -> None:
@@ -164,17 +168,11 @@ def end_adopted(key: str, spared: Container[int], since_ticks: int) -> None:
         spared: children that we have started ourselves.
         since_ticks: when the supervisor started: what is older cannot be of it.
     """
-    if os.getpid() == 1:  # the first process of a container inherits everybody's orphans
-        return
-    for _ in range(_ROUNDS):
-        left = [pid for pid in _adopted(spared, since_ticks) if _marker(pid) in ("", key)]
-        if not left:
-            return
-        send(signal.SIGKILL, [*left, *(below for pid in left for below in descendants(pid))])
-        for pid in left:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-        time.sleep(_ROUND_S)
+    if os.getpid() != 1:  # the first process of a container inherits everybody's orphans
+        end_all(
+            lambda: with_descendants(pid for pid in _adopted(spared, since_ticks) if _marker(pid) in ("", key)),
+            are_ours=True,
+        )
 
 
 def _adopted(spared: Container[int], since_ticks: int) -> list[int]:

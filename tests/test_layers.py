@@ -103,4 +103,6 @@ def test_fields_of_records_are_parsed_in_store_alone() -> None:
         path.relative_to(package) for path in package.rglob("*.py") if "splatbatch.fields import" in path.read_text()
     }
     others = {"outcome.py", "scene/photos/header_cache.py", "tasks/throughput.py"}
+    # what stands there is no record: a YAML as it was read, and the answer of a program of ours
+    others |= {"config/sweep/sweep.py", "config/trainers/program_checks.py", "doctor/probe.py"}
     assert {str(path) for path in parsers if path.parts[0] != "store"} == others

@@ -17,7 +17,7 @@ import numpy as np
 from splatbatch import trainers
 from splatbatch.config import Recipe
 from splatbatch.files import append_line, write_json
-from splatbatch.machine.protocol import Handle, Job, Key, Seen, Slot
+from splatbatch.machine.protocol import Handle, Key, Seen, Slot
 from splatbatch.outcome import Rejected, Splat
 from splatbatch.report import write_report
 from splatbatch.scene.patches import Patch
@@ -48,7 +48,7 @@ class InstantTrainer:
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Write settings.json, as every trainer does."""
-        write_json(folder.settings, {"patch": patch.name})
+        write_json(folder.settings, {"patch": folder.task})
         return (sys.executable, "-c", "")
 
     def collect(self, folder: AttemptFolder) -> Splat | Rejected:
@@ -70,17 +70,16 @@ class InstantExecutor:
         """Return a few slots on the CPU."""
         return tuple(Slot(f"cpu{index}") for index in range(SLOTS))
 
-    def submit(self, jobs: Sequence[Job]) -> Mapping[Key, Handle]:
+    def submit(self, key: Key, folder: AttemptFolder) -> Handle:
         """Leave what an attempt that went well leaves."""
         started, cpu = time.perf_counter(), time.process_time()
-        for job in jobs:
-            job.folder.start.touch()
-            append_line(job.folder.progress, {"phase": "done", "step": STEPS, "max_steps": STEPS}, durable=False)
-            os.link(self.splat, job.folder.splat)
-            job.folder.exit.write_text('{"kind": "exited", "code": 0, "seconds": 0.0}')
+        folder.start.touch()
+        append_line(folder.progress, {"phase": "done", "step": STEPS, "max_steps": STEPS}, durable=False)
+        os.link(self.splat, folder.splat)
+        folder.exit.write_text('{"kind": "exited", "code": 0, "seconds": 0.0}')
         self.own_s += time.perf_counter() - started
         self.own_cpu_s += time.process_time() - cpu
-        return {job.key: job.key for job in jobs}
+        return key
 
     def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, Seen]:
         """Say that all have ended."""
@@ -127,7 +126,7 @@ def report(num: int, folder: str) -> None:
     config = make_scene(root, num)
     trainers.TRAINERS["gsplat"] = InstantTrainer
     executor = InstantExecutor(make_splat(root))
-    session.open_executor = lambda *_: executor  # type: ignore[assignment]
+    session.LocalExecutor = lambda *_: executor  # type: ignore[assignment, misc, attr-defined]
     watch, laps = Stopwatch(), {}
     opened = open_batch(config)
     opened.output.create()

@@ -28,9 +28,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def before(
-    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
-) -> None:
+def before(version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False) -> None:
     """Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended."""
 
 

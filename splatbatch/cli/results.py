@@ -44,7 +44,7 @@ def logs(
 def explain(
     patch: options.OnePatchArgument = None, config: options.ConfigOption = None, named: options.OnePatchOption = ""
 ) -> None:
-    """Tell a patch's whole story: attempts, evidence, changes, advice."""
+    """Tell a patch's whole history: attempts, evidence, changes, advice."""
     from splatbatch.commands import look
 
     look.explain(config, the_one(patch, named))

@@ -10,12 +10,11 @@ from statistics import fmean
 from rich.table import Table
 
 from splatbatch import config as configuration
-from splatbatch.commands.output import open_console, print_json
+from splatbatch.commands.output import open_console, open_table, print_json
 from splatbatch.errors import ConfigError
-from splatbatch.files import Record
-from splatbatch.plain_text import clock, counted, one_line
+from splatbatch.plain_text import assignments, clock, counted, one_line
 from splatbatch.store.layout import OutputFolder
-from splatbatch.tasks.attempt_table import AttemptRow, attempt_rows, ends_of, in_words
+from splatbatch.tasks.attempt_table import AttemptRow, attempt_rows, ends_of
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.fingerprint import settings_of
 from splatbatch.tasks.status import PatchStatus, read_status
@@ -48,15 +47,13 @@ def rows_of(batch: Batch, task: Task) -> tuple[AttemptRow, ...]:
 
 def attempt_table(rows: Sequence[AttemptRow]) -> Table:
     """Return attempts as a table; what is changed is held against the YAML of today."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("attempt", "outcome", "unlike the YAML", "PSNR dB", "SSIM", "Gaussians", "time", ""):
-        is_text = heading in ("outcome", "unlike the YAML", "")
-        table.add_column(heading, justify="left" if is_text else "right", overflow="fold")
+    headings = ("attempt", "outcome", "unlike the YAML", "PSNR dB", "SSIM", "Gaussians", "time", "")
+    table = open_table(headings, ("outcome", "unlike the YAML", ""))
     for row in rows:
         outcome = f"{row.outcome}: {row.cause}" if row.cause else row.outcome
         note = "kept" if row.kept else "" if row.has_splat or row.outcome != "trained" else "splat removed"
         cells = (_shown(row.psnr, ".2f"), _shown(row.ssim, ".4f"), _shown(row.num_gaussians, ",d"), clock(row.seconds))
-        table.add_row(str(row.number), one_line(outcome), one_line(in_words(row.changes)), *cells, note)
+        table.add_row(str(row.number), one_line(outcome), one_line(assignments(row.changes)), *cells, note)
     return table
 
 
@@ -91,11 +88,10 @@ def _compare_runs(one: OutputFolder, other: OutputFolder, names: tuple[str, str]
     gains = [pair.gain_db for pair in pairs if pair.gain_db is not None]
     mean = fmean(gains) if gains else None
     if as_json:
-        print_json({"runs": list(names), "patches": [_record(pair) for pair in pairs], "mean_gain_db": mean})
+        records = [{**asdict(pair), "gain_db": pair.gain_db} for pair in pairs]
+        print_json({"runs": list(names), "patches": records, "mean_gain_db": mean})
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("patch", "PSNR dB", "", "gain", "Gaussians", "", "time", ""):
-        table.add_column(heading, justify="left" if heading == "patch" else "right", overflow="fold")
+    table = open_table(("patch", "PSNR dB", "", "gain", "Gaussians", "", "time", ""), ("patch",))
     for pair in pairs:
         figures = [*(_shown(value, ".2f") for value in pair.psnr), _shown(pair.gain_db, "+.2f")]
         counts = [_shown(value, ",d") for value in pair.num_gaussians]
@@ -112,10 +108,6 @@ def _pair(name: str, first: Mapping[str, PatchStatus], second: Mapping[str, Patc
     one, other = first.get(name, PatchStatus(name, "waiting")), second.get(name, PatchStatus(name, "waiting"))
     counts = (one.num_gaussians, other.num_gaussians)
     return PatchPair(name, (one.psnr, other.psnr), counts, (one.seconds, other.seconds))
-
-
-def _record(pair: PatchPair) -> Record:
-    return {**asdict(pair), "gain_db": pair.gain_db}
 
 
 def _shown(value: float | None, form: str) -> str:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import typer
 
-from splatbatch import config as configuration
 from splatbatch.commands.output import print_json
-from splatbatch.config.load import CONFIG_VARIABLE
-from splatbatch.doctor import Finding, look, worst_exit_code
-from splatbatch.doctor.facts import Machine
-from splatbatch.doctor.finding import OF_TRAINER, ok, problem
+from splatbatch.config.load import has_config
+from splatbatch.doctor import look
+from splatbatch.doctor.facts import OF_TRAINER, Finding, Machine, ok, problem, worst_exit_code
 from splatbatch.doctor.job import extras, of_job
 from splatbatch.doctor.kernels import of_kernels
 from splatbatch.doctor.machine import of_machine
@@ -24,7 +21,7 @@ from splatbatch.plain_text import plain
 from splatbatch.report.viewer.viewer import viewer_gz
 from splatbatch.scene.footprint import Footprint
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.footprints import needs
+from splatbatch.tasks.footprints import footprints_of
 from splatbatch.tasks.forecast import check_place, forecast
 
 NOTHING_TO_BUILD = "there is nothing to build: no NVIDIA GPU is usable here, and the CPU needs no kernels"
@@ -33,32 +30,24 @@ NOTHING_TO_BUILD = "there is nothing to build: no NVIDIA GPU is usable here, and
 def doctor(config: Path | None, *, as_json: bool, build: bool) -> None:
     """Print what there is to say, and exit with 5 if the machine has a problem, with 4 if the trainer has one.
 
-    Args:
-        config: of a batch that is to be trained; None: the usual one if it is there, else the machine alone.
-        as_json: print one JSON object.
-        build: build all kernels before they are looked at.
+    Without a config it is about the usual one if that is there, else about the machine alone.
     """
-    batch = _batch(config)
+    batch = open_batch(config) if has_config(config) else None
     findings: list[Finding] = []
     for finding in _examine(batch, build=build):
         findings.append(finding)
         if not as_json:
-            _print(finding)
+            remedy = f"\n{'':8}   -> {finding.remedy}" if finding.remedy else ""
+            typer.echo(plain(f"{finding.state:8} {finding.check}: {finding.message}{remedy}"))
     code = worst_exit_code(findings)
     if as_json:
         print_json({"findings": [asdict(one) for one in findings], "exit_code": code})
     raise typer.Exit(code)
 
 
-def _batch(config: Path | None) -> Batch | None:
-    if config or os.environ.get(CONFIG_VARIABLE) or Path(configuration.DEFAULT_CONFIG).is_file():
-        return open_batch(config)
-    return None
-
-
 def _examine(batch: Batch | None, *, build: bool) -> Iterator[Finding]:
     machine = replace(look.machine(), versions=look.versions())
-    expected = needs(batch.config, batch.tasks) if batch else {}
+    expected = footprints_of(batch.config, batch.tasks) if batch else {}
     recipes = batch.recipes() if batch else {}
     job = look.job(batch.config, recipes, expected) if batch else None
     yield from of_machine(machine, on_cpu=bool(job and job.on_cpu))
@@ -97,9 +86,3 @@ def _place(batch: Batch, expected: Mapping[str, Footprint]) -> Finding:
     except (ExecutorError, TrainerError) as error:
         return problem("device", error.message, error.hint, error.exit_code)
     return ok("forecast", outlook.in_words())
-
-
-def _print(finding: Finding) -> None:
-    typer.echo(plain(f"{finding.state:8} {finding.check}: {finding.message}"))
-    if finding.remedy:
-        typer.echo(plain(f"{'':8}   -> {finding.remedy}"))

@@ -15,8 +15,7 @@ from splatbatch.files import Record
 from splatbatch.outcome import Rejected
 from splatbatch.plain_text import one_line
 from splatbatch.splats import check_splat
-from splatbatch.splats.export import Cut, Source, changed_on_disk, export_splat
-from splatbatch.splats.export_place import Place
+from splatbatch.splats.export import Cut, Place, Source, changed_on_disk, export_splat
 from splatbatch.tasks.batch import Batch, open_batch
 
 SUFFIX = ".ply"

@@ -17,13 +17,13 @@ from splatbatch.commands.status import watching
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.failures.diagnose import diagnose_log
-from splatbatch.monitor.history import tell
+from splatbatch.monitor.history import tell_history
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report import to_markdown, write_report
 from splatbatch.scene.footprint import Footprint
 from splatbatch.scheduler.judge import LOG_TAIL_BYTES
 from splatbatch.tasks.batch import Batch, open_batch, refusals
-from splatbatch.tasks.footprints import needs, tight
+from splatbatch.tasks.footprints import footprints_of, tight
 from splatbatch.tasks.forecast import check_place, forecast
 from splatbatch.tasks.frame import note
 from splatbatch.tasks.plan import Decision, GivenUp, Refuse, Skip, Train, to_train
@@ -60,10 +60,10 @@ def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
 
 
 def explain(config: Path | None, name: str) -> None:
-    """Print the whole story of a patch."""
+    """Print the whole history of a patch."""
     batch = open_batch(config, [name])
     task = the_task(batch.tasks, name)
-    for line in tell(batch.output, task.name, batch.standing()):
+    for line in tell_history(batch.output, task.name, batch.standing()):
         typer.echo(plain(line).replace("\n", " "))
     if rows := rows_of(batch, task):
         open_console().print(attempt_table(rows))
@@ -127,7 +127,7 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
     decisions = batch.decisions(refusals(audits))
     # external trainers have schedules of their own
     steps = {task.name: asdict(schedule(task.recipe)) for task in batch.tasks if task.recipe.program is None}
-    expected = needs(batch.config, batch.tasks)
+    expected = footprints_of(batch.config, batch.tasks)
     outlook = forecast(batch, to_train(decisions), expected)
     if as_json:
         rows = [
@@ -141,7 +141,7 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
         ]
         seconds = outlook.seconds if to_train(decisions) else None
         frame = batch.frame.to_record() if batch.frame else None
-        print_json({"patches": rows, "forecast_s": seconds, "forecast": outlook.to_record(), "frame": frame})
+        print_json({"patches": rows, "forecast_s": seconds, "forecast": asdict(outlook), "frame": frame})
     else:
         _print_plan(batch, decisions, expected, steps.values())
         if to_train(decisions):
@@ -164,9 +164,5 @@ def _print_plan(
         typer.echo(one_line(f"{name} expected: {need.in_words()}"))
     for name, reason in tight(expected, batch.config).items():
         typer.echo(one_line(f"{name}: {reason}"))
-    for text in dict.fromkeys(_schedule_line(one) for one in schedules):
+    for text in dict.fromkeys(", ".join(f"{key} {value:g}" for key, value in one.items()) for one in schedules):
         typer.echo(text)
-
-
-def _schedule_line(steps: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value:g}" for key, value in steps.items())

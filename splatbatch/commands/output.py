@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from splatbatch.plain_text import one_line
 
@@ -19,6 +20,14 @@ def open_console() -> Console:
     """Return a console on stdout; a pipe gets no escape codes, whatever FORCE_COLOR claims, and no cut columns."""
     is_terminal = sys.stdout.isatty()
     return Console(highlight=False, force_terminal=is_terminal, width=None if is_terminal else PIPE_WIDTH)
+
+
+def open_table(headings: Sequence[str], texts: Container[str]) -> Table:
+    """Return a table without lines; columns under a heading of `texts` stand left, figures right."""
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in texts else "right", overflow="fold")
+    return table
 
 
 def print_warnings(warnings: Iterable[str]) -> None:

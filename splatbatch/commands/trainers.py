@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from rich.table import Table
 from rich.text import Text
 
 from splatbatch import config as configuration
-from splatbatch.commands.output import open_console, print_json
-from splatbatch.config.load import CONFIG_VARIABLE
+from splatbatch.commands.output import open_console, open_table, print_json
+from splatbatch.config.load import has_config
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.plain_text import one_line
 from splatbatch.trainers.usable import missing
@@ -37,23 +35,17 @@ class Listed:
 
 def show(config: Path | None, *, as_json: bool) -> None:
     """Print our own trainer, those of the config, if there is one, and the presets."""
-    listed = [Listed(OUR_TRAINER, "ours", "", missing(None)), *_configured(config), *_presets()]
+    configured = _listed(configuration.find_config(config), "configured") if has_config(config) else ()
+    listed = [Listed(OUR_TRAINER, "ours", "", missing(None)), *configured, *_presets()]
     if as_json:
         print_json({"trainers": [{**asdict(one), "found": not one.missing} for one in listed]})
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("trainer", "from", "here"):
-        table.add_column(heading, overflow="fold")
+    headings = ("trainer", "from", "here")
+    table = open_table(headings, headings)
     for one in listed:
         cells = (one.name, one.file or one.origin, "; ".join(one.missing) or "found")
         table.add_row(*(Text(one_line(cell)) for cell in cells))  # Text: a name is no markup
     open_console().print(table)
-
-
-def _configured(config: Path | None) -> Iterator[Listed]:
-    if config or os.environ.get(CONFIG_VARIABLE) or Path(configuration.DEFAULT_CONFIG).is_file():
-        path = configuration.find_config(config)
-        yield from _listed(path, "configured")
 
 
 def _presets() -> Iterator[Listed]:

@@ -12,11 +12,10 @@ from typing import Any
 
 from pydantic import PrivateAttr, ValidationError
 
-from splatbatch.config.notify import Notify
 from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, Recipe, Refinement, Training
 from splatbatch.config.rungs import check_rungs
 from splatbatch.config.section import Section
-from splatbatch.config.sections import Cooldown, Executor, Limits, Output, Retry, Scene
+from splatbatch.config.sections import Cooldown, Executor, Limits, Notify, Output, Retry, Scene
 from splatbatch.config.sweep.checks import check_sweep, normal
 from splatbatch.config.sweep.sweep import Sweep, TaskId, Variant, expand
 from splatbatch.config.trainers.program_checks import check_programs
@@ -95,6 +94,11 @@ class Config(Section):
     def retry_of(self, recipe: Recipe) -> Retry:
         """Return when and with what a task is tried again: an external trainer climbs its own ladders."""
         return self.retry.model_copy(update={"ladders": recipe.program.ladders}) if recipe.program else self.retry
+
+
+def has_config(path: Path | None) -> bool:
+    """Return whether a config is named, or lies where one is looked for."""
+    return bool(path or os.environ.get(CONFIG_VARIABLE)) or Path(DEFAULT_CONFIG).is_file()
 
 
 def find_config(path: Path | None) -> Path:

@@ -171,9 +171,9 @@ class Recipe(Section):
         cap_max = self.training.cap(num_points)
         return self.model_copy(update={"training": self.training.model_copy(update={"cap_max": cap_max})})
 
-    def for_cpu(self) -> Recipe:
-        """Return the recipe for a training on the CPU."""
-        return self.model_copy(update={"training": self.training.model_copy(update={"device": "cpu"})})
+    def on(self, device: str) -> Recipe:
+        """Return the recipe for a training on "cuda" or "cpu"."""
+        return self.model_copy(update={"training": self.training.model_copy(update={"device": device})})
 
     @model_validator(mode="after")
     def _stops_by_evaluations(self) -> Recipe:

@@ -36,10 +36,7 @@ def check_rungs(
 ) -> Iterator[tuple[Keys, str]]:
     """Yield the mistakes in the rungs of `retry.ladders`: where, and what. Found at night, each would cost a patch.
 
-    Args:
-        ladders: rungs by ladder.
-        current: every setting by its full name, as the config has it; `auto` as the number it stands for.
-        recipe_of: what trains a patch under changed settings.
+    `current` holds every setting by its full name, `auto` as the number it stands for.
     """
     places = [
         (("retry", "ladders", ladder, index, key), key, value)

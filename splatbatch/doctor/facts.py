@@ -1,11 +1,13 @@
-"""What is known of a machine and of a batch before it is judged; gathered elsewhere, or made up in a test."""
+"""What is known of a machine and of a batch, gathered elsewhere or made up in a test; and what a judge finds in it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.machine.gpu import Presence
 
 Version = tuple[int, int]
@@ -102,3 +104,38 @@ class Job:
     on_cpu: bool = False
     extras: frozenset[str] = frozenset()
     """Optional parts that the YAML asks for."""
+
+
+OF_TRAINER, OF_MACHINE = TrainerError.exit_code, ExecutorError.exit_code
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of `doctor`."""
+
+    check: str
+    state: Literal["ok", "warning", "problem"]
+    message: str
+    remedy: str = ""
+    exit_code: int = 0
+    """Of a problem: 4 if the trainer cannot run here, 5 if it is the machine."""
+
+
+def ok(check: str, message: str) -> Finding:
+    """Return a finding that asks for nothing."""
+    return Finding(check, "ok", message)
+
+
+def warning(check: str, message: str, remedy: str) -> Finding:
+    """Return a finding that does not keep anything from being trained."""
+    return Finding(check, "warning", message, remedy)
+
+
+def problem(check: str, message: str, remedy: str, exit_code: int) -> Finding:
+    """Return a finding with which nothing can be trained."""
+    return Finding(check, "problem", message, remedy, exit_code)
+
+
+def worst_exit_code(findings: Iterable[Finding]) -> int:
+    """Return 5 if the machine has a problem, else 4 if the trainer has one, else 0."""
+    return max((finding.exit_code for finding in findings), default=0)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from splatbatch.config import Recipe
-from splatbatch.doctor.facts import Job
-from splatbatch.doctor.finding import OF_MACHINE, OF_TRAINER, Finding, ok, problem, warning
+from splatbatch.doctor.facts import OF_MACHINE, OF_TRAINER, Finding, Job, ok, problem, warning
 from splatbatch.files import MIB
 from splatbatch.scene.footprint import Footprint
 
@@ -78,12 +77,12 @@ EXTRAS = {
 """The package of each optional part, and what it is for."""
 
 
-def disk_mib(recipes: Mapping[str, Recipe], needs: Mapping[str, Footprint]) -> int:
+def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, Footprint]) -> int:
     """Return what the training of some patches will write: splats, checkpoints, pictures; from above."""
     total = 0
-    for name, need in needs.items():
+    for name, footprint in footprints.items():
         training = recipes[name].training
         floats = 11 + 3 * (training.sh_degree + 1) ** 2  # position, scales, quaternion, opacity; harmonics
         copies = 4 if training.checkpoint_every else 1  # a checkpoint also has Adam's two moments
-        total += BESIDES_MIB + need.num_gaussians * floats * FLOAT * copies // MIB
+        total += BESIDES_MIB + footprint.num_gaussians * floats * FLOAT * copies // MIB
     return total

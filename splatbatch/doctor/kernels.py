@@ -5,8 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from splatbatch.doctor.facts import Lock, Machine, Probe, Toolchain, Version
-from splatbatch.doctor.finding import OF_MACHINE, OF_TRAINER, Finding, ok, problem, warning
+from splatbatch.doctor.facts import (
+    OF_MACHINE,
+    OF_TRAINER,
+    Finding,
+    Lock,
+    Machine,
+    Probe,
+    Toolchain,
+    Version,
+    ok,
+    problem,
+    warning,
+)
 
 STALE_S = 60.0
 LEAST_FOR_TRITON = (7, 0)

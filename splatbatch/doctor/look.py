@@ -65,21 +65,22 @@ def torch_build() -> TorchBuild | None:
         return None
 
 
-def job(config: Config, recipes: Mapping[str, Recipe], needs: Mapping[str, Footprint]) -> Job:
+def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, Footprint]) -> Job:
     """Return what the training of some patches asks of this machine."""
     programs = {recipe.training.trainer: recipe.program for recipe in recipes.values()}
+    wanted = {"notify": bool(config.notify.urls), "tensorboard": config.evaluation.tensorboard}
     folder = config.output.folder
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     return Job(
         folder=folder,
         can_write=there.is_dir() and os.access(there, os.W_OK | os.X_OK),
         free_mib=free_mib(there),
-        need_mib=disk_mib(recipes, needs),
+        need_mib=disk_mib(recipes, footprints),
         wanted_mib=config.limits.free_disk_mib,
         lacking={name: missing(program) for name, program in programs.items()},
         trains_itself=OUR_TRAINER in programs,
         on_cpu=is_on_cpu(config.executor, config.training.device) and gpu.presence().is_here(),
-        extras=_wanted_extras(config),
+        extras=frozenset(name for name, is_wanted in wanted.items() if is_wanted),
     )
 
 
@@ -160,8 +161,3 @@ def _shared_memory() -> tuple[int, int] | None:
 def _open_files() -> int:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return sys.maxsize if most == resource.RLIM_INFINITY else most
-
-
-def _wanted_extras(config: Config) -> frozenset[str]:
-    wanted = {"notify": bool(config.notify.urls), "tensorboard": config.evaluation.tensorboard}
-    return frozenset(name for name, is_wanted in wanted.items() if is_wanted)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatbatch.doctor.facts import Machine, TorchBuild, Version
-from splatbatch.doctor.finding import OF_MACHINE, OF_TRAINER, Finding, ok, problem, warning
+from splatbatch.doctor.facts import OF_MACHINE, OF_TRAINER, Finding, Machine, TorchBuild, Version, ok, problem, warning
 
 FEWEST_FILES = 4096
 """Loader workers and cached photographs need thousands."""
@@ -39,10 +38,7 @@ def driver(machine: Machine) -> Finding:
         remedy = "Reboot after a driver update, see dmesg and nvidia-smi; start a container with its GPUs (--gpus all)."
         return problem("driver", why, remedy, OF_MACHINE)
     if not machine.presence.cards:
-        return ok(
-            "driver",
-            "no NVIDIA GPU here: trains on the CPU; more than an hour of it needs training.device: cpu",
-        )
+        return ok("driver", "no NVIDIA GPU here: trains on the CPU; more than an hour of it needs training.device: cpu")
     cuda = f", CUDA {_spell(machine.driver_cuda)}" if machine.driver_cuda else ""
     return ok("driver", f"NVIDIA driver {machine.driver or 'of unknown version'}{cuda}; NVML answers")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from splatbatch.config import Config, Recipe
 from splatbatch.doctor import look
-from splatbatch.doctor.finding import OF_TRAINER, Finding
+from splatbatch.doctor.facts import OF_TRAINER, Finding
 from splatbatch.doctor.job import of_job
 from splatbatch.doctor.machine import driver, open_files, shared_memory, torch_build
 from splatbatch.errors import ExecutorError, TrainerError
@@ -16,13 +16,13 @@ WAITED_FOR = ("disk", "shared memory")
 """The gate in front of the batch waits for these, and says so: they may come back."""
 
 
-def preflight(config: Config, recipes: Mapping[str, Recipe], needs: Mapping[str, Footprint]) -> list[Finding]:
+def preflight(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, Footprint]) -> list[Finding]:
     """Return what is not as it should be, and does not keep patches from being trained.
 
     Raises:
         TrainerError, ExecutorError: nothing can be trained here.
     """
-    machine, job = look.machine(), look.job(config, recipes, needs)
+    machine, job = look.machine(), look.job(config, recipes, footprints)
     found = [*of_job(job), shared_memory(machine.shm_mib), open_files(machine.open_files)]
     if config.training.device != "cpu" and config.executor.gpus != ():
         found.append(driver(machine))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from splatbatch.doctor.facts import Machine, Probe
-from splatbatch.doctor.finding import OF_TRAINER, Finding, ok, problem, warning
+from splatbatch.doctor.facts import OF_TRAINER, Finding, Machine, Probe, ok, problem, warning
+from splatbatch.fields import texts
 from splatbatch.supervisor.ask import Answer, ask
 
 PROBE, WARM = "splatbatch.training.probe", "splatbatch.training.cuda.warm"
@@ -25,7 +24,7 @@ def probe(machine: Machine) -> Probe:
         error=str(record.get("error") or ""),
         launch_error=str(record.get("launch_error") or ""),
         triton_error=str(record.get("triton_error") or ""),
-        **{name: _texts(record.get(name)) for name in ("architectures", "kernels", "cached", "groups")},
+        **{name: texts(record.get(name)) for name in ("architectures", "kernels", "cached", "groups")},
     )
 
 
@@ -49,7 +48,3 @@ def _built(group: str, answer: Answer) -> Finding:
 def _visible(machine: Machine) -> dict[str, str]:
     """Make exactly the GPUs that NVML lists visible, as attempts will see them."""
     return {"CUDA_VISIBLE_DEVICES": ",".join(card.uuid for card in machine.presence.cards)}
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(str(one) for one in value) if isinstance(value, list) else ()

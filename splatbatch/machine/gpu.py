@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pynvml as nvml
 
-from splatbatch.files import MIB, Record
+from splatbatch.files import MIB
+from splatbatch.store.records.progress import GpuSample
 
 if TYPE_CHECKING:  # every supervisor would wait for all of the config
     from splatbatch.config import Cooldown
@@ -60,25 +61,6 @@ class Presence:
         return f"an NVIDIA GPU is here ({', '.join(self.traces)}), but cannot be used: {said}"
 
 
-@dataclass(frozen=True)
-class Sample:
-    """What NVML says of a GPU at one moment; None where it cannot tell."""
-
-    used_mib: int | None = None
-    total_mib: int | None = None
-    utilisation_percent: int | None = None
-    temperature_c: int | None = None
-    power_w: float | None = None
-    throttled: bool | None = None
-    processes: tuple[int, ...] = ()
-    process_mib: tuple[int | None, ...] = ()
-    """What each of them holds."""
-
-    def to_record(self) -> Record:
-        """Return the sample as JSON fields."""
-        return asdict(self)
-
-
 def gpus() -> tuple[Gpu, ...]:
     """Return the GPUs of this machine in the order of nvidia-smi; none without a driver."""
     return _asked()[0]
@@ -110,18 +92,18 @@ def _traces() -> tuple[str, ...]:
     return (*devices, *([str(DRIVER_FILES)] if DRIVER_FILES.exists() else []))
 
 
-def sample(uuid: str) -> Sample:
+def sample(uuid: str) -> GpuSample:
     """Return what NVML says of a GPU now; an empty sample if it does not answer."""
     gpus()
     handle = _optional(nvml.nvmlDeviceGetHandleByUUID, uuid)
     if handle is None:
-        return Sample()
+        return GpuSample()
     memory = _optional(nvml.nvmlDeviceGetMemoryInfo, handle)
     rates = _optional(nvml.nvmlDeviceGetUtilizationRates, handle)
     milliwatts = _optional(nvml.nvmlDeviceGetPowerUsage, handle)
     reasons = _optional(nvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
     processes = _optional(nvml.nvmlDeviceGetComputeRunningProcesses, handle) or []
-    return Sample(
+    return GpuSample(
         used_mib=memory.used // MIB if memory else None,
         total_mib=memory.total // MIB if memory else None,
         utilisation_percent=rates.gpu if rates else None,
@@ -152,14 +134,10 @@ def cuda_version() -> tuple[int, int] | None:
     return (number // 1000, number % 1000 // 10) if number else None
 
 
-def why_not_ready(now: Sample, before: Sample, cooldown: Cooldown, *, ours_mib: float = 0) -> str:
+def why_not_ready(now: GpuSample, before: GpuSample, cooldown: Cooldown, *, ours_mib: float = 0) -> str:
     """Say why a GPU is not fit for the next attempt; empty if it is.
 
-    Args:
-        now: the GPU at this moment.
-        before: the same GPU before the batch touched it.
-        cooldown: how free and how cool it has to be.
-        ours_mib: what our own attempts there may hold.
+    `before` is the same GPU before the batch touched it, `ours_mib` what our own attempts there may hold.
     """
     allowed_mib = cooldown.free_mib + ours_mib
     if now.used_mib is not None and before.used_mib is not None and now.used_mib > before.used_mib + allowed_mib:

@@ -12,12 +12,11 @@ from pathlib import Path
 
 from splatbatch import processes
 from splatbatch.config import Executor as ExecutorConfig
-from splatbatch.machine.gpu import Gpu
 from splatbatch.machine.heartbeat import WAKING_S, SilenceWatch
 from splatbatch.machine.mps import SERVER_MIB, Mps
 from splatbatch.machine.orphans import leftovers
 from splatbatch.machine.place import chosen_cards
-from splatbatch.machine.protocol import Executor, Handle, Job, Key, Seen, Slot
+from splatbatch.machine.protocol import Handle, Key, Seen, Slot
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import JobSpec
 
@@ -27,8 +26,15 @@ _SUPERVISOR = "splatbatch.supervisor"
 class LocalExecutor:
     """Starts supervisors as processes of this machine; they stop their attempt when this parent dies."""
 
-    def __init__(self, config: ExecutorConfig, cards: Sequence[Gpu]) -> None:
-        slots = tuple(Slot(f"gpu{card.index}", card.uuid) for card in cards) or _cpu_slots(config.cpu_slots)
+    def __init__(self, config: ExecutorConfig, device: str) -> None:
+        """Take the GPUs, or the share of the CPU, that a config names for a device (`auto`, `cuda`, `cpu`).
+
+        Raises:
+            ExecutorError: a GPU is wanted that is not here, or one is here that cannot be used.
+        """
+        cards = chosen_cards(config, device)
+        slots = tuple(Slot(f"gpu{card.index}", card.uuid) for card in cards)
+        slots = slots or tuple(Slot(f"cpu{index}") for index in range(config.cpu_slots))
         packs = bool(cards) and config.patches_per_gpu != 1 and config.mps == "auto"
         self._mps = Mps.start() if packs else None
         self._slots = tuple(replace(slot, environment=self._mps.environment) for slot in slots) if self._mps else slots
@@ -42,12 +48,11 @@ class LocalExecutor:
         """Return one slot per GPU, else the CPU slots."""
         return self._slots
 
-    def submit(self, jobs: Sequence[Job]) -> Mapping[Key, Handle]:
-        """Start a supervisor per job; from the main thread, since its death signal follows the thread."""
-        for job in jobs:
-            if job.key not in self._supervisors:
-                self._supervisors[job.key] = _Supervisor.start(job.folder)
-        return {job.key: _handle(self._supervisors[job.key].process.pid) for job in jobs}
+    def submit(self, key: Key, folder: AttemptFolder) -> Handle:
+        """Start the supervisor of an attempt; from the main thread, since its death signal follows the thread."""
+        if key not in self._supervisors:
+            self._supervisors[key] = _Supervisor.start(folder)
+        return _handle(self._supervisors[key].process.pid)
 
     def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, Seen]:
         """Say which supervisors still run."""
@@ -69,8 +74,7 @@ class LocalExecutor:
         """End supervisors by SIGKILL, with all that they have started."""
         for key, handle in handles.items():
             if pid := _living(handle):
-                below = processes.descendants(pid)
-                processes.send(signal.SIGKILL, [pid, *below])
+                processes.send(signal.SIGKILL, processes.with_descendants([pid]))
             self._end_leftovers(key)
 
     def close(self) -> None:
@@ -177,16 +181,3 @@ def _supervised_folder(pid: int) -> AttemptFolder | None:
     if _SUPERVISOR.encode() not in argv[:-1]:
         return None
     return AttemptFolder(Path(os.fsdecode(argv[argv.index(_SUPERVISOR.encode()) + 1])))
-
-
-def _cpu_slots(count: int) -> tuple[Slot, ...]:
-    return tuple(Slot(f"cpu{index}") for index in range(count))
-
-
-def open_executor(config: ExecutorConfig, device: str) -> Executor:
-    """Return the executor of a config for a training device (`auto`, `cuda`, `cpu`).
-
-    Raises:
-        ExecutorError: it cannot run here.
-    """
-    return LocalExecutor(config, chosen_cards(config, device))

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from splatbatch.outcome import Exit, Lost
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.attempt import ExitFacts
 
 Key = str
 """<batch>.<patch>.a<n>: names one attempt for ever, never used again."""
@@ -23,14 +25,6 @@ class Slot:
     """UUID of the GPU; None trains on the CPU."""
     environment: tuple[tuple[str, str], ...] = ()
     """What attempts on it need besides: where CUDA MPS listens."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """An attempt to be started: job.json in its folder says the rest."""
-
-    key: Key
-    folder: AttemptFolder
 
 
 @dataclass(frozen=True)
@@ -52,8 +46,8 @@ class Executor(Protocol):
         """Return the room there is, one attempt each."""
         ...
 
-    def submit(self, jobs: Sequence[Job]) -> Mapping[Key, Handle]:
-        """Start the supervisor for each job; idempotent by key."""
+    def submit(self, key: Key, folder: AttemptFolder) -> Handle:
+        """Start the supervisor of an attempt, to which job.json in its folder says the rest; idempotent by key."""
         ...
 
     def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, Seen]:
@@ -80,3 +74,10 @@ class Executor(Protocol):
             unended: attempts that have not told their end: whatever their files name counts, too.
         """
         ...
+
+
+def verdict(told: ExitFacts | None, seen: Seen) -> Exit | None:
+    """Return how the attempt ended, or None while it may still be running."""
+    if told is not None:
+        return told.end
+    return None if seen.is_running else Lost(seen.reason)

@@ -8,6 +8,7 @@ from splatbatch.config import Cooldown
 from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key, Slot
 from splatbatch.outcome import Diagnosis
+from splatbatch.store.records.progress import GpuSample
 
 MARGIN_MIB = 1024
 """What stays free on a GPU that two attempts share, for what nobody foresaw."""
@@ -48,16 +49,17 @@ class Readiness:
         self.seats = 1
         """Attempts that may train here at once."""
         self._cooldown = cooldown
-        self._before = gpu.sample(slot.gpu) if slot.gpu else gpu.Sample()
+        self._before = self._sample()
         self._tenants: dict[Key, Tenant] = {}
         self._released_at = float("-inf")
         self._waiting_since: float | None = None
-        self._shut: Wait | None = None
+        self.shut: Wait | None = None
+        """Since when, and for what, a patch that was due has waited here; None if it did not."""
 
     def take(self, key: Key, need_mib: float | None = None, *, alone: bool = False) -> None:
         """An attempt runs here now."""
         self._tenants[key] = Tenant(need_mib, alone)
-        self._waiting_since = self._shut = None
+        self._waiting_since = self.shut = None
 
     def finalizes(self, key: Key, need_mib: float | None) -> None:
         """An attempt has made its last step, and never took more memory than this; on the CPU it keeps its seat."""
@@ -70,15 +72,6 @@ class Readiness:
         del self._tenants[key]
         self._released_at = now
 
-    def holds(self, key: Key) -> bool:
-        """Return whether an attempt runs here."""
-        return key in self._tenants
-
-    @property
-    def num_training(self) -> int:
-        """Return how many attempts train here."""
-        return sum(tenant.training for tenant in self._tenants.values())
-
     def tenants(self) -> tuple[Key, ...]:
         """Return the attempts that are here."""
         return tuple(self._tenants)
@@ -87,29 +80,26 @@ class Readiness:
         """Return whether another attempt may start here as far as we ourselves decide it."""
         if any(tenant.alone for tenant in self._tenants.values()) or (alone and self._tenants):
             return False
-        return self.num_training < self.seats
+        return sum(tenant.training for tenant in self._tenants.values()) < self.seats
 
     def is_open(self, now: float, need_mib: float | None = None) -> bool:
         """Return whether an attempt with this need may start on a free seat; else `reason` says why not."""
         if now - self._released_at < self._cooldown.floor_s:
             self.reason = "cooling down"
         else:
-            sample = gpu.sample(self.slot.gpu) if self.slot.gpu else gpu.Sample()
-            self.reason = self._why_not(sample, need_mib)
+            self.reason = self._why_not(self._sample(), need_mib)
             if not self.reason:
                 self._waiting_since = None  # what was due may have failed at the door: the next wait is another one
             elif self._waiting_since is None and not self._tenants:
                 self._waiting_since = now
         if self.reason and not self._tenants:
-            self._shut = Wait(self._shut.since if self._shut else now, self.reason)
+            self.shut = Wait(self.shut.since if self.shut else now, self.reason)
         return not self.reason
 
-    @property
-    def shut(self) -> Wait | None:
-        """Since when, and for what, a patch that was due has waited here; None if it did not."""
-        return self._shut
+    def _sample(self) -> GpuSample:
+        return gpu.sample(self.slot.gpu) if self.slot.gpu else GpuSample()
 
-    def _why_not(self, sample: gpu.Sample, need_mib: float | None) -> str:
+    def _why_not(self, sample: GpuSample, need_mib: float | None) -> str:
         if not self._tenants:
             return gpu.why_not_ready(sample, self._before, self._cooldown, ours_mib=self._shared_mib)
         needs = [need_mib, *(tenant.need_mib for tenant in self._tenants.values())]
@@ -125,7 +115,7 @@ class Readiness:
 
     def is_tight(self) -> bool:
         """Return whether several attempts leave less of the GPU free than they should."""
-        sample = gpu.sample(self.slot.gpu) if self.slot.gpu and len(self._tenants) > 1 else gpu.Sample()
+        sample = self._sample() if len(self._tenants) > 1 else GpuSample()
         if sample.used_mib is None or sample.total_mib is None:
             return False
         return sample.total_mib - sample.used_mib < MARGIN_MIB / 2

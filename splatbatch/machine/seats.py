@@ -31,11 +31,7 @@ class Look:
 def how_many(now: int, looks: Sequence[Look], most: int, *, is_tight: bool = False) -> int:
     """Return how many patches are to train on a GPU at once.
 
-    Args:
-        now: how many may at the moment.
-        looks: everything measured so far.
-        most: never more than this.
-        is_tight: memory is short: one fewer, whatever it gains.
+    Not more than `most`, whatever was measured; where memory is tight one fewer than now.
     """
     if is_tight or now > most:
         return max(1, min(most, now - 1))

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from splatbatch.config import Cooldown
+from splatbatch.files import MIB
 from splatbatch.machine.protocol import Key, Slot
 from splatbatch.machine.readiness import Readiness, Wait
 from splatbatch.outcome import Diagnosis
+from splatbatch.scene.footprint import Footprint
+
+UNKNOWN_HOST_MIB = 4000
+"""Host memory to be free for an attempt of which nobody knows what it needs."""
+HOST_RESERVE_MIB = 2000
+"""Host memory that a standby leaves to everybody else."""
+_MEMINFO = Path("/proc/meminfo")
+_GROUPS = (  # limit and use: cgroup v2, then v1
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
+)
 
 
 class Slots:
@@ -25,25 +39,32 @@ class Slots:
         """Return whether another attempt may start somewhere, as far as we ourselves decide it."""
         return any(gate.has_seat(alone=alone) for gate in self._gates)
 
-    def offer(self, need_mib: float | None, now: float, *, alone: bool = False) -> Slot | Wait:
+    def offer(self, footprint: Footprint | None, now: float, *, alone: bool = False) -> Slot | Wait:
         """Return a slot on which an attempt may start now, or why and since when there is none.
 
         Args:
-            need_mib: GPU memory that it takes at most; None if nobody knows.
+            footprint: what it takes at most; None if nobody knows.
             now: by the clock of the loop, s.
             alone: it must have its GPU to itself.
         """
         refused = []
         for gate in self._gates:
             if gate.has_seat(alone=alone):
-                if gate.is_open(now, need_mib):
+                if gate.is_open(now, footprint.gpu_mib if footprint else None):
                     return gate.slot
                 refused.append(gate)
         return Wait(now, refused[0].reason if refused else "every slot is taken")
 
-    def take(self, key: Key, slot: Slot, need_mib: float | None, *, alone: bool = False) -> None:
+    def offer_standby(self, slot: Slot, footprint: Footprint | None, now: float) -> Slot | Wait:
+        """Return a slot that is taken for a process that only prepares, or why the host has no memory for one."""
+        wanted_mib = (footprint.host_mib if footprint else UNKNOWN_HOST_MIB) + HOST_RESERVE_MIB
+        free_mib = available_mib()
+        return slot if free_mib >= wanted_mib else Wait(now, f"{free_mib} MiB of host memory, wanted {wanted_mib}")
+
+    def take(self, key: Key, slot: Slot, footprint: Footprint | None, *, alone: bool = False) -> None:
         """An attempt runs on a slot that was offered."""
-        next(gate for gate in self._gates if gate.slot.name == slot.name).take(key, need_mib, alone=alone)
+        gate = next(gate for gate in self._gates if gate.slot.name == slot.name)
+        gate.take(key, footprint.gpu_mib if footprint else None, alone=alone)
 
     def release(self, key: Key, now: float) -> None:
         """An attempt has ended."""
@@ -119,4 +140,24 @@ class Slots:
         return any(gate.is_tight() for gate in self._gates)
 
     def _gate_of(self, key: Key) -> Readiness:
-        return next(gate for gate in (*self._gates, *self._given_up) if gate.holds(key))
+        return next(gate for gate in (*self._gates, *self._given_up) if key in gate.tenants())
+
+
+def available_mib() -> int:
+    """Return the host memory, in MiB, that this machine or our control group can still give; endless if nobody says."""
+    return min(_of_machine(), *(_of_group(limit, used) for limit, used in _GROUPS))
+
+
+def _of_machine() -> int:
+    try:
+        fields = dict(line.split(":") for line in _MEMINFO.read_text().splitlines())
+        return int(fields["MemAvailable"].split()[0]) // 1024
+    except (OSError, ValueError, KeyError, IndexError):
+        return sys.maxsize
+
+
+def _of_group(limit: Path, used: Path) -> int:
+    try:
+        return (int(limit.read_text()) - int(used.read_text())) // MIB
+    except (OSError, ValueError):  # no such group, or "max"
+        return sys.maxsize

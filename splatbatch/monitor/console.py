@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from splatbatch import terminal
 from splatbatch.monitor.table import live_view, num_shown
-from splatbatch.plain_text import counted, one_line
+from splatbatch.plain_text import assignments, counted, one_line
 from splatbatch.store import events
 from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.layout import OutputFolder
@@ -40,42 +39,43 @@ _REMARKABLE = (
 )
 
 
-class ConsoleListener(Protocol):
-    """Tells what happens."""
-
-    def __enter__(self) -> ConsoleListener: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None: ...
-
-    def tell(self, event: Event) -> None:
-        """Show an event of the ledger."""
-        ...
-
-    def beat(self) -> None:
-        """Show that time passes; called many times a second."""
-        ...
-
-
-def open_narrator(output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> ConsoleListener:
+def open_listener(output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> ConsoleListener:
     """Return what fits stderr; a pipe gets lines even if FORCE_COLOR claims that it is a terminal."""
-    kind = LiveNarrator if sys.stderr.isatty() else LineNarrator
+    kind = LiveListener if sys.stderr.isatty() else LineListener
     return kind(output, names, standing)
 
 
-class LineNarrator:
-    """One line per event, and a heartbeat a minute: for cron, nohup and CI."""
+class ConsoleListener:
+    """Tells people what happens to a batch while its `with` block runs."""
 
     def __init__(self, output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> None:
         self._output, self._names, self._standing = output, names, standing
-        self._next_beat = time.monotonic() + HEARTBEAT_S
 
-    def __enter__(self) -> LineNarrator:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, error: object, at: object) -> None:
-        return None
+    def __exit__(self, *error: object) -> None:
+        """End it, whatever has happened."""
+
+    def tell(self, event: Event) -> None:
+        """Show an event of the ledger."""
+        raise NotImplementedError
+
+    def beat(self) -> None:
+        """Show that time passes, and how much nobody took; called many times a second."""
+        if lost := terminal.take_lost():
+            self._say(f"{counted(lost, 'line')} not shown: nobody took them")
+
+    def _say(self, line: str) -> None:
+        raise NotImplementedError
+
+
+class LineListener(ConsoleListener):
+    """One line per event, and a heartbeat a minute: for cron, nohup and CI."""
+
+    def __init__(self, output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> None:
+        super().__init__(output, names, standing)
+        self._next_beat = time.monotonic() + HEARTBEAT_S
 
     def tell(self, event: Event) -> None:
         """Print an event."""
@@ -86,9 +86,8 @@ class LineNarrator:
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)  # noqa: T201
 
     def beat(self) -> None:
-        """Print what runs, once a minute, and how much nobody took."""
-        if lost := terminal.take_lost():
-            self._say(f"{counted(lost, 'line')} not shown: nobody took them")
+        """Print what runs, once a minute."""
+        super().beat()
         if time.monotonic() < self._next_beat:
             return
         self._next_beat = time.monotonic() + HEARTBEAT_S
@@ -99,20 +98,20 @@ class LineNarrator:
                 self._say(_short(figures + loss))
 
 
-class LiveNarrator:
+class LiveListener(ConsoleListener):
     """A table of all patches that follows their files; what is worth remembering scrolls by above it."""
 
     def __init__(self, output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> None:
-        self._output, self._names, self._standing = output, names, standing
+        super().__init__(output, names, standing)
         console = Console(stderr=True)
         self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self._next_redraw = 0.0
 
-    def __enter__(self) -> LiveNarrator:
+    def __enter__(self) -> Self:
         self._live.start()
         return self
 
-    def __exit__(self, kind: object, error: object, at: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self._redraw()
         self._live.stop()
 
@@ -126,11 +125,8 @@ class LiveNarrator:
 
     def beat(self) -> None:
         """Draw the table anew, once a second; a terminal that takes nothing is spared."""
-        if lost := terminal.take_lost():
-            self._say(f"{counted(lost, 'line')} not shown: nobody took them")
-        if terminal.is_stuck():
-            return
-        if time.monotonic() >= self._next_redraw:
+        super().beat()
+        if not terminal.is_stuck() and time.monotonic() >= self._next_redraw:
             self._next_redraw = time.monotonic() + REDRAW_S
             self._redraw()
 
@@ -162,8 +158,7 @@ def _attempt_ended(event: AttemptEnded) -> str:
 
 
 def _changes(event: events.AttemptStarted | events.Retried) -> str:
-    changes = ", ".join(f"{key}={value}" for key, value in event.changes.items())
-    return f" with {changes}" if changes else ""
+    return f" with {assignments(event.changes)}" if event.changes else ""
 
 
 _WORDS: Mapping[type[Event], Callable[[Any], str]] = {

@@ -1,39 +1,36 @@
-"""A patch's whole story: every attempt, why it ended, which lines show it, what was changed, what to do."""
+"""A patch's whole history: every attempt, why it ended, which lines show it, what was changed, what to do."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import get_args
 
+from splatbatch.plain_text import assignments, moment
 from splatbatch.store.events import Accepted, AttemptEnded, AttemptStarted, Gate, GaveUp, Refused, Restored, Retried
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import events
 from splatbatch.tasks.evidence import Standing
-from splatbatch.tasks.status import PatchStatus, read_status
+from splatbatch.tasks.status import read_status
 
 OfPatch = AttemptStarted | Gate | AttemptEnded | Retried | GaveUp | Accepted | Restored | Refused
 OF_PATCHES: tuple[type[OfPatch], ...] = get_args(OfPatch)
 
 
-def tell(output: OutputFolder, patch: str, standing: Standing | None = None) -> Iterator[str]:
-    """Yield the story of a patch line by line, from the ledger and the files; last how it stands now."""
+def tell_history(output: OutputFolder, patch: str, standing: Standing | None = None) -> Iterator[str]:
+    """Yield the history of a patch line by line, from the ledger and the files; last how it stands now."""
     history = [event for event in events(output, *OF_PATCHES) if event.patch == patch]
     if not history:
         yield f"{patch}: nothing has happened yet"
     for event in history:
-        yield from _chapter(event, output)
-    now = read_status(output, [patch], standing=standing)
-    yield from (_now(one) for one in now if one.patch == patch)
+        yield from _in_words(event, output)
+    for status in read_status(output, [patch], standing=standing):
+        if status.patch == patch:
+            cause = f": {status.cause}" if status.cause else ""
+            yield f"now: {status.state}{cause}{f', {status.splat}' if status.splat else ''}"
 
 
-def _now(status: PatchStatus) -> str:
-    cause = f": {status.cause}" if status.cause else ""
-    return f"now: {status.state}{cause}{f', {status.splat}' if status.splat else ''}"
-
-
-def _chapter(event: OfPatch, output: OutputFolder) -> Iterator[str]:
-    at = _moment(event.t or 0.0)
+def _in_words(event: OfPatch, output: OutputFolder) -> Iterator[str]:
+    at = moment(event.t or 0.0)
     match event:
         case AttemptStarted():
             yield f"{at}  attempt {event.attempt or 0} on {event.slot}{_with(event)}"
@@ -67,16 +64,8 @@ def _end(event: AttemptEnded, output: OutputFolder) -> Iterator[str]:
         yield f"  stopped {where}: {event.reason or ''}"
 
 
-def _moment(at: float) -> str:
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-    except (OverflowError, OSError, ValueError):
-        return "at no time that there is"
-
-
 def _with(event: AttemptStarted | Retried) -> str:
-    changes = ", ".join(f"{key}={value}" for key, value in event.changes.items())
-    return f" with {changes}" if changes else ""
+    return f" with {assignments(event.changes)}" if event.changes else ""
 
 
 def _witnesses(event: Retried | GaveUp) -> str:

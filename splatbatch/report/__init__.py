@@ -1,6 +1,31 @@
 """The morning after: report.html to look at, report.md to read, report.json for programs; the same facts in all."""
 
+from collections.abc import Iterable, Sequence
+
+from splatbatch.config import Variant
+from splatbatch.files import Record, write_json, write_text
+from splatbatch.report.facts import build
 from splatbatch.report.markdown import to_markdown
-from splatbatch.report.write import write_report
+from splatbatch.report.page.page import to_html
+from splatbatch.store.layout import OutputFolder
+from splatbatch.tasks.evidence import Standing
 
 __all__ = ["to_markdown", "write_report"]
+
+
+def write_report(
+    output: OutputFolder,
+    names: Sequence[str],
+    variants: Iterable[Variant] = (),
+    previews_mib: int = 48,
+    standing: Standing | None = None,
+) -> Record:
+    """Write the three reports from the files of a batch; return what report.json holds.
+
+    Splats that open in 3D may take `previews_mib` of the page; without `standing` any product counts that is there.
+    """
+    report = build(output, names, tuple(variants), standing)
+    write_json(output.report("json"), report)
+    write_text(output.report("md"), to_markdown(report))
+    write_text(output.report("html"), to_html(report, output, previews_mib))
+    return report

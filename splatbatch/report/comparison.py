@@ -25,17 +25,13 @@ def compare(patches: Sequence[Record], variants: Sequence[Variant]) -> Record | 
 
     Means over different patches say nothing: those of the largest set of patches that a variant has trained are
     compared, and `is_comparable` says which these are.
-
-    Args:
-        patches: of report.json.
-        variants: of the config.
     """
     if not variants:
         return None
     names = {variant.name for variant in variants}
-    units = {(one["of_patch"], one["variant"]): one for one in patches if one["variant"] in names}
-    of_patches = list(dict.fromkeys(patch for patch, _ in units))
-    rows = [_row(variant, {patch: units.get((patch, variant.name)) for patch in of_patches}) for variant in variants]
+    tasks = {(one["of_patch"], one["variant"]): one for one in patches if one["variant"] in names}
+    of_patches = list(dict.fromkeys(patch for patch, _ in tasks))
+    rows = [_row(variant, {patch: tasks.get((patch, variant.name)) for patch in of_patches}) for variant in variants]
     fullest = max((_trained(row) for row in rows), key=len)
     for row in rows:
         row["is_comparable"] = bool(fullest) and _trained(row) == fullest
@@ -60,12 +56,15 @@ def spelt(value: Any) -> str:
     return short if short and float(short) == value else json.dumps(value, default=str)
 
 
-def _row(variant: Variant, units: Mapping[str, Record | None]) -> Record:
-    figures = {patch: _figures(unit) for patch, unit in units.items()}
+def _row(variant: Variant, tasks: Mapping[str, Record | None]) -> Record:
+    figures = {patch: _figures(task) for patch, task in tasks.items()}
     means = {key: _mean([one[key] for one in figures.values() if one["state"] == "trained"]) for key in FIGURES}
     return {
         "variant": variant.name,
-        "settings": {key: _plain(value) for key, value in variant.compared.items()},
+        "settings": {
+            key: value if isinstance(value, bool | int | float) else spelt(value)
+            for key, value in variant.compared.items()
+        },
         "trained": sum(one["state"] == "trained" for one in figures.values()),
         "of": len(figures),
         "mean": means,
@@ -73,20 +72,15 @@ def _row(variant: Variant, units: Mapping[str, Record | None]) -> Record:
     }
 
 
-def _plain(value: Any) -> bool | float | str:
-    """Return a value of a setting as JSON has it: numbers as they are, the rest in words."""
-    return value if isinstance(value, bool | int | float) else spelt(value)
-
-
-def _figures(unit: Record | None) -> Record:
+def _figures(task: Record | None) -> Record:
     """Return what is compared of a patch under a variant; `changes` are settings that a failure made it change."""
-    if unit is None:
+    if task is None:
         return {"state": "waiting", "changes": {}, **dict.fromkeys(FIGURES)}
-    is_trained = unit["state"] == "trained"
+    is_trained = task["state"] == "trained"
     return {
-        "state": unit["state"],
-        "changes": unit["changes"],
-        **{key: unit[key] if is_trained else None for key in FIGURES},
+        "state": task["state"],
+        "changes": task["changes"],
+        **{key: task[key] if is_trained else None for key in FIGURES},
     }
 
 

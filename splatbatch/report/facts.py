@@ -14,7 +14,7 @@ patches                 one object per patch, in natural order:
   attempts                                    see `splatbatch.report.attempts.attempts_of`
   versions                                    of what trained it, as far as its files say
   of_patch, variant                           its parts in a sweep; else the patch, and nothing
-  bytes, resolution                           of the splat file; see `splatbatch.report.products.product_of`
+  bytes, resolution                           of the splat file; used, folder and largest of what it was trained on
 sweep                   null, or see `splatbatch.report.comparison.compare`
 runs                    [{"started_at", "ended_at", "slots", "changes"}]: one per `train` or `retry`
 frame                   null, or {"offset", "scenes", "note"}: what to add to the splats' coordinates for the models'
@@ -31,7 +31,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from splatbatch import __version__
 from splatbatch.config import TaskId, Variant
@@ -39,10 +38,10 @@ from splatbatch.files import Record, read_tail
 from splatbatch.report.attempts import OfAttempt, attempts_of
 from splatbatch.report.comparison import compare
 from splatbatch.report.outliers import outliers
-from splatbatch.report.products import product_of
 from splatbatch.store.events import Audited, BatchEnded, BatchStarted, Event, event_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import lines
+from splatbatch.store.records.result import Result
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.frame import note
 from splatbatch.tasks.status import STATES, PatchStatus, read_status, summary
@@ -80,11 +79,10 @@ def build(
 
 def _said(output: OutputFolder) -> list[Record]:
     """Return all lines of the ledger; they share their keys and words, which weigh more than all else that they say."""
-    return [{sys.intern(key): _shared(value) for key, value in event.items()} for event in lines(output)]
-
-
-def _shared(value: Any) -> Any:
-    return sys.intern(value) if type(value) is str else value
+    return [
+        {sys.intern(key): sys.intern(value) if type(value) is str else value for key, value in event.items()}
+        for event in lines(output)
+    ]
 
 
 def _patches(output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[Event]) -> list[Record]:
@@ -95,10 +93,21 @@ def _patches(output: OutputFolder, statuses: Sequence[PatchStatus], history: Seq
             "outliers": list(odd[status.patch]),
             "attempts": attempts_of(output.patch(status.patch), by_patch.get(status.patch, [])),
             **dict(zip(("of_patch", "variant"), TaskId.of_folder(status.patch), strict=True)),
-            **product_of(output.patch(status.patch)),
+            **product_of(output.patch(status.patch).read_result() or Result()),
         }
         for status in statuses
     ]
+
+
+def product_of(result: Result) -> Record:
+    """Return what report.json says of an accepted splat besides its figures; all empty if there is none."""
+    said = result.metrics.resolution
+    ours = {"splatbatch": result.version} if result.version else {}
+    return {
+        "bytes": result.bytes,
+        "resolution": said.to_record() if said else None,
+        "versions": ours | result.metrics.made_with,
+    }
 
 
 def _by_patch(history: Sequence[Event]) -> dict[str, list[OfAttempt]]:
@@ -136,7 +145,7 @@ def _audit(said: Record, statuses: Sequence[PatchStatus]) -> Record:
     return {**said, "verified": event.verified, "refused": refused, "warnings": list(event.warnings)}
 
 
-def _finite(record: Record) -> dict[str, Any]:
+def _finite(record: Record) -> Record:
     return {
         key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in record.items()
     }

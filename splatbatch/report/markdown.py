@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from splatbatch.files import Record
-from splatbatch.plain_text import one_line, plain
+from splatbatch.plain_text import assignments, one_line, plain
 from splatbatch.report.comparison import spelt
 from splatbatch.report.page.comparison_page import HEADINGS, is_best, short, shown
-from splatbatch.report.products import in_words
+from splatbatch.report.units import photographs
 
 SPECIAL = re.compile(r"[\\`*\[|]")
 _FIRST = ("patch", "state", "photographs", "PSNR dB (before)", "SSIM", "Gaussians", "MiB")
@@ -65,14 +65,14 @@ def _row(patch: Record) -> tuple[str, ...]:
     return (
         _plain(patch["patch"]),
         patch["state"],
-        _plain(in_words(patch["resolution"])),
+        _plain(photographs(patch["resolution"])),
         f"{psnr:.2f} ({before:.2f})" if psnr is not None and before is not None else shown("psnr", psnr),
         shown("ssim", patch["ssim"]),
         f"{patch['num_gaussians']:,}" if patch["num_gaussians"] else "",
         shown("bytes", patch["bytes"]),
         f"{patch['seconds']:.0f}" if patch["seconds"] is not None else "",
         _plain(patch["attempt"]),
-        _plain(", ".join(f"{key}={value}" for key, value in patch["changes"].items())),
+        _plain(assignments(patch["changes"])),
     )
 
 

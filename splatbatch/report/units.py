@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
+
+from splatbatch.files import Record
 
 
 def figure(value: float, digits: int = 4) -> str:
@@ -24,14 +25,11 @@ def duration(seconds: float | None) -> str:
     return f"{minutes}:{rest:02d} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d} h"
 
 
-def moment(at: float | None) -> str:
-    """Return a time of day with its date, in the zone of the machine that writes; empty for None."""
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at is not None else ""
-    except (OverflowError, OSError, ValueError):
+def photographs(resolution: Record | None) -> str:
+    """Return a resolution as "1/8, 618x411, images_8"."""
+    if not resolution:
         return ""
-
-
-def assignments(changes: dict[str, object]) -> str:
-    """Return changed settings as "training.init_scale=0.3, training.seed=1"."""
-    return ", ".join(f"{key}={value}" for key, value in changes.items())
+    size = resolution["largest"]
+    pixels = f"{size[0]:g}x{size[1]:g}" if size else ""
+    folder = resolution["folder"] if resolution["folder"] != "images" else ""
+    return ", ".join(filter(None, (resolution["used"], pixels, folder)))

@@ -48,13 +48,7 @@ steps. Longer ones grow as `mcmc` does, by 5 % at each refinement, or not at all
 
 
 def training_s(recipe: Recipe, need: Footprint, pace: Throughput) -> float:
-    """Return the seconds that one attempt takes, from the start of its process to its end.
-
-    Args:
-        recipe: how it is trained, by our own trainer.
-        need: its Gaussians and pixels.
-        pace: of what trains it.
-    """
+    """Return the seconds that one attempt takes, from the start of its process to its end."""
     of_step = pace.step + pace.pixel * need.mean_px + pace.gaussian * mean_gaussians(recipe, need)
     return pace.start + recipe.training.max_steps * of_step
 

@@ -92,10 +92,7 @@ def extent_of(num_points: int, images: Iterable[Image], cameras: Mapping[int, Ca
 def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Footprint:
     """Return what the training of a patch needs.
 
-    Args:
-        recipe: how it is trained.
-        extent: what is trained.
-        card_mib: memory that may be used on the GPU, for `images: auto`; unknown, photographs are taken to fit.
+    Where nobody knows the memory of the card, photographs are taken to fit.
     """
     training = recipe.training
     divisor = divisor_of(training.resolution, extent.sizes)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 from splatbatch.config import NO_OFFSET, Offset, Scene
 from splatbatch.errors import SceneError
-from splatbatch.scene.collection import scene_folders
 from splatbatch.scene.photos.folders import is_folder
 
 MODEL_FOLDERS = ("sparse/0", "sparse")
@@ -20,6 +21,7 @@ MODEL_FILE_NAMES = tuple(
 )
 _DIGITS = re.compile(r"(\d+)")
 _NUMBERED = re.compile(r"[A-Za-z_-]*\d+")
+_WILDCARD = re.compile(r"[*?[]")
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
     # masks beside photographs that all share are looked for once: there may be thousands of patches
     common = scene.model_copy(update={"masks": _masks(scene.images, scene.masks)}) if scene.images else scene
     if scene.scenes:
-        places = scene_folders(scene.scenes, model_folder)
+        places = scene_folders(scene.scenes)
         return tuple(replace(_patch(places[name], common), name=name) for name in sorted(places, key=natural_key))
     root = scene.patches
     if model_folder(root):
@@ -130,3 +132,60 @@ def _subfolders(root: Path) -> list[os.DirEntry[str]]:
             return sorted((one for one in entries if one.is_dir() and one.name[0] != "."), key=lambda one: one.name)
     except OSError as error:
         raise SceneError(f"scene.patches: {root}: cannot be read ({error.strerror})") from error
+
+
+def scene_folders(places: Sequence[Path]) -> Mapping[str, Path]:
+    """Return the folders of scenes by name: of folders, and of patterns such as /data/360_v2/* that find models.
+
+    Raises:
+        SceneError: a folder is missing, or a pattern finds nothing; all of them at once.
+    """
+    found: dict[Path, Path] = {}
+    lacking = []
+    for place in places:
+        matches = list(_matches(place))
+        lacking += [] if matches else [str(place)]
+        for folder in matches:
+            found.setdefault(folder.resolve(), folder)
+    if lacking:
+        raise SceneError(
+            f"scene.scenes: {', '.join(lacking)}: no COLMAP scene there",
+            "A scene is a folder with photographs and a COLMAP model (cameras, images, points3D) in sparse/0.",
+        )
+    folders = list(found.values())
+    return dict(zip(distinct_names(folders), folders, strict=True))
+
+
+def distinct_names(folders: Sequence[Path]) -> list[str]:
+    """Return a name for each folder: its own, with those above it in front where two would be alike.
+
+    A name depends on the order of the folders in nothing, and is fit for a file system that ignores case.
+    """
+    paths = [Path(os.path.abspath(folder)) for folder in folders]  # noqa: PTH100 - a link keeps the name it has
+    names = [_tail(path, 1) for path in paths]
+    for depth in range(2, max((len(path.parts) for path in paths), default=0)):
+        alike = _repeated(names)
+        names = [
+            _tail(path, depth) if name.casefold() in alike else name for path, name in zip(paths, names, strict=True)
+        ]
+    alike = _repeated(names)
+    marks = [hashlib.sha256(str(path).encode()).hexdigest()[:6] for path in paths]
+    return [f"{name}-{mark}" if name.casefold() in alike else name for name, mark in zip(names, marks, strict=True)]
+
+
+def _repeated(names: Sequence[str]) -> set[str]:
+    return {name for name, count in Counter(map(str.casefold, names)).items() if count > 1}
+
+
+def _tail(path: Path, depth: int) -> str:
+    """Return the last parts of a path as one part of a path."""
+    name = "-".join(path.parts[1:][-depth:])
+    return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "scene"
+
+
+def _matches(place: Path) -> Iterator[Path]:
+    if is_folder(place):
+        yield place
+    elif _WILDCARD.search(str(place)):
+        found = Path(place.anchor).glob(str(place.relative_to(place.anchor)))
+        yield from sorted(folder for folder in found if is_folder(folder) and model_folder(folder))

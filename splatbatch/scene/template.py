@@ -48,10 +48,7 @@ DEVICES = {
 def config_for(folder: Path, base: Path, *, has_gpu: bool) -> str:
     """Return the YAML for a folder with patches, a folder with a `patches` folder, or a COLMAP scene.
 
-    Args:
-        folder: where to look.
-        base: the folder that the YAML will lie in.
-        has_gpu: whether an NVIDIA GPU is seen here.
+    `base` is the folder that the YAML will lie in.
 
     Raises:
         SceneError: there are neither patches nor a model.

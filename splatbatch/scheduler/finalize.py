@@ -39,13 +39,6 @@ def settle(ending: Ending, folder: PatchFolder, ledger: Ledger, rules: Rules = R
 
     Until the ledger has the end on disk, a run that comes after a kill finds the attempt as it was, and settles it
     again.
-
-    Args:
-        ending: what is settled.
-        folder: where its patch's product lies.
-        ledger: the history.
-        rules: whether the new splat, or the better one, is accepted.
-        more: further facts for the ledger.
     """
     attempt, outcome = ending.attempt, ending.outcome
     facts = judge.facts(attempt.folder)

@@ -11,14 +11,7 @@ from dataclasses import dataclass
 from splatbatch.config import Limits
 from splatbatch.failures.diagnose import Evidence, diagnose
 from splatbatch.failures.rules.exits import in_words
-from splatbatch.files import (
-    PRIVATE,
-    SHARED_MEMORY,
-    is_out_of_space,
-    read_tail,
-    sweep,
-    write_json,
-)
+from splatbatch.files import PRIVATE, SHARED_MEMORY, is_out_of_space, read_tail, sweep, write_json
 from splatbatch.machine.protocol import Key, Slot
 from splatbatch.outcome import Cancelled, Exit, Exited, Failed, Outcome, Rejected, Splat, Stopped, TimedOut, Trained
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
@@ -99,7 +92,7 @@ def _visible(slot: Slot) -> dict[str, str]:
 def judge(folder: AttemptFolder, trainer: Trainer, end: Exit) -> Outcome:
     """Say what came of an attempt: the artifact decides, then the diagnosis."""
     product = trainer.collect(folder)
-    health = _health_warnings(folder)
+    health = tuple(line.warning for line in folder.read_progress() if line.warning)
     match product, end:
         case Splat() as splat, Exited(code=0):
             return Trained(splat, (*splat.warnings, *health))
@@ -169,7 +162,3 @@ def _short_of_room(told: ExitFacts) -> Iterator[str]:
     for free, where in places:
         if free is not None and free < FULL_MIB:
             yield f"No space left on device: {free} MiB were free on {where}"
-
-
-def _health_warnings(folder: AttemptFolder) -> tuple[str, ...]:
-    return tuple(line.warning for line in folder.read_progress() if line.warning)

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 from splatbatch.config import Config
-from splatbatch.machine.protocol import Executor, Job, Slot
+from splatbatch.machine.protocol import Executor, Slot
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.judge import Order
 from splatbatch.scheduler.running import Running
@@ -17,7 +17,6 @@ from splatbatch.store.events import AttemptStarted, Gate
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.obstacles import see_place
-from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint, recipe_hash
 from splatbatch.tasks.task import Task
 
@@ -42,7 +41,7 @@ class Launcher:
         """
         running = self._made(task, slot, standby=False)
         self._tell(running)
-        self._submit(running)
+        running.handle = self._executor.submit(running.key, running.attempt.folder)
         return running
 
     def stand_by(self, task: Task, slot: Slot) -> Running:
@@ -52,7 +51,7 @@ class Launcher:
             SplatbatchError, OSError: its folder or its orders cannot be made.
         """
         running = self._made(task, replace(slot, environment=()), standby=True)  # which slot it will be, go.json says
-        self._submit(running)
+        running.handle = self._executor.submit(running.key, running.attempt.folder)
         return running
 
     def go(self, running: Running, slot: Slot) -> None:
@@ -69,11 +68,12 @@ class Launcher:
     def _made(self, task: Task, slot: Slot, *, standby: bool) -> Running:
         """Make the folder of an attempt with all that its supervisor and its trainer read."""
         home, setup = self._output.patch(task.name), task.setup
-        named = replace(task.patch, name=task.name)  # programs name files after {patch}: with its variant, in a sweep
         see_place(home)
         with judge.next_attempt(home) as folder:
-            attempt = Attempt(task.name, folder, dict(setup.changes), _depends_on(task), self._is_retry)
-            order = Order(self._key(attempt), setup.trainer.command(named, folder), slot, standby)
+            # the settings of the YAML, those really in force, and the inputs
+            depends_on = replace(fingerprint(task.patch, task.recipe), effective=recipe_hash(setup.recipe))
+            attempt = Attempt(task.name, folder, dict(setup.changes), depends_on, self._is_retry)
+            order = Order(self._key(attempt), setup.trainer.command(task.patch, folder), slot, standby)
             judge.write_job(attempt, order, self._config.limits)
         return Running(task, attempt, order.key, handle="", slot=slot)
 
@@ -81,10 +81,6 @@ class Launcher:
         # the number of a discarded standby is used again, its key never
         discarded = self._discarded[attempt.patch]
         return f"{self._batch}.{attempt.patch}.a{attempt.folder.number}" + (f"s{discarded}" if discarded else "")
-
-    def _submit(self, running: Running) -> None:
-        job = Job(running.key, running.attempt.folder)
-        running.handle = self._executor.submit([job])[running.key]
 
     def tell_wait(self, running: Running, waited_s: float, reason: str) -> None:
         """Write down for how long, and for what, the gate of its slot kept an attempt waiting."""
@@ -94,8 +90,3 @@ class Launcher:
     def _tell(self, running: Running) -> None:
         task, number = running.task, running.attempt.folder.number
         self._ledger.write(AttemptStarted(task.name, number, running.key, running.slot.name, dict(task.setup.changes)))
-
-
-def _depends_on(task: Task) -> Fingerprint:
-    """Return what a result would depend on: the settings of the YAML, those really in force, and the inputs."""
-    return replace(fingerprint(task.patch, task.recipe), effective=recipe_hash(task.setup.recipe))

@@ -22,14 +22,7 @@ from splatbatch.scheduler.launch import Launcher
 from splatbatch.scheduler.packing import Memory, Packer
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
-from splatbatch.scheduler.running import (
-    Clock,
-    Running,
-    WallClock,
-    ask_to_end,
-    end_all,
-    how_it_ended,
-)
+from splatbatch.scheduler.running import Clock, Running, WallClock, ask_to_end, end_all, how_it_ended
 from splatbatch.scheduler.standby import Standbys
 from splatbatch.store.events import GaveUp, SlotGivenUp
 from splatbatch.store.layout import OutputFolder
@@ -69,10 +62,7 @@ class Runner:
     def run(self, tasks: Sequence[Task], *, stop: Callable[[], str], beat: Callable[[], None]) -> Mapping[str, Outcome]:
         """Train tasks; return the last outcome of each.
 
-        Args:
-            tasks: what to train; in this order, or with several slots the longest first.
-            stop: asked in every round; a reason ends what runs and starts nothing more.
-            beat: called in every round.
+        In every round `stop` is asked, whose reason ends what runs and starts nothing more, and `beat` is called.
         """
         self._queue = Queue(tasks, longest_first=len(self._slots) > 1)
         try:
@@ -166,7 +156,7 @@ class Runner:
         for task in self._standbys.look():
             self._queue.put_back(task)
         if not self._room.reason:
-            self._standbys.top_up(self._queue, self._slots.taken(), self._clock.now())
+            self._standbys.top_up(self._queue, self._slots, self._clock.now())
 
     def _has_room(self) -> bool:
         now = self._clock.now()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.machine.protocol import Key
 from splatbatch.machine.seats import Look, how_many
 from splatbatch.machine.slots import Slots
-from splatbatch.scene.footprint import GPU_CONTEXT_MIB
+from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Footprint
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.running import Running
 from splatbatch.store.events import Packing
@@ -89,21 +90,23 @@ class Memory:
 
     def note(self, running: Running) -> None:
         """Learn from an attempt that has ended well."""
-        need = running.task.need
-        if need is None or not need.gpu_mib:
+        footprint = running.task.footprint
+        if footprint is None or not footprint.gpu_mib:
             return
         own = judge.own_peak_mib(running.attempt.folder)
         measured = self.measured(running) if own is None else SLACK * own
         if measured is not None:
-            self._shares.append(measured / need.gpu_mib)
+            self._shares.append(measured / footprint.gpu_mib)
 
-    def of(self, task: Task) -> float | None:
-        """Return what an attempt at this task will take at most, in MiB; None if nobody can know."""
-        if task.need is None:
-            return None
-        return task.need.gpu_mib * max(LEAST_SHARE, *self._shares) if self._shares else float(task.need.gpu_mib)
+    def of(self, task: Task) -> Footprint | None:
+        """Return what an attempt at this task will take at most; None if nobody can know."""
+        if task.footprint is None or not self._shares:
+            return task.footprint
+        return replace(task.footprint, gpu_mib=math.ceil(task.footprint.gpu_mib * max(LEAST_SHARE, *self._shares)))
 
     def measured(self, running: Running) -> float | None:
-        """Return what an attempt has taken at most; else what it was expected to take, if anybody knows."""
-        peak = judge.peak_mib(running.attempt.folder)
-        return self.of(running.task) if peak is None else SLACK * peak + GPU_CONTEXT_MIB
+        """Return what an attempt has taken at most, in MiB; else what it was expected to take, if anybody knows."""
+        if (peak := judge.peak_mib(running.attempt.folder)) is not None:
+            return SLACK * peak + GPU_CONTEXT_MIB
+        footprint = self.of(running.task)
+        return footprint.gpu_mib if footprint else None

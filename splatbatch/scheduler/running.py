@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from splatbatch.machine.protocol import Executor, Handle, Key, Seen, Slot
-from splatbatch.machine.verdict import verdict
+from splatbatch.machine.protocol import Executor, Handle, Key, Seen, Slot, verdict
 from splatbatch.outcome import Cancelled, Exit, Lost
 from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.ended_attempt import EndedAttempt

@@ -11,10 +11,9 @@ from splatbatch import config as configuration
 from splatbatch.doctor.preflight import preflight
 from splatbatch.errors import ConfigError
 from splatbatch.files import is_out_of_space, sweep, write_text
-from splatbatch.machine.local import open_executor
+from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import earlier_run
-from splatbatch.machine.protocol import Seen
-from splatbatch.machine.verdict import verdict
+from splatbatch.machine.protocol import Seen, verdict
 from splatbatch.outcome import Outcome, Trained
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.finalize import Ending, Rules, settle
@@ -41,23 +40,18 @@ def run(
 ) -> Mapping[str, Outcome]:
     """Train the patches of a batch; the output lock must be held.
 
-    Args:
-        batch: what is trained.
-        ledger: the history.
-        stop: asked in every round; a reason ends what runs and starts nothing more.
-        beat: called in every round.
-        is_retry: what is accepted stays if it is better.
+    In every round `stop` is asked, whose reason ends what runs and starts nothing more, and `beat` is called.
 
     Raises:
         TrainerError, ExecutorError: nothing can be trained on this machine.
     """
     recipes = batch.recipes()
     check_usable(recipes.values())
-    expected = footprints.needs(batch.config, batch.tasks)
+    expected = footprints.footprints_of(batch.config, batch.tasks)
     outlook = forecast(batch, batch.names, expected)
     check_place(batch, outlook)
     unwell = preflight(batch.config, recipes, expected)
-    with contextlib.closing(open_executor(batch.config.executor, batch.config.training.device)) as executor:
+    with contextlib.closing(LocalExecutor(batch.config.executor, batch.config.training.device)) as executor:
         write_text(batch.output.config, configuration.to_yaml(batch.config))
         slots = tuple(slot.name for slot in executor.slots())
         ledger.write(BatchStarted(tuple(batch.names), slots, dict(batch.changes)))
@@ -66,7 +60,7 @@ def run(
             ledger.write(Unwell(finding.check, finding.message))
         footprints.record(expected, batch.config, ledger)
         earlier_run.stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, beat)
-        tasks = [replace(task, need=expected.get(task.name)) for task in batch.tasks]
+        tasks = [replace(task, footprint=expected.get(task.name)) for task in batch.tasks]
         outcomes = Runner(batch.config, executor, ledger, is_retry=is_retry).run(tasks, stop=stop, beat=beat)
     trained = sum(isinstance(outcome, Trained) for outcome in outcomes.values())
     ledger.write(BatchEnded(trained, len(batch.tasks), stop()))
@@ -91,7 +85,7 @@ def adopt(batch: Batch, ledger: Ledger, beat: Callable[[], None] = lambda: None)
         if (task.name, folder.number) not in settled and not (folder.cancel.exists() and not folder.start.exists())
     ]
     if any(not folder.exit.exists() for _, folder in left):
-        with contextlib.closing(open_executor(batch.config.executor, batch.config.training.device)) as executor:
+        with contextlib.closing(LocalExecutor(batch.config.executor, batch.config.training.device)) as executor:
             earlier_run.stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, beat)
     for task, folder in left:
         try:

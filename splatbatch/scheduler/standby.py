@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from splatbatch.config import Config, TaskId
 from splatbatch.errors import SplatbatchError
-from splatbatch.machine.host_memory import available_mib
 from splatbatch.machine.protocol import Executor, Key, Slot
+from splatbatch.machine.readiness import Wait
+from splatbatch.machine.slots import Slots
 from splatbatch.scheduler.launch import Launcher
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.running import Running, ask_to_end, how_it_ended
 from splatbatch.tasks.task import Task
-
-UNKNOWN_MIB = 4000
-"""Host memory to be free for a patch of which nobody knows what it needs."""
-RESERVE_MIB = 2000
-"""Host memory that a standby leaves to everybody else."""
 
 
 class Standbys:
@@ -52,12 +46,13 @@ class Standbys:
         self._launcher.go(running, slot)
         del self._ready[running.key]
 
-    def top_up(self, queue: Queue, taken: Sequence[Slot], now: float) -> None:
+    def top_up(self, queue: Queue, slots: Slots, now: float) -> None:
         """Start standbys for tasks that are due, as long as some slot that is taken has none."""
-        busy = [slot for slot in taken if self._is_wanted(slot)]
+        wanted = self._config.executor.standby
+        busy = [slot for slot in slots.taken() if (slot.gpu is not None if wanted == "auto" else wanted)]
         for slot in busy[len(self._ready) :]:
             task = next((task for task in queue.due(now) if self._may_stand_by(task)), None)
-            if task is None or not _fits(task):
+            if task is None or isinstance(slots.offer_standby(slot, task.footprint, now), Wait):
                 return
             try:
                 running = self._launcher.stand_by(task, slot)
@@ -102,14 +97,5 @@ class Standbys:
         self._launcher.discard(running)
         self._in_their_turn.add(running.task.id)
 
-    def _is_wanted(self, slot: Slot) -> bool:
-        wanted = self._config.executor.standby
-        return slot.gpu is not None if wanted == "auto" else wanted
-
     def _may_stand_by(self, task: Task) -> bool:
         return task.id not in self._in_their_turn and task.setup.trainer.stands_by
-
-
-def _fits(task: Task) -> bool:
-    need_mib = task.need.host_mib if task.need else UNKNOWN_MIB
-    return available_mib() >= need_mib + RESERVE_MIB

@@ -39,7 +39,7 @@ def check_splat(path: Path, last_step: int | None = None) -> Splat | Rejected:
     try:
         size = path.stat().st_size
         header = read_header(path)
-        if reason := _why_unfit(size, header, last_step):
+        if reason := _why_rejected(size, header, last_step):
             return Rejected(reason)
         flaws = count_flaws(path, header)
     except FileNotFoundError:
@@ -55,7 +55,7 @@ def check_splat(path: Path, last_step: int | None = None) -> Splat | Rejected:
     return Splat(path, header.num_gaussians, header.sh_degree, header.step or 0)
 
 
-def _why_unfit(size: int, header: SplatHeader, last_step: int | None) -> str:
+def _why_rejected(size: int, header: SplatHeader, last_step: int | None) -> str:
     if size != header.file_bytes:
         return f"cut: {size} of {header.file_bytes} bytes"
     if missing := set(property_names(0)) - set(header.properties):

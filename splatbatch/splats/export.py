@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -18,8 +19,17 @@ from splatbatch.outcome import Rejected, Splat
 from splatbatch.plain_text import spell_place
 from splatbatch.scene.frame import span_between
 from splatbatch.splats.check import check_splat
-from splatbatch.splats.export_place import EXPORTED
-from splatbatch.splats.ply import Gaussians, offset_comments, read_header, read_splat, write_splat
+from splatbatch.splats.ply import (
+    MOST_HEADER_BYTES,
+    Gaussians,
+    offset_comments,
+    read_header,
+    read_splat,
+    write_splat,
+)
+
+EXPORTED = "splatbatch export of"
+"""Begins the comment in the header of a splat that was cut for somebody else."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +54,12 @@ class Source:
     sha256: str = ""
     """Of the file as it was accepted, in hexadecimal digits; empty: that is not known."""
 
-    def copy_into(self, copy: BinaryIO) -> None:
-        """Write the file into another; what was read is what was accepted.
+    def read(self, take: Callable[[bytes], object]) -> None:
+        """Hand the file over piece by piece.
 
         Raises:
-            OutputError: it is not; what was written is worth nothing.
+            OutputError: it is not the one that was accepted; what was taken of it is worth nothing.
         """
-        self._read(copy.write)
-
-    def check(self) -> None:
-        """Read the file once.
-
-        Raises:
-            OutputError: it is not the one that was accepted.
-        """
-        self._read(lambda _: None)
-
-    def _read(self, take: Callable[[bytes], object]) -> None:
         digest = hashlib.sha256()
         with self.path.open("rb") as file:
             for chunk in iter(lambda: file.read(MIB), b""):
@@ -85,9 +84,9 @@ def export_splat(source: Source, target: Path, cut: Cut = Cut()) -> Splat:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if cut == Cut():
-            write_whole(target, source.copy_into)
+            write_whole(target, lambda copy: source.read(copy.write))
         else:
-            source.check()
+            source.read(lambda _: None)  # for its error
             header = read_header(source.path)
             gaussians, offset = apply(cut, read_splat(source.path)), header.offset
             if cut.in_source_frame:
@@ -141,3 +140,44 @@ def apply(cut: Cut, gaussians: Gaussians) -> Gaussians:
         sh0=gaussians.sh0[kept],
         shN=gaussians.shN[kept, :num_rest],
     )
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folders of a batch that an export must know."""
+
+    output: Path
+    """Everything the batch writes: no export does."""
+    export: Path
+    """But for this folder in it, which belongs to exports alone."""
+    is_forced: bool = False
+    """Files of somebody else may be overwritten."""
+
+    def check(self, target: Path, product: Path) -> None:
+        """Check that a product may be exported to a path.
+
+        Raises:
+            OutputError: it lies in the output folder, is the product itself, or a file that no export wrote.
+        """
+        home, folder = self.output.resolve(), target.parent.resolve()
+        is_own = folder.is_relative_to(home / self.export.name)
+        if folder.is_relative_to(home) and not is_own:
+            hint = f"Name a place elsewhere, or leave --to out: {self.export}."
+            raise OutputError(f"{target}: lies in the output folder, among what the batch has written", hint)
+        if target.exists() and target.samefile(product):
+            raise OutputError(f"{target}: is the same file as {product}", "Name a place that is no link to it.")
+        if not self.is_forced and not is_own and not _may_be_replaced(target, product):
+            raise OutputError(f"{target}: is there already, and no export wrote it", "Add --force to overwrite it.")
+
+
+def _may_be_replaced(target: Path, product: Path) -> bool:
+    """Return whether nothing is lost: there is no file, or the same as the product, or one that an export cut."""
+    if target.is_symlink():
+        return False
+    if not target.exists():
+        return True
+    with suppress(OSError):
+        with target.open("rb") as file:
+            header = file.read(MOST_HEADER_BYTES).partition(b"end_header\n")[0]
+        return f"\ncomment {EXPORTED} ".encode() in header or filecmp.cmp(target, product, shallow=False)
+    return False

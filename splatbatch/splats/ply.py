@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -87,12 +87,7 @@ def write_splat(
 ) -> None:
     """Write a splat, whole or not at all, with the step it was trained to and, if it stopped early, the planned one.
 
-    Args:
-        path: where.
-        gaussians: its parameters.
-        step: the last step of its training; None: not known.
-        planned: the step it was to be trained to.
-        comments: further lines for the header; what ASCII cannot hold is escaped.
+    The comments are further lines of the header; what ASCII cannot hold is escaped.
 
     Raises:
         ValueError: a parameter is not finite; such a file would be worthless to every reader.
@@ -185,6 +180,18 @@ def read_table(path: Path, header: SplatHeader) -> FloatArray:
     return np.memmap(path, dtype="<f4", mode="r", offset=header.header_bytes, shape=shape)
 
 
+def columns_of(table: FloatArray, header: SplatHeader) -> Callable[..., FloatArray]:
+    """Return what takes properties by name out of the rows of a splat file, [N, names], or raises ValueError."""
+    column = {name: index for index, name in enumerate(header.properties)}
+
+    def take(*names: str) -> FloatArray:
+        if missing := [name for name in names if name not in column]:
+            raise ValueError(f"no property {missing[0]}")
+        return np.array(table[:, [column[name] for name in names]])
+
+    return take
+
+
 def read_splat(path: Path) -> Gaussians:
     """Read a splat of any writer that uses the 3DGS property names.
 
@@ -194,15 +201,8 @@ def read_splat(path: Path) -> Gaussians:
     """
     header = read_header(path)
     table = read_table(path, header)
-    column = {name: index for index, name in enumerate(header.properties)}
+    take = columns_of(table, header)
     rest = [name for name in header.properties if name.startswith("f_rest_")]
-
-    def take(*names: str) -> FloatArray:
-        missing = [name for name in names if name not in column]
-        if missing:
-            raise ValueError(f"no property {missing[0]}")
-        return np.array(table[:, [column[name] for name in names]])
-
     if len(rest) % 3:
         raise ValueError(f"{len(rest)} properties f_rest are no whole number for each of 3 channels")
     shn = take(*(f"f_rest_{i}" for i in range(len(rest)))).reshape(len(table), 3, len(rest) // 3)  # [N, 3, K]

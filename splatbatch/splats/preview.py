@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splatbatch.splats.ply import FloatArray, read_header, read_table
+from splatbatch.splats.ply import FloatArray, columns_of, read_header, read_table
 
 Floats = npt.NDArray[np.floating[Any]]
 MOST_GAUSSIANS = 180_000
@@ -24,10 +24,7 @@ _CHUNK_FLOATS = 18
 def make_preview(splat: Path, turn: Floats = UNTURNED, most: int = MOST_GAUSSIANS) -> bytes:
     """Return a splat file as a .compressed.ply of at most `most` Gaussians: those that cover most of the picture.
 
-    Args:
-        splat: a splat of any writer that uses the 3DGS property names.
-        turn: a rotation of the whole, as a quaternion w x y z of length 1.
-        most: how many Gaussians may stay.
+    `turn` rotates the whole: a quaternion w x y z of length 1.
 
     Raises:
         ImportError: gsply is not installed (extra `web`).
@@ -38,14 +35,7 @@ def make_preview(splat: Path, turn: Floats = UNTURNED, most: int = MOST_GAUSSIAN
 
     header = read_header(splat)
     table = read_table(splat, header)
-    column = {name: index for index, name in enumerate(header.properties)}
-
-    def take(*names: str) -> FloatArray:
-        missing = [name for name in names if name not in column]
-        if missing:
-            raise ValueError(f"no property {missing[0]}")
-        return np.stack([table[:, column[name]] for name in names], axis=1)
-
+    take = columns_of(table, header)
     if not len(table):
         raise ValueError("no Gaussians")
     scales, opacities = take("scale_0", "scale_1", "scale_2"), take("opacity")[:, 0]

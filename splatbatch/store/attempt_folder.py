@@ -11,17 +11,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from splatbatch.files import last_line, read_json, read_lines
 from splatbatch.store.records.attempt import ExitFacts, Go, Heartbeat, JobSpec, Start
 from splatbatch.store.records.fingerprint import Fingerprint
+from splatbatch.store.records.progress import GpuSample, Progress
 from splatbatch.store.records.record import TypedRecord
 from splatbatch.store.records.watch import Watch
 
 if TYPE_CHECKING:  # every attempt's supervisor would wait for what it never reads
     from splatbatch.store.records.metrics import Metrics, TrainingSettings, Views
-    from splatbatch.store.records.progress import GpuSample, Progress
     from splatbatch.store.records.result import Result
 
 Kind = TypeVar("Kind", bound=TypedRecord)
 ATTEMPT_PREFIX = "attempt-"
 EXIT = "exit.json"
+
+
+class FileIn:
+    """A file by its name in a folder: `folder.job` is where it lies."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: Any, kind: object = None) -> Path:
+        place: Path = folder.path / self._name
+        return place
 
 
 @dataclass(frozen=True)
@@ -30,81 +41,62 @@ class AttemptFolder:
 
     path: Path
 
+    job = FileIn("job.json")
+    """Parent, before the start: key, argv, environment and limits for the supervisor."""
+    ballast = FileIn(".ballast")
+    """Parent, before the start: room that the supervisor frees when it writes down the end on a full disk."""
+    settings = FileIn("settings.json")
+    """Parent, before the start: what the training process is to do."""
+    watch = FileIn("watch.json")
+    """Parent, before the start: how an external trainer is watched, for the supervisor."""
+    output = FileIn("output")
+    """Training process, if it is an external trainer: all that it writes."""
+    staging = FileIn("scene")
+    """Parent, before the start: links to model and photographs, side by side as many programs want them."""
+    cancel = FileIn("cancel")
+    """Parent: please stop."""
+    go = FileIn("go.json")
+    """Parent, for an attempt that stands by: start now, on this GPU."""
+    start = FileIn("start.json")
+    """Supervisor, O_EXCL: the fence. A second start in this folder loses."""
+    heartbeat = FileIn("heartbeat.json")
+    """Supervisor: a sequence number that moves while it lives."""
+    gpu_samples = FileIn("gpu.jsonl")
+    """Supervisor: what NVML says while the attempt runs."""
+    log = FileIn("train.log")
+    """Supervisor: stdout and stderr of the training process."""
+    exit = FileIn(EXIT)
+    """Supervisor, last of all: how the process ended."""
+    progress = FileIn("progress.jsonl")
+    """Training process, or the supervisor from its log: phase, step, loss, number of Gaussians."""
+    metrics = FileIn("metrics.json")
+    """Training process: hold-out metrics, per photograph and in the mean."""
+    views = FileIn("renders/views.json")
+    """Training process: which held-out views are pictured, by rank: worst, median, best."""
+    tensorboard = FileIn("tb")
+    """Training process: folder of TensorBoard's event files, if they are wanted."""
+    checkpoint = FileIn("checkpoint.pt")
+    """Training process: whole or absent."""
+    splat = FileIn("splat.ply")
+    """Training process, last of all: the product; kept while it is accepted, and after that for a while."""
+    result = FileIn("result.json")
+    """Parent, once the splat was found whole: its manifest; result.json of the patch if it is accepted."""
+
     @property
     def number(self) -> int:
         """Return 1 for attempt-01."""
         return int(self.path.name.removeprefix(ATTEMPT_PREFIX))
+
+    @property
+    def task(self) -> str:
+        """Return the name of its task, "p0@base": that of the folder it lies in."""
+        return self.path.parent.name
 
     def earlier(self) -> tuple[AttemptFolder, ...]:
         """Return the attempts at the same patch before this one, in no order."""
         names = (path for path in self.path.parent.glob(f"{ATTEMPT_PREFIX}*") if path.name != self.path.name)
         folders = (AttemptFolder(path) for path in names if path.name.removeprefix(ATTEMPT_PREFIX).isdecimal())
         return tuple(folder for folder in folders if folder.number < self.number)
-
-    @property
-    def job(self) -> Path:
-        """Parent, before the start: key, argv, environment and limits for the supervisor."""
-        return self.path / "job.json"
-
-    @property
-    def ballast(self) -> Path:
-        """Parent, before the start: room that the supervisor frees when it writes down the end on a full disk."""
-        return self.path / ".ballast"
-
-    @property
-    def settings(self) -> Path:
-        """Parent, before the start: what the training process is to do."""
-        return self.path / "settings.json"
-
-    @property
-    def watch(self) -> Path:
-        """Parent, before the start: how an external trainer is watched, for the supervisor."""
-        return self.path / "watch.json"
-
-    @property
-    def output(self) -> Path:
-        """Training process, if it is an external trainer: all that it writes."""
-        return self.path / "output"
-
-    @property
-    def staging(self) -> Path:
-        """Parent, before the start: links to model and photographs, side by side as many programs want them."""
-        return self.path / "scene"
-
-    @property
-    def cancel(self) -> Path:
-        """Parent: please stop."""
-        return self.path / "cancel"
-
-    @property
-    def go(self) -> Path:
-        """Parent, for an attempt that stands by: start now, on this GPU."""
-        return self.path / "go.json"
-
-    @property
-    def start(self) -> Path:
-        """Supervisor, O_EXCL: the fence. A second start in this folder loses."""
-        return self.path / "start.json"
-
-    @property
-    def heartbeat(self) -> Path:
-        """Supervisor: a sequence number that moves while it lives."""
-        return self.path / "heartbeat.json"
-
-    @property
-    def gpu_samples(self) -> Path:
-        """Supervisor: what NVML says while the attempt runs."""
-        return self.path / "gpu.jsonl"
-
-    @property
-    def log(self) -> Path:
-        """Supervisor: stdout and stderr of the training process."""
-        return self.path / "train.log"
-
-    @property
-    def exit(self) -> Path:
-        """Supervisor, last of all: how the process ended."""
-        return self.path / EXIT
 
     def has_ended(self) -> bool:
         """Return whether its supervisor has told how it ended."""
@@ -114,44 +106,9 @@ class AttemptFolder:
         """Return whether its parent has asked it to stop."""
         return os.path.exists(self.cancel)  # noqa: PTH110 - a folder that may not be read is no error
 
-    @property
-    def progress(self) -> Path:
-        """Training process, or the supervisor from its log: phase, step, loss, number of Gaussians."""
-        return self.path / "progress.jsonl"
-
-    @property
-    def metrics(self) -> Path:
-        """Training process: hold-out metrics, per photograph and in the mean."""
-        return self.path / "metrics.json"
-
-    @property
-    def views(self) -> Path:
-        """Training process: which held-out views are pictured, by rank: worst, median, best."""
-        return self.path / "renders" / "views.json"
-
     def picture(self, rank: str, kind: str) -> Path:
         """Training process: photo, render or error of a held-out view, as JPEG."""
         return self.path / "renders" / f"{rank}-{kind}.jpg"
-
-    @property
-    def tensorboard(self) -> Path:
-        """Training process: folder of TensorBoard's event files, if they are wanted."""
-        return self.path / "tb"
-
-    @property
-    def checkpoint(self) -> Path:
-        """Training process: whole or absent."""
-        return self.path / "checkpoint.pt"
-
-    @property
-    def splat(self) -> Path:
-        """Training process, last of all: the product; kept while it is accepted, and after that for a while."""
-        return self.path / "splat.ply"
-
-    @property
-    def result(self) -> Path:
-        """Parent, once the splat was found whole: its manifest; result.json of the patch if it is accepted."""
-        return self.path / "result.json"
 
     def read_job(self) -> JobSpec | None:
         """Return job.json; None if there is none, or no JSON object."""
@@ -203,26 +160,18 @@ class AttemptFolder:
 
     def read_progress(self) -> Sequence[Progress]:
         """Return all lines of progress.jsonl."""
-        from splatbatch.store.records.progress import Progress
-
         return self._read_lines(self.progress, Progress)
 
     def last_progress(self) -> Progress:
         """Return the latest line of progress.jsonl; blank before the first. Only the file's end is read."""
-        from splatbatch.store.records.progress import Progress
-
         return Progress.from_record(last_line(self.progress))
 
     def read_gpu_samples(self) -> Sequence[GpuSample]:
         """Return all lines of gpu.jsonl; none on the CPU."""
-        from splatbatch.store.records.progress import GpuSample
-
         return self._read_lines(self.gpu_samples, GpuSample)
 
     def last_gpu_sample(self) -> GpuSample:
         """Return the latest line of gpu.jsonl; blank on the CPU. Only the file's end is read."""
-        from splatbatch.store.records.progress import GpuSample
-
         return GpuSample.from_record(last_line(self.gpu_samples))
 
     def _read(self, path: Path, kind: type[Kind]) -> Kind | None:

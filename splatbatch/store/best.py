@@ -22,11 +22,7 @@ class Choice:
 def choose(new: Result, accepted: Result | None, *, is_retry: bool, keeps_better: bool = True) -> Choice:
     """Choose between a splat that was just trained and the one that is accepted.
 
-    Args:
-        new: manifest of the new one.
-        accepted: manifest of the accepted one; None if there is none that is whole.
-        is_retry: whether somebody asked for another try at what was trained already.
-        keeps_better: `retry.keep: better`.
+    `accepted` is None if there is no splat that is whole; a retry is of what was trained already.
     """
     if accepted is None or accepted.attempt == new.attempt:
         return Choice(takes_new=True)

@@ -30,9 +30,7 @@ class Generations:
     def take(self, record: Record, lives: Callable[[Record, Path], bool]) -> Record | None:
         """Make the next generation ours; return who holds the lock if it cannot be.
 
-        Args:
-            record: who we are.
-            lives: whether a holder still counts; asked with the file that it beats in.
+        `lives` says whether a holder still counts; it is asked with the file that it beats in.
         """
         number, before = self._highest(), self._record(self._highest())
         if before is not None and lives(before, self._path(number)):

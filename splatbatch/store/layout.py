@@ -10,7 +10,7 @@ from pathlib import Path
 
 from splatbatch.errors import OutputError
 from splatbatch.files import read_json
-from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder, FileIn
 from splatbatch.store.records.frame import Frame
 from splatbatch.store.records.result import Result
 from splatbatch.store.records.run import CancelRequest
@@ -43,25 +43,17 @@ class PatchFolder:
 
     path: Path
 
-    @property
-    def splat(self) -> Path:
-        """The accepted product."""
-        return self.path / SPLAT
-
-    @property
-    def result(self) -> Path:
-        """Its manifest; written after the splat, so that a manifest never stands without its product."""
-        return self.path / RESULT
+    splat = FileIn(SPLAT)
+    """The accepted product."""
+    result = FileIn(RESULT)
+    """Its manifest; written after the splat, so that a manifest never stands without its product."""
+    preview = FileIn("preview.compressed.ply")
+    """The report: a few MB of the splat, to look at in the page."""
 
     def read_result(self) -> Result | None:
         """Return the manifest of the product; None if there is none, or no JSON object."""
         record = read_json(self.result)
         return None if record is None else Result.from_record(record)
-
-    @property
-    def preview(self) -> Path:
-        """The report: a few MB of the splat, to look at in the page."""
-        return self.path / "preview.compressed.ply"
 
     def files(self) -> list[str]:
         """Return the names of what lies here; none if there is no folder."""
@@ -102,15 +94,20 @@ class OutputFolder:
 
     path: Path
 
-    @property
-    def config(self) -> Path:
-        """The resolved config of the latest run."""
-        return self.path / "batch.yaml"
-
-    @property
-    def ledger(self) -> Path:
-        """The history, as this run goes on with it: one line per event."""
-        return self.path / "ledger" / "local.jsonl"
+    config = FileIn("batch.yaml")
+    """The resolved config of the latest run."""
+    ledger = FileIn("ledger/local.jsonl")
+    """The history, as this run goes on with it: one line per event."""
+    lock = FileIn("lock")
+    """Who runs here."""
+    audit_cache = FileIn(".audit-cache.json")
+    """Sizes of the photographs as read from their headers."""
+    frame = FileIn("frame.json")
+    """The offset of the splats; there once a batch has been trained."""
+    index = FileIn(".status-index")
+    """What `status` has read of all that lies here; it may be removed at any time."""
+    metrics = FileIn("metrics.prom")
+    """For Prometheus: how far the batch is."""
 
     def ledgers(self) -> tuple[Path, ...]:
         """Return the files of the history, the oldest first: 0.1.0 had one beside the folder."""
@@ -118,35 +115,10 @@ class OutputFolder:
         others = sorted(path for path in self.ledger.parent.glob("*.jsonl") if path != self.ledger)
         return (*([beside] if beside.exists() else ()), *others, self.ledger)
 
-    @property
-    def lock(self) -> Path:
-        """Who runs here."""
-        return self.path / "lock"
-
-    @property
-    def audit_cache(self) -> Path:
-        """Sizes of the photographs as read from their headers."""
-        return self.path / ".audit-cache.json"
-
-    @property
-    def frame(self) -> Path:
-        """The offset of the splats; there once a batch has been trained."""
-        return self.path / "frame.json"
-
     def read_frame(self) -> Frame | None:
         """Return where the splats lie; None if no batch has settled it, or it is no JSON object."""
         record = read_json(self.frame)
         return None if record is None else Frame.from_record(record)
-
-    @property
-    def index(self) -> Path:
-        """What `status` has read of all that lies here; it may be removed at any time."""
-        return self.path / ".status-index"
-
-    @property
-    def metrics(self) -> Path:
-        """For Prometheus: how far the batch is."""
-        return self.path / "metrics.prom"
 
     def cancels(self) -> list[Path]:
         """Return the requests that a running batch end: one file each."""

@@ -10,21 +10,13 @@ from splatbatch.outcome import Diagnosis
 from splatbatch.store.layout import PatchFolder
 
 UNWRITABLE = "output_unwritable"
-
-
-def is_out_of_processes(error: BaseException) -> bool:
-    """Return whether processes, memory or files run short, which fork(2) and pipe(2) fail with: it may pass."""
-    return isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+RUN_SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+"""What fork(2) and pipe(2) fail with where processes, memory or files run short: it may pass."""
 
 
 def diagnosis_of(error: Exception, folder: Path) -> Diagnosis:
-    """Say what stood in the way of an attempt.
-
-    Args:
-        error: what was raised.
-        folder: of the patch, in the output folder.
-    """
-    if is_out_of_processes(error):
+    """Say what stood in the way of an attempt."""
+    if isinstance(error, OSError) and error.errno in RUN_SHORT:
         advice = "Raise the limit of processes (ulimit -u) or end what uses up memory."
         return Diagnosis("process_limit", "retry", advice, (str(error),), "start")
     if isinstance(error, OSError) and (path := _path_below(error, folder)):

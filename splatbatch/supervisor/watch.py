@@ -32,7 +32,7 @@ from splatbatch.supervisor.watchdog import Watchdog
 FENCED = 75  # sysexits.h, EX_TEMPFAIL: somebody else runs this attempt
 HEARTBEAT_S = 1.0
 GPU_SAMPLE_S = 2.0
-SURROUNDINGS_S = 2.0
+HOST_LOOK_S = 2.0
 STALL_LOOKS = 10  # in the time that counts as a stall
 LONGEST_STALL_LOOK_S = 10.0
 TICK_S = 0.05
@@ -51,11 +51,11 @@ def supervise(folder: AttemptFolder) -> int:
     _introduce(folder, job.group)
     processes.adopt_orphans()
     processes.raise_file_limit()
-    around = HostMonitor(folder, job.spec.gpu)
-    end = _run_all(folder, job, stop, around)
+    host = HostMonitor(folder, job.spec.gpu)
+    end = _run_all(folder, job, stop, host)
     control_group.end(job.group)
-    around.look()
-    _tell(folder, around.facts(end, stood_by=job.spec.standby), stop)
+    host.look()
+    _tell(folder, host.facts(end, stood_by=job.spec.standby), stop)
     return 0 if end == Exited(0) else 1
 
 
@@ -91,15 +91,15 @@ def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopRequest) -> None:
             time.sleep(1.0)
 
 
-def _run_all(folder: AttemptFolder, job: Job, stop: StopRequest, around: HostMonitor) -> Exit:
+def _run_all(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonitor) -> Exit:
     """Run the command, then the one that makes a splat of what it left, if it left all it should."""
-    end = _run(folder, job, stop, around)
+    end = _run(folder, job, stop, host)
     then = external.what_follows(job, end)
-    after = _run(folder, then, stop, around) if then else Exited(0)
+    after = _run(folder, then, stop, host) if then else Exited(0)
     return end if after == Exited(0) else after
 
 
-def _run(folder: AttemptFolder, job: Job, stop: StopRequest, around: HostMonitor) -> Exit:
+def _run(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonitor) -> Exit:
     try:
         log = BoundedLog(folder.log)
     except OSError as error:
@@ -112,7 +112,7 @@ def _run(folder: AttemptFolder, job: Job, stop: StopRequest, around: HostMonitor
     os.close(inlet)
     if isinstance(process, NotStarted):
         return process
-    return _Watch(folder, job, process, output, log, stop, around).until_the_end()
+    return _Watch(folder, job, process, output, log, stop, host).until_the_end()
 
 
 def _start(folder: AttemptFolder, job: Job, output: int) -> subprocess.Popen[bytes] | NotStarted:
@@ -150,7 +150,7 @@ class _Watch:
     output: int  # its stdout and stderr: our end of the pipe
     log: BoundedLog
     stop: StopRequest
-    around: HostMonitor
+    host: HostMonitor
     started: float = field(default_factory=time.monotonic)
     beats: int = 0
     ending: Exit | None = None  # why we are ending it, once we are
@@ -159,7 +159,7 @@ class _Watch:
     def __post_init__(self) -> None:
         self.limits = self.job.spec.limits
         self.stall = Watchdog(self.folder.progress, self.process.pid)
-        self.foreign = external.ExternalWatch(self.folder.progress, self.job.watch)
+        self.external = external.ExternalWatch(self.folder.progress, self.job.watch)
         self.timers = self._timers()
 
     def until_the_end(self) -> Exit:
@@ -176,19 +176,19 @@ class _Watch:
                 self._end_if_due()
         processes.end_orphans(self.process.pid)
         self._drain()  # once: nobody is left who could write more
-        self.foreign.close()
+        self.external.close()
         self.log.close()
         return self._verdict(self.process.poll())
 
     def _timers(self) -> list[Every]:
-        timers = [Every(HEARTBEAT_S, self._beat), Every(SURROUNDINGS_S, self.around.look)]
+        timers = [Every(HEARTBEAT_S, self._beat), Every(HOST_LOOK_S, self.host.look)]
         if self.job.spec.standby:
             return timers
-        timers += [Every(interval_s, do) for interval_s, do in self.foreign.timers(self.log)]
+        timers += [Every(interval_s, do) for interval_s, do in self.external.timers(self.log)]
         if self.job.spec.gpu:
-            timers.append(Every(GPU_SAMPLE_S, self.around.gpu.look))
+            timers.append(Every(GPU_SAMPLE_S, self.host.gpu.look))
         if stall_s := self.limits.stall_s:
-            look = lambda: self.stall.look(self.log.said, self.around.gpu.busiest_percent())  # noqa: E731
+            look = lambda: self.stall.look(self.log.said, self.host.gpu.busiest_percent())  # noqa: E731
             timers.append(Every(min(stall_s / STALL_LOOKS, LONGEST_STALL_LOOK_S), look))
         return timers
 
@@ -196,7 +196,7 @@ class _Watch:
         """Its turn has come: from now on the limits count and its GPU is watched."""
         self.started = time.monotonic()
         self.job.begin(go)
-        self.around.begin(go.gpu)
+        self.host.begin(go.gpu)
         self.stall = Watchdog(self.folder.progress, self.process.pid)
         self.timers = self._timers()
 
@@ -221,13 +221,13 @@ class _Watch:
         wall_s, stall_s = self.limits.wall_s, self.limits.stall_s
         if age_s > wall_s:
             return TimedOut("wall", wall_s)
-        if finished := self.foreign.is_over():
+        if finished := self.external.is_over():
             return finished
         return TimedOut("stall", stall_s) if 0 < stall_s < self.stall.idle_s() else None
 
     def _verdict(self, code: int | None) -> Exit:
         """Say how it ended: our reason if we ended it and it did not finish well all the same."""
-        if self.ending is not None and (code != 0 or self.ending == self.foreign.is_over()):
+        if self.ending is not None and (code != 0 or self.ending == self.external.is_over()):
             return self.ending
         return Killed(-code) if code and code < 0 else Exited(code or 0)
 
@@ -238,7 +238,7 @@ class _Watch:
         except BlockingIOError:
             return 0
         self.log.write(data)
-        self.foreign.hear(data)
+        self.external.hear(data)
         return len(data) or None
 
     def _beat(self) -> None:

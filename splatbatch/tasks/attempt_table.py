@@ -40,13 +40,7 @@ class AttemptRow:
 def attempt_rows(
     folder: PatchFolder, ends: Mapping[int, AttemptEnded], today: Mapping[str, Any]
 ) -> tuple[AttemptRow, ...]:
-    """Return a row for each attempt at a patch, first to last.
-
-    Args:
-        folder: of the patch.
-        ends: how each attempt ended.
-        today: the settings that decide what would be computed today.
-    """
+    """Return a row for each attempt at a patch, first to last."""
     product = folder.read_result() or Result()
     return tuple(_row(attempt, ends.get(attempt.number), product, today) for attempt in folder.attempts())
 
@@ -54,11 +48,6 @@ def attempt_rows(
 def ends_of(output: OutputFolder, patch: str) -> dict[int, AttemptEnded]:
     """Return how each attempt at a patch ended."""
     return {number: event for (name, number), event in judged_attempts(output).items() if name == patch}
-
-
-def in_words(changes: Mapping[str, Any]) -> str:
-    """Return settings as --set takes them: "training.init_scale=0.3, training.seed=7"."""
-    return ", ".join(f"{key}={value}" for key, value in changes.items())
 
 
 def _row(attempt: AttemptFolder, end: AttemptEnded | None, product: Result, today: Mapping[str, Any]) -> AttemptRow:

@@ -1,4 +1,4 @@
-"""What each patch is expected to need, and whether the GPUs of this machine have it: said before anything starts."""
+"""What each task is expected to need, and whether the GPUs of this machine have it: said before anything starts."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.task import Task
 
 
-def needs(config: Config, tasks: Iterable[Task]) -> dict[str, Footprint]:
-    """Return the need of every task, on the smallest GPU of the batch, else on the CPU.
+def footprints_of(config: Config, tasks: Iterable[Task]) -> dict[str, Footprint]:
+    """Return the footprint of every task, on the smallest GPU of the batch, else on the CPU.
 
-    None is known of patches whose model cannot be read, or that somebody else's program trains.
+    None is known of patches whose model cannot be read, or that an external trainer trains.
     """
     card_mib = smallest_mib(cards(config))
     is_cpu = config.training.device == "auto" and not cards(config)
     found, extents = {}, dict[Path, Extent]()
     for task in tasks:
         recipe, sparse = task.asked.recipe, task.patch.sparse
-        if recipe.program is not None:  # nobody knows what somebody else's program needs
+        if recipe.program is not None:  # nobody knows what an external trainer needs
             continue
         with contextlib.suppress(SceneError):  # the audit names what is wrong with the model
             if sparse not in extents:  # variants of a sweep share it
                 extents[sparse] = measure(task.patch)
-            found[task.name] = estimate(recipe.for_cpu() if is_cpu else recipe, extents[sparse], card_mib)
+            found[task.name] = estimate(recipe.on("cpu") if is_cpu else recipe, extents[sparse], card_mib)
     return found
 
 
 def tight(found: Mapping[str, Footprint], config: Config) -> dict[str, str]:
     """Return the patches that may not fit the smallest GPU of the batch, with the reason for each."""
     card_mib = smallest_mib(cards(config))
-    reasons = {name: why_tight(need, card_mib) for name, need in found.items()} if card_mib else {}
+    reasons = {name: why_tight(footprint, card_mib) for name, footprint in found.items()} if card_mib else {}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
 def record(found: Mapping[str, Footprint], config: Config, ledger: Ledger) -> None:
-    """Write the needs down, and which of them are tight."""
+    """Write the footprints down, and which of them are tight."""
     reasons = tight(found, config)
-    for name, need in found.items():
-        ledger.write(Expected(name, **vars(need)))
+    for name, footprint in found.items():
+        ledger.write(Expected(name, **vars(footprint)))
         if name in reasons:
             ledger.write(Tight(name, reasons[name]))
 

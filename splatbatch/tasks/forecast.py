@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean
 
 from splatbatch.config import Recipe
 from splatbatch.errors import TrainerError
-from splatbatch.files import Record
 from splatbatch.machine.place import chosen_cards, is_on_cpu
 from splatbatch.plain_text import clock, counted
 from splatbatch.scene import duration
@@ -43,19 +42,9 @@ class Forecast:
             return f"nobody can tell how long it will take: {self.patches}, {self.basis}"
         return f"expected to take about {clock(self.seconds)}: {self.patches}, {self.basis}"
 
-    def to_record(self) -> Record:
-        """Return it as JSON fields."""
-        return asdict(self)
 
-
-def forecast(batch: Batch, names: Sequence[str], needs: Mapping[str, Footprint]) -> Forecast:
-    """Return how long the training of these patches will take, which are some of the batch.
-
-    Args:
-        batch: what they belong to.
-        names: of the patches.
-        needs: what is expected of each, as far as anybody knows.
-    """
+def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Footprint]) -> Forecast:
+    """Return how long the training of these patches will take, which are some of the batch."""
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     recipes = {task.name: task.asked.recipe for task in batch.only(names).tasks}
     spelled = _spell(recipes.values())
@@ -65,7 +54,7 @@ def forecast(batch: Batch, names: Sequence[str], needs: Mapping[str, Footprint])
         basis = f"by the pace of {counted(len(done), 'trained patch', 'es')}"
         return Forecast(makespan_s(seconds, num_slots(batch)), basis, spelled)
     pace_of_all = duration.CPU if on_cpu else duration.H200
-    known = [duration.training_s(recipes[name], needs[name], pace_of_all) for name in names if name in needs]
+    known = [duration.training_s(recipes[name], footprints[name], pace_of_all) for name in names if name in footprints]
     if not known:
         return Forecast(None, "none of the kind is trained yet", spelled)
     at_once = min(len(names), num_slots(batch), num_cores() if on_cpu else len(names))

@@ -32,9 +32,7 @@ OF_MACHINE = (
 def is_for_good(diagnosis: Diagnosis, reason: str) -> bool:
     """Return whether what a patch was given up for would happen again: it lies in the patch or in its settings.
 
-    Args:
-        diagnosis: of the last attempt.
-        reason: why it was given up, as `retry.decide` said; a mere limit on attempts proves nothing.
+    A mere limit on attempts proves nothing.
     """
     return diagnosis.cause not in OF_MACHINE and "retry.max_attempts" not in reason
 

@@ -125,11 +125,6 @@ def to_train(decisions: Sequence[Decision]) -> tuple[str, ...]:
     return tuple(decision.patch for decision in decisions if isinstance(decision, Train))
 
 
-def refused(decisions: Sequence[Decision]) -> Mapping[str, str]:
-    """Return the refused patches with the reason for each."""
-    return {decision.patch: decision.reason for decision in decisions if isinstance(decision, Refuse)}
-
-
 def fresh(decisions: Sequence[Decision]) -> tuple[str, ...]:
     """Return the patches that are trained and fresh."""
     return tuple(decision.patch for decision in decisions if isinstance(decision, Skip))

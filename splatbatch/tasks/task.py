@@ -58,7 +58,7 @@ class Task:
     """By the YAML and --set."""
     setup: Setup
     """What the next attempt trains by: what was asked for, and the rungs that were taken."""
-    need: Footprint | None = None
+    footprint: Footprint | None = None
     """What it is expected to take, as far as its model can be read."""
 
     @property
@@ -74,7 +74,7 @@ class Task:
     @property
     def length(self) -> float:
         """How long it is, on a scale of its own: images x pixels x steps."""
-        return self.asked.recipe.training.max_steps * self.need.photos_mib if self.need else 0.0
+        return self.asked.recipe.training.max_steps * self.footprint.photos_mib if self.footprint else 0.0
 
 
 def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:

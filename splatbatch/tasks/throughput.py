@@ -28,11 +28,7 @@ def eta_s(step: int, max_steps: int, pace: float | None) -> float | None:
 
 
 def seconds_per_step(finished: Iterable[tuple[float, int]]) -> float | None:
-    """Return what a step has taken in patches that are trained, start and evaluation included; None without any.
-
-    Args:
-        finished: seconds and steps of each.
-    """
+    """Return what a step has taken in patches that are trained, start and evaluation included; None without any."""
     paces = [seconds / steps for seconds, steps in finished if steps > 0 and seconds > 0]
     return statistics.median(paces) if paces else None
 

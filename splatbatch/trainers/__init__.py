@@ -1,14 +1,31 @@
 """WHICH program trains. A trainer knows nothing of processes: it names a command and judges what is left."""
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from splatbatch.config import Recipe
+from splatbatch.outcome import Rejected, Splat
 from splatbatch.scene.audit.findings import TrainerRules
+from splatbatch.scene.patches import Patch
+from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.trainers.builtin import CAMERA_MODELS, UNDISTORTED_MODELS, BuiltinTrainer
 from splatbatch.trainers.external import ExternalTrainer
-from splatbatch.trainers.protocol import Trainer
 
-__all__ = ["TRAINERS", "Trainer", "open_trainer", "rules_of"]
+
+class Trainer(Protocol):
+    """A program that trains one patch in one folder. Made for one recipe."""
+
+    stands_by: bool
+    """Whether its process may be started ahead of its turn: it then prepares without touching the GPU until `go`."""
+
+    def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+        """Prepare `folder` and return the argv that trains `patch` into it."""
+        ...
+
+    def collect(self, folder: AttemptFolder) -> Splat | Rejected:
+        """Return the splat that a finished process left in `folder`, or why there is none that counts."""
+        ...
+
 
 TRAINERS = {"gsplat": BuiltinTrainer}
 """Our own; any other name is a program of the config."""

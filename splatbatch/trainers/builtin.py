@@ -15,7 +15,7 @@ from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.metrics import Metrics
+from splatbatch.store.records.metrics import Metrics, TrainingSettings
 
 CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
 """What gsplat's rasteriser takes."""
@@ -33,17 +33,17 @@ class BuiltinTrainer:
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Write settings.json and return the command of the training process."""
-        settings = {
-            "patch": patch.name,
-            "sparse": str(patch.sparse),
-            "images": str(patch.images),
-            "masks": str(patch.masks) if patch.masks else None,
-            "holdout": choose_holdout(patch, self._recipe.evaluation),
-            "offset": list(patch.offset),
-            "recipe": self._recipe.model_dump(mode="json"),
-            "resume": self._checkpoint_before(folder),
-        }
-        write_json(folder.settings, settings)
+        settings = TrainingSettings(
+            patch=folder.task,
+            recipe=self._recipe.model_dump(mode="json"),
+            sparse=str(patch.sparse),
+            offset=patch.offset,
+            images=str(patch.images),
+            masks=str(patch.masks) if patch.masks else None,
+            holdout=choose_holdout(patch, self._recipe.evaluation),
+            resume=self._checkpoint_before(folder),
+        )
+        write_json(folder.settings, settings.to_record())
         return (sys.executable, "-m", "splatbatch.training", str(folder.path))
 
     def _checkpoint_before(self, folder: AttemptFolder) -> str | None:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch.config import Recipe
-from splatbatch.config.trainers.placeholders import fill, in_words, names_in
-from splatbatch.config.trainers.programs import Program
+from splatbatch.config.trainers.programs import Program, fill, in_words, names_in
 from splatbatch.files import PRIVATE, write_json
 from splatbatch.outcome import Exit, Exited, Lost, Rejected, Splat
 from splatbatch.scene.frame import write_shifted
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.records.watch import Finish, Then, Watch
 from splatbatch.supervisor.external.finish import Artifacts
 from splatbatch.supervisor.external.patterns import TooSlow
@@ -39,11 +39,12 @@ class ExternalTrainer:
         values = self._values(patch, folder)
         argv = _filled(self._program.command, values)
         folder.output.mkdir(exist_ok=True)
-        named = set(names_in([*self._program.command, *self._program.artifact.export, *self._environment()]))
+        program = self._program
+        named = names_in([*program.command, *program.artifact.export, *map(str, program.env.values())])
         if "scene" in named or ("sparse" in named and any(patch.offset)):
             stage(patch, folder)
-        recipe = self._recipe.model_dump(mode="json")
-        write_json(folder.settings, {"patch": patch.name, "argv": argv, "recipe": recipe})
+        settings = TrainingSettings(folder.task, self._recipe.model_dump(mode="json"), argv)
+        write_json(folder.settings, settings.to_record())
         write_json(folder.watch, self._watch(folder, values).to_record(), PRIVATE)
         return argv
 
@@ -99,7 +100,7 @@ class ExternalTrainer:
         training, settings = self._recipe.training, self._program.settings
         return {
             **{f"setting.{name}": value for name, value in settings.items()},
-            "patch": patch.name,
+            "patch": folder.task,
             "scene": folder.staging,
             "images": patch.images,
             "sparse": _staged_model(folder) if any(patch.offset) else patch.sparse,
@@ -108,9 +109,6 @@ class ExternalTrainer:
             "seed": training.seed,
             "gpu": GPU_PLACE,
         }
-
-    def _environment(self) -> list[str]:
-        return [str(value) for value in self._program.env.values()]
 
     def _watch(self, folder: AttemptFolder, values: Mapping[str, object]) -> Watch:
         program, artifact = self._program, self._program.artifact

@@ -53,16 +53,13 @@ def words_of(lines: Iterable[Progress]) -> Words:
 def why_not_last(words: Words, end: Exit, max_steps: int, *, is_trusted: bool) -> str:
     """Return why a splat of no named step is not, or not surely, from the last step; empty if it is taken for that.
 
-    Args:
-        words: what the program said.
-        end: how it ended.
-        max_steps: how many steps it was to make.
-        is_trusted: it may have crashed where nothing is known of its steps.
+    A trusted program may have crashed where nothing is known of its steps.
     """
     heard = words.heard
     if heard.falls_short_of(max_steps):
         return f"from step {heard.highest}, not from the last step {max_steps}"
-    if _is_good(end) or heard.reaches(max_steps):
+    ended_well = end == Exited(0) or (isinstance(end, TimedOut) and end.limit == "finished")
+    if ended_well or heard.reaches(max_steps):
         return ""
     if is_trusted and heard.highest is None and isinstance(end, Exited | Killed):
         return ""
@@ -84,10 +81,6 @@ def written_at(splat: Path, progress: Path, words: Words) -> float:
     with suppress(OSError, IndexError):
         lag_s = min(0.0, progress.stat().st_mtime - words.moments[-1].at)
     return splat.stat().st_mtime - lag_s
-
-
-def _is_good(end: Exit) -> bool:
-    return end == Exited(0) or (isinstance(end, TimedOut) and end.limit == "finished")
 
 
 def _in_words(end: Exit) -> str:

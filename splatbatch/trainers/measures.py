@@ -13,14 +13,7 @@ from splatbatch.supervisor.external.finish import Artifacts
 
 
 def read_measures(measures: Measures, artifacts: Artifacts, globs: Sequence[str], lines: Iterable[Progress]) -> Record:
-    """Return {"final": {"psnr": …}} as our own trainer's metrics have it; what is not there is left out.
-
-    Args:
-        measures: where the figures are.
-        artifacts: what the program left.
-        globs: where the JSON file lies, with placeholders filled in.
-        lines: what the supervisor read in the log.
-    """
+    """Return {"final": {"psnr": …}} as our own trainer's metrics have it; what is not there is left out."""
     figures = _from_log(measures, lines)
     newest = Artifacts(artifacts.folder, tuple(globs), artifacts.step, artifacts.last_step).newest()
     if newest is not None:

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from splatbatch.config import Recipe
-from splatbatch.config.trainers.placeholders import names_in
-from splatbatch.config.trainers.programs import Program
+from splatbatch.config.trainers.programs import Program, names_in
 from splatbatch.errors import TrainerError
 
 OUR_PACKAGES = ("torch", "gsplat", "pycolmap")

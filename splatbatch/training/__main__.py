@@ -10,8 +10,7 @@ os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 from splatbatch.errors import SplatbatchError
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.training.session import train_attempt
-from splatbatch.training.standby import STANDBY_VARIABLE
+from splatbatch.training.session import STANDBY_VARIABLE, train_attempt
 
 
 def main(folder: Path) -> int:

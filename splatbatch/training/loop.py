@@ -16,10 +16,9 @@ from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.coarse import Pyramid, plan_sizes
 from splatbatch.training.photos.exposure import Exposures
-from splatbatch.training.photos.prefetch import ahead
-from splatbatch.training.photos.views import Photo, Views
+from splatbatch.training.photos.views import Photo, Views, prefetch
 from splatbatch.training.progress.health import Expectations
-from splatbatch.training.rendering.render import RasterOptions
+from splatbatch.training.rendering.rasterize import RasterOptions
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.step import Step
 from splatbatch.training.strategies import STRATEGIES
@@ -45,9 +44,9 @@ def train(
     capacity = TileCapacity(gaussians, views.training, RasterOptions.of(recipe))
     one_step = Step(gaussians, optimizers, strategy, recipe, plan, capacity, exposures)
     # a recording would work on the transform of the photo that it was made with
-    recorded = GraphedStep(one_step) if capacity.entries and not exposures else None
+    graphed = GraphedStep(one_step) if capacity.entries and not exposures else None
     chosen = islice(shuffled(views.training, training.seed), start, None)
-    photos = ahead(pyramid.over(chosen, start), gaussians["means"].device)
+    photos = prefetch(pyramid.over(chosen, start), gaussians["means"].device)
     for step in range(start, training.max_steps):
         photo = next(photos)
         if (growth := sizes.factor(max(start, step - 1)) / sizes.factor(step)) > 1:
@@ -60,11 +59,11 @@ def train(
             progress.step(step, loss, gaussians)
             one_step.update(rendering)
         else:
-            (recorded or one_step)(photo, degree)
+            (graphed or one_step)(photo, degree)
         has_changed = strategy.refine(step)
         has_changed |= (is_due or has_changed) and capacity.review()
-        if recorded and has_changed:
-            recorded.forget()
+        if graphed and has_changed:
+            graphed.forget()
         if evaluator.ends(gaussians, step + 1):
             break
         checkpoints.step_done(step + 1, changing)

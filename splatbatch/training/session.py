@@ -6,23 +6,23 @@ import contextlib
 import importlib.util
 import os
 import platform
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import torch
-from pydantic import BaseModel
 from torch import Tensor
 
 from splatbatch.config import NO_OFFSET, Offset, Recipe
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import MIB, aside, write_json
-from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Extent, Footprint, estimate, extent_of
+from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Extent, estimate, extent_of
 from splatbatch.scene.frame import read_shifted
 from splatbatch.splats import offset_comments, read_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.evaluation.pictures import picture_views
@@ -31,34 +31,27 @@ from splatbatch.training.loop import train
 from splatbatch.training.photos.repeats import find_repeats
 from splatbatch.training.photos.views import Folders, Views, decode_views
 from splatbatch.training.progress.progress import Progress
-from splatbatch.training.progress.tensorboard import open_board
-from splatbatch.training.standby import wait_for_go
+from splatbatch.training.progress.tensorboard import open_tensorboard
 
-
-class Settings(BaseModel):
-    """settings.json, as the trainer in the parent wrote it."""
-
-    patch: str
-    sparse: Path
-    images: Path
-    masks: Path | None = None
-    offset: Offset = NO_OFFSET
-    """Taken off the coordinates of the model as it is read."""
-    holdout: tuple[str, ...]
-    recipe: Recipe
-    resume: Path | None = None
-    """Checkpoint of an earlier attempt with the same settings."""
+STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
+"""Set to 1 by whoever starts an attempt ahead of its turn."""
+LOOK_S = 0.005
 
 
 @dataclass(frozen=True)
 class Prepared:
     """All that an attempt needs and that takes no GPU to make; it lies in host memory."""
 
-    settings: Settings
+    recipe: Recipe
+    """Settled: `cap_max` is a number."""
     views: Views
     gaussians: Mapping[str, Tensor]
     """First values, as `first_values` makes them."""
     extent: Extent
+    offset: Offset = NO_OFFSET
+    """Was taken off the coordinates of the model."""
+    resume: Path | None = None
+    """Checkpoint of an earlier attempt with the same settings."""
 
 
 def train_attempt(folder: AttemptFolder, *, stands_by: bool = False) -> None:
@@ -67,30 +60,31 @@ def train_attempt(folder: AttemptFolder, *, stands_by: bool = False) -> None:
     Raises:
         SplatbatchError: a cause known beforehand: no CUDA, no points, unusable photographs, failing health.
     """
-    settings = Settings.model_validate_json(folder.settings.read_text(encoding="utf-8"))
-    progress = Progress(folder.progress, settings.recipe.training.max_steps)
-    prepared = prepare(settings, progress)
+    settings = folder.read_settings()
+    recipe = Recipe.model_validate(settings.recipe)
+    progress = Progress(folder.progress, recipe.training.max_steps)
+    prepared = prepare(settings, recipe, progress)
     if stands_by:
         wait_for_go(folder, progress)
     train_prepared(folder, prepared, progress)
 
 
-def prepare(settings: Settings, progress: Progress) -> Prepared:
+def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> Prepared:
     """Read, decode and compute all that needs no GPU, without touching CUDA: another process may still train on it.
 
     Raises:
         SplatbatchError: no points, unusable photographs, or something imported here has touched CUDA.
     """
-    training, was_touched = settings.recipe.training, torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    training, was_touched = recipe.training, torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     progress.phase("start")
     if training.device != "cpu" and torch.version.cuda:
         _load_kernels()
 
     progress.phase("load")
-    reconstruction = read_shifted(settings.sparse, settings.offset)
+    reconstruction = read_shifted(Path(settings.sparse), settings.offset)
     if not len(reconstruction.points):
         raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
-    folders = Folders(settings.images, settings.masks)
+    folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     views = decode_views(reconstruction, folders, frozenset(settings.holdout), training)
     for warning in views.warnings:
         progress.warn(warning)
@@ -99,8 +93,8 @@ def prepare(settings: Settings, progress: Progress) -> Prepared:
     if torch.cuda.is_initialized() and not was_touched:  # type: ignore[no-untyped-call]
         raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")
     extent = extent_of(len(reconstruction.points), reconstruction.images, reconstruction.cameras)
-    recipe = settings.recipe.settled(extent.num_points)
-    return Prepared(settings.model_copy(update={"recipe": recipe}), views, gaussians, extent)
+    resume = Path(settings.resume) if settings.resume else None
+    return Prepared(recipe.settled(extent.num_points), views, gaussians, extent, settings.offset, resume)
 
 
 def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress) -> None:
@@ -109,15 +103,17 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     Raises:
         SplatbatchError: no CUDA, or failing health.
     """
-    recipe = prepared.settings.recipe
+    recipe = prepared.recipe
 
     progress.phase("init")
     device = _device(recipe.training.device)
     torch.manual_seed(recipe.training.seed)
-    need = estimate(_on(device, recipe), prepared.extent, _free_mib(device))
+    # what this process may come to take on its GPU, its context included
+    free_mib = GPU_CONTEXT_MIB + torch.cuda.mem_get_info(device)[0] // MIB if device.type == "cuda" else None
+    need = estimate(recipe.on(device.type), prepared.extent, free_mib)
     scene = prepared.views.to(device, need.photos)
     gaussians = to_parameters(prepared.gaussians, device)
-    progress.show_on(open_board(folder.tensorboard, wanted=recipe.evaluation.tensorboard))
+    progress.show_on(open_tensorboard(folder.tensorboard, wanted=recipe.evaluation.tensorboard))
     evaluator = Evaluator(scene, recipe, progress, device)
     evaluator.measure(gaussians, 0)
 
@@ -128,11 +124,11 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
 
     progress.phase("eval")
     with aside(folder.splat) as written:
-        offset = offset_comments(prepared.settings.offset)
-        write_splat(written, export(gaussians, scene.frame), step, planned, offset)
+        write_splat(written, export(gaussians, scene.frame), step, planned, offset_comments(prepared.offset))
         gaussians = from_splat(read_splat(written), scene.frame, device)
         final = evaluator.measure_written(gaussians, step)
-        write_json(folder.metrics, {**evaluator.to_record(), **_made(prepared, need, device)})
+        made = {"resolution": dict(scene.loaded), "expected": vars(need), "made_with": _versions(device)}
+        write_json(folder.metrics, {**evaluator.to_record(), **made})
         picture_views(folder, gaussians, scene.holdout, final, recipe)
         progress.phase("export")
     with contextlib.suppress(OSError):
@@ -144,26 +140,9 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
 
 
 def _checkpoints(folder: AttemptFolder, prepared: Prepared, progress: Progress) -> Checkpoints:
-    settings = prepared.settings
-    every, resume_from = settings.recipe.training.checkpoint_every, settings.resume
-    is_wanted = every or resume_from
-    who = identity(settings.recipe, prepared.views, prepared.gaussians) if is_wanted else ""
-    return Checkpoints(folder.checkpoint, who, every, resume_from, progress)
-
-
-def _made(prepared: Prepared, need: Footprint, device: torch.device) -> dict[str, Any]:
-    """Return, for metrics.json, from what and on what the result was made, and the memory that was expected."""
-    return {"resolution": dict(prepared.views.loaded), "expected": vars(need), "made_with": _versions(device)}
-
-
-def _on(device: torch.device, recipe: Recipe) -> Recipe:
-    """Return the recipe for the device that there is."""
-    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"device": device.type})})
-
-
-def _free_mib(device: torch.device) -> int | None:
-    """Return the memory that this process may come to take on its GPU, its context included."""
-    return GPU_CONTEXT_MIB + torch.cuda.mem_get_info(device)[0] // MIB if device.type == "cuda" else None
+    every = prepared.recipe.training.checkpoint_every
+    who = identity(prepared.recipe, prepared.views, prepared.gaussians) if every or prepared.resume else ""
+    return Checkpoints(folder.checkpoint, who, every, prepared.resume, progress)
 
 
 def _load_kernels() -> None:
@@ -202,3 +181,19 @@ def _device(wanted: str) -> torch.device:
         raise TrainerError("no CUDA GPUs are available to the training process")
     torch.set_num_threads(1)
     return torch.device("cpu")
+
+
+def wait_for_go(folder: AttemptFolder, progress: Progress) -> None:
+    """Return when go.json is there, with its environment in force: the GPU it names is the only one CUDA will see.
+
+    Raises:
+        TrainerError: the supervisor has died, so that no go can come.
+    """
+    progress.phase("standby")
+    supervisor = os.getppid()
+    while (go := folder.read_go()) is None:
+        if os.getppid() != supervisor:
+            raise TrainerError("standing by for a supervisor that has died")
+        time.sleep(LOOK_S)
+    os.environ.update(go.env)
+    progress.begin()

@@ -11,13 +11,11 @@ from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training import cuda
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.loss import photometric_loss
+from splatbatch.training.loss import masked, photometric_loss
 from splatbatch.training.optim import Optimizers, decay
 from splatbatch.training.photos.exposure import Exposures
-from splatbatch.training.photos.masks import masked
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.render import RasterOptions, Rendering
+from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.strategies import Strategy
 

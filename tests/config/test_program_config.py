@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from splatbatch.config import Config, Recipe, Training, load
-from splatbatch.config.trainers.placeholders import fill
-from splatbatch.config.trainers.programs import Program
+from splatbatch.config.trainers.programs import Program, fill
 from splatbatch.errors import ConfigError
 
 BRUSH = """

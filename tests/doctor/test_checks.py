@@ -9,8 +9,19 @@ import pytest
 
 from splatbatch.config import Recipe
 from splatbatch.doctor import kernels, machine
-from splatbatch.doctor.facts import Job, Lock, Machine, Probe, Toolchain, TorchBuild
-from splatbatch.doctor.finding import Finding, ok, problem, warning, worst_exit_code
+from splatbatch.doctor.facts import (
+    Finding,
+    Job,
+    Lock,
+    Machine,
+    Probe,
+    Toolchain,
+    TorchBuild,
+    ok,
+    problem,
+    warning,
+    worst_exit_code,
+)
 from splatbatch.doctor.job import disk_mib, extras, of_job
 from splatbatch.machine.gpu import Gpu, Presence
 from splatbatch.scene.footprint import Footprint

@@ -17,8 +17,7 @@ from splatbatch.training import cuda, loss
 from splatbatch.training.cpu import view_colors
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.optim import make_optimizers
-from splatbatch.training.photos.prefetch import ahead
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.views import Photo, prefetch
 from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, View, rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.step import Step
@@ -162,7 +161,7 @@ def test_recorded_steps_learn_what_plain_steps_learn() -> None:
 
 def test_photographs_in_host_memory_arrive_whole_and_in_order() -> None:
     on_host = [dataclasses.replace(photo, pixels=photo.pixels.cpu().pin_memory()) for photo in some_photos()]
-    arrived = ahead(itertools.cycle(on_host), torch.device("cuda"))
+    arrived = prefetch(itertools.cycle(on_host), torch.device("cuda"))
     for photo in on_host * 3:
         uploaded = next(arrived)
         assert uploaded.pixels.is_cuda

@@ -24,11 +24,13 @@ pytestmark = [
 PREPARE = """
 import sys, torch
 from pathlib import Path
+from splatbatch.config import Recipe
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.progress.progress import Progress
-from splatbatch.training.session import Settings, prepare
+from splatbatch.training.session import prepare
 folder = AttemptFolder(Path(sys.argv[1]))
-ready = prepare(Settings.model_validate_json(folder.settings.read_text()), Progress(folder.progress, 10))
+settings = folder.read_settings()
+ready = prepare(settings, Recipe.model_validate(settings.recipe), Progress(folder.progress, 10))
 print(len(ready.views.training), torch.cuda.is_initialized(), flush=True)
 sys.stdin.read()
 """

@@ -6,20 +6,20 @@ import pytest
 
 from splatbatch.config import Cooldown
 from splatbatch.machine import gpu
-from splatbatch.machine.gpu import Sample
 from splatbatch.machine.protocol import Slot
 from splatbatch.machine.readiness import Readiness
+from splatbatch.store.records.progress import GpuSample
 from splatbatch.supervisor.host.gpu_watch import own_mib
 
 NO_GPU = not gpu.gpus()
-BEFORE = Sample(used_mib=500, temperature_c=40, processes=(7,))
+BEFORE = GpuSample(used_mib=500, temperature_c=40, processes=(7,))
 
 
 @pytest.mark.skipif(not NO_GPU, reason="there is a GPU here")
 def test_without_a_driver_there_is_no_gpu_and_nothing_to_say() -> None:
     assert gpu.gpus() == ()
     assert gpu.driver_version() == ""
-    assert gpu.sample("GPU-0123") == Sample()
+    assert gpu.sample("GPU-0123") == GpuSample()
 
 
 @pytest.mark.gpu
@@ -34,24 +34,24 @@ def test_every_gpu_has_a_uuid_memory_and_a_temperature() -> None:
 
 
 def test_a_sample_is_written_with_all_its_figures() -> None:
-    assert Sample(used_mib=3).to_record().keys() == Sample().to_record().keys() >= {"used_mib", "throttled"}
+    assert GpuSample(used_mib=3).to_record().keys() == GpuSample().to_record().keys() >= {"used_mib", "throttled"}
 
 
 @pytest.mark.parametrize(
     ("now", "cooldown", "why"),
     [
         (BEFORE, Cooldown(), ""),
-        (Sample(used_mib=564), Cooldown(), ""),
-        (Sample(used_mib=565), Cooldown(), "65 MiB more in use than before the batch"),
-        (Sample(used_mib=900, processes=(7, 8, 9)), Cooldown(), "held by process 8, 9"),
-        (Sample(used_mib=900), Cooldown(free_mib=500), ""),
-        (Sample(temperature_c=70), Cooldown(), ""),
-        (Sample(temperature_c=69), Cooldown(below_c=70), ""),
-        (Sample(temperature_c=70), Cooldown(below_c=70), "70 °C, wanted below 70 °C"),
-        (Sample(), Cooldown(below_c=10, free_mib=0), ""),
+        (GpuSample(used_mib=564), Cooldown(), ""),
+        (GpuSample(used_mib=565), Cooldown(), "65 MiB more in use than before the batch"),
+        (GpuSample(used_mib=900, processes=(7, 8, 9)), Cooldown(), "held by process 8, 9"),
+        (GpuSample(used_mib=900), Cooldown(free_mib=500), ""),
+        (GpuSample(temperature_c=70), Cooldown(), ""),
+        (GpuSample(temperature_c=69), Cooldown(below_c=70), ""),
+        (GpuSample(temperature_c=70), Cooldown(below_c=70), "70 °C, wanted below 70 °C"),
+        (GpuSample(), Cooldown(below_c=10, free_mib=0), ""),
     ],
 )
-def test_a_gpu_is_ready_when_it_is_as_free_and_cool_as_wanted(now: Sample, cooldown: Cooldown, why: str) -> None:
+def test_a_gpu_is_ready_when_it_is_as_free_and_cool_as_wanted(now: GpuSample, cooldown: Cooldown, why: str) -> None:
     reason = gpu.why_not_ready(now, BEFORE, cooldown)
     assert why in reason
     assert bool(reason) == bool(why)
@@ -69,7 +69,7 @@ def test_a_gpu_is_ready_when_it_is_as_free_and_cool_as_wanted(now: Sample, coold
 )
 def test_what_an_attempt_holds_itself_is_told_as_far_as_it_can_be(ours: set[int], before: set[int], own: int) -> None:
     pids = {7: 1 << 30, 8: (1 << 30) + 1, 9: (1 << 30) + 2}  # numbers that no process here has
-    sample = Sample(processes=tuple(pids.values()), process_mib=(100, 200, 300))
+    sample = GpuSample(processes=tuple(pids.values()), process_mib=(100, 200, 300))
     assert own_mib(sample, frozenset(pids[one] for one in ours), frozenset(pids[one] for one in before)) == own
 
 
@@ -97,7 +97,7 @@ def test_a_gate_that_was_open_in_between_begins_to_wait_anew(monkeypatch: pytest
     gate = Readiness(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
     monkeypatch.setattr(gate, "_before", BEFORE)
     for now, used in ((0, 900), (1, 500), (100, 900)):
-        monkeypatch.setattr(gpu, "sample", lambda _, used=used: Sample(used_mib=used))
+        monkeypatch.setattr(gpu, "sample", lambda _, used=used: GpuSample(used_mib=used))
         assert gate.is_open(now) == (used == 500)
     assert not gate.given_up(100)
 
@@ -105,6 +105,6 @@ def test_a_gate_that_was_open_in_between_begins_to_wait_anew(monkeypatch: pytest
 def test_a_slot_is_given_up_when_its_gpu_is_held_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Readiness(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
     monkeypatch.setattr(gate, "_before", BEFORE)
-    monkeypatch.setattr(gpu, "sample", lambda _: Sample(used_mib=900, processes=(9,)))
+    monkeypatch.setattr(gpu, "sample", lambda _: GpuSample(used_mib=900, processes=(9,)))
     assert [gate.is_open(now) or gate.given_up(now) for now in (0, 60, 61)] == [False, False, True]
     assert "400 MiB more in use than before the batch held by process 9" in gate.reason

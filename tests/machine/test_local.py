@@ -19,8 +19,8 @@ from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.errors import ExecutorError
 from splatbatch.files import read_json
 from splatbatch.machine import gpu
-from splatbatch.machine.local import open_executor
-from splatbatch.machine.protocol import Executor, Job, Seen
+from splatbatch.machine.local import LocalExecutor
+from splatbatch.machine.protocol import Executor, Seen
 from splatbatch.store.attempt_folder import AttemptFolder
 
 PATIENCE_S = 15.0
@@ -37,33 +37,40 @@ def wait_for(condition: Callable[[], Any]) -> Any:
     raise AssertionError("it did not happen in time")
 
 
+def key_of(job: AttemptFolder) -> str:
+    return str((read_json(job.job) or {})["key"])
+
+
 class Engine:
     """An executor, and jobs for it that are small Python programs."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.batch = root, f"batch{abs(hash(root)):x}"
         self.executor = self.open()
-        self.jobs: list[Job] = []
+        self.jobs: list[AttemptFolder] = []
 
     def open(self) -> Executor:
-        return open_executor(ExecutorConfig(**MANY), "cpu")
+        return LocalExecutor(ExecutorConfig(**MANY), "cpu")
 
-    def job(self, code: str) -> Job:
+    def job(self, code: str) -> AttemptFolder:
         number = len(self.jobs) + 1
         folder = AttemptFolder(self.root / f"attempt-{number:02d}")
         folder.path.mkdir()
         key = f"{self.batch}.p0.a{number}"
         record = {"key": key, "argv": [sys.executable, "-c", code], "limits": {"wall_s": 60, "grace_s": 0.3}}
         folder.job.write_text(json.dumps(record))
-        self.jobs.append(Job(key, folder))
-        return self.jobs[-1]
+        self.jobs.append(folder)
+        return folder
 
-    def start(self, code: str) -> tuple[Job, dict[str, str]]:
+    def start(self, code: str) -> tuple[AttemptFolder, dict[str, str]]:
         job = self.job(code)
-        return job, dict(self.executor.submit([job]))
+        return job, self.submit(job)
 
-    def end(self, job: Job) -> dict[str, Any]:
-        return wait_for(lambda: read_json(job.folder.exit))
+    def submit(self, *jobs: AttemptFolder) -> dict[str, str]:
+        return {key_of(job): self.executor.submit(key_of(job), job) for job in jobs}
+
+    def end(self, job: AttemptFolder) -> dict[str, Any]:
+        return wait_for(lambda: read_json(job.exit))
 
     def seen(self, handles: dict[str, str]) -> Seen:
         return next(iter(self.executor.poll(handles).values()))
@@ -84,25 +91,25 @@ def test_there_is_room_and_every_slot_has_its_own_name(engine: Engine) -> None:
 
 def test_a_job_runs_to_its_end_and_is_seen_to_have_ended(engine: Engine) -> None:
     job, handles = engine.start("print('done')")
-    assert handles.keys() == {job.key}
+    assert handles.keys() == {key_of(job)}
     assert engine.end(job)["kind"] == "exited"
     wait_for(lambda: not engine.seen(handles).is_running)
-    assert job.folder.log.read_text() == "done\n"
+    assert job.log.read_text() == "done\n"
 
 
 def test_several_jobs_run_at_once(engine: Engine) -> None:
     jobs = [engine.job(ASLEEP), engine.job(ASLEEP)]
-    handles = engine.executor.submit(jobs)
-    wait_for(lambda: all(job.folder.heartbeat.exists() for job in jobs))
+    handles = engine.submit(*jobs)
+    wait_for(lambda: all(job.heartbeat.exists() for job in jobs))
     assert all(seen.is_running for seen in engine.executor.poll(handles).values())
 
 
 def test_a_job_that_is_submitted_twice_runs_once(engine: Engine) -> None:
     job, first = engine.start("print('once')")
-    assert engine.executor.submit([job]) == first
+    assert engine.submit(job) == first
     engine.end(job)
-    assert engine.executor.submit([job]).keys() == first.keys()
-    assert job.folder.log.read_text() == "once\n"
+    assert engine.submit(job).keys() == first.keys()
+    assert job.log.read_text() == "once\n"
 
 
 def test_a_running_job_is_seen_and_found_and_its_handle_is_a_string(engine: Engine) -> None:
@@ -115,19 +122,19 @@ def test_a_running_job_is_seen_and_found_and_its_handle_is_a_string(engine: Engi
 
 def test_another_parent_finds_sees_and_cancels_what_runs(engine: Engine) -> None:
     job, handles = engine.start(ASLEEP)
-    wait_for(job.folder.heartbeat.exists)
+    wait_for(job.heartbeat.exists)
     other = engine.open()
     found = other.find(engine.batch)
     assert found == handles
-    assert other.poll(found)[job.key].is_running
+    assert other.poll(found)[key_of(job)].is_running
     other.cancel(found)
     assert engine.end(job)["kind"] == "cancelled"
-    wait_for(lambda: not other.poll(found)[job.key].is_running)
+    wait_for(lambda: not other.poll(found)[key_of(job)].is_running)
 
 
 def test_a_cancelled_job_says_so_and_is_found_no_more(engine: Engine) -> None:
     job, handles = engine.start(ASLEEP)
-    wait_for(job.folder.heartbeat.exists)
+    wait_for(job.heartbeat.exists)
     engine.executor.cancel(handles)
     assert engine.end(job)["kind"] == "cancelled"
     wait_for(lambda: not engine.executor.find(engine.batch))
@@ -143,7 +150,6 @@ def test_the_handle_of_another_boot_is_of_a_job_that_is_gone(engine: Engine) -> 
 
 
 def test_nothing_asked_is_nothing_answered(engine: Engine) -> None:
-    assert engine.executor.submit([]) == {}
     assert engine.executor.poll({}) == {}
     engine.executor.cancel({})
 
@@ -154,7 +160,7 @@ def test_nothing_asked_is_nothing_answered(engine: Engine) -> None:
     [("auto", "auto", ["cpu0"]), ((), "auto", ["cpu0"]), ("auto", "cpu", ["cpu0"]), ((0,), "cpu", ["cpu0"])],
 )
 def test_without_a_gpu_the_cpu_has_the_slots(gpus: Any, device: str, slots: list[str]) -> None:
-    executor = open_executor(ExecutorConfig(gpus=gpus), device)
+    executor = LocalExecutor(ExecutorConfig(gpus=gpus), device)
     assert [(slot.name, slot.gpu) for slot in executor.slots()] == [(name, None) for name in slots]
 
 
@@ -162,18 +168,18 @@ def test_without_a_gpu_the_cpu_has_the_slots(gpus: Any, device: str, slots: list
 def test_every_gpu_is_a_slot_by_its_uuid(monkeypatch: pytest.MonkeyPatch, indices: Any) -> None:
     cards = (gpu.Gpu(0, "GPU-a", "H200", 1), gpu.Gpu(1, "GPU-b", "H200", 1))
     monkeypatch.setattr(gpu, "gpus", lambda: cards)
-    executor = open_executor(ExecutorConfig(gpus=indices), "auto")
+    executor = LocalExecutor(ExecutorConfig(gpus=indices), "auto")
     assert [(slot.name, slot.gpu) for slot in executor.slots()] == [("gpu0", "GPU-a"), ("gpu1", "GPU-b")]
     with pytest.raises(ExecutorError, match=r"executor.gpus: \[7\]: no such GPU; NVML sees 0 \(H200\), 1 \(H200\)"):
-        open_executor(ExecutorConfig(gpus=(7,)), "auto")
+        LocalExecutor(ExecutorConfig(gpus=(7,)), "auto")
 
 
 def frozen_at_its_end(engine: Engine) -> int:
     """Return a supervisor that was stopped when it had told its end, and had not ended yet."""
     for _ in range(50):
         job, handles = engine.start("pass")
-        pid = int(handles[job.key].split(":")[0])
-        while not job.folder.exit.exists():
+        pid = int(handles[key_of(job)].split(":")[0])
+        while not job.exit.exists():
             pass
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)

@@ -13,7 +13,7 @@ from supervised import alive, wait_for
 
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.machine import gpu
-from splatbatch.machine.local import open_executor
+from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.mps import DAEMON, Mps
 from splatbatch.scheduler.session import adopt
 from splatbatch.store.ledger import Ledger
@@ -101,6 +101,6 @@ def test_mps_is_started_only_for_patches_that_share_a_gpu(
 ) -> None:
     install(told, f"{READY}sleep 600")
     monkeypatch.setattr(gpu, "gpus", lambda: (gpu.Gpu(0, "GPU-a", "H200", 1),))
-    executor = open_executor(ExecutorConfig.model_validate(settings), "cuda")
+    executor = LocalExecutor(ExecutorConfig.model_validate(settings), "cuda")
     assert ("CUDA_MPS_PIPE_DIRECTORY" in dict(executor.slots()[0].environment)) == shares == bool(executor.shared_mib)
     executor.close()

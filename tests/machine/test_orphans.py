@@ -23,7 +23,6 @@ from splatbatch.machine import heartbeat
 from splatbatch.machine.heartbeat import SilenceWatch
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import control_group, leftovers
-from splatbatch.machine.protocol import Job
 from splatbatch.store.attempt_folder import AttemptFolder
 
 QUICK = {"splatbatch.machine.heartbeat.SILENCE_S": 1.0, "splatbatch.machine.heartbeat.WAKING_S": 1.0}
@@ -133,8 +132,8 @@ def test_a_process_that_nobody_wrote_down_falls_to_the_parent_of_the_batch(
 ) -> None:
     monkeypatch.setattr(leftovers, "end", lambda _: None)
     attempts = Attempts(tmp_path).program(f"{HIDING}time.sleep(600)", key="b.p0.a1")
-    executor = LocalExecutor(ExecutorConfig(cpu_slots=1), ())
-    handles = executor.submit([Job("b.p0.a1", attempts.folder)])
+    executor = LocalExecutor(ExecutorConfig(cpu_slots=1), "cpu")
+    handles = {"b.p0.a1": executor.submit("b.p0.a1", attempts.folder)}
     wait_for(lambda: len(processes.descendants(supervisor := pid_of(handles))) == 2 and supervisor)
     bystander = subprocess.Popen(["sleep", "600"], env={processes.MARKER: "hook"}, start_new_session=True)
     hidden = processes.descendants(pid_of(handles))

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from splatbatch.machine.protocol import Seen
-from splatbatch.machine.verdict import verdict
+from splatbatch.machine.protocol import Seen, verdict
 from splatbatch.outcome import (
     Cancelled,
     Exit,

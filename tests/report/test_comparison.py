@@ -15,9 +15,11 @@ from splatbatch.files import read_json
 from splatbatch.report import to_markdown, write_report
 from splatbatch.report.charts.setting_charts import setting_charts
 from splatbatch.report.comparison import FIGURES, compare, spelt
+from splatbatch.report.facts import product_of
 from splatbatch.report.outliers import outliers
 from splatbatch.report.page.comparison_page import is_best
-from splatbatch.report.products import in_words, product_of
+from splatbatch.report.units import photographs
+from splatbatch.store.records.result import Result
 from splatbatch.tasks.status import PatchStatus
 
 CAP = "training.cap_max"
@@ -160,7 +162,7 @@ def test_a_page_with_a_comparison_has_no_style_of_its_own(output: MadeOutput) ->
 def test_a_resolution_of_any_kind_is_read_without_trust(output: MadeOutput, said: Any) -> None:
     folder = output.output.patch("p0@a")
     folder.result.write_text(json.dumps({"metrics": {"resolution": said}}))
-    assert isinstance(in_words(product_of(folder)["resolution"]), str)
+    assert isinstance(photographs(product_of(folder.read_result() or Result())["resolution"]), str)
 
 
 @pytest.mark.parametrize(

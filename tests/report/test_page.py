@@ -170,7 +170,7 @@ COSTS = """
 import sys, time
 from pathlib import Path
 from made_output import MadeOutput
-from splatbatch.report.write import write_report
+from splatbatch.report import write_report
 made = MadeOutput(Path(sys.argv[1]))
 made.output.create()
 for index in range(40):

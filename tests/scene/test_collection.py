@@ -10,8 +10,7 @@ from fake_batch import write_model, write_photos
 from splatbatch.config import Scene, load
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.scene.audit.audit import TrainerRules, audit_patches
-from splatbatch.scene.collection import distinct_names
-from splatbatch.scene.patches import find_patches
+from splatbatch.scene.patches import distinct_names, find_patches
 
 NAMES = [f"img{i}.png" for i in range(4)]
 RULES = TrainerRules(False, frozenset({"PINHOLE"}), "gsplat")

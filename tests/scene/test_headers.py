@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 from PIL import Image, PngImagePlugin
 
-from splatbatch.scene.photos.headers import read_header
-from splatbatch.scene.photos.photo import Photo, Unreadable
+from splatbatch.scene.photos.header_cache import Headers
+from splatbatch.scene.photos.photo import Header, Photo, Unreadable
+
+
+def read_header(path: Path) -> Header:
+    headers = Headers()
+    headers.read([str(path)])
+    return headers.of(str(path))
 
 
 def encoded(mode: str, kind: str, **options: object) -> bytes:

@@ -23,14 +23,14 @@ def test_a_night(batch: FakeBatch, scenario: Scenario) -> None:
         assert batch.result("p5")["changes"][key] == value
 
 
-def test_the_story_of_a_patch_quotes_its_evidence_and_what_was_changed(batch: FakeBatch) -> None:
+def test_the_history_of_a_patch_quotes_its_evidence_and_what_was_changed(batch: FakeBatch) -> None:
     batch.make("p4", "p5", "p7", training={"init_scale": 0.1})
     batch.script(p5=[f"needs training.init_scale>=0.3 {INVALID}"]).run("train")
-    story = batch.run("explain", "p5").stdout
-    assert f"line 1: {INVALID}" in story
-    assert "p7 trained in between: the GPU is not to blame" in story
-    assert "with training.init_scale=0.3" in story
-    assert "now: trained" in story
+    history = batch.run("explain", "p5").stdout
+    assert f"line 1: {INVALID}" in history
+    assert "p7 trained in between: the GPU is not to blame" in history
+    assert "with training.init_scale=0.3" in history
+    assert "now: trained" in history
 
 
 def test_what_lies_in_the_machine_stops_the_batch_after_the_second_patch(batch: FakeBatch) -> None:

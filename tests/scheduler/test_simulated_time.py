@@ -141,7 +141,7 @@ def test_a_machine_that_can_start_no_process_for_a_while_costs_no_patch(
 ) -> None:
     world = simulation.patches(p0=Script(10), p1=Script(10))
     short, submit = [OSError(errno.EAGAIN, "Resource temporarily unavailable")] * times, world.submit
-    monkeypatch.setattr(world, "submit", lambda jobs: raised(short.pop()) if short else submit(jobs))
+    monkeypatch.setattr(world, "submit", lambda *one: raised(short.pop()) if short else submit(*one))
     outcomes = simulation.run(executor={"standby": False})
     assert {isinstance(outcome, Trained) for outcome in outcomes.values()} == {trained}
     assert trained or {outcome.diagnosis.cause for outcome in outcomes.values()} == {"process_limit"}

@@ -10,7 +10,7 @@ import pytest
 from supervised import ASLEEP, DEAF, Attempts
 
 from splatbatch.machine import gpu
-from splatbatch.machine.gpu import Sample
+from splatbatch.store.records.progress import GpuSample
 from splatbatch.supervisor import watch
 from splatbatch.supervisor.watchdog import Watchdog
 
@@ -54,9 +54,9 @@ def test_with_a_gpu_its_work_counts_and_the_cpu_does_not(tmp_path: Path, percent
 
 
 def test_a_gpu_that_once_worked_and_idles_now_has_stalled(attempt: Attempts, monkeypatch: pytest.MonkeyPatch) -> None:
-    samples = iter([Sample(utilisation_percent=90)])
+    samples = iter([GpuSample(utilisation_percent=90)])
     monkeypatch.setattr(watch, "GPU_SAMPLE_S", 0.05)
-    monkeypatch.setattr(gpu, "sample", lambda _: next(samples, Sample(utilisation_percent=0)))
+    monkeypatch.setattr(gpu, "sample", lambda _: next(samples, GpuSample(utilisation_percent=0)))
     monkeypatch.setattr(watch.signal, "signal", lambda *_: None)
     monkeypatch.setattr(watch.processes, "adopt_orphans", lambda: None)
     monkeypatch.setattr(watch.processes, "end_orphans", lambda _: None)

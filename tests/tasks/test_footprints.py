@@ -47,7 +47,7 @@ def test_the_smallest_gpu_of_the_batch_decides(
     monkeypatch.setattr(footprints, "gpus", lambda: (SMALL, LARGE))
     training = {"device": "cuda", "strategy": "default", "cap_max": 2_000_000}
     config = config_of(batch, training=training, executor={"gpus": wanted})
-    found = footprints.needs(config, tasks_of(config, find_patches(config.scene)))
+    found = footprints.footprints_of(config, tasks_of(config, find_patches(config.scene)))
     assert set(footprints.tight(found, config)) == names
     assert found["p0"].gpu_mib > 2_000
 
@@ -55,4 +55,4 @@ def test_the_smallest_gpu_of_the_batch_decides(
 def test_a_patch_whose_model_is_broken_is_left_to_the_audit(batch: FakeBatch) -> None:
     config = config_of(batch)
     Path(batch.folder / "patches/p0/sparse/0/points3D.txt").unlink()
-    assert set(footprints.needs(config, tasks_of(config, find_patches(config.scene)))) == {"p1"}
+    assert set(footprints.footprints_of(config, tasks_of(config, find_patches(config.scene)))) == {"p1"}

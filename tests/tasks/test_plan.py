@@ -17,7 +17,6 @@ from splatbatch.tasks.plan import (
     decide,
     fresh,
     given_up,
-    refused,
     to_train,
 )
 
@@ -65,7 +64,6 @@ def test_decisions_are_sorted_by_what_they_mean() -> None:
     decisions = [Train("p0", "a"), Skip("p1"), Refuse("p2", "b"), Train("p3", "c"), GivenUp("p4", "d")]
     assert to_train(decisions) == ("p0", "p3")
     assert fresh(decisions) == ("p1",)
-    assert refused(decisions) == {"p2": "b"}
     assert given_up(decisions) == {"p4": "d"}
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from splatbatch.config import Limits
 from splatbatch.files import read_lines
-from splatbatch.machine.protocol import Seen, Slot
-from splatbatch.machine.verdict import verdict
+from splatbatch.machine.protocol import Seen, Slot, verdict
 from splatbatch.outcome import Outcome, Rejected, Splat
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import judge
@@ -25,7 +24,7 @@ class Attempted:
 
     def __init__(self, trainer: Trainer, patch: Patch, root: Path, **limits: float) -> None:
         self.trainer = trainer
-        self.folder = AttemptFolder(root / "attempt-01")
+        self.folder = AttemptFolder(root / patch.name / "attempt-01")
         self.folder.path.mkdir(parents=True)
         limits = {"wall_s": 60, "stall_s": 60, "grace_s": 0.3} | limits
         argv = trainer.command(patch, self.folder)

@@ -44,7 +44,7 @@ class FakeTrainer:
         self.recipe = recipe
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        record = {"patch": patch.name, "sparse": str(patch.sparse), "images": str(patch.images)}
+        record = {"patch": folder.task, "sparse": str(patch.sparse), "images": str(patch.images)}
         record["recipe"] = self.recipe.model_dump(mode="json")
         write_json(folder.settings, record)
         return (sys.executable, os.environ.get("FAKE_TRAINER_PROGRAM", __file__), "--attempt", str(folder.path))

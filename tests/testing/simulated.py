@@ -13,13 +13,14 @@ from fake_trainer import FakeTrainer, splat_of
 from splatbatch import trainers
 from splatbatch.files import append_line, read_json, write_json
 from splatbatch.machine import gpu
-from splatbatch.machine.protocol import Job, Key, Seen, Slot
+from splatbatch.machine.protocol import Key, Seen, Slot
 from splatbatch.outcome import Outcome
 from splatbatch.scene.footprint import Footprint
 from splatbatch.scheduler.loop import Runner
 from splatbatch.splats import write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.ledger import Ledger
+from splatbatch.store.records.progress import GpuSample
 from splatbatch.tasks.batch import open_batch
 
 TOTAL_MIB = 100_000
@@ -83,10 +84,10 @@ class World:
 
     # the GPUs
 
-    def sample(self, uuid: str) -> gpu.Sample:
+    def sample(self, uuid: str) -> GpuSample:
         held = [one.script.peak_mib for one in self.attempts.values() if one.gpu == uuid and not one.ended]
         used = 500 + sum(held) + self.squatter_mib(self.time, uuid)
-        return gpu.Sample(used_mib=round(used), total_mib=TOTAL_MIB)
+        return GpuSample(used_mib=round(used), total_mib=TOTAL_MIB)
 
     # the engine
 
@@ -94,16 +95,15 @@ class World:
         environment = (("CUDA_MPS_PIPE_DIRECTORY", "/tmp/pipe"),) if self.shared_mib else ()
         return tuple(Slot(f"gpu{index}", f"GPU-{index}", environment) for index in range(self.num_gpus))
 
-    def submit(self, jobs: Sequence[Job]) -> Mapping[Key, str]:
-        for job in jobs:
-            record = read_json(job.folder.job) or {}
-            patch, scripts = job.folder.path.parent.name, self.scripts
-            script = (scripts.get(patch) or [Script()])[min(job.folder.number, len(scripts.get(patch, [0]))) - 1]
-            self.attempts[job.key] = Attempt(job.folder, script)
-            self._note("stands by" if record["standby"] else "submitted", patch)
-            if not record["standby"]:
-                self._begin(self.attempts[job.key], record["gpu"])
-        return {job.key: job.key for job in jobs}
+    def submit(self, key: Key, folder: AttemptFolder) -> str:
+        record = read_json(folder.job) or {}
+        patch, scripts = folder.task, self.scripts
+        script = (scripts.get(patch) or [Script()])[min(folder.number, len(scripts.get(patch, [0]))) - 1]
+        self.attempts[key] = Attempt(folder, script)
+        self._note("stands by" if record["standby"] else "submitted", patch)
+        if not record["standby"]:
+            self._begin(self.attempts[key], record["gpu"])
+        return key
 
     def poll(self, handles: Mapping[Key, str]) -> Mapping[Key, Seen]:
         return {key: Seen(is_running=not self.attempts[key].ended) for key in handles}
@@ -186,7 +186,7 @@ class Simulation:
         self.batch, self.world = batch, World()
         patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
         patch.setattr(gpu, "sample", self.world.sample)
-        patch.setattr("splatbatch.scheduler.standby.available_mib", lambda: 1 << 20)
+        patch.setattr("splatbatch.machine.slots.available_mib", lambda: 1 << 20)
         self.needs: dict[str, Footprint] = {}
 
     def patches(self, **scripts: Script | list[Script]) -> World:
@@ -199,7 +199,7 @@ class Simulation:
         self.batch.change(**sections)
         opened = open_batch(self.batch.config)
         opened.output.create()
-        tasks = [replace(task, need=self.need(task.name)) for task in opened.tasks]
+        tasks = [replace(task, footprint=self.need(task.name)) for task in opened.tasks]
         runner = Runner(opened.config, self.world, Ledger(opened.output.ledger), self.world)
         return runner.run(tasks, stop=lambda: "", beat=lambda: None)
 

@@ -26,8 +26,8 @@ from splatbatch.trainers.usable import missing
 
 def test_placeholders_are_filled_and_nothing_else_is_read_into_a_word(patch: Patch, tmp_path: Path) -> None:
     words = ["a b", "$HOME; rm", "{patch}", "{images}", "{sparse}", "{seed}", "{{iter}}", "{setting.do}"]
-    folder = AttemptFolder(tmp_path / "attempt-01")
-    folder.path.mkdir()
+    folder = AttemptFolder(tmp_path / "p0/attempt-01")
+    folder.path.mkdir(parents=True)
     argv = open_trainer(recipe(command=words)).command(patch, folder)
     expected = ("a b", "$HOME; rm", "p0", str(patch.images), str(patch.sparse), "7", "{iter}", "train")
     assert argv == expected
@@ -101,10 +101,10 @@ def test_figures_are_read_from_json_and_from_the_log(tmp_path: Path) -> None:
 
 
 def test_a_glob_in_a_patch_name_stands_for_itself(patch: Patch, tmp_path: Path) -> None:
-    folder = AttemptFolder(tmp_path / "attempt-01")
-    folder.path.mkdir()
+    folder = AttemptFolder(tmp_path / "p[01]/attempt-01")
+    folder.path.mkdir(parents=True)
     trainer = open_trainer(recipe(artifact={"ply": "{patch}.ply", "step": ""}))
-    trainer.command(Patch("p[01]", patch.sparse, patch.images), folder)
+    trainer.command(patch, folder)
     external_program.write_ply(folder.output / "p0.ply")
     assert trainer.collect(folder) == Rejected("missing")
 

@@ -73,8 +73,8 @@ def patch(batch: FakeBatch) -> Patch:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> AttemptFolder:
-    (tmp_path / "attempt-01").mkdir()
-    return AttemptFolder(tmp_path / "attempt-01")
+    (tmp_path / "p0/attempt-01").mkdir(parents=True)
+    return AttemptFolder(tmp_path / "p0/attempt-01")
 
 
 def test_its_command_trains_a_splat_that_it_collects(trainer: Trainer, patch: Patch, folder: AttemptFolder) -> None:

@@ -14,10 +14,10 @@ from gsplat.cuda._torch_impl import _fully_fused_projection, _quat_scale_to_cova
 from gsplat.strategy import ops
 from torch import Tensor
 
-from splatbatch.training.cpu import Cameras, Ellipsoids, compute_relocation, project, view_colors
+from splatbatch.training.cpu import Cameras, Ellipsoids, project, view_colors
 from splatbatch.training.loss import photometric_loss
 from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
-from splatbatch.training.strategies.cpu_ops import use_cpu_ops
+from splatbatch.training.strategies.mcmc import compute_relocation, use_cpu_ops
 
 NUM_STEPS = 60
 

@@ -17,7 +17,7 @@ from splatbatch.errors import ConfigError, TrainerError
 from splatbatch.files import read_json, read_lines
 from splatbatch.scene.patches import Patch
 from splatbatch.training.evaluation import evaluate
-from splatbatch.training.evaluation.early_stopping import has_stalled, settled_at
+from splatbatch.training.evaluation.evaluate import has_stalled, settled_at
 from splatbatch.training.evaluation.lpips import ALEXNET_FILE, LAYERS, Lpips, load_lpips
 from splatbatch.training.photos.views import Photo
 

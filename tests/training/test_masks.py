@@ -14,9 +14,8 @@ from torch import Tensor
 
 from splatbatch.config import load
 from splatbatch.scene.patches import find_patches
-from splatbatch.training.loss import photometric_loss, psnr, ssim
+from splatbatch.training.loss import masked, of_what_counts, photometric_loss, psnr, ssim
 from splatbatch.training.photos.coarse import shrink
-from splatbatch.training.photos.masks import masked, of_what_counts
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import View
 

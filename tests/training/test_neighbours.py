@@ -8,13 +8,13 @@ import sys
 import numpy as np
 import pytest
 
-from splatbatch.training import neighbours
-from splatbatch.training.neighbours import neighbour_distance
+from splatbatch.training import gaussians
+from splatbatch.training.gaussians import neighbour_distance
 
 MEASURE = """
 import resource, sys
 import numpy as np
-from splatbatch.training.neighbours import neighbour_distance
+from splatbatch.training.gaussians import neighbour_distance
 points = np.random.default_rng(0).normal(size=(int(sys.argv[1]), 3))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 neighbour_distance(points)
@@ -29,7 +29,7 @@ def brute_force(points: np.ndarray) -> np.ndarray:
 
 def test_distances_are_those_to_the_three_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     points = np.random.default_rng(1).uniform(size=(200, 3))
-    monkeypatch.setattr(neighbours, "AT_ONCE", 33)
+    monkeypatch.setattr(gaussians, "AT_ONCE", 33)
     assert np.allclose(neighbour_distance(points), brute_force(points), rtol=1e-12)
 
 

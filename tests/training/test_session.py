@@ -30,7 +30,7 @@ from splatbatch.training.gaussians import export, first_values, to_parameters
 from splatbatch.training.photos.views import Folders, decode_views
 from splatbatch.training.progress.health import Expectations
 from splatbatch.training.progress.progress import Progress
-from splatbatch.training.session import Settings, prepare, train_attempt
+from splatbatch.training.session import prepare, train_attempt
 
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
 
@@ -47,8 +47,9 @@ def test_a_training_shows_photographs_it_has_never_seen_better_than_its_start(pa
 
 def test_a_cap_may_be_a_multiple_of_the_points(patch: Patch) -> None:
     folder = prepared(patch, recipe(cap_max="1.5x"))
-    settings = Settings.model_validate_json(folder.settings.read_text())
-    assert prepare(settings, Progress(folder.progress, STEPS)).settings.recipe.training.cap_max == 54
+    settings = folder.read_settings()
+    asked = Recipe.model_validate(settings.recipe)
+    assert prepare(settings, asked, Progress(folder.progress, STEPS)).recipe.training.cap_max == 54
 
 
 def test_progress_tells_every_phase_and_ends_with_the_last_step(patch: Patch) -> None:
@@ -65,8 +66,9 @@ def test_progress_tells_every_phase_and_ends_with_the_last_step(patch: Patch) ->
 
 def test_preparing_leaves_everything_in_host_memory_and_cuda_alone(patch: Patch) -> None:
     folder = prepared(patch, recipe())
-    settings = Settings.model_validate_json(folder.settings.read_text())
-    ready = prepare(settings, Progress(folder.progress, STEPS))
+    settings = folder.read_settings()
+    asked = Recipe.model_validate(settings.recipe)
+    ready = prepare(settings, asked, Progress(folder.progress, STEPS))
     tensors = [*ready.gaussians.values(), *(photo.pixels for photo in ready.views.training)]
     assert {tensor.device.type for tensor in tensors} == {"cpu"}
     assert not torch.cuda.is_initialized()

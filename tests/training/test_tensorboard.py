@@ -13,7 +13,7 @@ from small_patch import recipe, trained
 from splatbatch.config import Recipe
 from splatbatch.files import read_lines
 from splatbatch.scene.patches import Patch
-from splatbatch.training.progress.tensorboard import MISSING, MOST_SAMPLES, TensorBoard, open_board
+from splatbatch.training.progress.tensorboard import MISSING, MOST_SAMPLES, TensorBoard, open_tensorboard
 
 
 def shown() -> Recipe:
@@ -53,11 +53,11 @@ def test_without_the_package_there_is_one_warning_and_a_splat(patch: Patch, monk
 
 
 def test_unless_asked_for_nothing_is_written(tmp_path: Path) -> None:
-    assert open_board(tmp_path / "tb", wanted=False) is None
+    assert open_tensorboard(tmp_path / "tb", wanted=False) is None
     assert not (tmp_path / "tb").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     (tmp_path / "tb").touch()
-    assert "cannot be written" in str(open_board(tmp_path / "tb", wanted=True))
+    assert "cannot be written" in str(open_tensorboard(tmp_path / "tb", wanted=True))

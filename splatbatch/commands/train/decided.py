@@ -17,6 +17,9 @@ from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
 from splatbatch.tasks.frame import read_spans, settle, spans_of
 from splatbatch.tasks.task import Task, patches_of
 
+Audits = tuple[tuple[Audit, tuple[Task, ...]], ...]
+"""Each with the tasks that it is about."""
+
 
 @dataclass(frozen=True)
 class Wish:
@@ -37,7 +40,7 @@ class Looked:
     batch: Batch
     standing: Standing
     decisions: tuple[planning.Decision, ...]
-    audits: tuple[tuple[Audit, tuple[Task, ...]], ...]
+    audits: Audits
     """Of what is to be trained; none where nothing is, or no audit is wanted."""
 
     @property
@@ -66,21 +69,15 @@ def settle_frame(looked: Looked, wish: Wish) -> Looked:
     return replace(looked, batch=framed) if framed.tasks is batch.tasks else look(framed, wish)
 
 
-def refuse(batch: Batch, audits: tuple[tuple[Audit, tuple[Task, ...]], ...], ledger: Ledger) -> Mapping[str, str]:
+def refuse(todo: Batch, audits: Audits, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:
     """Write down what the audits found; return the patches that must not be trained, each with the reason."""
     refused = refusals(audits)
     warnings = [f"{one.patch}: {one.subject}: {one.message}" for audit, _ in audits for one in audit.warnings()]
-    ledger.write(Audited(verified=True, refused=refused, warnings=tuple(dict.fromkeys(warnings))))
-    for task in batch.tasks:
+    ledger.write(Audited(verified=verify, refused=refused, warnings=tuple(dict.fromkeys(warnings))))
+    for task in todo.tasks:
         if reason := refused.get(task.name):
             inputs = state_of(inputs_of(task.patch, task.recipe).files)
             ledger.write(Refused(task.name, reason, inputs))
-    if len(refused) == len(batch.tasks):
+    if len(refused) == len(todo.tasks):
         typer.echo("every patch is refused by the audit: see `splatbatch verify-dims`", err=True)
     return refused
-
-
-def unaudited(ledger: Ledger) -> Mapping[str, str]:
-    """Write down that nothing was audited; nothing is refused."""
-    ledger.write(Audited(verified=False, refused={}, warnings=()))
-    return {}

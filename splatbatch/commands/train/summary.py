@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import typer
 
-from splatbatch.errors import SceneError, SplatbatchError
+from splatbatch.commands.compare import attempt_table, rows_of
+from splatbatch.commands.output import open_console
+from splatbatch.config.yaml.edit import save_overrides
+from splatbatch.errors import ConfigError, SceneError, SplatbatchError
 from splatbatch.outcome import Outcome, Trained
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report import write_report
+from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.frame import note
@@ -42,10 +48,11 @@ def conclude(batch: Batch, run: Run, standing: Standing) -> int:
     statuses = statuses_of(whole, standing)
     requested = [one for one in statuses if one.patch in set(batch.names)]
     done = [one for one in requested if one.state == "trained" and run.has_done(one.patch)]
-    _print(_lines(requested, done, statuses, run))
+    lines = _lines(requested, done, statuses, run)
     if told := note(batch.output.read_frame(), (task.patch.name for task in whole.tasks)):
-        typer.echo(one_line(told))
-    typer.echo(plain(f"report: {batch.output.report('html')}"))
+        lines.append(one_line(told))
+    for line in (*lines, f"report: {batch.output.report('html')}"):
+        typer.echo(plain(line))
     if {one.state for one in requested} == {"refused"}:
         return SceneError.exit_code
     return 0 if len(done) == len(requested) else SplatbatchError.exit_code
@@ -80,11 +87,6 @@ def _lines(
     return lines
 
 
-def _print(lines: Sequence[str]) -> None:
-    for line in lines:
-        typer.echo(plain(line))
-
-
 def write_the_report(batch: Batch, standing: Standing) -> None:
     """Write the report; that it cannot be must not hide how the batch went, nor keep anybody from being told."""
     names, settings = batch.names, batch.config
@@ -94,3 +96,60 @@ def write_the_report(batch: Batch, standing: Standing) -> None:
         typer.echo(f"the report could not be written ({error.strerror})", err=True)
     except Exception:  # noqa: BLE001 - a mistake of ours, over files that anybody may have changed
         typer.echo(plain(f"the report could not be written:\n{traceback.format_exc()}"), err=True)
+
+
+MOST_TABLES = 5
+
+
+def check_savable(batch: Batch) -> None:
+    """See that settings can be saved, before anything is trained for them.
+
+    Raises:
+        ConfigError: there are none, they are of a variant, or no setting of a patch.
+    """
+    if not batch.changes:
+        raise ConfigError("retry --save: no --set, so there is nothing to save", "Add --set KEY=VALUE.")
+    if variants := [task.name for task in batch.tasks if task.id.variant]:
+        raise ConfigError(
+            f"retry --save: {variants[0]} is a variant of a sweep", "Write its settings into `sweep` yourself."
+        )
+
+
+def print_retried(batch: Batch, run: Run, *, save: bool) -> None:
+    """Print the attempts at each patch that was retried; write the settings of kept splats into the YAML, or say how.
+
+    Raises:
+        ConfigError: the YAML cannot be written.
+    """
+    tried = [task for task in batch.tasks if task.name in run.outcomes]
+    for task in tried[:MOST_TABLES]:
+        typer.echo(plain(f"{task.name}:"))
+        open_console().print(attempt_table(rows_of(batch, task)))
+    kept = _kept_with_changes(batch, run)
+    if save:
+        for name in kept:
+            save_overrides(batch.path, name, batch.changes)
+        whose = f"saved in {batch.path} for {', '.join(kept)}"
+        typer.echo(plain(whose if kept else f"not saved in {batch.path}: no splat under these settings is kept"))
+        return
+    if not kept:
+        return
+    lines = json.dumps(_tree(batch.changes), default=str).replace('"', "")
+    for name in kept[:MOST_TABLES]:
+        typer.echo(plain(f"not in the YAML; to keep these settings, write there: patches: {{{name}: {lines}}}"))
+    typer.echo("or retry with --save, which writes it; otherwise `train` leaves them out when it next trains the patch")
+
+
+def _kept_with_changes(batch: Batch, run: Run) -> list[str]:
+    """Return the patches that were trained under the settings of --set, and whose product is that splat."""
+    trained = [name for name in batch.names if isinstance(run.outcomes.get(name), Trained)]
+    changes = {name: (batch.output.patch(name).read_result() or Result()).changes for name in trained}
+    return [name for name in trained if batch.changes and batch.changes.items() <= changes[name].items()]
+
+
+def _tree(changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    tree: dict[str, dict[str, Any]] = {}
+    for key, value in changes.items():
+        section, _, setting = key.partition(".")
+        tree.setdefault(section, {})[setting] = value
+    return tree

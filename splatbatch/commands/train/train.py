@@ -14,11 +14,10 @@ from splatbatch import config as configuration
 from splatbatch import terminal
 from splatbatch.commands.look import print_plan
 from splatbatch.commands.output import print_warnings
-from splatbatch.commands.train.decided import Wish, look, refuse, settle_frame, unaudited
-from splatbatch.commands.train.retry_summary import check_savable, print_retried
-from splatbatch.commands.train.summary import Run, conclude, statuses_of
+from splatbatch.commands.train.decided import Wish, look, refuse, settle_frame
+from splatbatch.commands.train.summary import Run, check_savable, conclude, print_retried, statuses_of
 from splatbatch.errors import ConfigError
-from splatbatch.monitor.console import open_narrator
+from splatbatch.monitor.console import open_listener
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.outcome import Outcome
@@ -130,12 +129,12 @@ def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
     standing, contents = whole.standing(), Contents(batch)
     notifier = Notifier(batch.config.notify, batch.output, names, standing)
     metrics = MetricsFile(batch.output, names, standing)
-    with OutputLock(batch.output.lock) as lock, open_narrator(batch.output, names, standing) as narrator:
-        ledger = Ledger(batch.output.ledger, narrator.tell, notifier.tell, contents.tell)
+    with OutputLock(batch.output.lock) as lock, open_listener(batch.output, names, standing) as console:
+        ledger = Ledger(batch.output.ledger, console.tell, notifier.tell, contents.tell)
 
         def beat() -> None:
             lock.beat()
-            narrator.beat()
+            console.beat()
             metrics.beat()
             contents.beat()
             for reason in notifier.beat():
@@ -181,7 +180,7 @@ def _run(batch: Batch, ledger: Ledger, wish: Wish, rounds: Rounds) -> Run:
         ledger.write(StillGivenUp(name, reason))
     todo, outcomes = looked.todo, dict[str, Outcome]()
     if todo.tasks:
-        refused = refuse(todo, looked.audits, ledger) if wish.verify else unaudited(ledger)
+        refused = refuse(todo, looked.audits, ledger, verify=wish.verify)
         todo = todo.only(name for name in todo.names if name not in refused)
     if todo.tasks:
         outcomes |= session.run(todo, ledger, stop=rounds.stop, beat=rounds.beat, is_retry=wish.is_retry)

@@ -53,7 +53,8 @@ class Guard:
         if len(hosts) != 1 or _name(f"//{hosts[0]}") not in LOOPBACK_NAMES:
             return False
         is_of_ours = not origins or origins == [f"http://{hosts[0]}"]
-        return is_of_ours and secrets.compare_digest(_first_part(path).encode(), self.token.encode())
+        first_part = path.partition("?")[0].lstrip("/").partition("/")[0]
+        return is_of_ours and secrets.compare_digest(first_part.encode(), self.token.encode())
 
     def _before(self, answer: Callable[..., Any] | None) -> Callable[..., Any]:
         def check(connection: Any, request: Any) -> Any:
@@ -67,10 +68,6 @@ class Guard:
             return response
 
         return check
-
-
-def _first_part(path: str) -> str:
-    return path.partition("?")[0].lstrip("/").partition("/")[0]
 
 
 def _name(url: str) -> str:

@@ -29,13 +29,7 @@ MOST_VALUES = 2500
 
 
 def check_sweep(tree: dict[str, Any], trainers: Iterable[str], recipe_of: RecipeOf) -> Iterator[tuple[Keys, str]]:
-    """Yield the mistakes in the sweep of a YAML: where, and what.
-
-    Args:
-        tree: the YAML as it was read.
-        trainers: names of the programs in it that can train.
-        recipe_of: what trains a patch under changed settings.
-    """
+    """Yield the mistakes in the sweep of a YAML: where, and what."""
     written = tree.get("sweep") or {}
     found: dict[tuple[str, str], Keys] = {}  # a setting that nobody knows is one mistake, whatever its values
     trainers = tuple(trainers)

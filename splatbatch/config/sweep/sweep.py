@@ -20,6 +20,7 @@ from pydantic import BeforeValidator, Field
 from splatbatch.config.recipe import Recipe
 from splatbatch.config.section import Section
 from splatbatch.config.yaml.source import Keys
+from splatbatch.fields import mapping
 
 SEPARATOR = "@"
 BASE = "base"
@@ -79,19 +80,15 @@ class Sweep(Section):
 
 def assignments(tree: Any) -> Iterator[tuple[Keys, str, Any]]:
     """Yield every setting with a value, and the place where it stands, of a section as it was written, sound or not."""
-    tree = _mapping(tree)
-    for key, values in _mapping(tree.get("matrix")).items():
+    tree = mapping(tree)
+    for key, values in mapping(tree.get("matrix")).items():
         yield from ((("matrix", key, index), key, value) for index, value in enumerate(_list(values)))
     for part in ("exclude", "include"):
         for index, entry in enumerate(_list(tree.get(part))):
-            yield from (((part, index, key), key, value) for key, value in _mapping(entry).items())
+            yield from (((part, index, key), key, value) for key, value in mapping(entry).items())
     for index, variant in enumerate(_list(tree.get("variants"))):
-        settings = _mapping(_mapping(variant).get("set"))
+        settings = mapping(mapping(variant).get("set"))
         yield from ((("variants", index, "set", key), key, value) for key, value in settings.items())
-
-
-def _mapping(value: Any) -> Settings:
-    return {str(key): one for key, one in value.items()} if isinstance(value, dict) else {}
 
 
 def _list(value: Any) -> list[Any]:

@@ -8,9 +8,17 @@ from pathlib import PurePath
 from typing import Any
 
 from splatbatch.config.rungs import factor_of, no_factor, takes_factor
-from splatbatch.config.trainers.placeholders import ANYWHERE, IN_WORDS, names_in
-from splatbatch.config.trainers.programs import ARGUMENTS, OUR_TRAINER, OUR_TRAINERS, Program
+from splatbatch.config.trainers.programs import (
+    ANYWHERE,
+    ARGUMENTS,
+    IN_WORDS,
+    OUR_TRAINER,
+    OUR_TRAINERS,
+    Program,
+    names_in,
+)
 from splatbatch.config.yaml.source import Keys, nearest
+from splatbatch.fields import mapping
 
 Found = Iterator[tuple[Keys, str]]
 """Places in the YAML, each with what is wrong there."""
@@ -18,12 +26,7 @@ OF_A_RUNG = ("arguments", "slots", "training.max_steps", "training.seed")
 
 
 def check_programs(tree: Any, programs: Mapping[str, Program]) -> Found:
-    """Yield the mistakes in a YAML that concern trainers.
-
-    Args:
-        tree: the YAML as it was read.
-        programs: its trainers; empty if they have other mistakes.
-    """
+    """Yield the mistakes in a YAML that concern trainers."""
     for name, program in programs.items():
         place = ("trainers", name)
         if name in OUR_TRAINERS:
@@ -31,15 +34,15 @@ def check_programs(tree: Any, programs: Mapping[str, Program]) -> Found:
         for keys, message in chain(_placeholders(program), _rungs(program), _artifact(program)):
             yield (*place, *keys), message
     sections = tree if isinstance(tree, dict) else {}
-    known = {*OUR_TRAINERS, *_mapping(sections.get("trainers"))}
+    known = {*OUR_TRAINERS, *mapping(sections.get("trainers"))}
     yield from _trainer(("training",), sections, known)
-    for patch, overrides in _mapping(sections.get("patches")).items():
-        yield from _trainer(("patches", patch, "training"), _mapping(overrides), known)
-        yield from _overrides(patch, _mapping(overrides), sections, programs)
+    for patch, overrides in mapping(sections.get("patches")).items():
+        yield from _trainer(("patches", patch, "training"), mapping(overrides), known)
+        yield from _overrides(patch, mapping(overrides), sections, programs)
 
 
 def _trainer(place: Keys, above: Mapping[str, Any], known: set[str]) -> Found:
-    name = _mapping(above.get("training")).get("trainer", OUR_TRAINER)
+    name = mapping(above.get("training")).get("trainer", OUR_TRAINER)
     if isinstance(name, str) and name not in known:
         hint = "" if len(known) > 1 else " Programs stand under `trainers`: configs/trainers/ has complete examples."
         yield (*place, "trainer"), f"{name!r}: no such trainer. {nearest(name, known)}{hint}"
@@ -48,12 +51,12 @@ def _trainer(place: Keys, above: Mapping[str, Any], known: set[str]) -> Found:
 def _overrides(
     patch: str, overrides: Mapping[str, Any], tree: Mapping[str, Any], programs: Mapping[str, Program]
 ) -> Found:
-    default = _mapping(tree.get("training")).get("trainer", OUR_TRAINER)
-    trainer = str(_mapping(overrides.get("training")).get("trainer", default))
+    default = mapping(tree.get("training")).get("trainer", OUR_TRAINER)
+    trainer = str(mapping(overrides.get("training")).get("trainer", default))
     if trainer not in programs and trainer not in OUR_TRAINERS:
         return
     known = programs[trainer].settings if trainer in programs else {}
-    for name in set(_mapping(overrides.get("setting"))) - set(known):
+    for name in set(mapping(overrides.get("setting"))) - set(known):
         yield ("patches", patch, "setting", name), f"{trainer} has no such setting. {nearest(str(name), known)}"
 
 
@@ -108,7 +111,3 @@ def _artifact(program: Program) -> Found:
     for keys, glob, is_glob in _templates(program):
         if is_glob and (PurePath(glob).is_absolute() or ".." in PurePath(glob).parts):
             yield keys, f"{glob!r}: should lie below {{output}}"
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

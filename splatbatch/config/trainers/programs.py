@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
@@ -17,6 +18,11 @@ OUR_TRAINERS: tuple[str, ...] = ("gsplat",)
 OUR_TRAINER = OUR_TRAINERS[0]
 """The trainer that needs no entry under `trainers`."""
 ARGUMENTS = "{arguments}"
+ANYWHERE = ("patch", "steps", "seed")
+"""Placeholders that are known wherever there are any; besides them setting.NAME."""
+IN_WORDS = (*ANYWHERE, "scene", "images", "sparse", "output", "gpu")
+"""Placeholders that are known in a command and in an environment."""
+_TOKEN = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.]*)\}")  # {{ and }} are braces
 RESERVED_VARIABLES = ("CUDA_VISIBLE_DEVICES", "SPLATBATCH_ATTEMPT")
 
 
@@ -33,10 +39,6 @@ def _one_group(pattern: str) -> str:
     return pattern
 
 
-def _one_group_or_nothing(pattern: str) -> str:
-    return _one_group(pattern) if pattern else pattern
-
-
 def _ours_left_alone(env: dict[str, Any]) -> dict[str, Any]:
     for name in RESERVED_VARIABLES:
         if name in env:
@@ -46,7 +48,7 @@ def _ours_left_alone(env: dict[str, Any]) -> dict[str, Any]:
 
 Argv = tuple[str, ...]
 Pattern = Annotated[str, AfterValidator(_one_group)]
-MaybePattern = Annotated[str, AfterValidator(_one_group_or_nothing)]
+MaybePattern = Annotated[str, AfterValidator(lambda pattern: _one_group(pattern) if pattern else pattern)]
 Globs = Annotated[tuple[str, ...], BeforeValidator(as_list)]
 SettingName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 Scalar = bool | int | float | str
@@ -141,3 +143,22 @@ class Program(Section):
         place = self.command.index(ARGUMENTS) if ARGUMENTS in self.command else len(self.command)
         command = (*self.command[:place], *words, *self.command[place + 1 :])
         return self.model_copy(update={"command": command})
+
+
+def names_in(templates: Iterable[str]) -> set[str]:
+    """Return the names of all placeholders."""
+    return {match[1] for template in templates for match in _TOKEN.finditer(template) if match[1]}
+
+
+def fill(template: str, values: Mapping[str, object]) -> str:
+    """Return a template with its placeholders filled in; true and false as YAML and most programs write them.
+
+    Raises:
+        KeyError: a name has no value.
+    """
+    return _TOKEN.sub(lambda match: in_words(values[match[1]]) if match[1] else match[0][0], template)
+
+
+def in_words(value: object) -> str:
+    """Return a value as it stands in a command."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -22,13 +22,6 @@ def stop_orphans(
 ) -> None:
     """Stop what still runs of a batch, by SIGKILL what does not listen, and wait until it has ended.
 
-    Args:
-        executor: that may know of it.
-        output: the batch's folder.
-        ledger: the history.
-        grace_s: how long an attempt may take to end.
-        beat: called meanwhile.
-
     Raises:
         SplatbatchError: something does not end.
     """

@@ -7,8 +7,6 @@ supervisor's death, where there is no control group and no parent of the batch i
 
 from __future__ import annotations
 
-import signal
-import time
 from collections.abc import Iterable
 
 from splatbatch import processes
@@ -16,8 +14,6 @@ from splatbatch.machine.orphans import control_group
 from splatbatch.store.attempt_folder import AttemptFolder
 
 MOST_NAMES = 4096
-_ROUNDS = 100
-_ROUND_S = 0.005
 
 
 def names_below(pid: int) -> list[str]:
@@ -37,12 +33,7 @@ def find(folder: AttemptFolder) -> list[int]:
 
 def end(folder: AttemptFolder) -> None:
     """End by SIGKILL what is left of an attempt without a supervisor, and all below it."""
-    for _ in range(_ROUNDS):
-        left = find(folder)
-        if not left:
-            break
-        processes.send(signal.SIGKILL, [*left, *(below for pid in left for below in processes.descendants(pid))])
-        time.sleep(_ROUND_S)
+    processes.end_all(lambda: processes.with_descendants(find(folder)))
     control_group.end(control_group.of_supervisor(folder.read_start()))
 
 

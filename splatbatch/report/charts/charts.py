@@ -29,7 +29,10 @@ def draw(chart: Chart) -> Html:
             "svg",
             *(_line(curve, y0, y1, is_latest=curve is latest) for curve in chart.curves),
             tag("line", class_="cursor", y1=-3, y2=103),
-            **_place(),
+            x=LEFT,
+            y=TOP - 0.03 * INNER_HEIGHT,  # room above and below for half their stroke
+            width=INNER_WIDTH,
+            height=1.06 * INNER_HEIGHT,
             class_="plot",
             viewBox=f"0 -3 {x1:.6g} 106",
             preserveAspectRatio="none",
@@ -39,11 +42,6 @@ def draw(chart: Chart) -> Html:
         aria_label=f"{title} over {chart.along}, {figure(ys[0])} to {figure(latest.points[-1][1])}",
     )
     return tag("figure", drawing, class_="chart", data_along=chart.along, data_x1=f"{x1:.6g}")
-
-
-def _place() -> dict[str, float]:
-    """Return where curves are drawn, with room above and below for half their stroke."""
-    return {"x": LEFT, "y": TOP - 0.03 * INNER_HEIGHT, "width": INNER_WIDTH, "height": 1.06 * INNER_HEIGHT}
 
 
 def _frame(y0: float, y1: float, x1: float, along: str) -> Html:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from splatbatch.files import Record
-from splatbatch.plain_text import counted
+from splatbatch.plain_text import assignments, counted, moment
 from splatbatch.report.charts.charts import FRACTIONS, axis_label
-from splatbatch.report.page.html import Html, tag
-from splatbatch.report.units import assignments, duration, moment
+from splatbatch.report.page.html import Attribute, Html, tag
+from splatbatch.report.units import duration
 
 LANE_PX = 30
 BAR_PX = 22
@@ -60,7 +60,9 @@ def _run(bars: Sequence[Bar]) -> Html:
     labels = [tag("span", slot) for slot in slots]
     ordered = sorted(bars, key=lambda bar: bar.start)[-MOST_BARS:]
     drawn = [_draw(bar, slots.index(bar.slot), begin, span) for bar in ordered]
-    drawn += [_gap(*pair, slots.index(slot), (begin, span)) for slot in slots for pair in _gaps(ordered, slot)]
+    for lane, slot in enumerate(slots):
+        following = pairwise(bar for bar in ordered if bar.slot == slot)
+        drawn += [_gap(before, after, lane, (begin, span)) for before, after in following if after.start > before.end]
     height = LANE_PX * len(slots)
     lanes = [tag("line", class_="grid", x2="100%", y1=y, y2=y) for y in range(LANE_PX, height + 1, LANE_PX)]
     ticks = [_tick(share, span, height) for share in FRACTIONS]
@@ -71,11 +73,6 @@ def _run(bars: Sequence[Bar]) -> Html:
     words += f", {counted(len(bars), 'attempt')} on {counted(len(slots), 'slot')}"
     words += f", the last {len(ordered)} drawn" if len(ordered) < len(bars) else ""
     return tag("figure", frame, tag("figcaption", words), class_="run")
-
-
-def _gaps(bars: Sequence[Bar], slot: str) -> list[tuple[Bar, Bar]]:
-    """Return pairs of attempts on a slot between which it stood idle."""
-    return [pair for pair in pairwise(bar for bar in bars if bar.slot == slot) if pair[1].start > pair[0].end]
 
 
 def _gap(before: Bar, after: Bar, lane: int, scale: tuple[float, float]) -> Html:
@@ -115,23 +112,15 @@ def _draw(bar: Bar, lane: int, begin: float, span: float) -> Html:
     )
     # a line at the start: an attempt of a second in a night of ten hours is still seen
     mark = tag("line", class_="mark", x1=f"{left:.3f}%", x2=f"{left:.3f}%", y1=top, y2=top + BAR_PX)
-    gate = _waited(left - waited, waited, top + BAR_PX / 4)
-    return tag(
-        "a",
-        tag("title", _told(bar, kind)),
-        gate,
-        body,
-        mark,
-        class_=f"bar {kind}",
-        href=f"#{bar.link}" if bar.link else None,
-    )
-
-
-def _waited(left: float, width: float, y: float) -> Html:
-    """Return the time that the gate kept an attempt waiting, in percent of the drawing; nothing if it did not."""
-    if width <= 0:
-        return Html("")
-    return tag("rect", class_="wait", x=f"{left:.3f}%", width=f"{width:.3f}%", y=y, height=BAR_PX / 2)
+    place: dict[str, Attribute] = {
+        "x": f"{left - waited:.3f}%",
+        "width": f"{waited:.3f}%",
+        "y": top + BAR_PX / 4,
+        "height": BAR_PX / 2,
+    }
+    gate = tag("rect", class_="wait", **place) if waited > 0 else Html("")
+    link = f"#{bar.link}" if bar.link else None
+    return tag("a", tag("title", _told(bar, kind)), gate, body, mark, class_=f"bar {kind}", href=link)
 
 
 def _told(bar: Bar, kind: str) -> str:

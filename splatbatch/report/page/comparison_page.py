@@ -8,7 +8,7 @@ from typing import Any
 from splatbatch.files import MIB, Record
 from splatbatch.report.charts.setting_charts import setting_charts
 from splatbatch.report.comparison import spelt
-from splatbatch.report.page.html import Html, join, tag
+from splatbatch.report.page.html import Html, join, table, tag
 from splatbatch.report.units import duration
 
 HEADINGS = {"psnr": "PSNR dB", "ssim": "SSIM", "num_gaussians": "Gaussians", "bytes": "MiB", "seconds": "time"}
@@ -65,7 +65,7 @@ def _means(sweep: Record) -> Html:
         for key in HEADINGS:
             cells.append(_cell(row["mean"][key], shown(key, row["mean"][key]), is_best=is_best(sweep, row, key)))
         rows.append(tag("tr", *cells, class_=None if row["is_comparable"] else "quiet"))
-    return _table(heads, rows)
+    return table(heads, rows, ("variant",), "table compared")
 
 
 def _notes(sweep: Record) -> Iterator[Html]:
@@ -100,16 +100,7 @@ def _by_patch(sweep: Record) -> Html:
                 )
             )
         rows.append(tag("tr", *cells))
-    return _table(["variant", *sweep["patches"]], rows)
-
-
-def _table(headings: list[str], rows: list[Html]) -> Html:
-    heads = [
-        tag("th", tag("button", heading, type="button"), class_="number" if i else None)
-        for i, heading in enumerate(headings)
-    ]
-    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows))
-    return tag("div", table, class_="table compared")
+    return table(["variant", *sweep["patches"]], rows, ("variant",), "table compared")
 
 
 def _cell(value: Any, words: str, *, is_best: bool = False) -> Html:

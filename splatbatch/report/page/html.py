@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from html import escape
 
 VOID = frozenset({"br", "img", "input", "meta"})
@@ -27,6 +27,15 @@ def tag(name: str, /, *children: str, **attributes: Attribute) -> Html:
 def join(parts: Iterable[str]) -> Html:
     """Return parts one after the other, text among them escaped."""
     return Html("".join(part if isinstance(part, Html) else escape(str(part)) for part in parts))
+
+
+def table(headings: Iterable[str], rows: Iterable[Html], texts: Container[str], kind: str = "table") -> Html:
+    """Return a table that the page's script sorts; columns under a heading of `texts` stand left, figures right."""
+    heads = [
+        tag("th", tag("button", heading, type="button"), class_=None if heading in texts else "number")
+        for heading in headings
+    ]
+    return tag("div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows)), class_=kind)
 
 
 def document(title: str, body: Html, style: str, scripts: Sequence[str]) -> str:

@@ -10,14 +10,13 @@ from importlib.resources import files
 from typing import Any
 
 from splatbatch.files import MIB, Record
-from splatbatch.plain_text import counted
+from splatbatch.plain_text import assignments, counted
 from splatbatch.report.charts.timeline import timelines
 from splatbatch.report.page.comparison_page import comparison
-from splatbatch.report.page.html import Html, document, join, tag
+from splatbatch.report.page.html import Html, document, join, table, tag
 from splatbatch.report.page.patch_section import SIGNS, patch_section
 from splatbatch.report.page.pictures import Budget
-from splatbatch.report.products import in_words
-from splatbatch.report.units import assignments, duration
+from splatbatch.report.units import duration, photographs
 from splatbatch.report.viewer.viewer import Previews, viewer_script, what_is_missing
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.status import STATES
@@ -44,7 +43,7 @@ def to_html(report: Record, output: OutputFolder, previews_mib: int) -> str:
         _header(report),
         *_section("Timeline", join(timelines(report, links))),
         *_section("Comparison", comparison(report["sweep"])),
-        *_section("Patches", _table(shown, links)),
+        *_section("Patches", table(HEADINGS, [_row(patch, links[patch["patch"]]) for patch in shown], WORDS)),
         *_left_out(len(report["patches"]) - len(shown)),
         *(tag("p", lack, class_="quiet") for lack in _lacks(report, previews)),
         *(sections[name] for name in links),
@@ -93,12 +92,7 @@ def _section(heading: str, body: Html) -> Iterator[Html]:
 def _header(report: Record) -> Html:
     tiles = [tag("li", tag("b", value), f" {name}") for name, value in _totals(report)]
     share = [
-        tag(
-            "span",
-            class_=state,
-            data_grow=report["counts"][state],
-            title=f"{state}: {report['counts'][state]}",
-        )
+        tag("span", class_=state, data_grow=report["counts"][state], title=f"{state}: {report['counts'][state]}")
         for state in STATES
         if report["counts"][state]
     ]
@@ -125,18 +119,9 @@ def _totals(report: Record) -> Iterator[tuple[str, str]]:
     yield "in training processes", duration(spent)
 
 
-def _table(patches: list[Record], links: dict[str, str]) -> Html:
-    heads = [
-        tag("th", tag("button", heading, type="button"), class_=None if heading in WORDS else "number")
-        for heading in HEADINGS
-    ]
-    rows = [_row(patch, links[patch["patch"]]) for patch in patches]
-    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows))
-    return tag("div", table, class_="table")
-
-
 def _row(patch: Record, link: str) -> Html:
-    state, peak = patch["state"], max(_peaks(patch), default=None)
+    peaks = (one["gpu_peak_mib"] for one in patch["attempts"] if one["gpu_peak_mib"] is not None)
+    state, peak = patch["state"], max(peaks, default=None)
     notes = [tag("span", mark, class_="mark") for mark in patch["outliers"]]
     notes += [tag("span", patch["cause"], class_=f"cause {state}")] if patch["cause"] else []
     notes += [tag("span", f"changed: {assignments(patch['changes'])}", class_="mark")] if patch["changes"] else []
@@ -144,22 +129,18 @@ def _row(patch: Record, link: str) -> Html:
     cells = [
         tag("td", tag("a", patch["patch"], href=f"#{link}", title=patch["patch"])),
         tag("td", tag("span", SIGNS[state], class_=f"sign {state}"), f" {state}"),
-        tag("td", in_words(patch["resolution"])),
+        tag("td", photographs(patch["resolution"])),
         _cell(patch["psnr"], ".2f"),
         _cell(patch["initial_psnr"], ".2f"),
         _cell(patch["ssim"], ".3f"),
         _cell(patch["num_gaussians"], ",d"),
         _cell(patch["bytes"] / MIB if patch["bytes"] else None, ".1f"),
         tag("td", duration(patch["seconds"]), class_="number", data_value=patch["seconds"]),
-        _cell(peak, ",d", " MiB"),
+        _cell(peak, ",.0f", " MiB"),
         _cell(len(patch["attempts"]) or None, "d"),
         tag("td", *notes),
     ]
     return tag("tr", *cells, class_=state)
-
-
-def _peaks(patch: Record) -> Iterator[int]:
-    return (int(one["gpu_peak_mib"]) for one in patch["attempts"] if one["gpu_peak_mib"] is not None)
 
 
 def _cell(value: Any, form: str, unit: str = "") -> Html:

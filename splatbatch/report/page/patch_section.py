@@ -1,15 +1,16 @@
-"""A patch's section of the page: its curves, pictures, story, settings."""
+"""A patch's section of the page: its curves, pictures, history, settings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from splatbatch.files import Record
+from splatbatch.plain_text import assignments, moment
 from splatbatch.report.charts.charts import draw
 from splatbatch.report.charts.curves import charts_of
 from splatbatch.report.page.html import Html, tag
 from splatbatch.report.page.pictures import Budget, views_of
-from splatbatch.report.units import assignments, duration, moment
+from splatbatch.report.units import duration
 from splatbatch.report.viewer.viewer import Previews
 
 MOST_EVIDENCE = 30
@@ -34,7 +35,7 @@ def patch_section(patch: Record, link: str, budget: Budget, previews: Previews) 
         previews.of(patch),
         tag("div", *views_of(previews.output, patch, budget), class_="views"),
         tag("div", *charts, class_="curves"),
-        _story(patch),
+        _history(patch),
         *_made_with(patch),
     ]
     is_open = state in ("failed", "refused", "stale") or bool(patch["outliers"])
@@ -66,9 +67,9 @@ def _trouble(patch: Record) -> Iterator[Html]:
         yield tag("p", warning, class_="mark")
 
 
-def _story(patch: Record) -> Html:
+def _history(patch: Record) -> Html:
     items = [tag("li", *_attempt(attempt), class_=attempt["outcome"] or "running") for attempt in patch["attempts"]]
-    return tag("ol", *items, class_="story") if items else tag("p", "No attempt was made.", class_="quiet")
+    return tag("ol", *items, class_="history") if items else tag("p", "No attempt was made.", class_="quiet")
 
 
 def _attempt(attempt: Record) -> Iterator[Html]:

@@ -41,7 +41,7 @@ def views_of(output: OutputFolder, patch: Record, budget: Budget) -> Iterator[Ht
         if not budget.take(sum(len(picture) * 4 // 3 for picture in pictures)):
             yield tag("p", f"The pictures of the {rank} view are in {folder and folder.views.parent}.", class_="quiet")
             return
-        yield _view(rank, view, [_data_uri(picture) for picture in pictures])
+        yield _view(rank, view, [f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}" for jpeg in pictures])
 
 
 def attempt_folder(output: OutputFolder, patch: Record) -> AttemptFolder | None:
@@ -86,7 +86,3 @@ def _read(path: Path) -> bytes:
     except OSError:
         return b""
     return data if data.startswith(b"\xff\xd8") else b""
-
-
-def _data_uri(jpeg: bytes) -> str:
-    return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"

@@ -1,9 +1,10 @@
-"""Where the photographs of a model lie: every folder is listed once, and a name that differs only in case is found."""
+"""Where photographs and their masks lie: every folder is listed once, a name that differs only in case is found."""
 
 from __future__ import annotations
 
 import os
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -85,3 +86,17 @@ def is_folder(path: Path) -> bool:
 
 def _fold(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
+
+
+def find_masks(folder: Path | None, names: Iterable[str]) -> dict[str, Path]:
+    """Return the mask of every photograph that has one: photo.jpg.png as COLMAP names it, else photo.png."""
+    if folder is None:
+        return {}
+    folders, masks = Folders(), {}
+    for name in names:
+        for candidate in (f"{name}.png", str(PurePosixPath(name).with_suffix(".png"))):
+            place = folders.locate(folder, candidate)
+            if isinstance(place, Found):
+                masks[name] = Path(place.path)
+                break
+    return masks

@@ -58,7 +58,9 @@ class Headers:
     def keep(self) -> None:
         """Bring the cache up to date."""
         if self._cache and self._fresh:
-            _store(self._cache, self._known | self._fresh)
+            with contextlib.suppress(OSError, ValueError):
+                self._cache.parent.mkdir(parents=True, exist_ok=True)
+                write_text(self._cache, json.dumps({"version": _VERSION, "photos": self._known | self._fresh}))
 
 
 def _read(path: str, known: Known) -> tuple[Header, list[Any] | None]:
@@ -92,9 +94,3 @@ def _is_entry(entry: Any) -> bool:
         and isinstance(entry[5], list)
         and all(isinstance(trait, str) for trait in entry[5])
     )
-
-
-def _store(cache: Path, known: Known) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        write_text(cache, json.dumps({"version": _VERSION, "photos": known}))

@@ -23,15 +23,6 @@ class _Bad(Exception):
     """The bytes are not what the format demands."""
 
 
-def read_header(path: str | Path) -> Header:
-    """Return what the header of a file says; nothing a file can hold raises."""
-    try:
-        status = os.stat(path)  # noqa: PTH116 - thousands of calls: a Path each would double the time
-        return read_known(path, status)
-    except OSError as error:
-        return unreadable(error)
-
-
 def read_known(path: str | Path, status: os.stat_result) -> Header:
     """Return the header of a file whose status is known.
 

@@ -21,16 +21,12 @@ from splatbatch.store.events.event import Event
 from splatbatch.store.records.record import reads
 
 
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(texts(value))
-
-
 def _diagnosis(value: object) -> Diagnosis | None:
     said = mapping(value)
     if not said:
         return None
     cause, advice, phase = (text(said.get(key)) for key in ("cause", "advice", "phase"))
-    return Diagnosis(cause, cast("Action", text(said.get("action"))), advice, _texts(said.get("evidence")), phase)
+    return Diagnosis(cause, cast("Action", text(said.get("action"))), advice, texts(said.get("evidence")), phase)
 
 
 def _exit(value: object) -> Exit | None:
@@ -78,7 +74,7 @@ class AttemptEnded(Event, event="attempt_ended"):
     gpu_peak_mib: float | None = None
     own_gpu_peak_mib: float | None = None
     num_gaussians: int | None = None
-    warnings: tuple[str, ...] | None = field(default=None, metadata=reads(_texts))
+    warnings: tuple[str, ...] | None = field(default=None, metadata=reads(texts))
     diagnosis: Diagnosis | None = field(default=None, metadata=reads(_diagnosis))
     reason: str | None = None
     """Why it was stopped."""
@@ -137,7 +133,7 @@ class GaveUp(Event, event="gave_up"):
 
     patch: str
     reason: str
-    trained_in_between: tuple[str, ...] | None = field(default=None, metadata=reads(_texts))
+    trained_in_between: tuple[str, ...] | None = field(default=None, metadata=reads(texts))
     key: dict[str, Any] | None = field(default=None, metadata=reads(lambda value: mapping(value) or None))
     """What must change before it is worth another try; None: another night may do."""
     cause: str = ""

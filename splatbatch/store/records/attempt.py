@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from splatbatch.fields import mapping, number, texts
+from splatbatch.fields import mapping, number
 from splatbatch.outcome import Exit, Lost, exit_from_record, exit_to_record
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.record import TypedRecord, environment, reads
@@ -77,7 +77,7 @@ class Heartbeat(TypedRecord):
 
     sequence: int = 0
     child: int | None = None
-    below: tuple[str, ...] = field(default=(), metadata=reads(lambda value: tuple(texts(value))))
+    below: tuple[str, ...] = ()
     """Processes below it, as number and start: "4711:123456"."""
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from splatbatch.fields import mapping, number
 from splatbatch.store.records.fingerprint import Place, place
-from splatbatch.store.records.record import TypedRecord, as_object, reads
+from splatbatch.store.records.record import KeptRecord, TypedRecord, maybe, reads
 
 
 @dataclass(frozen=True)
@@ -52,37 +52,21 @@ class Resolution(TypedRecord):
     """Width and height of the largest, in pixels."""
 
 
-def _resolution(value: object) -> Resolution | None:
-    return Resolution.from_record(value) if mapping(value) else None
-
-
 def _versions(value: object) -> dict[str, str]:
     return {name: str(one) for name, one in mapping(value).items() if one is not None}
 
 
 @dataclass(frozen=True)
-class Metrics(TypedRecord):
-    """metrics.json, and what result.json repeats of it."""
+class Metrics(KeptRecord):
+    """metrics.json, and what result.json repeats of it; also photograph by photograph, and notes, as written."""
 
     initial: Figures = field(default=Figures(), metadata=reads(Figures.from_record))
     """Before the first step."""
     final: Figures = field(default=Figures(), metadata=reads(Figures.from_record))
     peak: MemoryPeaks = field(default=MemoryPeaks(), metadata=reads(MemoryPeaks.from_record))
-    resolution: Resolution | None = field(default=None, metadata=reads(_resolution))
+    resolution: Resolution | None = field(default=None, metadata=maybe(Resolution))
     made_with: dict[str, str] = field(default_factory=dict, metadata=reads(_versions))
     """Versions, and under "on" the name of the GPU, or CPU."""
-    written: dict[str, Any] = field(default_factory=dict, repr=False)
-    """All of it as it was read: photograph by photograph, notes, and what another version knows."""
-
-    @classmethod
-    def from_record(cls, record: object) -> Self:
-        """Return what a JSON object says, whatever it holds."""
-        found = as_object(record)
-        return super().from_record({**found, "written": found})
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as it was read."""
-        return self.written
 
     @property
     def made_on(self) -> str:
@@ -99,17 +83,13 @@ class View(Figures):
     height: float | None = None
 
 
-def _view(value: object) -> View | None:
-    return View.from_record(value) if mapping(value) else None
-
-
 @dataclass(frozen=True)
 class Views(TypedRecord):
     """renders/views.json: the held-out views that are pictured, by rank."""
 
-    worst: View | None = field(default=None, metadata=reads(_view))
-    median: View | None = field(default=None, metadata=reads(_view))
-    best: View | None = field(default=None, metadata=reads(_view))
+    worst: View | None = field(default=None, metadata=maybe(View))
+    median: View | None = field(default=None, metadata=maybe(View))
+    best: View | None = field(default=None, metadata=maybe(View))
 
     def ranked(self) -> tuple[tuple[str, View], ...]:
         """Return those that there are, the worst first."""
@@ -119,9 +99,17 @@ class Views(TypedRecord):
 
 @dataclass(frozen=True)
 class TrainingSettings(TypedRecord):
-    """What others than the trainer itself ask of settings.json."""
+    """settings.json: what a training process is to do; an external trainer is told by its argv instead."""
 
+    patch: str = ""
+    recipe: dict[str, Any] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
     sparse: str = ""
     """Folder of the model."""
     offset: Place = field(default=(0.0, 0.0, 0.0), metadata=reads(place))
-    recipe: dict[str, Any] = field(default_factory=dict)
+    """Taken off its coordinates as it is read."""
+    images: str = ""
+    masks: str | None = None
+    holdout: tuple[str, ...] = ()
+    resume: str | None = None
+    """Checkpoint of an earlier attempt with the same settings."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from splatbatch.fields import number
+from splatbatch.fields import number, whole
 from splatbatch.store.records.record import TypedRecord, reads
 
 
@@ -29,6 +30,8 @@ class Progress(TypedRecord):
     step: int | None = field(default=None, metadata=reads(_step))
     max_steps: int | None = field(default=None, metadata=reads(_step))
     loss: float | None = None
+    grad_norm: float | None = None
+    """Norm of all gradients."""
     num_gaussians: int | None = None
     peak_mib: float | None = None
     """The most GPU memory torch has had in use."""
@@ -46,17 +49,34 @@ class Progress(TypedRecord):
     steps_unheard: bool = False
     """Not all of its log was read."""
 
+    def to_record(self) -> dict[str, Any]:
+        """Return it as a JSON object that holds what was new, and nothing else."""
+        said = super().to_record()
+        return {name: value for name, value in said.items() if value not in (None, "") and value is not False}
+
     def figure(self, name: str) -> float | None:
         """Return a figure by its name, as "psnr"."""
         value: float | None = getattr(self, name)
         return value
 
 
+def _wholes(value: object) -> tuple[int | None, ...]:
+    return tuple(map(whole, value)) if isinstance(value, list) else ()
+
+
 @dataclass(frozen=True)
 class GpuSample(TypedRecord):
-    """A line of gpu.jsonl: what NVML said of the GPU, as far as anybody asks for it later."""
+    """What NVML says of a GPU at one moment, None where it cannot tell; with its time a line of gpu.jsonl."""
 
     t: float | None = None
     used_mib: int | None = None
+    total_mib: int | None = None
     utilisation_percent: int | None = None
     temperature_c: int | None = None
+    power_w: float | None = None
+    throttled: bool | None = field(default=None, metadata=reads(lambda said: said if isinstance(said, bool) else None))
+    processes: tuple[int, ...] = field(default=(), metadata=reads(lambda value: tuple(filter(None, _wholes(value)))))
+    process_mib: tuple[int | None, ...] = field(default=(), metadata=reads(_wholes))
+    """What each of them holds."""
+    own_mib: int | None = None
+    """Of it the attempt's."""

@@ -6,7 +6,7 @@ Plain, since the supervisor reads and writes records, too, and starts in millise
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, field, fields
 from functools import cache
 from typing import Any, Self, cast
 
@@ -26,6 +26,11 @@ def reads(reader: Reader) -> dict[str, Any]:
     return {"reads": reader}
 
 
+def maybe(kind: type[TypedRecord]) -> dict[str, Any]:
+    """Return metadata of a field that holds another record, or None where there is nothing to read."""
+    return reads(lambda value: kind.from_record(value) if mapping(value) else None)
+
+
 _READERS: Mapping[str, Reader] = {
     "str": text,
     "str | None": lambda value: text(value) or None,
@@ -33,7 +38,7 @@ _READERS: Mapping[str, Reader] = {
     "int": lambda value: whole(value) or 0,
     "int | None": whole,
     "float | None": number,
-    "tuple[str, ...]": lambda value: tuple(texts(value)),
+    "tuple[str, ...]": texts,
     "dict[str, Any]": mapping,
 }
 """By annotation, which is a text in modules that postpone it."""
@@ -57,6 +62,24 @@ class TypedRecord:
     def to_record(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         return {one.name: in_json(getattr(self, one.name)) for one in fields(self)}
+
+
+@dataclass(frozen=True)
+class KeptRecord(TypedRecord):
+    """A record that is written as it was read: what another version, or a stranger, knows of it stays."""
+
+    written: dict[str, Any] = field(default_factory=dict, repr=False, kw_only=True)
+    """All of it as it was read."""
+
+    @classmethod
+    def from_record(cls, record: object) -> Self:
+        """Return what a JSON object says, whatever it holds."""
+        found = as_object(record)
+        return super().from_record({**found, "written": found})
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as it was read."""
+        return self.written
 
 
 @cache

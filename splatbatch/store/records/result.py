@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 from splatbatch.fields import mapping
 from splatbatch.store.records.fingerprint import FileFact, Fingerprint, files_to_record
 from splatbatch.store.records.metrics import Metrics
-from splatbatch.store.records.record import TypedRecord, as_object, in_json, reads
+from splatbatch.store.records.record import KeptRecord, TypedRecord, in_json, reads
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,13 @@ class SplatFacts(TypedRecord):
 
 
 def _splat(value: object) -> SplatFacts | None:
-    return SplatFacts.from_record(value) if isinstance(value, dict) else None
+    return (
+        SplatFacts.from_record(value) if isinstance(value, dict) else None
+    )  # {} is no splat that it tells from others
 
 
 @dataclass(frozen=True)
-class Result(TypedRecord):
+class Result(KeptRecord):
     """The manifest of a splat that an attempt left; what others versions know of it is kept when it is written anew."""
 
     patch: str = ""
@@ -45,18 +47,6 @@ class Result(TypedRecord):
     warnings: tuple[str, ...] = ()
     version: str = ""
     """Of the splatbatch that wrote it."""
-    written: dict[str, Any] = field(default_factory=dict, repr=False)
-    """All of it as it was read."""
-
-    @classmethod
-    def from_record(cls, record: object) -> Self:
-        """Return what a JSON object says, whatever it holds."""
-        found = as_object(record)
-        return super().from_record({**found, "written": found})
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as it was read."""
-        return self.written
 
     def but(self, **changed: Any) -> Result:
         """Return it with some keys changed."""

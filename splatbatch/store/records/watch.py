@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from splatbatch.fields import mapping, number, text
-from splatbatch.store.records.record import TypedRecord, environment, reads
+from splatbatch.store.records.record import TypedRecord, environment, maybe, reads
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,6 @@ class Then(TypedRecord):
     phase: str = "export"
 
 
-def _then(value: Any) -> Then | None:
-    return Then.from_record(value) if mapping(value) else None
-
-
 @dataclass(frozen=True)
 class Watch(TypedRecord):
     """How an external trainer is run and watched besides what job.json says."""
@@ -53,7 +48,7 @@ class Watch(TypedRecord):
     finish: Finish = field(default=Finish(), metadata=reads(Finish.from_record))
     finished_after_s: float = field(default=0.0, metadata=reads(lambda value: number(value) or 0.0))
     """So long silent with all there, and it counts as done; 0: never."""
-    then: Then | None = field(default=None, metadata=reads(_then))
+    then: Then | None = field(default=None, metadata=maybe(Then))
     metrics: tuple[str, ...] = ()
     """Globs of the file that holds its own figures."""
 

@@ -154,8 +154,7 @@ class FinishWatch:
     def look(self, said: int) -> None:
         """Note whether anything has changed.
 
-        Args:
-            said: bytes the process has said so far.
+        `said` counts the bytes that the process has said so far.
         """
         if self.is_given_up:
             return

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from splatbatch.files import Record, append_line
+from splatbatch.store.records.progress import Progress
 from splatbatch.supervisor.external.patterns import TooSlow, time_limit
 from splatbatch.supervisor.external.steps_heard import StepsHeard
 
@@ -99,9 +100,9 @@ class LogProgress:
 
     def _write(self, **figures: object) -> None:
         now = {"t": round(time.time(), 2), "seconds": round(time.monotonic() - self._started, 2)}
-        record = {**now, "step": self._step, "max_steps": self._max_steps, **self.steps.to_record(), **figures}
+        figures = {**now, "step": self._step, "max_steps": self._max_steps, **self.steps.to_record(), **figures}
         self._written_at, self._steps_told = time.monotonic(), self.steps
-        append_line(self._path, record, durable=False)
+        append_line(self._path, Progress.from_record(figures).to_record(), durable=False)
 
 
 def _number(text: str | None, *, whole: bool) -> int | float | None:

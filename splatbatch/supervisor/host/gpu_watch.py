@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 
 from splatbatch import processes
 from splatbatch.files import append_line
 from splatbatch.machine import gpu
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.progress import GpuSample
 
 
 class GpuWatch:
@@ -32,8 +34,8 @@ class GpuWatch:
         own = own_mib(sample, frozenset(processes.descendants(os.getpid())), self._before)
         if own is not None:
             self.own_peak_mib = max(own, self.own_peak_mib or 0)
-        record = {"t": round(time.time(), 2), **sample.to_record(), "own_mib": own}
-        append_line(self._folder.gpu_samples, record, durable=False)
+        line = replace(sample, t=round(time.time(), 2), own_mib=own)
+        append_line(self._folder.gpu_samples, line.to_record(), durable=False)
 
     def busiest_percent(self) -> int | None:
         """Return the highest utilisation since this was last asked; None: NVML does not say."""
@@ -42,7 +44,7 @@ class GpuWatch:
         return busiest
 
 
-def own_mib(sample: gpu.Sample, ours: frozenset[int], before: frozenset[int]) -> int | None:
+def own_mib(sample: GpuSample, ours: frozenset[int], before: frozenset[int]) -> int | None:
     """Return what our processes hold of a GPU.
 
     In a container NVML names processes by numbers that mean nothing here. Then one that has come since the attempt

@@ -14,8 +14,7 @@ from splatbatch.outcome import Exit
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import ExitFacts
 from splatbatch.supervisor.host.gpu_watch import GpuWatch
-from splatbatch.supervisor.host.kernel_log import KernelLog
-from splatbatch.supervisor.host.oom_killer import OomWatch
+from splatbatch.supervisor.host.kernel_log import KernelLog, OomWatch
 
 
 class HostMonitor:

@@ -1,6 +1,7 @@
-"""What the kernel said while an attempt ran, as far as it concerns the attempt: its GPU, its processes.
+"""What the kernel said and did while an attempt ran, as far as it concerns the attempt: its GPU, its processes.
 
-Only root may read /dev/kmsg on most machines; elsewhere the kernel says nothing.
+Only root may read /dev/kmsg on most machines; elsewhere the kernel says nothing. The victims of its OOM killer are
+counted by the control group.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import re
 from collections.abc import Container
 from contextlib import suppress
+from pathlib import Path
 
 KMSG = "/dev/kmsg"
 MOST_LINES = 20
@@ -19,6 +21,12 @@ _DRIVER = re.compile(r"\bNVRM\b|\bXid\b")
 _BUS = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\b", re.IGNORECASE)
 # "oom-kill:...,task=python,pid=4242,uid=0" and "Out of memory: Killed process 4242 (python) total-vm:..."
 _VICTIM = re.compile(r"oom-kill:.*\bpid=(\d+)|\bKilled process (\d+)")
+
+
+_COUNTERS = (  # cgroup v2, then v1
+    Path("/sys/fs/cgroup/memory.events"),
+    Path("/sys/fs/cgroup/memory/memory.oom_control"),
+)
 
 
 class KernelLog:
@@ -65,3 +73,36 @@ def concerns(line: str, gpu_bus: str, pids: Container[int]) -> bool:
         return False
     named = _BUS.search(line)
     return named is None or (bool(gpu_bus) and named[0].lower().endswith(gpu_bus))
+
+
+class OomWatch:
+    """Compares the `oom_kill` counters of now with those at the start."""
+
+    def __init__(self) -> None:
+        self._before = _oom_kills()
+
+    def struck(self) -> bool:
+        """Return True if the counter has moved since."""
+        return _oom_kills() > self._before
+
+
+def _oom_kills() -> int:
+    return sum(_counter(path) for path in (*_own_groups(), *_COUNTERS))
+
+
+def _own_groups() -> list[Path]:
+    """Return the event files of the control groups that this process is in (cgroup v2)."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    names = [line.split(":", 2)[2].lstrip("/") for line in lines if line.startswith("0::")]
+    return [Path("/sys/fs/cgroup") / name / "memory.events" for name in names if name]
+
+
+def _counter(path: Path) -> int:
+    try:
+        pairs = (line.split() for line in path.read_text().splitlines())
+        return sum(int(value) for key, value in pairs if key == "oom_kill")
+    except (OSError, ValueError):
+        return 0

@@ -59,7 +59,7 @@ def inputs_of(patch: Patch, recipe: Recipe, stats: Stats | None = None) -> Input
     """Return what a patch would be trained from now; the model is read for it."""
     from splatbatch.scene.colmap.reconstruction import read_images
     from splatbatch.scene.holdout import choose_holdout  # which loads numpy: `status` does without
-    from splatbatch.scene.photos.masks import find_masks
+    from splatbatch.scene.photos.folders import find_masks
 
     stats, digest, files = stats or Stats(), hashlib.sha256(), Files()
     for name, path in _model_files(patch):

@@ -2,7 +2,6 @@
 
 from splatbatch.training.cpu.projection import Cameras, Ellipsoids, Footprints, project
 from splatbatch.training.cpu.raster import raster
-from splatbatch.training.cpu.relocation import compute_relocation
 from splatbatch.training.cpu.spherical_harmonics import view_colors
 
-__all__ = ["Cameras", "Ellipsoids", "Footprints", "compute_relocation", "project", "raster", "view_colors"]
+__all__ = ["Cameras", "Ellipsoids", "Footprints", "project", "raster", "view_colors"]

@@ -147,10 +147,8 @@ def _compare(
 
     x = tl.load(render + place, inside, other=0.0)
     y = tl.load(photo + place, inside, other=0).to(tl.float32) * gain
-    program, programs = (
-        tl.program_id(0) * tl.num_programs(1) + tl.program_id(1),
-        tl.num_programs(0) * tl.num_programs(1),
-    )
+    program = tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)
+    programs = tl.num_programs(0) * tl.num_programs(1)
     tl.store(sums + program, tl.sum(tl.abs(x - y)))
     tl.store(sums + programs + program, tl.sum(tl.where(inside, ssim, 0.0)))
 

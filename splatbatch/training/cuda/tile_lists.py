@@ -44,13 +44,7 @@ class TileLists:
 
 @torch.no_grad()
 def tile_lists(seen: Footprints, size: tuple[int, int], capacity: int) -> TileLists:
-    """List the Gaussians of every tile. Nothing here waits for the GPU.
-
-    Args:
-        seen: the Gaussians as the camera sees them.
-        size: width and height of the image, px.
-        capacity: entries that the list can hold.
-    """
+    """List the Gaussians of every tile. Nothing here waits for the GPU."""
     means2d, radii, depths = seen.means2d, seen.radii, seen.depths
     columns, rows = triton.cdiv(size[0], TILE_PX), triton.cdiv(size[1], TILE_PX)
     num, device = len(depths), depths.device

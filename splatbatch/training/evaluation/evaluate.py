@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import resource
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from splatbatch.config import Recipe
-from splatbatch.config.schedule import schedule
+from splatbatch.config import Evaluation, Recipe
+from splatbatch.config.schedule import Schedule, schedule
 from splatbatch.errors import TrainerError
+from splatbatch.files import MIB
 from splatbatch.training import cuda
-from splatbatch.training.evaluation.early_stopping import has_stalled, settled_at
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
-from splatbatch.training.evaluation.memory_peaks import MemoryPeaks
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.loss import psnr, ssim
-from splatbatch.training.photos.masks import masked, of_what_counts
+from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
 from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
@@ -151,3 +151,49 @@ def _spread(photos: tuple[Photo, ...], most: int) -> tuple[Photo, ...]:
     """Return at most so many photographs, evenly spread over all."""
     count = min(most, len(photos))
     return tuple(photos[index * len(photos) // count] for index in range(count))
+
+
+def has_stalled(psnrs: Sequence[float], evaluation: Evaluation) -> bool:
+    """Return whether none of the last `stop_after` PSNRs, in dB, is `least_gain_db` above the best before them."""
+    count = evaluation.stop_after
+    if not count or len(psnrs) <= count:
+        return False
+    return max(psnrs[-count:]) < max(psnrs[:-count]) + evaluation.least_gain_db
+
+
+def settled_at(recipe: Recipe, plan: Schedule) -> int:
+    """Return the step from which on a run may end early: nothing is refined, no colour gains a degree any more.
+
+    A run that ends there is a whole run, not one that was torn off in the middle of its growth.
+    """
+    return max(plan.refine_stop, plan.sh_every * recipe.training.sh_degree)
+
+
+class MemoryPeaks:
+    """Torch's own count of what lay on the GPU at once, in MiB; what the driver adds is in NVML's figure alone."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._is_cuda = device.type == "cuda"
+        self._highest = {"training": 0, "evaluation": 0}
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Count what happens inside as evaluation, all else as training."""
+        self._close("training")
+        try:
+            yield
+        finally:
+            self._close("evaluation")
+
+    def _close(self, phase: str) -> None:
+        """End a stretch of a phase; the next one starts from what lies there now."""
+        if self._is_cuda:
+            self._highest[phase] = max(self._highest[phase], torch.cuda.max_memory_allocated())
+            torch.cuda.reset_peak_memory_stats()
+
+    def to_record(self) -> dict[str, int]:
+        """Return the peaks in MiB; without a GPU only that of the process in host memory."""
+        self._close("training")
+        host = {"host_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
+        highest = {f"{phase}_mib": -(-peak // MIB) for phase, peak in self._highest.items()}
+        return highest | host if self._is_cuda else host

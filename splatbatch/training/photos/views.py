@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from torch import Tensor
 from splatbatch.config import Training
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import Image, Reconstruction
-from splatbatch.scene.photos.masks import find_masks
+from splatbatch.scene.photos.folders import find_masks
 from splatbatch.scene.photos.photographs import Photographs, choose_photographs
 from splatbatch.scene.photos.resolution import DIVISORS
 from splatbatch.training.photos.decode import Decoded, Source, decode
@@ -181,3 +182,28 @@ def _frame(images: Sequence[Image]) -> Frame:
         return Frame(middle, unit=1.0, scene_scale=1.0)
     unit = unit if unit > 1e-6 * reach else reach  # most from one place
     return Frame(middle, unit, scene_scale=1.1 * reach / unit)
+
+
+def prefetch(photos: Iterator[Photo], device: torch.device) -> Iterator[Photo]:
+    """Yield photographs with their pixels and masks on `device`, one upload ahead; nothing waits for the host."""
+    if device.type != "cuda":
+        yield from photos
+        return
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    following = _upload(next(photos), device, stream)
+    while True:
+        (photo, is_there), following = following, _upload(next(photos), device, stream)
+        now = torch.cuda.current_stream()
+        now.wait_event(is_there)
+        for tensor in (photo.pixels, photo.mask):
+            if tensor is not None:
+                tensor.record_stream(now)  # its memory is not given to the next upload before this step has read it
+        yield photo
+
+
+def _upload(photo: Photo, device: torch.device, stream: torch.cuda.Stream) -> tuple[Photo, torch.cuda.Event]:
+    with torch.cuda.stream(stream):
+        pixels = photo.pixels.to(device, non_blocking=True)
+        mask = None if photo.mask is None else photo.mask.to(device, non_blocking=True)
+        is_there = stream.record_event()
+    return dataclasses.replace(photo, pixels=pixels, mask=mask), is_there

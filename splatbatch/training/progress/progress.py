@@ -14,6 +14,7 @@ from torch import Tensor
 
 from splatbatch.errors import TrainerError
 from splatbatch.files import MIB, append_line
+from splatbatch.store.records import progress
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.progress.health import Expectations, Figures, Finding, judge, judge_evaluation
 from splatbatch.training.progress.tensorboard import TensorBoard
@@ -37,19 +38,19 @@ class Progress:
         self._history: list[Figures] = []
         self._expected: Expectations | None = None
         self._highest_mib = 0
-        self._board: TensorBoard | None = None
+        self._tensorboard: TensorBoard | None = None
         self._flagged: set[str] = set()
 
     def expect(self, expected: Expectations) -> None:
         """Say what the steps to come are judged by."""
         self._expected = expected
 
-    def show_on(self, board: TensorBoard | str | None) -> None:
+    def show_on(self, tensorboard: TensorBoard | str | None) -> None:
         """Let TensorBoard show all figures from now on; a text says why it cannot."""
-        if isinstance(board, str):
-            self.warn(board)
+        if isinstance(tensorboard, str):
+            self.warn(tensorboard)
         else:
-            self._board = board
+            self._tensorboard = tensorboard
 
     def begin(self) -> None:
         """Count the time of the attempt from now on: it has stood by."""
@@ -106,7 +107,7 @@ class Progress:
             grad_norm=_finite(figures.gradient),
             peak_mib=self._peak_mib(loss),
         )
-        self._on_board(lambda board: board.histograms(self._step, gaussians))
+        self._on_tensorboard(lambda board: board.histograms(self._step, gaussians))
         for finding in judge(self._history, self._expected) if self._expected else ():
             self.found(finding)
 
@@ -117,24 +118,18 @@ class Progress:
         return self._highest_mib or None
 
     def _write(self, **figures: Any) -> None:
-        record = {
-            "t": round(time.time(), 2),
-            "seconds": round(time.monotonic() - self._started, 2),
-            "phase": self._phase,
-            "step": self._step,
-            "max_steps": self._max_steps,
-            **figures,
-        }
+        now, seconds = round(time.time(), 2), round(time.monotonic() - self._started, 2)
+        line = progress.Progress(now, seconds, self._phase, self._step, self._max_steps, **figures)
         with contextlib.suppress(OSError):  # a full disk must not end a good training
-            append_line(self._path, record, durable=False)
-        self._on_board(lambda board: board.scalars(self._step, figures))
+            append_line(self._path, line.to_record(), durable=False)
+        self._on_tensorboard(lambda board: board.scalars(self._step, figures))
 
-    def _on_board(self, show: Callable[[TensorBoard], None]) -> None:
+    def _on_tensorboard(self, show: Callable[[TensorBoard], None]) -> None:
         try:
-            if self._board:
-                show(self._board)
+            if self._tensorboard:
+                show(self._tensorboard)
         except OSError as error:
-            self._board = None
+            self._tensorboard = None
             self.warn(f"tensorboard: its event files end here ({error.strerror})")
 
 

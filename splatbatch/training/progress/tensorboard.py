@@ -42,8 +42,8 @@ class TensorBoard:
             self._writer.add_histogram(name, values[rows].float().cpu(), step)
 
 
-def open_board(folder: Path, *, wanted: bool) -> TensorBoard | str | None:
-    """Return a board, None if none is wanted, or why there is none."""
+def open_tensorboard(folder: Path, *, wanted: bool) -> TensorBoard | str | None:
+    """Return TensorBoard, None if none is wanted, or why there is none."""
     if not wanted:
         return None
     try:

@@ -8,7 +8,7 @@ from torch import Tensor
 from splatbatch.training import cuda
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rendering.render import RasterOptions, Rendering
+from splatbatch.training.rendering.rasterize import RasterOptions, Rendering
 
 MARGIN = 1.5
 """Room for Gaussians that grow until the next look, and for photographs that were not seen since the last one."""

@@ -10,7 +10,7 @@ from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
 from splatbatch.training.strategies.default import Default
 from splatbatch.training.strategies.mcmc import Mcmc
-from splatbatch.training.strategies.protocol import Strategy
+from splatbatch.training.strategies.strategy import Strategy
 
 __all__ = ["STRATEGIES", "Strategy"]
 

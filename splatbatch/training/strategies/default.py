@@ -13,10 +13,11 @@ from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
-from splatbatch.training.rendering.render import Rendering
+from splatbatch.training.rendering.rasterize import Rendering
+from splatbatch.training.strategies.strategy import Strategy
 
 
-class Default:
+class Default(Strategy):
     """3DGS (Kerbl 2023): split and duplicate where image-plane gradients are large, prune what is transparent."""
 
     def __init__(
@@ -40,10 +41,6 @@ class Default:
         self._state = self._rule.initialize_state(scene_scale=scale)
         for name in ("grad2d", "count"):
             self._state[name] = torch.zeros_like(gaussians["opacities"], requires_grad=False)
-
-    def regularise(self, loss: Tensor) -> Tensor:
-        """Return the loss as it is."""
-        return loss
 
     def step_pre_backward(self, rendering: Rendering) -> None:
         """Keep the gradients of the projected means."""
@@ -102,7 +99,8 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
         """Add up how strongly each Gaussian is pulled across the image, in halves of it, and how often it is seen."""
         info = rendering.info
         if rendering.packed:
-            self._update_state(self._no_parameters(state), state, info, packed=True)
+            # it asks for the number of parameters alone
+            self._update_state({"means": state["count"]}, state, info, packed=True)
             return
         means2d = info["means2d"]
         pull = (means2d.absgrad if self.absgrad else means2d.grad)[0]  # [N, 2]; 0 where a Gaussian is not seen
@@ -127,8 +125,3 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
             least = need.topk(room).values[-1]
             state["grad2d"].mul_(need >= least)
         return super()._grow_gs(params, optimizers, state, step)
-
-    @staticmethod
-    def _no_parameters(state: dict[str, Any]) -> dict[str, Tensor]:
-        """Stand for the parameters where only their number is asked for."""
-        return {"means": state["count"]}

@@ -1,25 +1,27 @@
-"""`mcmc`: gsplat's MCMCStrategy, never waiting for the GPU."""
+"""`mcmc`: gsplat's MCMCStrategy, never waiting for the GPU, and at home on the CPU, too."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
 
-from gsplat.strategy import MCMCStrategy
+import torch
+from gsplat.strategy import MCMCStrategy, ops
 from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
-from splatbatch.training.rendering.render import Rendering
-from splatbatch.training.strategies.cpu_ops import use_cpu_ops
-from splatbatch.training.strategies.noise import inject_noise
+from splatbatch.training.rendering.rasterize import Rendering
+from splatbatch.training.strategies.strategy import Strategy
 
 MCMC_OPACITY_REGULARISER = 0.01  # 3DGS-MCMC (Kheradmand 2024), section 4; gsplat's preset
 MCMC_SCALE_REGULARISER = 0.01
+STEEPNESS, TRANSPARENT = 100.0, 0.005
+"""3DGS-MCMC, equation 9: noise fades out, this steeply, above this opacity."""
 
 
-class Mcmc:
+class Mcmc(Strategy):
     """3DGS-MCMC (Kheradmand 2024): move dead Gaussians onto live ones, add 5 % at a time up to the cap, explore."""
 
     def __init__(
@@ -36,9 +38,6 @@ class Mcmc:
         """Add the sizes and opacities that the rule keeps small."""
         opacities, scales = self._gaussians["opacities"].sigmoid(), self._gaussians["scales"].exp()
         return loss + MCMC_OPACITY_REGULARISER * opacities.mean() + MCMC_SCALE_REGULARISER * scales.mean()
-
-    def step_pre_backward(self, rendering: Rendering) -> None:
-        """Keep nothing."""
 
     def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
         """Explore: move every Gaussian a little, the more transparent it is the more."""
@@ -58,9 +57,63 @@ class Mcmc:
         """Add no further than that."""
         self._rule.cap_max = most
 
-    def state(self) -> dict[str, Any]:
-        """Return nothing: all that the rule goes by are the Gaussians."""
-        return {}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Remember nothing."""
+@torch.no_grad()
+def inject_noise(gaussians: Parameters, strength: Tensor) -> None:
+    """Add covariance x noise x strength to the means, in place; `strength` is [], and is not read by the host.
+
+    As gsplat's `inject_noise_to_position`, whose batched matrix product is slow for 3 x 3 matrices.
+    """
+    opacities = gaussians["opacities"].sigmoid()
+    covariances, _ = ops.quat_scale_to_covar_preci(
+        gaussians["quats"], gaussians["scales"].exp(), compute_covar=True, compute_preci=False, triu=False
+    )
+    share = torch.sigmoid(STEEPNESS * (TRANSPARENT - opacities)) * strength
+    noise = torch.randn_like(gaussians["means"]) * share[:, None]
+    gaussians["means"].add_((covariances * noise[:, None, :]).sum(-1))
+
+
+@cache
+def use_cpu_ops() -> None:
+    """Teach `gsplat.strategy.ops` to look at the device; the first call does it, further ones do nothing.
+
+    That module imports two CUDA-only functions by value, so they are replaced in it and nowhere else (gsplat 1.5.3).
+    DefaultStrategy uses neither.
+    """
+    from gsplat.cuda._torch_impl import _quat_scale_to_covar_preci
+
+    relocation_cuda, covariances_cuda = ops.compute_relocation, ops.quat_scale_to_covar_preci
+
+    def relocation(opacities: Tensor, scales: Tensor, ratios: Tensor, binoms: Tensor) -> tuple[Tensor, Tensor]:
+        on_device = relocation_cuda if opacities.is_cuda else compute_relocation
+        new_opacities, new_scales = on_device(opacities, scales, ratios, binoms)
+        return new_opacities, new_scales
+
+    def covariances(quats: Tensor, *arguments: object, **options: bool) -> tuple[Tensor | None, Tensor | None]:
+        on_device = covariances_cuda if quats.is_cuda else _quat_scale_to_covar_preci
+        covars, precis = on_device(quats, *arguments, **options)
+        return covars, precis
+
+    ops.compute_relocation, ops.quat_scale_to_covar_preci = relocation, covariances
+
+
+def compute_relocation(opacities: Tensor, scales: Tensor, ratios: Tensor, binoms: Tensor) -> tuple[Tensor, Tensor]:
+    """New opacities `[N]` and scales `[N, 3]` of Gaussians that become `ratios` `[N]` copies in the same place.
+
+    Equation 9 of 3DGS-MCMC (Kheradmand 2024), as gsplat's RelocationCUDA.cu computes it: with n copies of opacity o',
+
+        o' = 1 - (1 - o)^(1/n)
+        scale' = scale * o / sum_{i=1..n} sum_{k=0..i-1} C(i-1, k) (-1)^k o'^(k+1) / sqrt(k+1)
+
+    `binoms[i, k]` is C(i, k), `[n_max, n_max]`; more than n_max copies count as n_max. The terms alternate in sign and
+    reach thousands, so they are summed in float64 whatever the inputs are.
+    """
+    num_max = binoms.shape[0]
+    copies = ratios.clamp(1, num_max).long()
+    old = opacities.double()
+    new = 1 - (1 - old) ** (1 / copies)
+    k = torch.arange(num_max, dtype=torch.float64)
+    terms = (-1.0) ** k / (k + 1).sqrt() * new[:, None] ** (k + 1)  # [N, n_max]
+    binom_sums = binoms.double().cumsum(0)  # row n - 1 is the sum over i <= n
+    denominators = (binom_sums[copies - 1] * terms).sum(1)
+    return new.to(opacities.dtype), (old / denominators)[:, None].to(scales.dtype) * scales

@@ -1,16 +1,16 @@
-"""The seam to a densification rule: two calls around a training step, and one between steps."""
+"""What every densification rule can do: three things within a training step, and one between steps."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
-from splatbatch.training.rendering.render import Rendering
+from splatbatch.training.rendering.rasterize import Rendering
 
 
-class Strategy(Protocol):
-    """A densification rule around a training step.
+class Strategy:
+    """A densification rule around a training step; a rule says only what it does otherwise.
 
     All but `refine` are part of the step itself: they do the same things in every step, on the device, and never wait
     for it, so that a step can be recorded and replayed.
@@ -18,28 +18,25 @@ class Strategy(Protocol):
 
     def regularise(self, loss: Tensor) -> Tensor:
         """Add what the rule wants minimised."""
-        ...
+        return loss
 
     def step_pre_backward(self, rendering: Rendering) -> None:
         """Keep what the rule reads after the backward pass."""
-        ...
 
     def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
         """Note what the rule goes by, and move what it moves in every step; `means_rate` is the means' rate, []."""
-        ...
 
     def refine(self, step: int) -> bool:
         """Add, move and remove Gaussians if it is time; return whether steps are different from now on."""
-        ...
+        raise NotImplementedError
 
     def limit(self, most: int) -> None:
         """Let there be at most so many Gaussians from now on; more than that are kept."""
-        ...
+        raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """Return what the rule remembers, as tensors and plain values, for a checkpoint."""
-        ...
+        """Return what the rule remembers besides the Gaussians, as tensors and plain values, for a checkpoint."""
+        return {}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Remember what a checkpoint says, its tensors on the device of the Gaussians."""
-        ...
