@@ -22,6 +22,7 @@ from splatbatch.outcome import Rejected, Splat
 from splatbatch.report import write_report
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import session
+from splatbatch.scheduler.loop import Rounds
 from splatbatch.splats import Gaussians, check_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.index import SETTLED_S
@@ -133,7 +134,7 @@ def report(num: int, folder: str) -> None:
     opened.decisions(refusals(opened.audits()))
     laps["plan"] = watch.lap()
     with OutputLock(opened.output.lock) as lock:
-        session.run(opened, Ledger(opened.output.ledger), stop=lambda: "", beat=lock.beat)
+        session.run(opened, Ledger(opened.output.ledger), Rounds(stop=lambda: "", beat=lock.beat))
     wall_s, cpu_s = watch.lap()
     laps["run"] = wall_s - executor.own_s, cpu_s - executor.own_cpu_s
     run_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,4 +1,4 @@
-"""A running batch, or some of its patches, ended from another shell or another host: by a file in its output folder."""
+"""Patches taken out of a running batch: cancelled by a file in its output folder, or refused before their turn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from splatbatch import processes
@@ -18,10 +18,11 @@ from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
 from splatbatch.scheduler.running import Running, ask_to_end
 from splatbatch.scheduler.standby import Standbys
-from splatbatch.store.events import AttemptEnded, CancelRequested
+from splatbatch.store.events import AttemptEnded, CancelRequested, Refused
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.run import CancelRequest, Holder, RunIdentity
+from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
 from splatbatch.tasks.task import Task
 
 LOOK_S = 0.3
@@ -60,7 +61,8 @@ class Cancellations:
         for request in requests:
             self._hear(request)
         if self._unwanted:
-            self._withdraw(queue, standbys)
+            for task in _withdrawn(self._unwanted, queue, standbys):
+                self._record(task)
             self._stop(running.values())
         for request in requests:  # only now: who asked waits for that
             request.unlink(missing_ok=True)
@@ -81,14 +83,11 @@ class Cancellations:
             signal.raise_signal(signal.SIGTERM)  # from here on as if somebody here had sent it
         self._unwanted |= dict.fromkeys(asked.patches, asked.by)
 
-    def _withdraw(self, queue: Queue, standbys: Standbys) -> None:
-        first = standbys.first()
-        if first and first.task.name in self._unwanted:
-            for task in reversed(standbys.retire()):
-                queue.put_back(task)
-        for task in [task for task in queue if task.name in self._unwanted]:
-            queue.take(task)
-            self._record(task)
+    def refuse(self, reasons: Mapping[str, str], queue: Queue, standbys: Standbys) -> None:
+        """Drop patches that cannot be trained, by name with the reasons; what runs already says so itself."""
+        for task in _withdrawn(reasons, queue, standbys) if reasons else ():
+            inputs = state_of(inputs_of(task.patch, task.recipe).files)
+            self._ledger.write(Refused(task.name, reasons[task.name], inputs))
 
     def _record(self, task: Task) -> None:
         name = task.name
@@ -102,6 +101,18 @@ class Cancellations:
         self._asked |= {one.key for one in unwanted}
         if unwanted:
             ask_to_end(self._executor, {one.key: one for one in unwanted})
+
+
+def _withdrawn(names: Container[str], queue: Queue, standbys: Standbys) -> list[Task]:
+    """Take the named tasks out of what waits; return them."""
+    first = standbys.first()
+    if first and first.task.name in names:
+        for task in reversed(standbys.retire()):
+            queue.put_back(task)
+    found = [task for task in queue if task.name in names]
+    for task in found:
+        queue.take(task)
+    return found
 
 
 def _user() -> str:

@@ -6,6 +6,7 @@ One thread, one loop over poll; no thread per attempt. In a test its clock is ou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
@@ -35,6 +36,17 @@ PATIENCE_S = 20.0
 """So long after the grace an attempt that was asked to end may take to say how it ended."""
 
 
+@dataclass(frozen=True)
+class Rounds:
+    """What is asked and called in every round of a batch."""
+
+    stop: Callable[[], str]
+    """Its reason ends what runs and starts nothing more."""
+    beat: Callable[[], None]
+    refused: Callable[[], Mapping[str, str]] = dict
+    """Tasks that were found unfit since it was asked last, by name with the reasons."""
+
+
 class Runner:
     """Trains tasks until every one is trained, given up or stopped."""
 
@@ -59,23 +71,21 @@ class Runner:
         self._patience_s = config.limits.grace_s + PATIENCE_S
         self._rules = Rules(keeps_better=config.retry.keep == "better")
 
-    def run(self, tasks: Sequence[Task], *, stop: Callable[[], str], beat: Callable[[], None]) -> Mapping[str, Outcome]:
-        """Train tasks; return the last outcome of each.
-
-        In every round `stop` is asked, whose reason ends what runs and starts nothing more, and `beat` is called.
-        """
+    def run(self, tasks: Sequence[Task], rounds: Rounds) -> Mapping[str, Outcome]:
+        """Train tasks; return the last outcome of each that was tried."""
         self._queue = Queue(tasks, longest_first=len(self._slots) > 1)
         try:
-            self._train_all(stop, beat)
+            self._train_all(rounds)
         except BaseException:  # the ledger cannot be written, say: nothing of ours may run on
             end_all(self._executor, self._running | self._standbys.everyone(), self._clock, self._patience_s)
             raise
         return self._retries.outcomes
 
-    def _train_all(self, stop: Callable[[], str], beat: Callable[[], None]) -> None:
+    def _train_all(self, rounds: Rounds) -> None:
         while self._queue or self._running or self._standbys:
             self._cancellations.look(self._queue, self._standbys, self._running)
-            if reason := stop():
+            self._cancellations.refuse(rounds.refused(), self._queue, self._standbys)
+            if reason := rounds.stop():
                 self._stop_all(reason)
                 break
             has_news = self._harvest()
@@ -83,7 +93,7 @@ class Runner:
             self._start_due()
             self._stand_by()
             self._ledger.flush()
-            beat()
+            rounds.beat()
             if not has_news:
                 self._clock.sleep(POLL_S)
 

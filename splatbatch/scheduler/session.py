@@ -17,7 +17,7 @@ from splatbatch.machine.protocol import Seen, verdict
 from splatbatch.outcome import Outcome, Trained
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.finalize import Ending, Rules, settle
-from splatbatch.scheduler.loop import Runner
+from splatbatch.scheduler.loop import Rounds, Runner
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
 from splatbatch.store.ended_attempt import EndedAttempt
 from splatbatch.store.events import BatchEnded, BatchStarted, Forecasted, Unwell
@@ -35,12 +35,8 @@ from splatbatch.tasks.task import Task
 from splatbatch.trainers.usable import check_usable
 
 
-def run(
-    batch: Batch, ledger: Ledger, *, stop: Callable[[], str], beat: Callable[[], None], is_retry: bool = False
-) -> Mapping[str, Outcome]:
+def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False) -> Mapping[str, Outcome]:
     """Train the patches of a batch; the output lock must be held.
-
-    In every round `stop` is asked, whose reason ends what runs and starts nothing more, and `beat` is called.
 
     Raises:
         TrainerError, ExecutorError: nothing can be trained on this machine.
@@ -59,11 +55,11 @@ def run(
         for finding in unwell:
             ledger.write(Unwell(finding.check, finding.message))
         footprints.record(expected, batch.config, ledger)
-        earlier_run.stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, beat)
+        earlier_run.stop_orphans(executor, batch.output, ledger, batch.config.limits.grace_s, rounds.beat)
         tasks = [replace(task, footprint=expected.get(task.name)) for task in batch.tasks]
-        outcomes = Runner(batch.config, executor, ledger, is_retry=is_retry).run(tasks, stop=stop, beat=beat)
+        outcomes = Runner(batch.config, executor, ledger, is_retry=is_retry).run(tasks, rounds)
     trained = sum(isinstance(outcome, Trained) for outcome in outcomes.values())
-    ledger.write(BatchEnded(trained, len(batch.tasks), stop()))
+    ledger.write(BatchEnded(trained, len(batch.tasks), rounds.stop()))
     return outcomes
 
 

@@ -16,7 +16,7 @@ from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key, Seen, Slot
 from splatbatch.outcome import Outcome
 from splatbatch.scene.footprint import Footprint
-from splatbatch.scheduler.loop import Runner
+from splatbatch.scheduler.loop import Rounds, Runner
 from splatbatch.splats import write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.ledger import Ledger
@@ -201,7 +201,7 @@ class Simulation:
         opened.output.create()
         tasks = [replace(task, footprint=self.need(task.name)) for task in opened.tasks]
         runner = Runner(opened.config, self.world, Ledger(opened.output.ledger), self.world)
-        return runner.run(tasks, stop=lambda: "", beat=lambda: None)
+        return runner.run(tasks, Rounds(stop=lambda: "", beat=lambda: None))
 
     def need(self, name: str) -> Footprint:
         script = self.world.scripts[name][0]

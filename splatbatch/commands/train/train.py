@@ -15,6 +15,7 @@ from splatbatch import terminal
 from splatbatch.commands.look import print_plan
 from splatbatch.commands.output import print_warnings
 from splatbatch.commands.train.decided import Wish, look, refuse, settle_frame
+from splatbatch.commands.train.decoding import Decoding
 from splatbatch.commands.train.summary import Run, check_savable, conclude, print_retried, statuses_of
 from splatbatch.errors import ConfigError
 from splatbatch.monitor.console import open_listener
@@ -23,6 +24,7 @@ from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.outcome import Outcome
 from splatbatch.plain_text import plain
 from splatbatch.scheduler import session
+from splatbatch.scheduler.loop import Rounds
 from splatbatch.store.events import NotifyFailed, StillGivenUp
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import OutputLock
@@ -140,7 +142,7 @@ def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
             for reason in notifier.beat():
                 ledger.write(NotifyFailed(reason))
 
-        run = _run(batch, ledger, wish, Rounds(interruption.reason, beat, lock.beat, contents.want, standing.forget))
+        run = _run(batch, ledger, wish, Hooks(interruption.reason, beat, lock.beat, contents.want, standing.forget))
         if not run.stopped:  # the next run reads on
             contents.finish()
     standing.forget()
@@ -154,8 +156,8 @@ def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
 
 
 @dataclass(frozen=True)
-class Rounds:
-    """What happens in every round of a batch."""
+class Hooks:
+    """What is asked and called while a batch is prepared and trained."""
 
     stop: Callable[[], str]
     """Asked whether to stop, and why."""
@@ -168,14 +170,14 @@ class Rounds:
     """Lets what is shown look at every file anew."""
 
 
-def _run(batch: Batch, ledger: Ledger, wish: Wish, rounds: Rounds) -> Run:
+def _run(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks) -> Run:
     """Settle what an earlier run has left, decide, and train."""
-    session.adopt(batch, ledger, rounds.keep_lock)
+    session.adopt(batch, ledger, hooks.keep_lock)
     upkeep.restore(batch, ledger)
     looked = settle_frame(look(batch, wish), wish)
-    rounds.forget()
+    hooks.forget()
     for name in upkeep.refresh(looked.batch, looked.standing, looked.decisions):
-        rounds.fill(name)
+        hooks.fill(name)
     for name, reason in planning.given_up(looked.decisions).items():
         ledger.write(StillGivenUp(name, reason))
     todo, outcomes = looked.todo, dict[str, Outcome]()
@@ -183,5 +185,7 @@ def _run(batch: Batch, ledger: Ledger, wish: Wish, rounds: Rounds) -> Run:
         refused = refuse(todo, looked.audits, ledger, verify=wish.verify)
         todo = todo.only(name for name in todo.names if name not in refused)
     if todo.tasks:
-        outcomes |= session.run(todo, ledger, stop=rounds.stop, beat=rounds.beat, is_retry=wish.is_retry)
-    return Run(planning.fresh(looked.decisions), outcomes, rounds.stop())
+        with Decoding(todo.tasks if wish.verify else ()) as decoding:
+            rounds = Rounds(hooks.stop, hooks.beat, decoding.refused)
+            outcomes |= session.run(todo, ledger, rounds, is_retry=wish.is_retry)
+    return Run(planning.fresh(looked.decisions), outcomes, hooks.stop())

@@ -1,0 +1,60 @@
+"""Photographs whose pixels are broken are found while others train: their patch never gets a turn to fail in."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from command_line import invoke
+from fake_batch import FakeBatch, write_model
+
+BROKEN = "img8.png"
+
+
+def spoil(photograph: Path) -> None:
+    """Flip bytes of the compressed pixels: header and end are sound, so that only decoding tells."""
+    data = bytearray(photograph.read_bytes())
+    start = data.index(b"IDAT") + 40
+    data[start : start + 60] = bytes(60)
+    photograph.write_bytes(data)
+
+
+@pytest.fixture
+def spoilt(batch: FakeBatch) -> FakeBatch:
+    """p2 alone has the photograph that cannot be decoded."""
+    batch.make("p0", "p1", "p2")
+    spoil(batch.folder / "images" / BROKEN)
+    for patch in ("p0", "p1"):
+        write_model(batch.folder / "patches" / patch / "sparse/0", [f"img{i}.png" for i in range(8)])
+    return batch.script(p0=["train 1.5"], p1=["train"], p2=["train"])
+
+
+def test_a_patch_is_refused_before_its_turn(spoilt: FakeBatch) -> None:
+    ended = invoke("train", batch=spoilt)
+    assert ended.code == 1
+    assert [event["patch"] for event in spoilt.events("attempt_started")] == ["p0", "p1"]
+    (refused,) = spoilt.events("refused")
+    assert refused["patch"] == "p2" and f"{BROKEN}: cannot be decoded" in refused["reason"]
+
+
+def test_status_and_plan_know_that_it_was_refused(spoilt: FakeBatch) -> None:
+    invoke("train", batch=spoilt)
+    assert "2 of 3 patches trained; refused: p2" in invoke("status", batch=spoilt).out
+
+
+def test_once_the_photograph_is_mended_it_is_trained(spoilt: FakeBatch) -> None:
+    invoke("train", batch=spoilt)
+    (spoilt.folder / "images" / BROKEN).write_bytes((spoilt.folder / "images/img1.png").read_bytes())
+    assert invoke("train", batch=spoilt).code == 0
+
+
+def test_without_the_audit_nothing_is_decoded(spoilt: FakeBatch) -> None:
+    invoke("train", "--no-verify", batch=spoilt)
+    assert not spoilt.events("refused")
+
+
+def test_no_thread_is_left_behind(spoilt: FakeBatch) -> None:
+    before = threading.active_count()
+    invoke("train", batch=spoilt)
+    assert threading.active_count() <= before
