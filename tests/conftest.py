@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_batch import SHARED, FakeBatch
@@ -11,15 +12,45 @@ from hypothesis import settings
 
 # hundreds of processes are started: none of them compiles the package anew, none starts threads that it has no use for
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+for library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
-# 200 ms for an example, its own limit, is nothing on a machine that has other work
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+# 200 ms for an example, hypothesis's own limit, is nothing on a machine that has other work
+settings.register_profile("quick", deadline=None, max_examples=25)
+settings.register_profile("long", deadline=None, max_examples=500)
+settings.load_profile("quick")
+
+
+TOGETHER = (
+    "tests/report/test_browser.py",
+    "tests/report/test_viewer.py",
+    "tests/scheduler/test_scheduler_bars.py",
+    "tests/tasks/test_sweep_bars.py",
+    "tests/training/test_interpreted_kernels.py",
+)
+"""Files whose tests share what takes seconds to make: one worker runs them all."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="Run the tests that are marked long, too: about an hour.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--long"):
+        settings.load_profile("long")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out test by test, but for the files that stay together."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduler(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            return path if path in TOGETHER else nodeid
+
+    return Scheduler(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -27,6 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # what takes long ends beside the rest
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

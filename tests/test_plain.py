@@ -6,7 +6,6 @@ import pytest
 from command_line import invoke
 from fake_batch import FakeBatch
 
-from splatbatch.commands.status.watching import _whole_lines
 from splatbatch.plain_text import counted, plain
 from splatbatch.store.layout import OutputFolder
 
@@ -25,11 +24,6 @@ EVIL = "\x1b]0;title\x07\x1b]52;c;aGk=\x1b\\\x1b[31mred\x1b[0m \x1b[2J\x07\x08\x
 )
 def test_nothing_that_a_terminal_would_obey_is_left(words: str, shown: str) -> None:
     assert plain(words) == shown
-
-
-def test_a_sequence_that_arrives_in_two_halves_is_waited_for() -> None:
-    assert _whole_lines("a\nb\x1b[3") == ("a\n", "b\x1b[3")
-    assert _whole_lines("10%\r20%\r") == ("10%\r", "20%\r")
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_no_escape_codes_go_into_a_pipe_whatever_the_environment_claims(
     batch.make("p0").run("train")
     for name, value in (("FORCE_COLOR", "1"), ("CLICOLOR_FORCE", "1"), ("TERM", "xterm-256color")):
         monkeypatch.setenv(name, value)
-    ended = batch.run(*command.split())
+    ended = batch.run_apart(*command.split())
     assert "\x1b" not in ended.stdout + ended.stderr
 
 
@@ -171,7 +171,7 @@ def test_help_is_there_in_a_moment() -> None:
 
 def test_a_second_train_is_quick(batch: FakeBatch) -> None:
     batch.make("p0", "p1").run("train")
-    cpu_s, wall_s = cpu_and_wall_s(lambda: batch.run("train").check_returncode())
+    cpu_s, wall_s = cpu_and_wall_s(lambda: batch.run_apart("train").check_returncode())
     assert cpu_s <= 2
     assert wall_s <= LONGEST_S
     assert len(batch.events("attempt_started")) == 2

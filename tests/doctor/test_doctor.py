@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import time
 from pathlib import Path
 
@@ -120,9 +121,9 @@ def test_who_is_asked_answers_in_time_or_not_at_all(
 def test_the_look_before_the_first_patch_takes_no_time(batch: FakeBatch) -> None:
     opened = open_batch(batch.make("p0").config)
     preflight(opened.config, {}, {})
-    started = time.perf_counter()
+    started = time.process_time()
     preflight(opened.config, {}, {})
-    assert time.perf_counter() - started < 0.05
+    assert time.process_time() - started < 0.05
 
 
 def test_a_torch_that_the_driver_cannot_run_stops_train_before_the_first_patch(
@@ -140,7 +141,7 @@ def test_a_torch_that_the_driver_cannot_run_stops_train_before_the_first_patch(
 def test_what_does_not_keep_patches_from_being_trained_is_one_line(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(look, "_open_files", lambda: 1024)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
     ended = invoke("train", batch=batch.make("p0"))
     assert ended.code == 0
     assert ended.err.index("open files: a process may open 1024") < ended.err.index("attempt 1 started")

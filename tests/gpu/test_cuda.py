@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,37 +89,52 @@ def test_the_gate_sees_who_holds_the_gpu_and_that_it_is_gone() -> None:
     assert not gpu.why_not_ready(gpu.sample(card.uuid), before, Cooldown())
 
 
-@pytest.mark.parametrize("strategy", ["default", "mcmc"])
-def test_a_batch_trains_on_the_gpu_and_gives_its_memory_back(tmp_path: Path, strategy: str) -> None:
-    quarry = Path(__file__).parents[2] / "examples" / "quarry"
+VARIANTS = [
+    {"name": "default", "set": {"training.strategy": "default"}},
+    {"name": "mcmc", "set": {"training.strategy": "mcmc"}},
+    {"name": "coarse", "set": {"training.coarse_to_fine": True, "training.checkpoint_every": 100}},
+]
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """Train the quarry in three ways; return the output folder, and how many MiB more are in use afterwards."""
+    folder, quarry = tmp_path_factory.mktemp("batch"), Path(__file__).parents[2] / "examples" / "quarry"
     settings = {
         "scene": {"patches": str(quarry / "patches"), "images": str(quarry / "images")},
-        "training": {"max_steps": 300, "strategy": strategy},
+        "training": {"max_steps": 300},
+        "evaluation": {"every": 100},
+        "sweep": {"variants": VARIANTS},
     }
-    config = tmp_path / "splat_config.yml"
+    config = folder / "splat_config.yml"
     config.write_text(yaml.safe_dump(settings))
     before = gpu.sample(gpu.gpus()[0].uuid).used_mib or 0
     subprocess.run([sys.executable, "-m", "splatbatch", "train", "--config", str(config)], check=True)
-    report = json.loads((tmp_path / "output" / "report.json").read_text())
-    assert np.mean([patch["psnr"] for patch in report["patches"]]) > 24
-    assert abs((gpu.sample(gpu.gpus()[0].uuid).used_mib or 0) - before) <= 8
-    for patch in report["patches"]:
+    return folder / "output", (gpu.sample(gpu.gpus()[0].uuid).used_mib or 0) - before
+
+
+def patches_of(output: Path, variant: str) -> list[dict[str, Any]]:
+    patches = json.loads((output / "report.json").read_text())["patches"]
+    return [patch for patch in patches if patch["patch"].endswith(f"@{variant}")]
+
+
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+def test_a_batch_trains_on_the_gpu_and_gives_its_memory_back(batch: tuple[Path, int], strategy: str) -> None:
+    output, more_mib = batch
+    patches = patches_of(output, strategy)
+    assert np.mean([patch["psnr"] for patch in patches]) > 24
+    assert abs(more_mib) <= 8
+    for patch in patches:
         torch_mib, own_mib = (patch["attempts"][0][key] for key in ("torch_peak_mib", "own_gpu_peak_mib"))
         assert torch_mib > 0
         # NVML is asked every two seconds, so that of a short run it misses the peak; None: a container
         assert own_mib is None or 0 < own_mib <= patch["attempts"][0]["gpu_peak_mib"]
 
 
-def test_evaluation_needs_hardly_more_memory_than_training(tmp_path: Path) -> None:
-    quarry = Path(__file__).parents[2] / "examples" / "quarry"
-    settings = {
-        "scene": {"patches": str(quarry / "patches"), "images": str(quarry / "images")},
-        "training": {"max_steps": 300, "checkpoint_every": 100, "coarse_to_fine": True},
-        "evaluation": {"every": 100},
-    }
-    config = tmp_path / "splat_config.yml"
-    config.write_text(yaml.safe_dump(settings))
-    command = [sys.executable, "-m", "splatbatch", "train", "--config", str(config), "--patch", "p0"]
-    subprocess.run(command, check=True)
-    peak = json.loads((tmp_path / "output/patches/p0/attempt-01/metrics.json").read_text())["peak"]
-    assert 0 < peak["evaluation_mib"] <= 1.05 * peak["training_mib"]
+@pytest.mark.parametrize("variant", ["default", "mcmc", "coarse"])
+def test_evaluation_needs_hardly_more_memory_than_training(batch: tuple[Path, int], variant: str) -> None:
+    metrics = list(batch[0].glob(f"patches/*@{variant}/attempt-01/metrics.json"))
+    assert metrics
+    for path in metrics:
+        peak = json.loads(path.read_text())["peak"]
+        assert 0 < peak["evaluation_mib"] <= 1.05 * peak["training_mib"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,28 +14,29 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
-    monkeypatch.delenv("SPLATBATCH_CONFIG", raising=False)
+Findings = dict[str, dict[str, str]]
 
 
-def findings(*arguments: str) -> dict[str, dict[str, str]]:
-    ended = invoke("doctor", "--json", *arguments)
-    found = {one["check"]: one for one in json.loads(ended.out)["findings"]}
-    assert ended.code == 0, found
-    return found
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    """Return what `doctor --warm` finds where nothing has been built yet."""
+    folder = tmp_path_factory.mktemp("doctor")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        patched.setenv("TRITON_CACHE_DIR", str(folder / "triton"))
+        patched.delenv("SPLATBATCH_CONFIG", raising=False)
+        ended = invoke("doctor", "--json", "--warm")
+    findings: Findings = {one["check"]: one for one in json.loads(ended.out)["findings"]}
+    assert ended.code == 0, findings
+    return findings
 
 
-def test_a_machine_that_trains_has_no_problem() -> None:
-    found = findings()
+def test_a_machine_that_trains_has_no_problem(found: Findings) -> None:
     assert found["driver"]["message"].startswith("NVIDIA driver ")
     assert "compute capability" in found["gpu 0"]["message"]
     assert found["torch"]["state"] == found["cuda"]["state"] == "ok"
 
 
-def test_after_warm_nothing_is_left_to_build() -> None:
-    found = findings("--warm")
+def test_after_warm_nothing_is_left_to_build(found: Findings) -> None:
     assert {one["state"] for name, one in found.items() if name.startswith("build ")} == {"ok"}
     assert (found["gsplat"]["state"], found["triton"]["state"]) == ("ok", "ok")

@@ -44,20 +44,27 @@ def times(folder: Path, patch: str) -> tuple[float, float, list[str]]:
     return steps[0], steps[-1], list(dict.fromkeys(record["phase"] for record in records))
 
 
-def test_a_patch_that_stood_by_begins_soon_after_the_one_before(tmp_path: Path) -> None:
-    before = gpu.sample(gpu.gpus()[0].uuid).used_mib or 0
-    train(tmp_path, 3000)
-    _, ended, _ = times(tmp_path, "p0")
-    began, _, phases = times(tmp_path, "p1")
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """Train one patch after the other; return where, and how many MiB more than before are in use afterwards."""
+    folder, before = tmp_path_factory.mktemp("standby"), gpu.sample(gpu.gpus()[0].uuid).used_mib or 0
+    train(folder, 3000)
+    return folder, (gpu.sample(gpu.gpus()[0].uuid).used_mib or 0) - before
+
+
+def test_a_patch_that_stood_by_begins_soon_after_the_one_before(trained: tuple[Path, int]) -> None:
+    folder, more_mib = trained
+    _, ended, _ = times(folder, "p0")
+    began, _, phases = times(folder, "p1")
     assert "standby" in phases
     assert began - ended < 2.0
-    assert abs((gpu.sample(gpu.gpus()[0].uuid).used_mib or 0) - before) <= 8
+    assert abs(more_mib) <= 8
 
 
-def test_a_standby_is_no_process_of_the_gpu(tmp_path: Path) -> None:
-    train(tmp_path, 3000)
-    _, ended, _ = times(tmp_path, "p0")
-    samples = list(read_lines(tmp_path / "output/patches/p0/attempt-01/gpu.jsonl"))
+def test_a_standby_is_no_process_of_the_gpu(trained: tuple[Path, int]) -> None:
+    folder, _ = trained
+    _, ended, _ = times(folder, "p0")
+    samples = list(read_lines(folder / "output/patches/p0/attempt-01/gpu.jsonl"))
     samples = [sample for sample in samples if sample["t"] < ended]
     before, most = len(samples[0]["processes"]), max(len(sample["processes"]) for sample in samples)
     assert most - before <= 1

@@ -94,8 +94,8 @@ def test_a_slot_opens_when_it_is_free_and_the_floor_has_passed() -> None:
 
 
 def test_a_gate_that_was_open_in_between_begins_to_wait_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "sample", lambda _: BEFORE)
     gate = Readiness(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
-    monkeypatch.setattr(gate, "_before", BEFORE)
     for now, used in ((0, 900), (1, 500), (100, 900)):
         monkeypatch.setattr(gpu, "sample", lambda _, used=used: GpuSample(used_mib=used))
         assert gate.is_open(now) == (used == 500)
@@ -103,8 +103,8 @@ def test_a_gate_that_was_open_in_between_begins_to_wait_anew(monkeypatch: pytest
 
 
 def test_a_slot_is_given_up_when_its_gpu_is_held_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "sample", lambda _: BEFORE)
     gate = Readiness(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
-    monkeypatch.setattr(gate, "_before", BEFORE)
     monkeypatch.setattr(gpu, "sample", lambda _: GpuSample(used_mib=900, processes=(9,)))
     assert [gate.is_open(now) or gate.given_up(now) for now in (0, 60, 61)] == [False, False, True]
     assert "400 MiB more in use than before the batch held by process 9" in gate.reason

@@ -71,24 +71,17 @@ def closed(*arguments: str, without: str, batch: FakeBatch) -> subprocess.Comple
     return subprocess.run(shell, env=batch.environment(), capture_output=True, timeout=60, check=False)
 
 
-def test_a_batch_that_nobody_reads_ends_as_fast_as_one_with_a_reader(batch: FakeBatch, unread: tuple[int, int]) -> None:
+def test_a_batch_that_nobody_reads_ends_all_the_same(batch: FakeBatch, unread: tuple[int, int]) -> None:
     batch.make("p0", "p1")
-    began = time.monotonic()
     assert start(batch, "train", stdout=unread[1], stderr=unread[1]).wait(LONGEST_S) == 0
     assert [batch.result(patch)["attempt"] for patch in ("p0", "p1")] == ["attempt-01"] * 2
-    alone = time.monotonic() - began
-    began = time.monotonic()
-    assert batch.run("retry", "-p", "p0", "-p", "p1", "--force").returncode == 0
-    assert alone < 2 * (time.monotonic() - began) + 2.0  # other work on the machine comes and goes
 
 
 def test_a_batch_that_nobody_reads_obeys_sigterm(batch: FakeBatch, unread: tuple[int, int]) -> None:
     process = start(batch.make("p0").script(p0=["hang"]), "train", stdout=unread[1], stderr=unread[1])
     wait_until((batch.output / "patches/p0/attempt-01/heartbeat.json").exists)
-    began = time.monotonic()
     process.terminate()
     assert process.wait(LONGEST_S) == 143
-    assert time.monotonic() - began < 0.5 + 3.0
     assert batch.events("attempt_ended")[0]["outcome"] == "stopped"
 
 

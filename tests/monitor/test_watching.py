@@ -165,10 +165,40 @@ def test_a_log_is_followed_until_its_attempt_has_ended(tmp_path: Path, capsys: p
     assert capsys.readouterr().out == "one ä\ntwo\n"
 
 
-def test_a_log_whose_middle_was_cut_out_is_followed_on(tmp_path: Path) -> None:
+class Writer:
+    """Changes a log each time that who follows it sleeps; then the attempt has ended."""
+
+    def __init__(self, folder: AttemptFolder, *contents: bytes) -> None:
+        self.folder, self.contents = folder, iter(contents)
+
+    def __call__(self, _: float) -> None:
+        if (content := next(self.contents, None)) is None:
+            self.folder.exit.write_text("{}")
+        else:
+            self.folder.log.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("contents", "shown"),
+    [
+        ((b"a\nb\x1b[3", b"a\nb\x1b[31mred\n"), "a\nbred\n"),
+        ((b"10%\r20%\r", b"10%\r20%\r30%\r\n"), "10%\n20%\n30%\n"),
+        ((b"a long beginning\n", b"cut\n", b"cut\nand on\n"), "a long beginning\nand on\n"),
+    ],
+    ids=["a sequence in two halves", "a bar of progress", "the middle cut out"],
+)
+def test_a_log_is_followed_however_it_grows(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    contents: tuple[bytes, ...],
+    shown: str,
+) -> None:
     folder = AttemptFolder(tmp_path)
-    folder.log.write_text("short")
-    assert watching._read_on(folder, 10_000) == (b"", 5)
+    folder.log.touch()
+    monkeypatch.setattr(watching.time, "sleep", Writer(folder, *contents))
+    watching.follow(folder)
+    assert capsys.readouterr().out == shown
 
 
 def test_following_a_running_attempt_ends_with_it_and_leaves_it_alone(batch: FakeBatch) -> None:

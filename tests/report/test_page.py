@@ -173,13 +173,13 @@ from made_output import MadeOutput
 from splatbatch.report import write_report
 made = MadeOutput(Path(sys.argv[1]))
 made.output.create()
-for index in range(40):
+for index in range(15):
     made.trained(f"p{index}", "GPU 0", 600, 26 + index % 3)
 output = made.finish()
 write_report(output, [])  # what it imports is paid once, not per patch
 started = time.process_time()
 write_report(output, [])
-print((time.process_time() - started) / 40)
+print((time.process_time() - started) / 15)
 """
 
 

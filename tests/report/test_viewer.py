@@ -20,8 +20,8 @@ from made_splat import write_scene
 from PIL import Image
 
 from splatbatch.report import write_report
+from splatbatch.report.page.pictures import Budget
 from splatbatch.report.viewer import viewer
-from splatbatch.splats.preview import UNTURNED
 from splatbatch.store.layout import OutputFolder
 
 pytest.importorskip("gsply", reason="gsply is not installed (extra web)")
@@ -178,15 +178,18 @@ def test_a_preview_is_made_once_and_again_for_a_newer_splat(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("spoilt", [b"", b"ply\n", b"ply\nelement chunk 3\nend_header\n\0\0"])
-def test_a_preview_that_is_spoilt_is_made_anew(tmp_path: Path, spoilt: bytes) -> None:
+def test_a_preview_that_is_spoilt_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: bytes) -> None:
     pytest.importorskip("gsply")
-    folder = OutputFolder(tmp_path).patch("p0")
+    monkeypatch.setattr(viewer, "viewer_script", lambda: "x")
+    output, patch = OutputFolder(tmp_path), {"patch": "p0", "attempt": "attempt-01", "splat": True}
+    folder = output.patch("p0")
     folder.path.mkdir(parents=True)
     write_scene(folder.splat)
-    whole = viewer._read(folder, UNTURNED)
-    assert folder.preview.read_bytes() == whole
+    shown = viewer.Previews(output, Budget(1 << 24)).of(patch)
+    whole = folder.preview.read_bytes()
     folder.preview.write_bytes(spoilt)
-    assert viewer._read(folder, UNTURNED) == whole == folder.preview.read_bytes()
+    assert viewer.Previews(output, Budget(1 << 24)).of(patch) == shown
+    assert folder.preview.read_bytes() == whole
 
 
 @built

@@ -35,7 +35,8 @@ def test_a_downscale_is_recognised_however_it_was_rounded(width: int, height: in
 
 @given(camera=st.tuples(*[st.integers(1, 2**64)] * 2), photo=st.tuples(*[st.integers(1, 2**32)] * 2))
 def test_any_two_sizes_have_a_relation(camera: tuple[int, int], photo: tuple[int, int]) -> None:
-    relate(camera, photo)
+    assert isinstance(relate(camera, photo), Equal | Transposed | FewPixels | Scaled | Unlike)
+    assert (relate(camera, photo) == Equal()) == (camera == photo)
 
 
 def test_factors_are_spelt_in_the_words_of_the_field() -> None:

@@ -53,7 +53,7 @@ def test_a_trainer_killed_in_mid_run_is_trained_by_the_next_attempt(batch: FakeB
 
 
 def test_a_trainer_killed_after_a_checkpoint_goes_on_from_it(batch: FakeBatch) -> None:
-    batch.make("p0", training={"max_steps": 400, "checkpoint_every": 50})
+    batch.make("p0", training={"max_steps": 200, "checkpoint_every": 50})
     process, first = start(batch), batch.output / "patches/p0/attempt-01"
     deadline = time.monotonic() + 60
     while not (first / "checkpoint.pt").exists() and time.monotonic() < deadline:

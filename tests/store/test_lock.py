@@ -275,3 +275,5 @@ def test_a_beat_that_does_not_fit_on_the_disk_ends_nothing(path: Path, monkeypat
     with OutputLock(path) as held:
         monkeypatch.setattr(lock.os, "pwrite", full)
         held.beat()
+        with pytest.raises(OutputError, match=r"process \d+ on"), OutputLock(path):
+            pass

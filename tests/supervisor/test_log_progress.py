@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,11 @@ def test_of_a_flood_the_end_is_read_and_no_line_without_its_beginning(listener: 
     assert listener.after(b"x" * MOST_BYTES + b"\n9/10\n")["step"] == 9
 
 
-def test_steps_are_written_now_and_then_and_figures_of_the_end_at_once(listener: Listener) -> None:
-    listener.progress._started -= 3600
+def test_steps_are_written_now_and_then_and_figures_of_the_end_at_once(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic() + 3600
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     listener.after(*(b"%d/30000\n" % step for step in range(1, 50)))
     assert len(list(read_lines(listener.path))) == 1
     assert listener.after(b"PSNR 25.5\n") | {"t": 0, "seconds": 0} == {

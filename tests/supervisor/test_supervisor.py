@@ -197,10 +197,11 @@ def test_a_process_is_named_by_its_number_and_its_start(attempt: Attempts) -> No
 
 
 def test_signals_to_processes_that_are_gone_are_no_error() -> None:
-    gone = subprocess.Popen(["true"])
+    gone, there = subprocess.Popen(["true"]), subprocess.Popen(["sleep", "600"])
     gone.wait()
-    processes.send(signal.SIGTERM, [gone.pid])
     processes.send_group(signal.SIGTERM, gone.pid)
+    processes.send(signal.SIGTERM, [gone.pid, there.pid])
+    assert there.wait(PATIENCE_S) == -signal.SIGTERM
 
 
 def test_inside_this_process_it_is_watched_the_same(attempt: Attempts, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,15 @@ class FakeBatch:
             self.command(*arguments), text=True, env=self.environment(), stdin=subprocess.DEVNULL, **pipes
         )
 
-    def run(self, *arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end inside this process; its attempts are processes all the same."""
+        from command_line import invoke
+
+        ended = invoke(*arguments, batch=self)
+        return subprocess.CompletedProcess(arguments, ended.code, ended.out, ended.err)
+
+    def run_apart(self, *arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end in a process of its own, with pipes, as a shell does."""
         process = self.start(*arguments)
         out, err = process.communicate(timeout=timeout_s)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)

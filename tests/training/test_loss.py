@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 from torch import Tensor
-from torchmetrics.functional.image import structural_similarity_index_measure
 
 from splatbatch.training import loss
 from splatbatch.training.loss import Target, photometric_loss, psnr, ssim
@@ -73,6 +72,8 @@ def test_the_gradient_of_the_loss_is_the_numerical_one():
 
 
 def test_ssim_equals_torchmetrics_inside_the_border():
+    from torchmetrics.functional.image import structural_similarity_index_measure  # two seconds of every worker
+
     render, photo = images(40, 30)
     target = photo.double() / 255
     _, theirs = structural_similarity_index_measure(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +191,8 @@ def test_a_gradient_between_zeros_is_a_sign_of_life(tmp_path: Path) -> None:
     progress = progress_of(tmp_path)
     for step, gradient in enumerate([0.0, 0.0, 1.0, 0.0, 0.0]):
         progress.step(step, torch.tensor(0.5), gaussians(3, gradient))
+    written = [record["grad_norm"] > 0 for record in read_lines(tmp_path / "progress.jsonl")]
+    assert written == [False, False, True, False, False]
 
 
 @pytest.mark.parametrize(("max_steps", "records"), [(1, 1), (30, 30), (300, 61), (30_000, 301)])
@@ -214,12 +215,13 @@ def train_for_real(patches: str, images: str, folder: Path, max_steps: int) -> d
 
 
 @pytest.mark.slow
-def test_real_photographs_reach_their_psnr_on_the_cpu(real_photos: Path, tmp_path: Path) -> None:
-    started = time.monotonic()
-    report = train_for_real(str(real_photos), str(real_photos / "images"), tmp_path, max_steps=300)
+@pytest.mark.parametrize(("max_steps", "psnr"), [(60, 22.5), pytest.param(300, 25.5, marks=pytest.mark.long)])
+def test_real_photographs_reach_their_psnr_on_the_cpu(
+    real_photos: Path, tmp_path: Path, max_steps: int, psnr: float
+) -> None:
+    report = train_for_real(str(real_photos), str(real_photos / "images"), tmp_path, max_steps)
     patch = report["patches"][0]
-    print(f"{patch['initial_psnr']:.2f} -> {patch['psnr']:.2f} dB in {time.monotonic() - started:.0f} s")
-    assert patch["psnr"] >= 25.5
+    assert patch["psnr"] >= psnr
     assert patch["initial_psnr"] < 20
 
 
