@@ -17,7 +17,7 @@ from splatbatch.scheduler import cancel as cancelling
 from splatbatch.store.events import BatchStarted
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import events
-from splatbatch.store.lock import FOREIGN_SILENCE_S, holder, sequence_of
+from splatbatch.store.lock import SILENCE_S, holder, sequence_of
 from splatbatch.store.records.run import Holder
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.status import read_status, summary
@@ -85,12 +85,12 @@ def _wait(has_ended: Callable[[], bool], output: OutputFolder, run: Holder, limi
     """
     began = beat_at = time.monotonic()
     beat = run.sequence
-    is_foreign = run.host != socket.gethostname()
+    is_elsewhere = run.host != socket.gethostname()
     while not has_ended():
         now = time.monotonic()
         if (last := sequence_of(output.lock)) != beat:
             beat, beat_at = last, now
-        if is_foreign and now - beat_at > FOREIGN_SILENCE_S:
+        if is_elsewhere and now - beat_at > SILENCE_S:
             typer.echo(f"process {run.pid} on {run.host} is silent: it has died, or is cut off", err=True)
             return
         if now - began > limit_s:

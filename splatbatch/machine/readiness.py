@@ -18,7 +18,7 @@ MARGIN_MIB = 1024
 class Tenant:
     """An attempt on a slot."""
 
-    need_mib: float | None
+    footprint_mib: float | None
     """Most memory it takes on the GPU; None: nobody knows."""
     alone: bool
     """Nobody else may start beside it."""
@@ -38,7 +38,7 @@ class Readiness:
     """Opens when a seat of its slot is free, the floor has passed and NVML finds the GPU as it should be.
 
     That is as before the batch, but for what our own attempts there may hold; beside one of them another starts only
-    if the needs of both are known and fit.
+    if the footprints of both are known and fit.
     """
 
     def __init__(self, slot: Slot, cooldown: Cooldown, shared_mib: float = 0.0) -> None:
@@ -56,16 +56,16 @@ class Readiness:
         self.shut: Wait | None = None
         """Since when, and for what, a patch that was due has waited here; None if it did not."""
 
-    def take(self, key: Key, need_mib: float | None = None, *, alone: bool = False) -> None:
+    def take(self, key: Key, footprint_mib: float | None = None, *, alone: bool = False) -> None:
         """An attempt runs here now."""
-        self._tenants[key] = Tenant(need_mib, alone)
+        self._tenants[key] = Tenant(footprint_mib, alone)
         self._waiting_since = self.shut = None
 
-    def finalizes(self, key: Key, need_mib: float | None) -> None:
+    def finalizes(self, key: Key, footprint_mib: float | None) -> None:
         """An attempt has made its last step, and never took more memory than this; on the CPU it keeps its seat."""
         if self.slot.gpu and not self._cooldown.floor_s:
             self._tenants[key].training = False
-            self._tenants[key].need_mib = need_mib
+            self._tenants[key].footprint_mib = footprint_mib
 
     def release(self, key: Key, now: float) -> None:
         """An attempt has ended."""
@@ -82,12 +82,12 @@ class Readiness:
             return False
         return sum(tenant.training for tenant in self._tenants.values()) < self.seats
 
-    def is_open(self, now: float, need_mib: float | None = None) -> bool:
-        """Return whether an attempt with this need may start on a free seat; else `reason` says why not."""
+    def is_open(self, now: float, footprint_mib: float | None = None) -> bool:
+        """Return whether an attempt of this footprint may start on a free seat; else `reason` says why not."""
         if now - self._released_at < self._cooldown.floor_s:
             self.reason = "cooling down"
         else:
-            self.reason = self._why_not(self._sample(), need_mib)
+            self.reason = self._why_not(self._sample(), footprint_mib)
             if not self.reason:
                 self._waiting_since = None  # what was due may have failed at the door: the next wait is another one
             elif self._waiting_since is None and not self._tenants:
@@ -99,12 +99,12 @@ class Readiness:
     def _sample(self) -> GpuSample:
         return gpu.sample(self.slot.gpu) if self.slot.gpu else GpuSample()
 
-    def _why_not(self, sample: GpuSample, need_mib: float | None) -> str:
+    def _why_not(self, sample: GpuSample, footprint_mib: float | None) -> str:
         if not self._tenants:
             return gpu.why_not_ready(sample, self._before, self._cooldown, ours_mib=self._shared_mib)
-        needs = [need_mib, *(tenant.need_mib for tenant in self._tenants.values())]
-        known = [need for need in needs if need is not None]
-        if len(known) < len(needs) or sample.used_mib is None or sample.total_mib is None:
+        footprints = [footprint_mib, *(tenant.footprint_mib for tenant in self._tenants.values())]
+        known = [one for one in footprints if one is not None]
+        if len(known) < len(footprints) or sample.used_mib is None or sample.total_mib is None:
             return "how much memory attempts take here is not known yet"
         ours = self._shared_mib + sum(known[1:])
         if reason := gpu.why_not_ready(sample, self._before, self._cooldown, ours_mib=ours):

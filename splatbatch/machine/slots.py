@@ -78,9 +78,9 @@ class Slots:
         """Return all attempts on the slot of one, itself included."""
         return self._gate_of(key).tenants()
 
-    def finalizes(self, key: Key, need_mib: float | None) -> None:
+    def finalizes(self, key: Key, footprint_mib: float | None) -> None:
         """An attempt has made its last step: another may start beside it, if the memory of both fits."""
-        self._gate_of(key).finalizes(key, need_mib)
+        self._gate_of(key).finalizes(key, footprint_mib)
 
     def is_full(self, key: Key) -> bool:
         """Return whether nobody can start beside an attempt."""

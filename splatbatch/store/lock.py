@@ -24,7 +24,7 @@ from splatbatch.store.generations import Generations
 from splatbatch.store.records.run import Holder
 
 BEAT_S = 5.0
-FOREIGN_SILENCE_S = 3 * BEAT_S
+SILENCE_S = 3 * BEAT_S
 RECORD_BYTES = 512
 DYING_S = 2.0
 """A killed run's lock may live on in a child between fork and exec, for a moment."""
@@ -113,7 +113,7 @@ def holder(path: Path) -> Holder | None:
     found = Holder.from_record(record)
     if not found.host or found.pid is None:
         return None
-    return found if _is_foreign(record) or _runs_here(record) else None
+    return found if _is_elsewhere(record) or _runs_here(record) else None
 
 
 def sequence_of(path: Path) -> int | None:
@@ -121,7 +121,7 @@ def sequence_of(path: Path) -> int | None:
     return Holder.from_record(read_json(path)).sequence
 
 
-def _is_foreign(record: Record) -> bool:
+def _is_elsewhere(record: Record) -> bool:
     return record.get("host") != socket.gethostname()
 
 
@@ -133,17 +133,17 @@ def _runs_here(record: Record) -> bool:
 
 def _lives(record: Record, beats_in: Path) -> bool:
     """Return whether the writer of a record, on this host or another, still lives."""
-    return _is_beaten(record, beats_in) or (not _is_foreign(record) and _runs_here(record))
+    return _is_beaten(record, beats_in) or (not _is_elsewhere(record) and _runs_here(record))
 
 
 def _is_beaten(record: Record, beats_in: Path) -> bool:
     """Return whether a record is of another host, and still moves."""
-    return record.get("host") is not None and _is_foreign(record) and _moves(beats_in, record)
+    return record.get("host") is not None and _is_elsewhere(record) and _moves(beats_in, record)
 
 
 def _moves(path: Path, before: Record) -> bool:
     """Return whether the holder on another host still counts; asks for as long as three of its beats."""
-    end = time.monotonic() + FOREIGN_SILENCE_S
+    end = time.monotonic() + SILENCE_S
     while time.monotonic() < end:
         time.sleep(0.5)
         if (read_json(path) or before).get("sequence") != before.get("sequence"):

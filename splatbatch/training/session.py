@@ -110,8 +110,8 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     torch.manual_seed(recipe.training.seed)
     # what this process may come to take on its GPU, its context included
     free_mib = GPU_CONTEXT_MIB + torch.cuda.mem_get_info(device)[0] // MIB if device.type == "cuda" else None
-    need = estimate(recipe.on(device.type), prepared.extent, free_mib)
-    scene = prepared.views.to(device, need.photos)
+    footprint = estimate(recipe.on(device.type), prepared.extent, free_mib)
+    scene = prepared.views.to(device, footprint.photos)
     gaussians = to_parameters(prepared.gaussians, device)
     progress.show_on(open_tensorboard(folder.tensorboard, wanted=recipe.evaluation.tensorboard))
     evaluator = Evaluator(scene, recipe, progress, device)
@@ -127,7 +127,7 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
         write_splat(written, export(gaussians, scene.frame), step, planned, offset_comments(prepared.offset))
         gaussians = from_splat(read_splat(written), scene.frame, device)
         final = evaluator.measure_written(gaussians, step)
-        made = {"resolution": dict(scene.loaded), "expected": vars(need), "made_with": _versions(device)}
+        made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": _versions(device)}
         write_json(folder.metrics, {**evaluator.to_record(), **made})
         picture_views(folder, gaussians, scene.holdout, final, recipe)
         progress.phase("export")

@@ -98,7 +98,7 @@ def test_the_lock_of_a_killed_process_is_free(path: Path) -> None:
 
 
 def test_the_lock_of_a_silent_foreign_host_is_taken_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "FOREIGN_SILENCE_S", 0.6)
+    monkeypatch.setattr(lock, "SILENCE_S", 0.6)
     before = foreign(path)
     assert holder(path) == Holder.from_record(before)
     with OutputLock(path):
@@ -106,7 +106,7 @@ def test_the_lock_of_a_silent_foreign_host_is_taken_over(path: Path, monkeypatch
 
 
 def test_the_lock_of_a_foreign_host_that_beats_is_respected(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "FOREIGN_SILENCE_S", 5.0)
+    monkeypatch.setattr(lock, "SILENCE_S", 5.0)
     foreign(path)
     beat = threading.Timer(0.2, foreign, [path], {"sequence": 4})
     beat.start()
@@ -245,7 +245,7 @@ def test_a_generation_whose_maker_was_killed_before_it_wrote_is_taken_over(
 def test_a_foreign_host_that_beats_is_respected_without_flock_too(
     path: Path, without_flock: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "FOREIGN_SILENCE_S", 5.0)
+    monkeypatch.setattr(lock, "SILENCE_S", 5.0)
     generation = path.with_name("lock.3")
     foreign(generation)
     threading.Timer(0.2, foreign, [generation], {"sequence": 4}).start()
