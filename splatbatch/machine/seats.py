@@ -47,7 +47,7 @@ def how_many(now: int, looks: Sequence[Look], most: int, *, is_tight: bool = Fal
 
 
 def _paces(looks: Iterable[Look]) -> Mapping[int, float]:
-    """Return the median pace by number at once, where enough was measured."""
+    """Return the median throughput by number at once, where enough was measured."""
     by_number: dict[int, list[float]] = {}
     for look in looks:
         by_number.setdefault(look.at_once, []).append(look.steps_per_s)

@@ -20,7 +20,7 @@ PER_PATCH = (
     ("psnr", "psnr_db", "PSNR on held-out photographs."),
     ("num_gaussians", "gaussians", "Gaussians."),
     ("seconds", "seconds", "Time of the latest attempt."),
-    ("eta_s", "eta_seconds", "Time to the last step, at this pace."),
+    ("eta_s", "eta_seconds", "Time to the last step, at this throughput."),
     ("gpu_used_mib", "gpu_used_mib", "Memory used on the GPU of the attempt that runs."),
     ("gpu_temperature_c", "gpu_temperature_celsius", "Temperature of the GPU of the attempt that runs."),
 )

@@ -47,10 +47,10 @@ DEFAULT_GROWTH = 6.0
 steps. Longer ones grow as `mcmc` does, by 5 % at each refinement, or not at all: that is from above."""
 
 
-def training_s(recipe: Recipe, need: Footprint, pace: Throughput) -> float:
+def training_s(recipe: Recipe, need: Footprint, throughput: Throughput) -> float:
     """Return the seconds that one attempt takes, from the start of its process to its end."""
-    of_step = pace.step + pace.pixel * need.mean_px + pace.gaussian * mean_gaussians(recipe, need)
-    return pace.start + recipe.training.max_steps * of_step
+    of_step = throughput.step + throughput.pixel * need.mean_px + throughput.gaussian * mean_gaussians(recipe, need)
+    return throughput.start + recipe.training.max_steps * of_step
 
 
 def mean_gaussians(recipe: Recipe, need: Footprint) -> float:

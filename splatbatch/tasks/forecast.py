@@ -23,7 +23,7 @@ from splatbatch.tasks.throughput import makespan_s, seconds_per_step
 UNASKED_S = 3600.0
 """So long a batch trains on the CPU without having been told to."""
 MOST_RESULTS = 200
-"""As many tell a pace as well as thousands do."""
+"""As many tell a throughput as well as thousands do."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Footpr
     recipes = {task.name: task.asked.recipe for task in batch.only(names).tasks}
     spelled = _spell(recipes.values())
     done = list(_finished(batch, on_cpu=on_cpu))
-    if (pace := seconds_per_step(done)) is not None:
-        seconds = [pace * recipe.training.max_steps for recipe in recipes.values()]
-        basis = f"by the pace of {counted(len(done), 'trained patch', 'es')}"
+    if (throughput := seconds_per_step(done)) is not None:
+        seconds = [throughput * recipe.training.max_steps for recipe in recipes.values()]
+        basis = f"by the throughput of {counted(len(done), 'trained patch', 'es')}"
         return Forecast(makespan_s(seconds, num_slots(batch)), basis, spelled)
     pace_of_all = duration.CPU if on_cpu else duration.H200
     known = [duration.training_s(recipes[name], footprints[name], pace_of_all) for name in names if name in footprints]
@@ -96,10 +96,10 @@ def num_cores() -> int:
 def _basis(batch: Batch, at_once: int, *, on_cpu: bool) -> str:
     if on_cpu:
         here = f"{at_once} at a time on this machine's {counted(num_cores(), 'core')}"
-        return f"on the CPU, by the measured pace of its rasteriser, {here}"
+        return f"on the CPU, by the measured throughput of its rasteriser, {here}"
     if all("H200" in card.name for card in cards(batch.config)) and cards(batch.config):
-        return "by the pace of an H200"
-    return "an estimate by the pace of an H200; other GPUs differ"
+        return "by the throughput of an H200"
+    return "an estimate by the throughput of an H200; other GPUs differ"
 
 
 def _spell(recipes: Iterable[Recipe]) -> str:

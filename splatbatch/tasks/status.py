@@ -58,7 +58,7 @@ class PatchStatus:
     splat: str = ""
     steps_per_s: float | None = None
     eta_s: float | None = None
-    """Until the last step, at this pace."""
+    """Until the last step, at this throughput."""
     given_up: bool = False
     """It failed for good: `train` leaves it alone until its settings, inputs or machine change."""
     unverified: bool = False
@@ -191,7 +191,7 @@ def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
     last = next(reversed(lines), Progress())
     of_step = next((line for line in reversed(lines) if line.loss is not None), Progress())
     measured = next((line for line in reversed(lines) if line.psnr is not None), Progress())
-    step, max_steps, pace = last.step or 0, last.max_steps or 0, steps_per_s(lines)
+    step, max_steps, throughput = last.step or 0, last.max_steps or 0, steps_per_s(lines)
     return PatchStatus(
         name,
         "running",
@@ -204,8 +204,8 @@ def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
         ssim=measured.ssim,
         num_gaussians=of_step.num_gaussians,
         seconds=last.seconds,
-        steps_per_s=pace,
-        eta_s=eta_s(step, max_steps, pace),
+        steps_per_s=throughput,
+        eta_s=eta_s(step, max_steps, throughput),
         gpu_used_mib=sample.used_mib,
         gpu_temperature_c=sample.temperature_c,
     )

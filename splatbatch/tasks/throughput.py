@@ -13,7 +13,7 @@ LINES_LOOKED_AT = 10
 
 
 def steps_per_s(lines: Sequence[Progress]) -> float | None:
-    """Return the pace of the latest lines with a loss; None while it cannot be told."""
+    """Return the throughput of the latest lines with a loss; None while it cannot be told."""
     latest = [line for line in lines if line.loss is not None][-LINES_LOOKED_AT:]
     marks = [(line.t, line.step) for line in latest]
     known = [(at, step) for at, step in marks if at is not None and step is not None]
@@ -22,9 +22,9 @@ def steps_per_s(lines: Sequence[Progress]) -> float | None:
     return number(max(0.0, (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])))
 
 
-def eta_s(step: int, max_steps: int, pace: float | None) -> float | None:
-    """Return the seconds until the last step; None while the pace is unknown."""
-    return number((max_steps - step) / pace) if pace and 0 < step <= max_steps else None
+def eta_s(step: int, max_steps: int, throughput: float | None) -> float | None:
+    """Return the seconds until the last step; None while the throughput is unknown."""
+    return number((max_steps - step) / throughput) if throughput and 0 < step <= max_steps else None
 
 
 def seconds_per_step(finished: Iterable[tuple[float, int]]) -> float | None:

@@ -93,7 +93,7 @@ def test_two_at_once_take_half_the_time_but_no_less_than_the_longest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "pace"),
+    ("records", "throughput"),
     [
         ([], None),
         ([{"t": 1, "step": 0, "loss": 1}], None),
@@ -103,8 +103,8 @@ def test_two_at_once_take_half_the_time_but_no_less_than_the_longest() -> None:
         ([{"t": i, "step": i * i, "loss": 1} for i in range(20)], 29.0),
     ],
 )
-def test_the_pace_is_that_of_the_latest_records(records: list[dict[str, Any]], pace: float | None) -> None:
-    assert steps_per_s([Progress.from_record(record) for record in records]) == pace
+def test_the_pace_is_that_of_the_latest_records(records: list[dict[str, Any]], throughput: float | None) -> None:
+    assert steps_per_s([Progress.from_record(record) for record in records]) == throughput
 
 
 def test_three_hundred_lines_of_a_log_are_one_line_beside_the_table() -> None:

@@ -18,7 +18,7 @@ PACKED = {"patches_per_gpu": 2, "mps": "off"}
 
 def looks(**paces: float) -> list[Look]:
     """Return measurements: `at1=100` means 100 steps per second, one at a time."""
-    return [Look(int(name[2:]), pace) for name, pace in paces.items() for _ in range(FEWEST_LOOKS)]
+    return [Look(int(name[2:]), throughput) for name, throughput in paces.items() for _ in range(FEWEST_LOOKS)]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_short_memory_costs_a_seat_whatever_it_gained() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pace", "settles"),
+    ("throughput", "settles"),
     [
         (lambda number: 100 * number, 8),
         (lambda number: 100, 1),
@@ -58,10 +58,10 @@ def test_short_memory_costs_a_seat_whatever_it_gained() -> None:
         (lambda number: 100 / number, 1),
     ],
 )
-def test_the_number_settles_and_stays(pace: Callable[[int], float], settles: int) -> None:
+def test_the_number_settles_and_stays(throughput: Callable[[int], float], settles: int) -> None:
     now, measured, numbers = 1, [], []
     for _ in range(100):
-        measured.append(Look(now, pace(now)))
+        measured.append(Look(now, throughput(now)))
         now = how_many(now, measured, most=8)
         numbers.append(now)
     assert set(numbers[-50:]) == {settles}
