@@ -17,11 +17,13 @@ from splatbatch.commands.status import watching
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.failures.diagnose import diagnose_log
+from splatbatch.failures.lines import Gap
+from splatbatch.failures.settings import in_words
 from splatbatch.monitor.history import tell_history
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report import to_markdown, write_report
 from splatbatch.scene.footprint import Footprint
-from splatbatch.scheduler.judge import LOG_TAIL_BYTES
+from splatbatch.store.log_ends import read_ends
 from splatbatch.tasks.batch import Batch, open_batch, refusals
 from splatbatch.tasks.footprints import footprints_of, tight
 from splatbatch.tasks.forecast import check_place, forecast
@@ -63,6 +65,8 @@ def explain(config: Path | None, name: str) -> None:
     """Print the whole history of a patch."""
     batch = open_batch(config, [name])
     task = the_task(batch.tasks, name)
+    if own := task.asked.differences:
+        typer.echo(plain(f"{task.name}: set otherwise: {in_words(own)}").replace("\n", " "))
     for line in tell_history(batch.output, task.name, batch.standing()):
         typer.echo(plain(line).replace("\n", " "))
     if rows := rows_of(batch, task):
@@ -76,12 +80,11 @@ def diagnose(log: Path, exit_code: int | None, *, as_json: bool) -> None:
         ConfigError: the log cannot be read.
     """
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
-            text = file.read(LOG_TAIL_BYTES).decode("utf-8", errors="replace")
+        log.open("rb").close()
     except OSError as error:
         raise ConfigError(f"{log}: cannot be read ({error.strerror})", "Name the log of a training.") from error
-    found = diagnose_log(text, exit_code, None)
+    ends = read_ends(log)
+    found = diagnose_log(ends.text, exit_code, gap=Gap(ends.after, ends.left_out))
     if as_json:
         print_json(asdict(found))
         return

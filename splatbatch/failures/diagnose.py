@@ -1,207 +1,122 @@
-"""Why an attempt failed and what may help: a pure function of what was seen of it."""
+"""Why an attempt failed and what may help: a pure function of what was seen of it.
+
+Evidence is read in order: first what settles it by itself (a whole splat, the training's own findings, the OOM killer);
+then what was printed after the last progress, where an exception outweighs what only warns; then how the process
+ended; then what is true wherever it stands.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from splatbatch.failures.rules.build import BUILD
-from splatbatch.failures.rules.exits import (
-    CRASHES,
-    SIGABRT,
-    SIGNALS,
-    Meaning,
-    in_words,
-    meaning_of_code,
-    meaning_of_health,
-    signal_of,
-)
-from splatbatch.failures.rules.files import FILES, NETWORK
-from splatbatch.failures.rules.gpu import GPU
-from splatbatch.failures.rules.hints import HINTS
-from splatbatch.failures.rules.host import HOST
-from splatbatch.failures.rules.kernels import KERNELS
-from splatbatch.failures.rules.log import Log
-from splatbatch.failures.rules.program import PROGRAM, REST, SETTINGS
-from splatbatch.failures.rules.row import Row
-from splatbatch.failures.rules.scene import NUMBERS, SCENE
-from splatbatch.outcome import Cancelled, Diagnosis, Exit, Exited, Killed, Lost, NotStarted, TimedOut
+from splatbatch.failures import ends
+from splatbatch.failures.evidence import CERTAIN, LIKELY, TELLING, WARNED, Case, Evidence, Found
+from splatbatch.failures.lines import NO_GAP, Gap
+from splatbatch.failures.remedies import for_patch, with_remedy
+from splatbatch.failures.rules.exits import DIVERGED, SIGABRT, Meaning, meaning_of_code, signal_of
+from splatbatch.failures.settings import in_the_light_of
+from splatbatch.failures.table import ROWS
+from splatbatch.outcome import Cancelled, Diagnosis, Exited, Killed, TimedOut
 
-# The first row that matches wins, so the order is part of the knowledge: what can be a consequence stands below.
-STRONG: tuple[Row, ...] = (*GPU, *BUILD, *HOST, *SCENE, *NUMBERS, *KERNELS, *NETWORK, *SETTINGS, *CRASHES)
-# Believed only if neither a strong row nor the way the process ended says more.
-WEAK: tuple[Row, ...] = (*FILES, *PROGRAM, *HINTS, *REST)
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What was seen of an attempt."""
-
-    end: Exit | None
-    """How the process ended; None: unknown, or it still runs."""
-    log: str
-    """The tail of what it printed."""
-    phase: str = ""
-    """start, load, init, train, eval, export; empty: unknown."""
-    step: int | None = None
-    artifact: str | None = None
-    """Why the splat does not count; empty: it is whole; None: nobody looked, there is only a log."""
-    oom_killed: bool = False
-    kernel_lines: tuple[str, ...] = ()
-    health: str = ""
-    """What the training process found about itself, as `zero_gradients: 50 steps`."""
+FROM_OUTSIDE = frozenset({1, 2, 3, 9, 15})
+"""Signals that a process gets from others: nothing that it said itself on a plain line led to them."""
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
-    """Say why an attempt failed, what may help, and which lines show it."""
-    case = _Case(evidence)
-    judges = (_whole_splat, _health, _memory_killer, _strong_row, _our_doing, _signal, _weak_row, _spoilt_splat)
-    return next((verdict for judge in judges if (verdict := judge(case))), None) or _plain_end(case)
+    """Say why an attempt failed, what may help and what to type, and which lines and settings show it."""
+    case = Case(evidence)
+    verdict = next((found for judge in JUDGES if (found := judge(case))), None) or ends.plain_end(case)
+    if verdict.action == "ok":
+        return verdict
+    verdict = replace(verdict, advice=with_remedy(verdict.cause, verdict.advice))
+    verdict = in_the_light_of(evidence.differences, verdict)
+    return replace(verdict, advice=for_patch(verdict.advice, evidence.patch)) if evidence.patch else verdict
 
 
-def diagnose_log(text: str, exit_code: int | None = None, signal: int | None = None) -> Diagnosis:
+def diagnose_log(text: str, exit_code: int | None = None, signal: int | None = None, gap: Gap = NO_GAP) -> Diagnosis:
     """Explain any log, also of another trainer; a retry on mere suspicion is for watched attempts only."""
     end = Exited(exit_code) if exit_code is not None else None
-    return diagnose(Evidence(Killed(signal) if signal else end, text))
+    return diagnose(Evidence(Killed(signal) if signal else end, text, gap=gap))
 
 
-@dataclass(frozen=True)
-class _Case:
-    seen: Evidence
-
-    @cached_property
-    def log(self) -> Log:
-        reason = (self.seen.end.reason,) if isinstance(self.seen.end, NotStarted | Lost) else ()
-        return Log(self.seen.log, (*self.seen.kernel_lines, *reason))
-
-    @cached_property
-    def is_watched(self) -> bool:
-        return self.seen.artifact is not None
-
-    @cached_property
-    def is_midrun(self) -> bool:
-        return (self.log.last_step if self.seen.step is None else self.seen.step) > 0
-
-    @cached_property
-    def ended_well(self) -> bool:
-        return self.seen.end in {None, Exited(0)}
-
-    def means(self, meaning: Meaning, evidence: Iterable[str] = ()) -> Diagnosis:
-        phase = self.seen.phase or ("train" if self.is_midrun else "")
-        return Diagnosis(meaning.cause, meaning.action, meaning.advice, tuple(evidence), phase)
-
-
-def _whole_splat(case: _Case) -> Diagnosis | None:
-    """A whole splat is a success, whatever the process did afterwards, unless it learned nothing."""
-    if case.seen.artifact != "" or case.seen.health:
+def _told(case: Case) -> Diagnosis | None:
+    """What the end of the log says outright; a signal, or a limit of ours, asks for more than a plain line."""
+    best = _best(case.at_end)
+    if best is None or isinstance(case.seen.end, Cancelled) or _was_overcome(case, best):
         return None
-    if case.ended_well:
-        return case.means(Meaning("none", "ok", "The splat is whole."))
-    odd = f"The splat is whole; only after it the process ended badly: {in_words(case.seen.end)}."
-    return case.means(Meaning("none", "ok", odd))
+    return _meant(case, best) if best.weight >= _least_beside(case, best) else None
 
 
-def _health(case: _Case) -> Diagnosis | None:
-    if meaning := meaning_of_health(case.seen.health):
-        return case.means(meaning, (f"health: {case.seen.health}",))
-    if case.seen.health and case.seen.artifact == "":
-        return case.means(Meaning("none", "ok", f"The splat is whole, but its training looks odd: {case.seen.health}."))
-    return None
+def _was_overcome(case: Case, found: Found) -> bool:
+    """Tell whether a program exited 0 and says that it was done, or did without, or was only ended when it was done."""
+    if case.has_finished and found.row.cause in {"interrupted", "time_limit"}:
+        return signal_of(case.seen.end) is not None
+    did_without = not case.is_watched and found.row.scope == "optional"
+    return case.seen.end == Exited(0) and (case.has_finished or did_without)
 
 
-def _memory_killer(case: _Case) -> Diagnosis | None:
-    if not case.seen.oom_killed:
+def _least_beside(case: Case, found: Found) -> int:
+    signal = signal_of(case.seen.end)
+    is_spoken_for = signal not in {None, SIGABRT} or isinstance(case.seen.end, TimedOut)
+    crashed_by_gpu = signal not in FROM_OUTSIDE and found.row.cause.startswith(("cuda_", "cublas_"))
+    return CERTAIN if is_spoken_for and not crashed_by_gpu else TELLING
+
+
+def _lasting(case: Case) -> Diagnosis | None:
+    """What stays true though the program went on: a full disk, a patch without cameras, a loss that is no number."""
+    if isinstance(case.seen.end, Cancelled):
         return None
-    advice = "Host memory ran out (the kernel killed a process): fewer loader workers, fewer images in memory."
-    return case.means(Meaning("host_oom", "degrade", advice), ("outside the log: the kernel's OOM killer struck",))
+    best = _best(case.found([row for row in ROWS if row.lasting], 0))
+    if best and best.weight >= TELLING:
+        return _meant(case, best)
+    return ends.diagnosis(case, DIVERGED, [case.log.quote(case.log.diverged)]) if case.log.diverged else None
 
 
-def _strong_row(case: _Case) -> Diagnosis | None:
-    return None if isinstance(case.seen.end, Cancelled) else _first_row(case, STRONG)
+def _hinted(case: Case) -> Diagnosis | None:
+    """What the end of the log hints at, unless an exception that nobody knows says that it was something else."""
+    end, best = case.seen.end, _best(case.at_end)
+    if best is None or end == Exited(0) or isinstance(end, Cancelled) or case.has_finished:
+        return None
+    is_said_otherwise = case.is_explained or (signal_of(end) is None and meaning_of_code(end))
+    least = TELLING if end is None else LIKELY + 1 if is_said_otherwise else 1
+    is_hope = best.weight <= WARNED and best.row.action == "retry"  # no further attempt for a mere warning
+    return None if best.weight < least or is_hope else _meant(case, best)
 
 
-def _weak_row(case: _Case) -> Diagnosis | None:
-    return None if case.seen.end == Exited(0) else _first_row(case, WEAK)
+def _anywhere(case: Case) -> Diagnosis | None:
+    """What stood before the last progress and says why processes end, if nothing else does; no reason to try again."""
+    if case.ended_well or case.is_explained or isinstance(case.seen.end, Cancelled) or case.has_finished:
+        return None
+    best = _best(case.found([row for row in ROWS if row.scope == "end" and row.action != "retry"], 0))
+    return _meant(case, best) if best and best.weight >= TELLING and not meaning_of_code(case.seen.end) else None
 
 
-def _first_row(case: _Case, rows: Iterable[Row]) -> Diagnosis | None:
-    for row in rows:
-        match = case.log.find(row)
-        if match and not _was_survived(case, row, match):
-            beside = row.also.search(case.log.searched) if row.also else None
-            quotes = [case.log.quote(place) for place in (match, beside) if place]
-            return case.means(_meaning(case, row), quotes)
-    return None
+def _best(found: Iterable[Found]) -> Found | None:
+    return max(found, key=lambda one: one.weight, default=None)
 
 
-def _meaning(case: _Case, row: Row) -> Meaning:
+def _meant(case: Case, found: Found) -> Diagnosis:
     """Return what a row means here: in mid-run, or for a watched attempt, the same text asks for other actions."""
+    row = found.row
     action = row.midrun if row.midrun and case.is_midrun else row.action
     action = row.watched if row.watched and case.is_watched else action
-    return Meaning(row.cause, action, row.advice)
+    beside = case.place_of(row.also, case.log.start_of(case.end_begins)) if row.also else None
+    quotes = [case.log.quote(place) for place in (found.match, beside) if place]
+    return ends.diagnosis(case, Meaning(row.cause, action, row.advice), quotes)
 
 
-def _was_survived(case: _Case, row: Row, match: re.Match[str]) -> bool:
-    """Tell whether the program overcame what a row names: it ended well without it, or said later that it was done."""
-    if case.is_watched or not case.ended_well or row.silent:
-        return False
-    did_without = row.optional and case.seen.end == Exited(0)
-    return did_without or case.log.finished_at > match.start()
-
-
-def _our_doing(case: _Case) -> Diagnosis | None:
-    match case.seen.end:
-        case Cancelled(by=by):
-            return case.means(Meaning("interrupted", "retry", f"The run was ended by {by}: run again."))
-        case NotStarted(reason=reason):
-            return case.means(Meaning("not_started", "fail", f"The command could not be started: {reason}."))
-        case TimedOut() if not case.is_watched and case.log.finished_at >= 0:
-            return case.means(Meaning("none", "ok", "Training had finished; only the program did not end."))
-        case TimedOut(limit="wall", limit_s=limit_s):
-            advice = f"The limit of {limit_s:g} s was hit: give more time, or fewer steps."
-            return case.means(Meaning("time_limit", "degrade", advice), case.log.last_words())
-        case TimedOut(limit_s=limit_s):
-            advice = f"Nothing moved for {limit_s:g} s: ended, and tried once more."
-            return case.means(Meaning("hang", "retry", advice), case.log.last_words())
-        case _:
-            return None
-
-
-def _signal(case: _Case) -> Diagnosis | None:
-    """A signal outweighs weak text, except an abort, whose reason stands in the lines before."""
-    signal = signal_of(case.seen.end)
-    if signal is None or signal not in SIGNALS or signal == SIGABRT:
-        return None
-    return case.means(SIGNALS[signal], (in_words(case.seen.end), *case.log.last_words()))
-
-
-def _spoilt_splat(case: _Case) -> Diagnosis | None:
-    """A process that ended well without a splat that counts did not do its work."""
-    why = case.seen.artifact
-    if not why or not case.ended_well:
-        return None
-    advice = f"The program ended well, but its splat does not count ({why}): tried once more; then check the disk."
-    meaning = meaning_of_health(why.partition(":")[0]) or Meaning("incomplete_artifact", "retry", advice)
-    return case.means(meaning, (f"splat: {why}", *case.log.last_words()))
-
-
-def _plain_end(case: _Case) -> Diagnosis:
-    evidence = (in_words(case.seen.end), *case.log.last_words())
-    match case.seen.end:
-        case Lost(reason=reason):
-            return case.means(Meaning("lost", "retry", f"No word came back ({reason}): run again."), evidence)
-        case None if case.seen.log.strip() and case.log.finished_at < 0 and not case.log.sounds_bad:
-            advice = "The log stops without an end: if nothing moves, end it and try once more."
-            return case.means(Meaning("hang", "retry", advice), case.log.last_words())
-        case None if not case.log.sounds_bad:
-            return case.means(Meaning("none", "ok", "Nothing is wrong in this log."))
-        case Exited(code=0):
-            return case.means(Meaning("none", "ok", "The run ended normally."))
-        case end if meaning := meaning_of_code(end):
-            return case.means(meaning, evidence)
-        case _ if case.is_watched:
-            return case.means(Meaning("unknown", "retry", "No known failure: tried once more; keep the log."), evidence)
-        case _:
-            return case.means(Meaning("unknown", "fail", "No known failure: read the end of the log."), evidence)
+JUDGES: tuple[Callable[[Case], Diagnosis | None], ...] = (
+    ends.whole_splat,
+    ends.health,
+    ends.memory_killer,
+    _told,
+    ends.done,
+    ends.our_doing,
+    ends.signal,
+    _lasting,
+    _hinted,
+    _anywhere,
+    ends.spoilt_splat,
+)
+"""Asked in this order; the first that has something to say is believed."""

@@ -5,21 +5,24 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from splatbatch.config import Limits
-from splatbatch.failures.diagnose import Evidence, diagnose
+from splatbatch.failures.diagnose import diagnose
+from splatbatch.failures.evidence import Evidence
+from splatbatch.failures.lines import Gap
 from splatbatch.failures.rules.exits import in_words
-from splatbatch.files import PRIVATE, SHARED_MEMORY, is_out_of_space, read_tail, sweep, write_json
+from splatbatch.failures.settings import Difference
+from splatbatch.files import PRIVATE, SHARED_MEMORY, is_out_of_space, sweep, write_json
 from splatbatch.machine.protocol import Key, Slot
 from splatbatch.outcome import Cancelled, Exit, Exited, Failed, Outcome, Rejected, Splat, Stopped, TimedOut, Trained
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
 from splatbatch.store.layout import PatchFolder
+from splatbatch.store.log_ends import read_ends
 from splatbatch.store.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, TimeLimits
 from splatbatch.trainers import Trainer
 
-LOG_TAIL_BYTES = 1 << 18
 FULL_MIB = 2
 PREPARING = ("", "start", "load", "standby")
 """Phases before `go`; empty: it has said nothing."""
@@ -89,8 +92,15 @@ def _visible(slot: Slot) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": slot.gpu or "", **dict(slot.environment)}
 
 
-def judge(folder: AttemptFolder, trainer: Trainer, end: Exit) -> Outcome:
-    """Say what came of an attempt: the artifact decides, then the diagnosis."""
+def judge(folder: AttemptFolder, trainer: Trainer, end: Exit, differences: Sequence[Difference] = ()) -> Outcome:
+    """Say what came of an attempt: the artifact decides, then the diagnosis.
+
+    Args:
+        folder: of the attempt.
+        trainer: whose splat is looked for.
+        end: how the process ended.
+        differences: what the patch sets differently from its batch.
+    """
     product = trainer.collect(folder)
     health = tuple(line.warning for line in folder.read_progress() if line.warning)
     match product, end:
@@ -105,7 +115,7 @@ def judge(folder: AttemptFolder, trainer: Trainer, end: Exit) -> Outcome:
         case Rejected(), Cancelled(by=by):
             return Stopped(by)
         case Rejected(reason=reason), _:
-            return Failed(diagnose(_evidence(folder, end, reason)))
+            return Failed(diagnose(_evidence(folder, end, reason, differences)))
 
 
 def tidy(folder: AttemptFolder) -> None:
@@ -142,11 +152,15 @@ def _most(figures: Iterable[float | None]) -> float | None:
     return max((figure for figure in figures if figure is not None), default=None)
 
 
-def _evidence(folder: AttemptFolder, end: Exit, artifact: str) -> Evidence:
+def _evidence(folder: AttemptFolder, end: Exit, artifact: str, differences: Sequence[Difference]) -> Evidence:
     last, told = folder.last_progress(), folder.read_exit() or ExitFacts()
+    log = read_ends(folder.log)
     return Evidence(
         end=end,
-        log=read_tail(folder.log, LOG_TAIL_BYTES),
+        log=log.text,
+        gap=Gap(log.after, log.left_out),
+        differences=differences,
+        patch=folder.path.parent.name,
         phase=last.phase,
         step=last.step,
         artifact=artifact,

@@ -220,7 +220,7 @@ class Runner:
 
     def _judge(self, running: Running, end: Exit) -> None:
         task, ended = running.task, running.attempt
-        outcome = judge.judge(ended.folder, task.setup.trainer, end)
+        outcome = judge.judge(ended.folder, task.setup.trainer, end, task.setup.differences)
         settle(Ending(ended, end, outcome), self._output.patch(task.name), self._ledger, self._rules)
         self._retries.note(task, outcome)
         if isinstance(outcome, Trained):

@@ -10,8 +10,7 @@ from typing import Protocol
 
 from splatbatch.machine.protocol import Executor, Handle, Key, Seen, Slot, verdict
 from splatbatch.outcome import Cancelled, Exit, Lost
-from splatbatch.store.attempt_folder import Attempt
-from splatbatch.store.ended_attempt import EndedAttempt
+from splatbatch.store.attempt_folder import Attempt, EndedAttempt
 from splatbatch.tasks.task import Task
 
 

@@ -18,8 +18,7 @@ from splatbatch.outcome import Outcome, Trained
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.finalize import Ending, Rules, settle
 from splatbatch.scheduler.loop import Rounds, Runner
-from splatbatch.store.attempt_folder import Attempt, AttemptFolder
-from splatbatch.store.ended_attempt import EndedAttempt
+from splatbatch.store.attempt_folder import Attempt, AttemptFolder, EndedAttempt
 from splatbatch.store.events import BatchEnded, BatchStarted, Forecasted, Unwell
 from splatbatch.store.layout import PatchFolder, never_went
 from splatbatch.store.ledger import Ledger, judged_attempts
@@ -108,11 +107,12 @@ def _adopt_attempt(batch: Batch, task: Task, folder: AttemptFolder, ledger: Ledg
     job = folder.read_job() or JobSpec()
     then = job.depends_on
     attempt = Attempt(task.name, folder, job.changes, then, job.is_retry)
+    setup = task.today.changed(attempt.changes)
     try:
-        trainer = task.today.changed(attempt.changes).trainer
+        trainer = setup.trainer
     except ConfigError:  # settings of another version, or of nobody: what they made is not what would be trained today
-        then, trainer = Fingerprint(), task.today.trainer
-    outcome = judge.judge(folder, trainer, end)
+        then, setup, trainer = Fingerprint(), task.today, task.today.trainer
+    outcome = judge.judge(folder, trainer, end, setup.differences)
     # what it trained counts only if it is what would be trained today
     product = batch.output.patch(task.name)
     counts = _is_of_today(then, task) and not _is_superseded(folder, product)

@@ -183,6 +183,29 @@ class AttemptFolder:
 
 
 @dataclass(frozen=True)
+class EndedAttempt(AttemptFolder):
+    """The folder of an attempt that has ended: its records change no more, and each is read once."""
+
+    _known: dict[Path, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def _read(self, path: Path, kind: type[Kind]) -> Kind | None:
+        if path not in self._known:
+            self._known[path] = super()._read(path, kind)
+        known: Kind | None = self._known[path]
+        return known
+
+    def _read_lines(self, path: Path, kind: type[Kind]) -> Sequence[Kind]:
+        if path not in self._known:
+            self._known[path] = super()._read_lines(path, kind)
+        known: Sequence[Kind] = self._known[path]
+        return known
+
+    def last_progress(self) -> Progress:
+        """Return the latest line of progress.jsonl; blank if it never began."""
+        return next(reversed(self.read_progress()), Progress())
+
+
+@dataclass(frozen=True)
 class Attempt:
     """One try at one patch: its folder, the settings it changes, and hashes of what it depends on."""
 

@@ -9,7 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from splatbatch.config import Config, Recipe, TaskId, Variant, nearest
+from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import ConfigError
+from splatbatch.failures.settings import Difference, differences
 from splatbatch.scene.patches import Patch, spell
 
 if TYPE_CHECKING:
@@ -40,6 +42,15 @@ class Setup:
         from splatbatch.trainers import open_trainer
 
         return open_trainer(self.recipe)
+
+    @cached_property
+    def differences(self) -> tuple[Difference, ...]:
+        """In what its settings differ from those of a patch for which the YAML sets nothing."""
+        sections = {name: getattr(self.config, name).model_dump() for name in RECIPE_SECTIONS}
+        program = self.config.trainers.get(self.recipe.training.trainer)
+        sections["setting"] = program.settings if program else {}
+        batch = {f"{name}.{key}": value for name, section in sections.items() for key, value in section.items()}
+        return differences(self.recipe.as_given(), batch, Recipe().as_given())
 
     def changed(self, changes: Mapping[str, Any]) -> Setup:
         """Return what trains under further changes."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal as signals
 from dataclasses import dataclass
 
-from splatbatch.failures.rules.row import Row, text
+from splatbatch.failures.row import Row
+from splatbatch.failures.words import Words
 from splatbatch.outcome import Action, Exit, Exited, Killed, TimedOut
 
 
@@ -27,6 +28,8 @@ SIGNALS: dict[int, Meaning] = {
         "illegal_instruction", "fail", "The binaries need a CPU feature this machine lacks: install other builds."
     ),
     SIGABRT: Meaning("native_abort", "fail", "The program aborted itself: read the lines before the end."),
+    10: Meaning("interrupted", "retry", "The scheduler warned the run that its time ends (SIGUSR1): run again."),
+    12: Meaning("interrupted", "retry", "The scheduler warned the run that its time ends (SIGUSR2): run again."),
     5: Meaning("native_abort", "fail", "The program stopped itself (SIGTRAP): read the lines before the end."),
     7: Meaning(
         "shm_bus_error", "degrade", "Bus error (SIGBUS), most likely /dev/shm is full: use fewer loader workers."
@@ -60,6 +63,7 @@ _CUT_TO_8_BITS: dict[int, int] = {256 - signal: signal for signal in (4, SIGABRT
 
 CODES: dict[int, Meaning] = {
     2: Meaning("bad_config", "fail", "Exit code 2, as of a wrong command line: correct the arguments."),
+    125: Meaning("missing_dependency", "fail", "Docker could not start the container: read its message above."),
     126: Meaning("missing_dependency", "fail", "The program may not be executed: check its permissions."),
     127: Meaning("missing_dependency", "fail", "A program was not found: install it, or correct PATH."),
     124: Meaning("time_limit", "degrade", "`timeout` ended the program: give more time."),
@@ -67,6 +71,8 @@ CODES: dict[int, Meaning] = {
     0xC0000139: Meaning("missing_dependency", "fail", "A DLL is of another version."),
     0xC0000142: Meaning("missing_dependency", "fail", "A DLL could not start."),
 }
+
+DIVERGED = Meaning("nan_loss", "degrade", "Training diverged (NaN): lower learning rate, another random start.")
 
 # What the training process found about itself.
 HEALTH: dict[str, Meaning] = {
@@ -76,7 +82,7 @@ HEALTH: dict[str, Meaning] = {
     "no_densification": Meaning(
         "no_densification", "degrade", "Nothing was densified: lower grow_grad2d, or raise init_scale."
     ),
-    "nan_loss": Meaning("nan_loss", "degrade", "Training diverged (NaN): lower learning rate, another random start."),
+    "nan_loss": DIVERGED,
     "repeated_image": Meaning(
         "repeated_image", "fail", "All photographs are the same picture: give those the model was made from."
     ),
@@ -147,13 +153,13 @@ CRASHES = (
         "missing_image",
         "fail",
         "A photograph could not be loaded: check the image folder.",
-        text(r"terminate called after throwing an instance of 'cv::Exception"),
+        Words(r"terminate called after throwing an instance of 'cv::Exception"),
     ),
     Row(
         "segfault",
         "retry",
         "The program crashed (access violation): tried once more; again in this phase means a broken installation.",
-        text(
+        Words(
             r"Segmentation fault|\bSIGSEGV\b|access violation|段错误|区段错误|區段錯誤|Erreur de segmentation",
             r"Speicherzugriffsfehler",
             r"Violación de segmento|[Оо]шибка сегментирования|Errore di segmentazione|セグメンテーション|세그멘테이션",
@@ -166,7 +172,7 @@ CRASHES = (
         "native_abort",
         "fail",
         "Compiled code aborted, often because two binary packages clash: read the line quoted.",
-        text(
+        Words(
             r"free\(\): invalid|double free or corruption|malloc\(\): |corrupted size vs|munmap_chunk",
             r"corrupted double-linked|stack smashing detected|pure virtual method called",
             r"-1073740791|0xC0000409|3221226505|-1073740940|0xC0000374|3221226356",

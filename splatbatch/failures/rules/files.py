@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from splatbatch.failures.rules.row import Row, text
+from splatbatch.failures.row import Row
+from splatbatch.failures.words import Words
 
 _IMAGE = r"\.(jpe?g|png|tiff?|exr|webp|heic|bmp)\b"
 
@@ -11,18 +12,18 @@ NETWORK = (
         "download_failed",
         "fail",
         "A download is refused for good (certificate, address or permission): fetch the file beforehand.",
-        text(
+        Words(
             r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|Access to model \S+ is restricted",
             r"HTTP ?Error:? 40[0134]|\b40[134] Client Error|GatedRepoError|RepositoryNotFoundError",
         ),
-        optional=True,
+        scope="optional",
     ),
     Row(
         "download_failed",
         "retry",
         "A download or a server could not be reached: tried again; for batches fetch files beforehand and switch"
         " online loggers off.",
-        text(
+        Words(
             r"\bURLError\b|urlopen error|HTTP ?Error:? (429|5\d\d)|\b(429|5\d\d) (Client|Server) Error",
             r"(requests|urllib3|http\.client|httpx|aiohttp)[\w.]*\.(\w*Error|\w*Timeout|IncompleteRead|\w*Disconnected)\b",
             r"Max retries exceeded with url|Failed to establish a new connection|LocalEntryNotFoundError",
@@ -34,13 +35,13 @@ NETWORK = (
             r"Cannot retrieve the public link|Too many users have viewed",
             r"fatal: unable to access|RPC failed; curl",
         ),
-        optional=True,
+        scope="optional",
     ),
     Row(
         "io_error",
         "retry",
         "Reading from the disk or the share failed: tried again; if it repeats, copy the data to a local disk.",
-        text(
+        Words(
             r"\[Errno (5|52|61|70|74|107|108|112|116|117|121)\]|Communication error on send|Input/output error",
             r"Stale (NFS )?file handle|\bES?TALE\b|\bEIO\b",
             r"Transport endpoint is not connected|Remote I/O error|Host is down|Structure needs cleaning",
@@ -56,37 +57,40 @@ FILES = (
         "corrupt_cache",
         "degrade",
         "A cached or downloaded file is cut: delete it and run again.",
-        text(
+        Words(
             r"PytorchStreamReader failed|unexpected EOF, expected \d+ more bytes|invalid hash value|invalid load key",
             r"Invalid magic number; corrupt|BadGzipFile|CRC check failed|tarfile\.ReadError|zlib\.error",
             r"BadZipFile|UnpicklingError|EOFError: Ran out of input",
             r"Error while deserializing header|HeaderTooLarge|file signature not found",
             r"truncated file: eof|file too short",
         ),
+        strength="weak",
     ),
     Row(
         "missing_image",
         "fail",
         "A photograph of the scene is missing or cannot be loaded: fetch the complete image folder.",
-        text(
-            rf"(No such file|does not exist|not found|can't open|cannot open|unable to open)[^\n]*{_IMAGE}",
+        Words(
+            rf"(No such file|does not exist|not found|(can't|cannot|unable to|could not) (open|read))[^\n]*{_IMAGE}",
             rf"{_IMAGE}[^\n]*(does not exist|not found|missing)",
             r"No such file[^\n]*[/\\](images(_\d+)?|input|rgb|frames|masks?)([/\\][^\n'\"]*)?['\"]",
             r"image[s_ ]?(folder|dir\w*|path|file)?s?\b[^\n]*(does not exist|not found|is empty)|can't fopen",
             r"!_src\.empty\(\)|imread_[^\n]*can't open|No images? (files? )?(were |was )?found|failed to open image",
             r"'NoneType' object has no attribute '(shape|astype|ndim|dtype)'",  # what cv2.imread() returns
         ),
+        strength="weak",
     ),
     Row(
         "missing_file",
         "fail",
         "A file of an earlier step is missing: run (and check) that step first.",
-        text(
+        Words(
             r"FileNotFoundError|No such file or directory|\[WinError [23]\]|does not exist",
             r"找不到指定的(文件|路径)",
             r"angegebene Datei nicht finden|angegebenen Pfad nicht|est introuvable|can't find the path",
             r"(cannot|can't|could not|couldn't|unable to) (find|open|locate)[^\n]*\b(file|folder|directory|path)",
             r"(checkpoint|weights?|ckpt|file|folder|directory)\b[^\n]{0,60}\b(not found|is missing)|No checkpoints?\b",
         ),
+        strength="weak",
     ),
 )

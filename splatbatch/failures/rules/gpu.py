@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from splatbatch.failures.rules.row import Row, text
+from splatbatch.failures.row import Row
+from splatbatch.failures.words import Words
 
 GPU = (
     Row(
         "gpu_hardware_fault",
         "fail",
         "The GPU is lost or faulty: stop the batch, reboot, check power and cooling.",
-        text(
+        Words(
             # NVIDIA's Xid catalogue: those that need a reset.
             r"Xid( \([^)]*\))?[ :=]+(48|5[4678]|6[0-24]|7[49]|95|1[12]\d|136|14[03]|154)\b",
             r"fallen off the bus|GPU (is )?lost\b|NVML_ERROR_GPU_IS_LOST|GpuIsLost",
@@ -21,18 +22,20 @@ GPU = (
             r"AER: (Multiple )?Uncorrected[^\n]*(Fatal|received)|PCIe Bus Error: severity=Uncorrected",
             r"Error while waiting for GPU progress|GPU reset (is )?required|Row remapping failure",
         ),
+        scope="end",
     ),
     Row(
         "gpu_hardware_fault",
         "retry",
         "Uncorrectable memory (ECC) error: tried once more, on another GPU if there is one; again means a faulty card.",
-        text(r"uncorrectable ECC error|ECC_?UNCORRECTABLE|Double Bit ECC", r"Xid( \([^)]*\))?[ :=]+(63|92|94)\b"),
+        Words(r"uncorrectable ECC error|ECC_?UNCORRECTABLE|Double Bit ECC", r"Xid( \([^)]*\))?[ :=]+(63|92|94)\b"),
+        scope="end",
     ),
     Row(
         "cuda_no_kernel_image",
         "fail",
         "A compiled part was built without this GPU's architecture: install or build it for this GPU.",
-        text(
+        Words(
             r"no kernel image is available|cudaErrorNoKernelImageForDevice|NO_BINARY_FOR_GPU",
             r"device kernel image is invalid|cudaErrorInvalidKernelImage",
             r"invalid device function|cudaErrorInvalidDeviceFunction",
@@ -52,7 +55,7 @@ GPU = (
         "cuda_driver_mismatch",
         "fail",
         "The NVIDIA driver is missing, too old for this CUDA, or half updated: update the driver or reboot.",
-        text(
+        Words(
             r"driver version is insufficient|cudaErrorInsufficientDriver|CUDA_ERROR_(SYSTEM|COMPAT)\w+",
             r"NVIDIA driver on your system is too old|Found no NVIDIA driver",
             r"Driver/library version mismatch|RM version mismatch",
@@ -65,7 +68,6 @@ GPU = (
             r"Could not load dynamic library 'libcuda\.so",
             r"unsupported toolchain|Unsupported_?Ptx_?Version",
             r"(libnvidia-ml|NVML)[^\n]*(not found|not loaded|cannot open shared)",
-            r"nvidia-container-cli: (requirement|initialization) error|could not select device driver",
             r"not supported in the installed CUDA driver|CUDA error: operation not supported|cudaErrorNotSupported",
         ),
     ),
@@ -73,7 +75,7 @@ GPU = (
         "cuda_busy_or_unavailable",
         "retry",
         "Another process holds the GPU (or it is in exclusive mode): tried again after a pause.",
-        text(
+        Words(
             r"CUDA-capable device(s|\(s\))?( is/are| are| is) busy or unavailable",
             r"cudaErrorDevicesUnavailable|CUDA_ERROR_DEVICE_UNAVAILABLE|cuda[^\n]*error ?[=(] ?46\b",
             r"(cudaError|CUDA_ERROR_)MPS_?\w+|MPS (client|server)[^\n]*(fail|not ready|busy|connect)",
@@ -84,7 +86,7 @@ GPU = (
         "cuda_init_unknown",
         "retry",
         "CUDA could not start: tried once more; if it repeats, reload nvidia_uvm or reboot.",
-        text(
+        Words(
             r"CUDA unknown error|CUDA error: unknown error|cuda runtime error \((30|999)\)",
             r"(CUDA_ERROR_|cudaError)_?Unknown\b",
             r"(CUDA|cuInit)[^\n]*\b(error|code|failure|returned)[ :=(]*(30|999)\b",
@@ -95,7 +97,7 @@ GPU = (
         "cuda_invalid_device",
         "fail",
         "The process sees no such GPU: correct the GPU number or CUDA_VISIBLE_DEVICES.",
-        text(
+        Words(
             r"No (CUDA|HIP) GPUs are available|no CUDA-capable device",
             r"No (CUDA|NVIDIA|GPU)?( |-)?(GPUs?|devices?) (is |was |are |were )?(found|available|detected|visible)",
             r"requested gpus?\b[^\n]*\n?[^\n]*machine only has|No supported gpu backend|No CUDA-enabled (GPU|device)",
@@ -107,13 +109,13 @@ GPU = (
             r"Attempting to deserialize object on (a )?CUDA device",
             r"(No|Could not find (a|any)) (suitable |compatible |supported )?(CUDA|NVIDIA)[- ]?(capable )?GPUs?\b",
         ),
-        optional=True,
+        scope="optional",
     ),
     Row(
         "cuda_init_unknown",
         "retry",
         "CUDA could not start: tried once more; if it repeats, reload nvidia_uvm or reboot.",
-        text(
+        Words(
             r"Unexpected error from cudaGetDeviceCount\(\)(?![^\n]*\n?[^\n]*out of memory)",
             r"CUDA driver initialization failed|CUDA error: initialization error|cudaErrorInitializationError",
         ),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from splatbatch.failures.rules.row import Row, Words, text
+from splatbatch.failures.row import Row
+from splatbatch.failures.words import Words
 
 _POWERS = {"bytes": -3, "kib": -2, "mib": -1, "gib": 0, "tib": 1, "pib": 2, "eib": 3}  # of 1024, in GiB
 _SIZE = r"(\d[\d.]*) ?(bytes|[KMGTPE]iB)"
-_REQUEST = text(rf"Tried to allocate {_SIZE}")
-_CARD = text(rf"{_SIZE} total capacity", rf"total capac\w+ of {_SIZE}")
-_FREE = text(rf"{_SIZE}(?: is)? free")
-_USED = text(rf"{_SIZE} already allocated", rf"{_SIZE} (?:reserved|cached)", rf"this process has {_SIZE}")
+_REQUEST = Words(rf"Tried to allocate {_SIZE}")
+_CARD = Words(rf"{_SIZE} total capacity", rf"total capac\w+ of {_SIZE}")
+_FREE = Words(rf"{_SIZE}(?: is)? free")
+_USED = Words(rf"{_SIZE} already allocated", rf"{_SIZE} (?:reserved|cached)", rf"this process has {_SIZE}")
 _ABSURD_GIB = 1000.0
 
 
@@ -31,7 +32,7 @@ def is_crowded_out(line: str) -> bool:
     return card - free - used > max(used, 0.25 * card)
 
 
-_OUT_OF_MEMORY = text(
+_OUT_OF_MEMORY = Words(
     r"CUDA out of memory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|VK_ERROR_OUT_OF_DEVICE_MEMORY",
     r"(CUDA|GPU|device|HIP|MPS|driver|wgpu)\w*[^\n]{0,160}\bout of memory|\bOutOf(Device|Video)Memory",
     r"\bcu(da)?[A-Z]\w*\([^\n]*out of memory",
@@ -47,7 +48,7 @@ KERNELS = (
         "fail",
         "One allocation far beyond the card while little is in use: the rasterizer got a garbage count. Rebuild it;"
         " less resolution is only a last try.",
-        text(r"Tried to allocate"),
+        Words(r"Tried to allocate"),
         holds=asks_absurdly,
         watched="retry",
     ),
@@ -55,7 +56,7 @@ KERNELS = (
         "cuda_absurd_alloc",
         "fail",
         "A garbage count reached an allocation (mismatched build, or NaN before it): rebuild the rasterizer.",
-        text(
+        Words(
             r"create tensor with negative dimension|Storage size calculation overflowed",
             r"Tried to allocate more than \d+ ?[PE]i?B",
         ),
@@ -65,7 +66,7 @@ KERNELS = (
         "cuda_oom",
         "degrade",
         "Other processes hold most of the GPU: wait until they are gone; only then train with less.",
-        text(r"Tried to allocate"),
+        Words(r"Tried to allocate"),
         holds=is_crowded_out,
         watched="retry",
     ),
@@ -74,27 +75,26 @@ KERNELS = (
         "degrade",
         "GPU memory ran out while the photographs were loaded onto it: keep images on the CPU, or split the patch.",
         _OUT_OF_MEMORY,
-        also=text(r"\bloadCam\b|cameraList_from_camInfos|original_image[^\n]*\.to\("),
+        also=Words(r"\bloadCam\b|cameraList_from_camInfos|original_image[^\n]*\.to\("),
     ),
     Row(
         "cuda_oom",
         "degrade",
         "GPU memory ran out during evaluation: evaluate less or not at all, at lower resolution.",
         _OUT_OF_MEMORY,
-        also=text(r"\bin training_report\b|\bin lpips\b|\bin eval(uate)?\b|\brender_sets\b|^ +training_report\("),
+        also=Words(r"\bin training_report\b|\bin lpips\b|\bin eval(uate)?\b|\brender_sets\b|^ +training_report\("),
     ),
     Row(
         "cuda_oom",
         "degrade",
         "GPU memory is full: keep images on the CPU, cap the Gaussians, or lower the resolution.",
         _OUT_OF_MEMORY,
-        silent=True,
     ),
     Row(
         "cuda_device_assert",
         "fail",
         "An index on the GPU was out of range (a label, a mask, a camera): find it with CUDA_LAUNCH_BLOCKING=1.",
-        text(
+        Words(
             r"device-side assert triggered|Assertion `[^\n]*` failed|thread: \[\d+,\d+,\d+\] Assertion",
             r"cudaErrorAssert\b|CUDA_ERROR_ASSERT\b",
         ),
@@ -104,7 +104,7 @@ KERNELS = (
         "cuda_invalid_configuration",
         "fail",
         "A kernel was launched on nothing: no points, or none in view. Check poses, scale and the point cloud.",
-        text(r"invalid configuration argument|cudaErrorInvalidConfiguration|too many resources requested"),
+        Words(r"invalid configuration argument|cudaErrorInvalidConfiguration|too many resources requested"),
         midrun="retry",
         watched="retry",
     ),
@@ -112,7 +112,7 @@ KERNELS = (
         "cuda_illegal_access",
         "retry",
         "Illegal GPU memory access: tried once more in a fresh process; again means a mismatched build.",
-        text(
+        Words(
             r"illegal memory access|cudaErrorIllegalAddress|CUDA_ERROR_ILLEGAL_ADDRESS",
             r"cuda[^\n]{0,80} error[ =:(]+(77|700)\b|Warp Illegal Address",
             r"Invalid __(global|shared|local)__ (read|write)",
@@ -124,7 +124,7 @@ KERNELS = (
         "cuda_launch_failure",
         "retry",
         "A GPU kernel failed without a reason: tried once more; if it repeats, check driver, power and hardware.",
-        text(
+        Words(
             r"unspecified launch failure|cudaErrorLaunchFailure|CUDA_ERROR_LAUNCH_FAILED",
             r"cuda[^\n]{0,80} error[ =:(]+(4|719)\b",
             r"launch timed out and was terminated|cudaErrorLaunchTimeout|CUDA_ERROR_LAUNCH_TIMEOUT",
@@ -136,7 +136,7 @@ KERNELS = (
         "cublas_cudnn_error",
         "degrade",
         "A GPU library found no memory to work in: lower the resolution or the number of Gaussians.",
-        text(
+        Words(
             r"CU\w+_STATUS_ALLOC_FAILED|cublas runtime error : resource allocation failed",
             r"CU(BLAS|SOLVER|SPARSE|RAND)_STATUS_\w+,? when calling `cu\w+Create\w*\(",  # no room for its workspace
             r"CUDNN_?\s?STATUS_(?!SUCCESS|VERSION|SUBLIBRARY)\w+|status == CUD\s?NN_STATUS_SUCCESS",
@@ -148,7 +148,7 @@ KERNELS = (
         "cublas_cudnn_error",
         "retry",
         "A GPU library call failed: tried once more; if it repeats, check the torch build and earlier faults.",
-        text(
+        Words(
             r"\bCU(BLAS|SOLVER|FFT|SPARSE|RAND)_(STATUS_)?(?!STATUS|SUCCESS)[A-Z]+",
             r"\bcu(blas|solver|fft|sparse|rand)( runtime)? error",
         ),
@@ -157,13 +157,13 @@ KERNELS = (
         "nccl",
         "fail",
         "Two processes share one GPU, or ask NCCL for what it cannot do: give each its own GPU, or use one GPU.",
-        text(r"Duplicate GPU detected|ncclInvalid(Usage|Argument)"),
+        Words(r"Duplicate GPU detected|ncclInvalid(Usage|Argument)"),
     ),
     Row(
         "nccl",
         "retry",
         "The GPUs stopped talking to each other: tried once more, then one GPU per patch; see the other rank's log.",
-        text(
+        Words(
             r"NCCL error|\bnccl(UnhandledCuda|System|Internal|Remote)\w*|NCCL (communicator|operations|work)\b",
             r"NCCL WARN [^\n]*(fail|error|timed? ?out)|\bTCPStore\b|(recvValue|sendBytes) failed|recv, got 0 bytes",
             r"^\s*RuntimeError: Socket Timeout|\[c10d\] The (client|server) socket",

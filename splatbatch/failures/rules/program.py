@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from splatbatch.failures.rules.row import Row, text
+from splatbatch.failures.row import Row
+from splatbatch.failures.words import Words
 
 SETTINGS = (
     Row(
         "dims_mismatch",
         "fail",
         "Images and intrinsics (or images among themselves) differ in size: run verify-dims.",
-        text(
+        Words(
             r"size of tensor a \(\d+\) must match the size of tensor b|Sizes of tensors must match",
             r"expanded size of the tensor \(\d+\) must match|stack expects each tensor to be equal size",
             r"operands could not be broadcast together|shape of the mask \[\d+, \d+",
@@ -26,7 +27,7 @@ SETTINGS = (
         "bad_config",
         "fail",
         "The command line or the configuration is wrong: correct it.",
-        text(
+        Words(
             r"error: (unrecognized arguments|argument |the following arguments are required|ambiguous option)",
             r"invalid choice:|expected (one|at least one) argument|unrecogni[sz]ed (options?|arguments?)",
             r"No such option|Missing option|unexpected extra argument|Failed to parse options",
@@ -46,32 +47,34 @@ PROGRAM = (
         "bad_config",
         "fail",
         "A checkpoint or a name belongs to other settings than these: give those it was made with.",
-        text(
+        Words(
             r"size mismatch for \w|loading state_dict|key\(s\) in state_dict|loaded state dict contains",
             r"KeyError: [^\n]*(registry|registered)|Unsupported value|not a valid (choice|option|value)",
         ),
+        strength="weak",
     ),
     Row(
         "colmap_failed",
         "fail",
         "COLMAP failed: see its own message above.",
-        text(
+        Words(
             r"(Feature extraction|Feature matching|Mapper|Image undistorter|Undistortion) failed",
             r"FATAL: command failed|Error running command: (colmap|glomap)",
             r"SQLite error|max_num_consecutive_invalid_steps",
-            r"(imgs2poses|colmap2poses|Post-colmap)[^\n]*\n(?:[^\n]*\n){0,9}[^\n]*(out of (range|bounds))",
             r"\w\.(cc|h):\d+\] +Check failed",
         ),
+        strength="weak",
     ),
     Row(
         "missing_dependency",
         "fail",
         "Two packages do not fit each other: install the versions the trainer asks for.",
-        text(
+        Words(
             r"compiled using NumPy 1\.x|_ARRAY_API not found",
             r"\bvalues to unpack\b|^\s*TypeError: [^\n]*(unexpected keyword|missing \d+ required|positional argument)",
             r"^\s*AttributeError: (?!'(NoneType|list|str|int|float|tuple|dict)')[^\n]* has no attribute",
         ),
+        strength="weak",
     ),
 )
 
@@ -81,17 +84,20 @@ REST = (
         "program_bug",
         "fail",
         "The trainer itself has a fault (or its versions do not fit): report it with the lines quoted.",
-        text(
+        Words(
             r"^\s*(\w+\.)*(Name|Type|Attribute|Key|Index|UnboundLocal|Syntax|Indentation|NotImplemented|ZeroDivision"
             r"|Value|Assertion|Recursion)Error\b",
             r"tensors to be on the same device|expected scalar type",
+            r"on a `None` value|index out of bounds: the len is|attempt to \w+ with overflow|unreachable code",
             r"CUDA error: invalid argument|Cannot re-initialize CUDA in forked subprocess",
         ),
+        strength="last",
     ),
     Row(
         "interrupted",
         "retry",
         "A person or another program interrupted the run: run again.",
-        text(r"KeyboardInterrupt|\^C|^\s*Terminated\b|Signals\.SIGTERM"),
+        Words(r"KeyboardInterrupt|\^C|^\s*Terminated\b|Signals\.SIGTERM"),
+        strength="last",
     ),
 )

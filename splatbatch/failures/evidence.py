@@ -1,0 +1,206 @@
+"""What was seen of an attempt, and what its log says of a known failure, in the order of what counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from splatbatch.failures.lines import NO_GAP, Gap
+from splatbatch.failures.log import Log
+from splatbatch.failures.raised import Raised
+from splatbatch.failures.row import Row, Scope, Strength
+from splatbatch.failures.rules import signs
+from splatbatch.failures.settings import Difference
+from splatbatch.failures.table import ROWS
+from splatbatch.failures.words import Words, lower
+from splatbatch.outcome import Exit, Exited, Lost, NotStarted
+
+Standing = Literal["final", "bare", "caught", "exception", "error", "plain", "warning"]
+"""Of a line: in the exception that ended it all (bare: its traceback is missing; caught: the program went on after it),
+in another one, in what its program calls an error, in a plain line, in a warning."""
+
+# What a row says counts by its strength and scope, and by where it stands. The highest wins; of equals the first row of
+# the table.
+CERTAIN, TELLING, LIKELY, WARNED = 60, 40, 20, 3
+WEIGHTS: Mapping[tuple[Strength, Scope], Mapping[Standing, int]] = {
+    ("strong", "end"): {
+        **{"final": CERTAIN, "bare": CERTAIN, "caught": CERTAIN, "exception": CERTAIN},
+        **{"error": CERTAIN, "plain": CERTAIN, "warning": WARNED},
+    },
+    ("strong", "exception"): {
+        **{"final": CERTAIN, "bare": CERTAIN, "caught": CERTAIN, "exception": CERTAIN},
+        **{"error": 44, "plain": TELLING, "warning": WARNED},
+    },
+    ("strong", "optional"): {
+        **{"final": 50, "bare": 30, "caught": 24},
+        **{"exception": LIKELY, "error": LIKELY, "plain": LIKELY},
+    },
+    ("weak", "exception"): {"final": 42, "bare": 28, "caught": 23, "error": 19, "plain": 18, "exception": 15},
+    ("hint", "exception"): {"final": 27, "bare": 27, "caught": 22, "error": 17, "plain": 16},
+    ("last", "exception"): {"final": 25, "bare": 25, "caught": 21, "exception": 12, "error": 10, "plain": 10},
+}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was seen of an attempt."""
+
+    end: Exit | None
+    """How the process ended; None: unknown, or it still runs."""
+    log: str
+    """What it printed; of a long log the beginning and the end."""
+    phase: str = ""
+    """start, load, init, train, eval, export; empty: unknown."""
+    step: int | None = None
+    artifact: str | None = None
+    """Why the splat does not count; empty: it is whole; None: nobody looked, there is only a log."""
+    oom_killed: bool = False
+    kernel_lines: tuple[str, ...] = ()
+    health: str = ""
+    """What the training process found about itself, as `zero_gradients: 50 steps`."""
+    gap: Gap = NO_GAP
+    """Where lines are left out of the log."""
+    differences: Sequence[Difference] = ()
+    """What the patch sets differently from its batch."""
+    patch: str = ""
+    """Its name, for what is to be typed; empty: unknown."""
+
+
+class Found(NamedTuple):
+    """A row that matches, where, and how much that counts."""
+
+    row: Row
+    match: re.Match[str]
+    weight: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """An attempt, and how its log is read."""
+
+    seen: Evidence
+
+    @cached_property
+    def log(self) -> Log:
+        """What it printed, with the lines from beside it."""
+        reason = (self.seen.end.reason,) if isinstance(self.seen.end, NotStarted | Lost) else ()
+        return Log(self.seen.log, (*self.seen.kernel_lines, *reason), self.seen.gap)
+
+    @cached_property
+    def is_watched(self) -> bool:
+        """Whether it is an attempt of ours, of whose splat is known whether it counts."""
+        return self.seen.artifact is not None
+
+    @cached_property
+    def is_midrun(self) -> bool:
+        """Whether steps had been made."""
+        return (self.log.last_step if self.seen.step is None else self.seen.step) > 0
+
+    @cached_property
+    def ended_well(self) -> bool:
+        """Whether nothing is known of a bad end."""
+        return self.seen.end in {None, Exited(0)}
+
+    @cached_property
+    def has_finished(self) -> bool:
+        """Whether the program says that it was done, and nobody knows that its splat does not count."""
+        return not self.is_watched and self.log.finished >= self.log.last_progress and self.log.finished >= 0
+
+    @cached_property
+    def end_begins(self) -> int:
+        """The line from which on the end is told: the last one of progress, or the one that says that all is done."""
+        return max(self.log.last_progress, self.log.finished if self.has_finished else 0)
+
+    @cached_property
+    def final(self) -> Raised | None:
+        """The exception that ended it all: the last one after the last progress.
+
+        Rather one with its frames, and one after which nothing was printed but what sounds bad.
+        """
+        ends = [one for one in self.log.raised if one.counts and one.is_main and one.end >= self.end_begins]
+        return max(ends, key=lambda one: (one.has_frames, not self._went_on_after(one), one.end), default=None)
+
+    @cached_property
+    def is_explained(self) -> bool:
+        """Whether the final exception is one by itself, and not the echo of another failure."""
+        log, last = self.log, self.final
+        if last is None:
+            return False
+        words = log.searched[log.start_of(last.begin) : log.start_of(last.end + 1)]
+        is_cut = last.has_frames and words.rstrip("\n").rpartition("\n")[2][:1].isspace()
+        return not is_cut and not any(True for _ in signs.SYMPTOMS.places(words))
+
+    @cached_property
+    def went_on(self) -> bool:
+        """Whether the program had something else to say after the final exception: it may have been caught."""
+        return self.final is not None and self._went_on_after(self.final)
+
+    @cached_property
+    def _next_raised(self) -> dict[int, int]:
+        """Where after the end of each exception the next one begins."""
+        return {one.end: other.begin for one, other in pairwise(self.log.raised)}
+
+    def _went_on_after(self, one: Raised) -> bool:
+        log = self.log
+        stop = self._next_raised.get(one.end, len(log.lines))
+        lines = ((at, log.searched[log.start_of(at) : log.start_of(at + 1)]) for at in range(one.end + 1, stop))
+        return any(
+            at not in log.warnings and log.lines[at].number and not line.isspace() and not _sounds_bad(line)
+            for at, line in lines
+        )
+
+    @cached_property
+    def can_do_without(self) -> bool:
+        """Whether all that is known at the end may concern what one can do without."""
+        known = [one for one in self.at_end if one.weight > WARNED]
+        return bool(known) and all(one.row.scope == "optional" or one.row.strength == "hint" for one in known)
+
+    @cached_property
+    def at_end(self) -> tuple[Found, ...]:
+        """What rows say of the end, in their order."""
+        return tuple(self.found(ROWS, self.end_begins))
+
+    def found(self, rows: Iterable[Row], begin: int) -> Iterator[Found]:
+        """Return where rows match from a line on, in their order; of each what counts most."""
+        start = self.log.start_of(begin)
+        for row in rows:
+            if row.unless and self.place_of(row.unless, start):
+                continue
+            if row.also and not self.place_of(row.also, start):
+                continue
+            matches = (one for one in row.pattern.places(self.log.searched, start) if self._holds(row, one))
+            weighed = [Found(row, one, self._weight(row, self.log.line_of(one))) for one in matches]
+            if weighed:
+                yield max(weighed, key=lambda one: (one.weight, -one.match.start()))
+
+    def place_of(self, words: Words, start: int) -> re.Match[str] | None:
+        """Return where words stand from a place on, outside of exceptions that ended nothing."""
+        places = words.places(self.log.searched, start)
+        return next((one for one in places if self.log.line_of(one) not in self.log.aside), None)
+
+    def _holds(self, row: Row, match: re.Match[str]) -> bool:
+        return row.holds is None or row.holds(lower(self.log.lines[self.log.line_of(match)].words))
+
+    def _weight(self, row: Row, line: int) -> int:
+        scope: Scope = "exception" if row.strength != "strong" else row.scope
+        return WEIGHTS[row.strength, scope].get(self._standing(line), 0)
+
+    def _standing(self, line: int) -> Standing:
+        if self.log.lines[line].number == 0:
+            return "final"
+        last = self.final
+        if last and last.begin <= line <= last.end:
+            return "caught" if self.went_on else "final" if last.has_frames else "bare"
+        if line in self.log.warnings:
+            return "warning"
+        if line in self.log.in_exceptions:
+            return "exception"
+        return "error" if line in self.log.errors else "plain"
+
+
+def _sounds_bad(line: str) -> bool:
+    return signs.SOUNDS_BAD.search(line) is not None

@@ -1,0 +1,176 @@
+"""How a log is read: without harmless lines, with its steps, its exceptions, its end, and its line numbers."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+
+from splatbatch.failures.lines import NO_GAP, Gap, Line, lines_of
+from splatbatch.failures.raised import MARKS, Marks, Raised, find_raised
+from splatbatch.failures.rules import signs
+from splatbatch.failures.words import Words, lower
+
+QUOTE_CHARS = 240
+
+
+@dataclass(frozen=True)
+class Log:
+    """What was printed, and lines from beside it (the kernel's, the engine's)."""
+
+    tail: str
+    beside: tuple[str, ...] = ()
+    gap: Gap = NO_GAP
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """Every line that says something, long ones in pieces; in a long log only some of those that are alike."""
+        return (*lines_of(self.tail, self.gap), *(Line(0, words) for words in self.beside))
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts = [0]
+        for line in self.lines:
+            starts.append(starts[-1] + len(line.words) + 1)
+        return starts
+
+    @cached_property
+    def _read(self) -> str:
+        return lower("\n".join(line.words for line in self.lines))
+
+    @cached_property
+    def searched(self) -> str:
+        """All lines in small letters, harmless ones blanked."""
+        lines = self._read.split("\n")
+        for match in signs.HARMLESS.places(self._read):
+            lines[self.line_of(match)] = " " * len(lines[self.line_of(match)])
+        return "\n".join(lines)
+
+    def line_of(self, match: re.Match[str]) -> int:
+        """Return which line a match stands in."""
+        return self.line_of_place(match.start())
+
+    def line_of_place(self, at: int) -> int:
+        """Return which line a place of what is searched stands in."""
+        return bisect_right(self._starts, at) - 1
+
+    def start_of(self, line: int) -> int:
+        """Return where a line begins in what is searched."""
+        return self._starts[line]
+
+    def _marked(self, words: Words) -> set[int]:
+        return {self.line_of(match) for match in words.places(self.searched)}
+
+    @cached_property
+    def aside(self) -> set[int]:
+        """The lines of exceptions that ended nothing."""
+        lines = {line for one in self.raised if not one.counts for line in range(one.begin, one.end + 1)}
+        return lines | self._marked(signs.ASIDE)
+
+    @cached_property
+    def warnings(self) -> set[int]:
+        """The lines that only warn, and those of exceptions that ended nothing."""
+        return self._marked(signs.WARNINGS) | self.aside
+
+    @cached_property
+    def steps(self) -> dict[int, int]:
+        """The training step that each line of progress tells, by line."""
+        found: dict[int, int] = {}
+        for match in signs.TRAINING_STEP.places(self.searched):
+            number = next(filter(None, match.groups()), "0")
+            if step := int(number.replace(",", "")):  # a bar at 0 shows that nothing has been done yet
+                found.setdefault(self.line_of(match), step)
+        return dict(sorted(found.items()))
+
+    @cached_property
+    def last_step(self) -> int:
+        """The highest training step that is mentioned; 0 if none is."""
+        return max(self.steps.values(), default=0)
+
+    @cached_property
+    def finished(self) -> int:
+        """The line that says for the last time that all is done; -1 if none does."""
+        return max(self._marked(signs.FINISHED), default=-1)
+
+    @cached_property
+    def made_all_steps(self) -> bool:
+        """Whether it says that the last step was made."""
+        return self.finished >= 0 or bool(self._marked(signs.ALL_STEPS_MADE))
+
+    @cached_property
+    def diverged(self) -> re.Match[str] | None:
+        """Where the last loss that is told is no number."""
+        told = max(signs.LOSS.places(self.searched), key=lambda match: match.start(), default=None)
+        return told if told and told[1].lstrip("-")[:1] in {"n", "i"} else None
+
+    @cached_property
+    def last_progress(self) -> int:
+        """The last line of progress, from which on the end is told; 0 without any.
+
+        A bar prints itself once more when an exception closes it: that is no progress.
+        """
+        lines, ends = list(self.steps), {self._next_that_says_something(one.end) for one in self.raised if one.counts}
+        while lines and (lines[-1] in ends or (lines[-2:-1] and self.steps[lines[-1]] == self.steps[lines[-2]])):
+            lines.pop()
+        return lines[-1] if lines else 0
+
+    def _next_that_says_something(self, line: int) -> int:
+        text, at = self.searched, self._starts[line + 1]
+        while at < len(text) and text[at].isspace():
+            at += 1
+        return self.line_of_place(at)
+
+    @cached_property
+    def in_exceptions(self) -> set[int]:
+        """The lines of exceptions and panics."""
+        return {line for one in self.raised for line in range(one.begin, one.end + 1)}
+
+    @cached_property
+    def errors(self) -> set[int]:
+        """The lines that their program calls errors."""
+        return self._marked(signs.ERROR_LEVEL)
+
+    @cached_property
+    def sounds_bad(self) -> bool:
+        """Whether the last thing that was said after the last progress is an error, known or not."""
+        told = (line for line in range(len(self.lines) - 1, self.last_progress - 1, -1) if line not in self.warnings)
+        last = next((line for line in told if not self._words(line).isspace()), None)
+        raised = {line for one in self.raised if one.is_main for line in range(one.begin, one.end + 1)}
+        return last is not None and last in raised | self.errors
+
+    def _words(self, line: int) -> str:
+        return self.searched[self._starts[line] : self._starts[line + 1]]
+
+    @cached_property
+    def raised(self) -> tuple[Raised, ...]:
+        """Every exception and panic, first to last; one that was raised from another is told with it."""
+        marks = {name: frozenset(self._marked(sign)) for name, sign in MARKS.items()}
+        return find_raised(self.searched.split("\n"), Marks(**marks))
+
+    def quote(self, match: re.Match[str]) -> str:
+        """Return the line of a match with its number; a long line is cut around the match."""
+        index = self.line_of(match)
+        number, line = self.lines[index]
+        column = match.start() - self._starts[index]
+        begin = max(0, min(column - QUOTE_CHARS // 4, len(line) - QUOTE_CHARS))
+        words = line[begin : begin + QUOTE_CHARS].strip()
+        return f"line {number}: {words}" if number else f"outside the log: {words}"
+
+    def quote_line(self, index: int) -> str:
+        """Return a line with its number; of a long one the end."""
+        number, words = self.lines[index]
+        return f"line {number}: {words.strip()[-QUOTE_CHARS:]}" if number else f"outside the log: {words}"
+
+    def last_words(self) -> list[str]:
+        """Return the last line of the log, with its number."""
+        told = [index for index, line in enumerate(self.lines) if line.number]
+        return [self.quote_line(told[-1])] if told else []
+
+    def worst_words(self) -> list[str]:
+        """Return the last exception or panic, else the last line that speaks of an error, else the last of all."""
+        counting = [one.says for one in self.raised if one.counts and one.end >= self.last_progress]
+        bad = [line for line in self._marked(signs.SOUNDS_BAD) - self.warnings if line >= self.last_progress]
+        worst = max(counting, default=-1)
+        worst = max(bad, default=-1) if worst < 0 else worst
+        return [self.quote_line(worst)] if worst >= 0 else self.last_words()

@@ -1,0 +1,134 @@
+"""Signs by which a log is read: what is harmless, what only warns, where an exception begins, a step, the finish."""
+
+from __future__ import annotations
+
+import re
+
+from splatbatch.failures.words import Words
+
+# Lines of runs that work: blanked before the search, so that nothing in them is taken for a failure.
+HARMLESS = Words(
+    r"Unable to register cu\w+ factory|computation placer already registered|TF-TRT Warning",
+    r"Unable to initialize backend '\w+'",  # JAX asks for every kind of device and says which it has not
+    r"TORCH_CUDA_ARCH_LIST is not set|Tensorboard not available|A matching Triton is not available",
+    r"Error caught was: No module named|Failed to load image Python extension|Encountered quite large input images",
+    r"KeyError: 'CameraMessage'",  # viser: an old viewer page
+    r"CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR",  # cuDNN says which plans it passed over
+    r"FullyFusedMLP is not supported for the selected architecture",
+    r"port \d+ (is )?(already )?(in use|not available),? (trying|using)",
+    r"^\s*Compile with `?TORCH_USE_CUDA_DSA",  # stands under every CUDA error
+    r"Could not load symbol cublasGetSmCountTarget|DecompressionBombWarning",
+    r"\b(module|ml|nvidia-smi|tput|conda|deactivate): (command )?not found",
+    r"MESA-LOADER|libGL error|swrast(_dri)?\b|libEGL warning|\bxauth\b|XDG_RUNTIME_DIR|^ALSA lib",
+    r"couldn't chdir to|cannot set terminal process group|no job control in this shell",
+    r"errno: 97\b|Address family not supported by protocol",
+    r"pip's dependency resolver|\byou have \S+ [\w.+-]+ which is incompatible",
+    r"fatal: not a git repository|^(perl|locale|bash): warning|setlocale: |No value for \$TERM",
+    r"libnccl-net\S*: cannot open|NET/Plugin|No CUDA runtime is found, using CUDA_HOME",
+    r"\bcannot remove '|flop counting will not work|Skipping import of cpp extensions",
+    r"CUDA kernel errors might be asynchronously reported|consider passing CUDA_LAUNCH_BLOCKING",
+    r"malicious pickle data|The current process just got forked|infoROM is corrupted",
+    r"Corrupt JPEG data|libpng warning|iCCP: known incorrect|Invalid SOS parameters for sequential JPEG",
+    r"^\s*warnings\.warn\(|xFormers can't load|Please reinstall xformers|Could not import \S+: No module named",
+    r"WANDB_NOTEBOOK_NAME|wandb[^\n]*(entering retry loop|Network error|retrying)",
+    r"find: '[^']*': (Permission denied|No such file)|cannot (touch|stat|access) '[^']*': (No such file|Permission)",
+)
+
+# What only warns: it explains a failure if nothing else does.
+WARNINGS = Words(
+    r"\b\w*Warning: (?!CUDA initialization)",
+    r"\[ ?warn(ing)?\b(?![^\n]*failed to (save|write))|^\s*warn(ing)?\b|\bwarning ?:|\bwarning\b[^\n]{0,3}\[",
+    r"\b(WARN|WARNING)\b (?!NET/)(?![^\n]*(NCCL|failed to (save|write)))",
+    r"^\[?w\d{4}\b|^\[W\d+",
+    r"Error checking compiler version for|^could not load the\b|\bcustom (kernel|op|extension)s?\b",
+    # Tools of a job's script: what they do not find or may not do is seldom what the training died of.
+    r"^(bash|sh|curl|wget|cp|mv|mkdir|rm|ln|ls|tar|git|lscpu|which|tput|find|cat|chmod|ssh\S*|rsync|locale)(: |\[)",
+    r"^(/usr)?/bin/\S+: |^/etc/\S+: |^/root/\S+: |^nvidia-smi\b|^wandb: (?!ERROR Run init)",
+    r"^docker: warning|^srun: warning",
+    r"^ERROR: (Could not install packages|pip's)",
+    r"^ninja: warning|\b_is_a_lwp\b|GLib\S*-warning|\bis deprecated\b|^\s*\(process:\d+\)",
+    r"\bRetrying\b|\bretry \d+/\d+|\bthrown while requesting\b|will retry",
+    r"\b(skipping|ignored|ignoring|falling back|fall back|going on without|continuing without|proceeding without)\b",
+    r"\b(instead|anyway)\.?$",
+)
+
+TRACEBACK = Words(r"Traceback \(most recent call last\)")
+CHAINED = Words(
+    r"The above exception was the direct cause of the following exception",
+    r"During handling of the above exception, another exception occurred",
+)
+ASIDE = Words(r"^Exception ignored in", r"\bIgnored exception\b")
+"""Above a traceback that ended nothing."""
+
+IN_THREAD = Words(r"^Exception in thread", r"^Error in atexit", r"^Exception in (callback|default exception)")
+"""Above a traceback that ended a thread alone, or came only after the end."""
+
+ERROR_LEVEL = Words(
+    r"\[(error|critical|fatal)\]",
+    r"^(fatal |runtime )?(error|fatal)\b ?:",
+    r"^E\d{4,8} |^\[rank\d+\]:\[E|❌|^E: |\bERROR   ",
+    r"^Training error\b|^Error executing\b",
+)
+"""What a program itself calls an error."""
+
+PANIC = Words(
+    r"\bpanicked at\b",
+    r"^\s*terminate called\b",
+    r"^\s*what\(\):",
+    r"^F\d{4,8} [\d:.]+",
+    r"^Fatal Python error:|^fatal runtime error",
+    r"Check failure stack trace",
+    r"^\s*(uncaught|unhandled) exception|^Caused by:",
+    r"^thread '[^']*' has overflowed its stack",
+)
+PANIC_ENDS = Words(r"^note: run with|^\s*stack backtrace:")
+"""Below the message of a panic."""
+PANIC_LINES = 8
+"""Lines of a panic's message at most."""
+
+RAISED = Words(
+    r"^[\s│]*(\[[^\]\n]{1,40}\]:? ?)*(\w+\.)*\w*[a-z](Error|Exception|Interrupt|Refused|Timeout)\b(:|$)",
+    r"^(\[[^\]\n]{1,40}\]:? ?)*(Exception|(\w+\.)+(error|timeout)): ",
+)
+"""The line of an exception, also where its traceback has been left out."""
+
+MESSAGE_LINES = 3
+"""Lines of a message that begins below its exception."""
+
+SYMPTOMS = Words(
+    r"CalledProcessError|ChildFailedError|SystemExit|ExecuteUserScriptError|\bRuntimeError: Command\b",
+    r"returned non-zero exit status|^(\w+\.)*Exit: ",
+)
+"""Exceptions that only say that something else failed."""
+
+TRAINING_STEP = Words(
+    r"Training(?: progress)?:\s+\d+%[^\n]{0,400}?\b(\d+)/\d+ \[",  # 3DGS and its relatives
+    r"\[ITER (\d+)\]",
+    r"\bloss=[^\n]{0,160}\b(\d+)/\d+ \[\d",  # gsplat's simple_trainer
+    r"^\s*(\d+) \(\d+\.\d+%\)",  # nerfstudio's table
+    r"^Step (\d+): \d",  # OpenSplat
+    r"\b(\d[\d,]*)/[\d,]+ \| Loss: ",  # LichtFeld
+    r"\bepoch (\d+)\b[^\n]{0,80}\bloss\b",
+    r"\biter(?:ation)?[\s:=#]+(\d[\d,]*)\b",
+    r"\bstep[\s:=#]+(\d[\d,]*)\b",
+)
+
+LOSS = Words(r"\bloss['\"]?(?:\s*[:=]\s*|\s+)['\"]?(-?(?:nan|inf|\d[\d.e+-]*))\b")
+
+FINISHED = Words(
+    r"Training (is |has )?(been )?(complete|completed|finished|done)\b",
+    r"successfully (trained|finished)|\bfinished training\b|\bdone training\b|^Training took\b",
+    r"\bJob Done in\b",  # gsplat
+    r"^Wrote \S+\.(splat|ply|spz|sog)\b",  # OpenSplat
+)
+ALL_STEPS_MADE = Words(r"Training progress: 100%", r"\b100%\|[^\n]*\b(\d+)/\1 \[")
+"""The last step, after which a program still has to write what it made."""
+
+SOUNDS_BAD = Words(
+    r"error|exception|traceback|\bfatal\b|\bfail(ed|ure)?\b|\babort(ed)?\b|\bcritical\b|\bpanick?(ed)?\b"
+)
+BAD_WORDS = re.compile(
+    r"error|fail|fatal|exception|panic|abort|traceback|killed|oom|out of memory|no space|quota|denied|lost|cancelled"
+    r"|terminate|nan|corrupt|xid|not found|no such"
+)
+"""What a line must have to be read in the middle of a very long log."""

@@ -1,0 +1,145 @@
+"""Settings as evidence: what a patch sets differently from its batch, and which causes that may explain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from splatbatch.outcome import Diagnosis
+
+RATES = re.compile(r"learning_rates\..*|refinement\.(grow_\w+|prune_\w+|noise_lr)|training\.init_\w+")
+FAR = 10.0
+"""A rate of the whole batch counts as odd if it is so many times the usual one, or so small a part of it."""
+MOST_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A setting that a patch has otherwise than its batch or, where the whole batch is far off, than by default."""
+
+    key: str
+    """As in "learning_rates.means"."""
+    value: Any
+    usual: Any
+    where: str = "in the batch"
+    """Or "by default"."""
+
+    def in_words(self) -> str:
+        """Return "learning_rates.means is 1e+09 (0.00016 in the batch)"."""
+        return f"{self.key} is {_shown(self.value)} ({_shown(self.usual)} {self.where})"
+
+    @property
+    def grew(self) -> bool:
+        """Whether the value is larger, or nobody can tell."""
+        if is_number(self.value) and is_number(self.usual):
+            return bool(self.value > self.usual)
+        return True
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """Settings that lead to some causes."""
+
+    causes: frozenset[str]
+    keys: re.Pattern[str]
+    only_grown: bool = False
+    """Only a larger value leads there."""
+
+
+NUMERICS = frozenset(
+    {
+        *("zero_gradients", "nan_loss", "zero_gaussians", "no_densification", "cuda_invalid_configuration"),
+        *("cuda_absurd_alloc", "cuda_illegal_access"),
+    }
+)
+MEMORY = frozenset({"cuda_oom", "cublas_cudnn_error", "cuda_absurd_alloc", "tensor_limit"})
+SUSPECTS = (
+    Suspect(NUMERICS, re.compile(r"learning_rates\..*|training\.(init_\w+|strategy|max_steps)|refinement\..*")),
+    Suspect(MEMORY, re.compile(r"training\.(cap_max|resolution|images|sh_degree|max_steps)"), only_grown=True),
+    Suspect(
+        MEMORY, re.compile(r"refinement\.(grow_grad2d|prune_opa|refine_stop_iter)|training\.(packed|coarse_to_fine)")
+    ),
+    Suspect(
+        frozenset({"host_oom", "shm_bus_error", "dataloader_worker_killed", "process_limit", "fd_limit", "segfault"}),
+        re.compile(r"training\.(workers|images|resolution)"),
+        only_grown=True,
+    ),
+    Suspect(frozenset({"time_limit", "hang"}), re.compile(r"training\.(max_steps|cap_max|resolution|device|kernels)")),
+    Suspect(frozenset({"cuda_invalid_device"}), re.compile(r"training\.device")),
+    Suspect(
+        frozenset({"bad_config", "missing_dependency", "not_started", "program_bug", "unknown", "missing_file"}),
+        re.compile(r"training\.trainer|setting\..*|evaluation\.holdout_list"),
+    ),
+    Suspect(frozenset({"no_training_cameras"}), re.compile(r"evaluation\.holdout\w*")),
+)
+
+
+def differences(own: Mapping[str, Any], batch: Mapping[str, Any], default: Mapping[str, Any]) -> tuple[Difference, ...]:
+    """Return in what a patch's settings differ from its batch's, and rates in which the batch is far from the usual.
+
+    Args:
+        own: every setting of the patch by its full name.
+        batch: those of a patch for which nothing is set.
+        default: those of a YAML that sets nothing.
+    """
+    of_patch = [
+        Difference(key, value, batch.get(key)) for key, value in own.items() if key not in batch or batch[key] != value
+    ]
+    of_batch = [
+        Difference(key, value, default[key], "by default")
+        for key, value in batch.items()
+        if own.get(key) == value and key in default and RATES.fullmatch(key) and _is_far(value, default[key])
+    ]
+    return (*of_patch, *of_batch)
+
+
+def suspects(found: Sequence[Difference], cause: str) -> tuple[Difference, ...]:
+    """Return the differences that lead to a cause."""
+    return tuple(
+        one
+        for one in found
+        if any(
+            cause in suspect.causes and suspect.keys.fullmatch(one.key) and (one.grew or not suspect.only_grown)
+            for suspect in SUSPECTS
+        )
+    )
+
+
+def in_the_light_of(found: Sequence[Difference], verdict: Diagnosis) -> Diagnosis:
+    """Return a diagnosis with what the patch sets differently: as evidence, and as advice where it leads there."""
+    if not found:
+        return verdict
+    evidence = (*verdict.evidence, f"settings: {in_words(found)}")
+    first = suspects(found, verdict.cause)
+    if not first:
+        return replace(verdict, evidence=evidence)
+    back = " ".join(f"--set {one.key}={_shown(one.usual)}" for one in first[:MOST_SHOWN] if one.usual is not None)
+    advice = (
+        f"The first suspect is what is set here: {in_words(first)}. Take it back in the YAML, or try: splatbatch retry"
+        f" --patch PATCH {back}. If that is not it: {verdict.advice}"
+    )
+    return replace(verdict, evidence=evidence, advice=advice)
+
+
+def in_words(found: Sequence[Difference]) -> str:
+    """Return differences in a line."""
+    more = len(found) - MOST_SHOWN
+    shown = "; ".join(one.in_words() for one in found[:MOST_SHOWN])
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number that can be compared."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_far(value: Any, usual: Any) -> bool:
+    if not (is_number(value) and is_number(usual)) or not usual:
+        return False
+    return not 1 / FAR < value / usual < FAR
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)

@@ -1,0 +1,76 @@
+"""What a patch sets differently from its batch is evidence, and the first suspect of what it may lead to."""
+
+from __future__ import annotations
+
+import pytest
+from fake_batch import FakeBatch
+
+from splatbatch.config import Recipe, load
+from splatbatch.failures.diagnose import diagnose
+from splatbatch.failures.evidence import Evidence
+from splatbatch.failures.settings import Difference, differences
+from splatbatch.outcome import Exited
+from splatbatch.tasks.task import Setup
+
+OOM = "step 90\nRuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+RATE = Difference("learning_rates.means", 1e9, 1.6e-4)
+
+
+def seen(*found: Difference, log: str = "step 90\n", health: str = "") -> Evidence:
+    return Evidence(Exited(1), log, phase="train", step=90, artifact="missing", health=health, differences=found)
+
+
+@pytest.mark.parametrize(
+    ("log", "health", "difference", "words"),
+    [
+        ("", "zero_gradients: 50 steps", RATE, "learning_rates.means is 1e+09 (0.00016 in the batch)"),
+        ("step 9 loss nan\n", "", RATE, "--set learning_rates.means=0.00016"),
+        (OOM, "", Difference("training.cap_max", 9_000_000, 1_000_000), "--set training.cap_max=1000000"),
+        (OOM, "", Difference("training.resolution", "full", "1/2"), "--set training.resolution=1/2"),
+    ],
+)
+def test_a_setting_that_leads_to_the_cause_is_the_first_suspect(
+    log: str, health: str, difference: Difference, words: str
+) -> None:
+    found = diagnose(seen(difference, log=log, health=health))
+    assert found.advice.startswith("The first suspect is what is set here: ")
+    assert words in found.advice
+    assert found.evidence[-1] == f"settings: {difference.in_words()}"
+
+
+@pytest.mark.parametrize(
+    "difference", [RATE, Difference("training.cap_max", 1000, 1_000_000), Difference("training.seed", 7, 42)]
+)
+def test_one_that_does_not_lead_there_is_only_listed(difference: Difference) -> None:
+    found, plain = diagnose(seen(difference, log=OOM)), diagnose(seen(log=OOM))
+    assert (found.cause, found.action, found.advice) == (plain.cause, plain.action, plain.advice)
+    assert found.evidence == (*plain.evidence, f"settings: {difference.in_words()}")
+
+
+def test_settings_are_held_against_the_batch_and_its_rates_against_what_is_usual() -> None:
+    default = Recipe().as_given()
+    batch = default | {"learning_rates.sh0": 1e6, "training.seed": 7}
+    found = differences(batch | {"training.cap_max": 5}, batch, default)
+    told = [one.in_words() for one in found]
+    assert told == ["training.cap_max is 5 (1000000 in the batch)", "learning_rates.sh0 is 1e+06 (0.0025 by default)"]
+
+
+def test_a_setup_knows_what_the_yaml_and_a_rung_set_otherwise(batch: FakeBatch) -> None:
+    batch.make("p4", "p5", patches={"p5": {"learning_rates": {"means": 1e9}}})
+    setup = Setup(load(batch.config), "p5")
+    assert [one.key for one in setup.differences] == ["learning_rates.means"]
+    again = setup.changed({"training.seed": 9}).differences
+    assert [one.key for one in again] == ["training.seed", "learning_rates.means"]
+    assert Setup(load(batch.config), "p4").differences == ()
+
+
+def test_a_story_begins_with_what_the_patch_sets_otherwise_and_its_failure_says_so(batch: FakeBatch) -> None:
+    batch.make("p5", patches={"p5": {"learning_rates": {"means": 1e9}}}, retry={"max_attempts": 1})
+    batch.script(p5=["exit 1 RuntimeError: Function 'ExpBackward0' returned nan values in its 0th output."]).run(
+        "train"
+    )
+    story = batch.run("explain", "p5").stdout
+    assert story.startswith("p5: set otherwise: learning_rates.means is 1e+09 (0.00016 in the batch)")
+    assert "| settings: learning_rates.means is 1e+09" in story
+    assert "advice: The first suspect is what is set here" in story
+    assert "splatbatch retry --patch p5 --set learning_rates.means=0.00016" in story

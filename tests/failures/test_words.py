@@ -1,0 +1,52 @@
+"""Looking for a word first finds what the patterns alone would find, and lines are cut and chosen without loss."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from splatbatch.failures.lines import NO_GAP, lines_of
+from splatbatch.failures.rules import signs
+from splatbatch.failures.table import ROWS
+from splatbatch.failures.words import Words, lower
+
+FRESH = Path(__file__).with_name("fresh.jsonl")
+ALL = [
+    *(words for row in ROWS for words in (row.pattern, row.also, row.unless) if words),
+    *(words for words in vars(signs).values() if isinstance(words, Words)),
+]
+
+
+def test_words_are_found_wherever_their_patterns_match():
+    cases = [json.loads(line)["text"] for line in FRESH.read_text(encoding="utf-8").splitlines()]
+    lines = {lower(line) for case in cases for line in case.split("\n")}
+    for words in ALL:
+        assert [line for line in lines if words.search(line) and not any(words.places(line))] == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "stands"),
+    [
+        (r"ab+cde{2,3}f", "xabbbcdeef", True),
+        (r"colou?r of (sky|sea)s?", "the Color of Sea", True),
+        (r"(one|(?:two|three) four)[|]", "three four|", True),
+        (r"a\.b\|c", "a.b|c", True),
+        (r"(optional )?needed", "needed", True),
+        (r"x{0,2}yes", "yes", True),
+        (r"no(?!body)", "nobody", False),
+    ],
+)
+def test_any_pattern_is_found_by_a_word_of_its_own(pattern, line, stands):
+    assert bool(list(Words(pattern).places(lower(f"first\n{line}\nlast")))) is stands
+
+
+def test_of_a_long_log_the_lines_that_tell_something_are_read():
+    filling = [
+        f"{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}{chr(97 + n // 676)} words of no weight" for n in range(17_000)
+    ]
+    filling[8_000] = "OSError: disk quota exceeded"
+    lines = lines_of("\n".join(filling), NO_GAP)
+    assert sum(len(line.words) for line in lines) < 100_000
+    assert lines[0] == (1, filling[0])
+    assert lines[-1] == (17_000, filling[-1])
+    assert (8_001, filling[8_000]) in lines
