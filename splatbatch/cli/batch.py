@@ -30,15 +30,15 @@ def verify_dims(
     patch: options.PatchOption = [],
     json_: options.JsonOption = False,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Decode every photograph and mask.")] = False,
     fix: options.FixOption = "",
     out: options.FixedOption = None,
 ) -> None:
     """Check every photograph of every patch against its camera, and the models themselves."""
     from splatbatch.commands import prepare
 
-    prepare.verify_dims(
-        config, all_named(patches, patch), prepare.VerifyOptions(as_json=json_, strict=strict, fix=fix, out=out)
-    )
+    asked = prepare.VerifyOptions(as_json=json_, strict=strict, fix=fix, out=out, deep=deep)
+    prepare.verify_dims(config, all_named(patches, patch), asked)
 
 
 @app.command()

@@ -31,6 +31,7 @@ class VerifyOptions:
     strict: bool
     fix: str
     out: Path | None
+    deep: bool = False
 
 
 def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOptions) -> None:
@@ -43,7 +44,7 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
     from splatbatch.scene.audit.table import render
 
     batch = open_batch(config, names)
-    audit = batch.audit()
+    audit = batch.audit(deep=options.deep)
     if options.fix or options.out:
         _fix(batch, audit, options)
         return
@@ -60,17 +61,37 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
 
 
 def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> None:
-    """Write a corrected copy of every model, and say what changed and what it did to the reprojection errors."""
+    """Write a corrected copy of every model and a YAML that trains them; say what changed and what it did."""
     from splatbatch.scene.repair.repair import fix_models
 
     if options.fix not in ("scale", "crop") or options.out is None:
         raise ConfigError(f"--fix {options.fix}: should be scale or crop, with --out FOLDER for the corrected copies")
     how: Literal["scale", "crop"] = "scale" if options.fix == "scale" else "crop"
     repaired = fix_models(audit, patches_of(batch.tasks), batch.config.scene.source, how, options.out)
+    config = _hand_over(batch, options.out) if repaired else None
+    if options.as_json:
+        print_json({"config": str(config) if config else None, "repaired": [one.to_record() for one in repaired]})
+        return
     for one in repaired:
         typer.echo(plain(one.in_words()))
-    if not repaired:
+    if config:
+        typer.echo(one_line(f"{config}: splatbatch train --config {shlex.quote(str(config))}"))
+    else:
         typer.echo("every photograph fits its camera: nothing to repair, nothing written")
+
+
+def _hand_over(batch: Batch, out: Path) -> Path:
+    """Write the YAML of the corrected copies beside them: the batch's own, with their paths."""
+    scene, config = batch.config.scene, out / configuration.DEFAULT_CONFIG
+    new = {"patches": "."} | ({"source": "source"} if scene.source else {})
+    new |= {name: str(path.resolve()) for name in ("images", "masks") if (path := getattr(scene, name))}
+    paths = {"output.folder": "output"}
+    if batch.config.evaluation.holdout_list:
+        paths["evaluation.holdout_list"] = str(batch.config.evaluation.holdout_list.resolve())
+    programs = {name: getattr(program, "working_folder", None) for name, program in batch.config.trainers.items()}
+    paths |= {f"trainers.{name}.working_folder": str(folder.resolve()) for name, folder in programs.items() if folder}
+    configuration.save_moved(batch.path, config, new, paths, [task.patch.name for task in batch.tasks])
+    return config
 
 
 def init(folder: Path, out: Path | None) -> None:

@@ -5,10 +5,11 @@ from splatbatch.config.recipe import Evaluation, Recipe, Training
 from splatbatch.config.section import NO_OFFSET, Offset
 from splatbatch.config.sections import Cooldown, Executor, LadderName, Limits, Notify, Output, Retry, Rung, Scene
 from splatbatch.config.sweep.sweep import TaskId, Variant
+from splatbatch.config.yaml.edit import save_moved
 from splatbatch.config.yaml.source import nearest
 
 __all__ = [
     "DEFAULT_CONFIG", "NO_OFFSET", "Config", "Cooldown", "Evaluation", "Executor", "LadderName", "Limits",
     "Notify", "Offset", "Output", "Recipe", "Retry", "Rung", "Scene", "TaskId", "Training", "Variant", "find_config",
-    "json_schema", "load", "nearest", "parse_change", "to_yaml",
+    "json_schema", "load", "nearest", "parse_change", "save_moved", "to_yaml",
 ]  # fmt: skip

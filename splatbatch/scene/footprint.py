@@ -6,7 +6,7 @@ An estimate from above: what is reserved by the time the cap is reached, with ph
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from splatbatch.config import Recipe, Training
@@ -15,7 +15,7 @@ from splatbatch.files import MIB
 from splatbatch.scene.colmap.reconstruction import count_points, read_cameras, read_images
 from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.photos.resolution import divisor_of
+from splatbatch.scene.photos.resolution import divisor_of, stored_photographs
 from splatbatch.scene.photos.sizes import Size
 
 FLOAT = 4  # bytes
@@ -48,6 +48,8 @@ class Extent:
     num_points: int
     sizes: tuple[Size, ...]
     """Width and height of every photograph as its camera has it."""
+    stored: int = 1
+    """By how much smaller the photographs are that lie there: 2 where there is images_2 alone."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ def measure(patch: Patch) -> Extent:
     Raises:
         ModelError: the model cannot be read.
     """
-    return extent_of(count_points(patch.sparse), read_images(patch.sparse), read_cameras(patch.sparse))
+    found = extent_of(count_points(patch.sparse), read_images(patch.sparse), read_cameras(patch.sparse))
+    return replace(found, stored=stored_photographs(patch.images)[1])
 
 
 def extent_of(num_points: int, images: Iterable[Image], cameras: Mapping[int, Camera]) -> Extent:
@@ -95,7 +98,7 @@ def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Foo
     Where nobody knows the memory of the card, photographs are taken to fit.
     """
     training = recipe.training
-    divisor = divisor_of(training.resolution, extent.sizes)
+    divisor = extent.stored * max(1, divisor_of(training.resolution, extent.sizes) // extent.stored)
     pixels = [-(-width // divisor) * -(-height // divisor) for width, height in extent.sizes]
     num, photos = expected_gaussians(recipe, extent.num_points), 3 * sum(pixels)
     work = num * bytes_per_gaussian(training) + PIXEL_BYTES * max(pixels, default=0)

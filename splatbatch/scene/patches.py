@@ -97,12 +97,45 @@ def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def model_folder(folder: Path | str) -> Path | None:
-    """Return the folder of the COLMAP model below `folder`: sparse/0, else sparse; None if there is neither."""
+    """Return the folder of the COLMAP model below `folder`: sparse/0, else sparse; None if there is neither.
+
+    Where COLMAP left several (sparse/0, sparse/1, …), it is the one with the most images.
+    """
+    if os.path.isdir(f"{folder}/sparse/1"):  # noqa: PTH112 - as below
+        models = models_beside(Path(f"{folder}/sparse/1"))
+        if models:
+            return models[0][0]
     for name in MODEL_FOLDERS:
         # a string, not a path: there may be thousands of patches
         if any(os.path.isfile(f"{folder}/{name}/{file}") for file in ("cameras.bin", "cameras.txt")):  # noqa: PTH113
             return Path(f"{folder}/{name}")
     return None
+
+
+def models_beside(sparse: Path) -> list[tuple[Path, int]]:
+    """Return the models in numbered folders beside one, itself included, with their numbers of images, most first.
+
+    A model whose images cannot be read has none.
+    """
+    from splatbatch.scene.colmap.reconstruction import count_images  # reads arrays, which `status` has no use for
+
+    if not sparse.name.isdecimal():
+        return []
+    folders = [Path(entry.path) for entry in _entries(sparse.parent) if entry.name.isdecimal()]
+    models = [(path, count_images(path)) for path in folders if _holds_model(path)]
+    return sorted(models, key=lambda model: (-model[1], int(model[0].name)))
+
+
+def _holds_model(folder: Path) -> bool:
+    return any((folder / f"cameras.{suffix}").is_file() for suffix in ("bin", "txt"))
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if entry.is_dir()]
+    except OSError:
+        return []
 
 
 def _may_be_patch(folder: os.DirEntry[str], source: Path | None) -> bool:

@@ -62,11 +62,17 @@ class Batch:
         """Return what trains each task in this run, by its name."""
         return {task.name: task.asked.recipe for task in self.tasks}
 
-    def audit(self) -> Audit:
-        """Check the patches before a GPU is touched, in a sweep each of them once; all trainers must take them."""
+    def audit(self, *, deep: bool = False) -> Audit:
+        """Check the patches before a GPU is touched, in a sweep each of them once; all trainers must take them.
+
+        `deep` decodes every photograph, too.
+        """
+        from splatbatch.scene.audit.files.deep import decoded_too
         from splatbatch.trainers import rules_of
 
-        return self._audit(rules_of(self._sound_recipes().values()), self.tasks)
+        rules = rules_of(self._sound_recipes().values())
+        audit = self._audit(rules, self.tasks)
+        return decoded_too(audit, patches_of(self.tasks), rules) if deep else audit
 
     def audits(self) -> tuple[tuple[Audit, tuple[Task, ...]], ...]:
         """Return an audit by the rules of each trainer, with the tasks that are its."""

@@ -369,6 +369,22 @@ def test_verify_dims_finds_what_is_wrong_and_mends_a_copy(batch: FakeBatch, tmp_
     mended = invoke("verify-dims", "--fix", "scale", "--out", str(tmp_path / "mended"), batch=batch)
     assert mended.code == 0, mended.err
     assert list((tmp_path / "mended").rglob("cameras.*"))
+    again = invoke("verify-dims", "--config", str(tmp_path / "mended/splat_config.yml"))
+    assert again.code == 0, again.out
+
+
+def test_what_was_mended_trains_as_it_is(batch: FakeBatch, tmp_path: Path) -> None:
+    from PIL import Image
+
+    batch.make("p0", "p1")
+    for photo in (batch.folder / "images").iterdir():
+        Image.new("RGB", (16, 12)).save(photo)
+    mended = invoke("verify-dims", "--fix", "scale", "--out", str(tmp_path / "mended"), "--json", batch=batch)
+    record = json.loads(mended.out)
+    assert [one["patch"] for one in record["repaired"]] == ["p0", "p1"]
+    assert invoke("plan", "--config", record["config"]).code == 0
+    assert invoke("init", str(tmp_path / "mended"), "--out", str(tmp_path / "mended/other.yml")).code == 0
+    assert invoke("verify-dims", "--strict", "--config", str(tmp_path / "mended/other.yml")).code == 0
 
 
 def test_verify_dims_has_nothing_to_mend_where_all_fits(batch: FakeBatch, tmp_path: Path) -> None:

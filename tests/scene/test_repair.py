@@ -128,8 +128,8 @@ def test_nothing_is_written_when_nothing_is_wrong(scene: MadeScene, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
-def spoil_mixed(scene: MadeScene) -> None:
-    scene.photograph("03.jpg", (48, 36))
+def spoil_mixed_shape(scene: MadeScene) -> None:
+    scene.photograph("03.jpg", (48, 60))
 
 
 def spoil_transposed(scene: MadeScene) -> None:
@@ -146,7 +146,8 @@ def spoil_photographs(scene: MadeScene) -> None:
 
 
 REFUSED = [
-    (spoil_mixed, "scale", "2 sizes"),
+    (spoil_mixed_shape, "scale", "no resize gives it"),
+    (lambda scene: resize(scene, 72, 54), "crop", "both sides times 0.75, resized and not cropped"),
     (spoil_transposed, "scale", "exchanged"),
     (spoil_model, "scale", r"points3D\.bin"),
     (spoil_photographs, "scale", "none of its photographs can be read"),

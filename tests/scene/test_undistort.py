@@ -7,8 +7,9 @@ import pycolmap
 import pytest
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.colmap.types import Camera
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
 from splatbatch.scene.photos.undistort import is_distorted, sources, straighten, undistorted_rays
+from splatbatch.scene.repair.camera_change import rescaled
 from splatbatch.scene.reprojection import project
 
 BARREL = Camera(1, "SIMPLE_RADIAL", 400, 300, (320.0, 203.5, 148.25, -0.12))
@@ -79,3 +80,30 @@ def test_what_no_pinhole_shows_is_refused_with_advice(camera: Camera, why: str) 
     with pytest.raises(SceneError, match=why) as refused:
         straighten(camera)
     assert "colmap image_undistorter" in refused.value.hint
+
+
+@pytest.mark.parametrize("model", sorted(CAMERA_MODELS))
+def test_projection_is_pycolmaps_for_every_camera_model(model: str) -> None:
+    made = pycolmap.Camera.create_from_model_name(1, model, 300.0, 400, 300)
+    camera = Camera(1, model, 400, 300, tuple(map(float, made.params)))
+    points = np.random.default_rng(2).uniform((-0.4, -0.3, 1), (0.4, 0.3, 2), (50, 3))
+    wanted = np.array([made.img_from_cam(point) for point in points])
+    np.testing.assert_allclose(project(camera, points), wanted, rtol=1e-12)
+
+
+def test_what_lies_behind_a_camera_or_has_no_model_falls_nowhere() -> None:
+    behind = np.array([[0.1, 0.1, -1.0], [0.1, 0.1, 1.0]])
+    assert np.isnan(project(Camera(1, "PINHOLE", 400, 300, (300.0, 300, 200, 150)), behind)).all(axis=1).tolist() == [
+        True,
+        False,
+    ]
+    assert np.isnan(project(Camera(1, "PINHOLE", 400, 300, (300.0, 300)), behind)).all()
+    assert np.isnan(project(Camera(1, "UNHEARD_OF", 400, 300, (300.0,)), behind)).all()
+
+
+@pytest.mark.parametrize("model", ["PINHOLE", "SIMPLE_RADIAL", "OPENCV", "FULL_OPENCV", "OPENCV_FISHEYE"])
+def test_a_rescaled_camera_is_pycolmaps(model: str) -> None:
+    made = pycolmap.Camera.create_from_model_name(1, model, 300.0, 400, 300)
+    camera = Camera(1, model, 400, 300, tuple(map(float, made.params)))
+    made.rescale(200, 150)
+    np.testing.assert_allclose(rescaled(camera, (200, 150), (0.5, 0.5)).params, made.params)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,3 +50,34 @@ def _set(tree: Any, patch: str, changes: Mapping[str, Any]) -> None:
                 place[name] = CommentedMap()
             place = place[name]
         place[setting] = list(value) if isinstance(value, tuple) else value
+
+
+def save_moved(
+    path: Path, target: Path, scene: Mapping[str, str], paths: Mapping[str, str], patches: Collection[str]
+) -> None:
+    """Write a copy of a YAML whose scene is another and whose other paths are `paths`, by key: "output.folder".
+
+    Comments and all other settings stay; of single patches, those of `patches`.
+
+    Raises:
+        ConfigError: the file cannot be read or written, or is no mapping there.
+    """
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 4096  # lines stay whole
+    try:
+        tree = yaml.load(path.read_text(encoding="utf-8"))
+        tree = CommentedMap() if tree is None else tree
+        tree["scene"] = CommentedMap(scene)
+        for name in set(tree.get("patches") or ()) - set(patches):
+            del tree["patches"][name]
+        for key, value in paths.items():
+            place, (*sections, name) = tree, key.split(".")
+            for section in sections:
+                place = place.setdefault(section, CommentedMap())
+            place[name] = value
+        text = io.StringIO()
+        yaml.dump(tree, text)
+        write_text(target, text.getvalue())
+    except (OSError, YAMLError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{target}: cannot be written ({error})", f"Copy {path.name} there by hand.") from error

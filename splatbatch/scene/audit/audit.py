@@ -12,7 +12,11 @@ from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.scene.audit.camera import check_camera
 from splatbatch.scene.audit.drift import as_source, check_drift
+from splatbatch.scene.audit.files.beside import check_beside
+from splatbatch.scene.audit.files.content import check_content
+from splatbatch.scene.audit.files.masks import check_masks
 from splatbatch.scene.audit.findings import Finding, Sink, TrainerRules
+from splatbatch.scene.audit.geometry import check_geometry, find_misfits, measure, note_misfit
 from splatbatch.scene.audit.model import check_model
 from splatbatch.scene.audit.pairing import check_pairing
 from splatbatch.scene.audit.photos import Shot, check_photos
@@ -22,8 +26,10 @@ from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.frame import Span, span_of
+from splatbatch.scene.geometry import limits
+from splatbatch.scene.geometry.survey import Survey
 from splatbatch.scene.patches import Patch, model_folder
-from splatbatch.scene.photos.folders import Folders, Found, Place, is_folder
+from splatbatch.scene.photos.folders import Folders, Found, Place, find_masks, is_folder
 from splatbatch.scene.photos.header_cache import Headers
 from splatbatch.scene.photos.headers import unreadable
 from splatbatch.scene.photos.photo import Photo
@@ -31,7 +37,7 @@ from splatbatch.scene.photos.resolution import stored_photographs
 
 __all__ = ["SOURCE", "Audit", "CameraRow", "Finding", "TrainerRules", "audit_patches", "source_patch"]
 
-AT_ONCE = 256
+AT_ONCE = 64
 """Patches whose models are in memory together, so that their photographs are read by several threads."""
 SOURCE = "source"
 """What the source reconstruction is called in rows and findings; it is no patch."""
@@ -80,7 +86,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class _Dossier:
-    """A patch while it is audited; its points are checked already and let go."""
+    """A patch while it is audited; its points are checked already, and of its keypoints a sample is left."""
 
     patch: Patch
     scribe: Sink
@@ -91,6 +97,10 @@ class _Dossier:
     """Where its cameras and points lie."""
     divisor: int = 1
     """How much smaller its photographs are meant to be than its cameras say: they lie in images_4 alone."""
+    masks: Mapping[str, Path] = field(default_factory=dict)
+    """The mask of each photograph that has one."""
+    survey: Survey | None = None
+    """None where its model is too broken for geometry."""
 
 
 def audit_patches(
@@ -118,7 +128,7 @@ def audit_patches(
         if dossier.span and dossier is not original:
             spans[dossier.patch.name] = dossier.span
         findings += _check_photographs(dossier, shots, used)
-        if drift_from and dossier is not original:
+        if drift_from and dossier.patch.name != SOURCE:
             findings += check_drift(dossier.images, dossier.cameras, drift_from, dossier.scribe)
         if dossier.patch.images not in paired:  # patches that share their photographs share the finding
             paired.add(dossier.patch.images)
@@ -148,14 +158,19 @@ def _open_dossier(patch: Patch, rules: TrainerRules, holdout_every: int) -> _Dos
     scribe = Sink(patch.name, rules)
     try:
         model = read_reconstruction(patch.sparse, tracks=True)
+        found = measure(model, limits.IMAGES_OF_SOURCE if patch.name == SOURCE else None)
     except ModelError as error:
         kind = "missing_model" if isinstance(error, MissingModel) else "corrupt_model"
         finding = scribe.note(kind, shown(str(error.path)), shown(error.what), error.hint)
         return _Dossier(patch, scribe, (finding,))
-    findings = (*check_model(model, scribe, holdout_every), *check_rigs(patch.sparse, scribe))
+    findings = [*check_model(model, scribe, holdout_every), *check_rigs(patch.sparse, scribe)]
+    findings += check_geometry(found, scribe) if found else ()
+    findings += check_beside(patch, model.images, scribe)
     folder, divisor = stored_photographs(patch.images)
-    span = span_of(model)
-    return _Dossier(replace(patch, images=folder), scribe, findings, model.images, model.cameras, span, divisor)
+    kept = found.without_points() if found else None
+    masks = find_masks(patch.masks, (image.name for image in model.images))
+    there, span = replace(patch, images=folder), span_of(model)
+    return _Dossier(there, scribe, tuple(findings), model.images, model.cameras, span, divisor, masks, kept)
 
 
 def _photographed(dossiers: Iterator[_Dossier], cache: Path | None) -> Iterator[tuple[_Dossier, list[Shot]]]:
@@ -163,9 +178,12 @@ def _photographed(dossiers: Iterator[_Dossier], cache: Path | None) -> Iterator[
     folders, headers = Folders(), Headers(cache)
     while some := tuple(islice(dossiers, AT_ONCE)):
         places = [[folders.locate(each.patch.images, image.name) for image in each.images] for each in some]
-        headers.read(place.path for group in places for place in group if isinstance(place, Found))
+        masks = (str(path) for each in some for path in each.masks.values())
+        headers.read(chain((place.path for group in places for place in group if isinstance(place, Found)), masks))
         for each, group in zip(some, places, strict=True):
-            yield each, [_shot(each, *pair, headers) for pair in zip(each.images, group, strict=True)]
+            shots = [_shot(each, *pair, headers) for pair in zip(each.images, group, strict=True)]
+            of_masks = check_masks(each.masks, shots, headers, each.scribe)
+            yield replace(each, findings=(*each.findings, *of_masks)), shots
     headers.keep()
 
 
@@ -177,7 +195,14 @@ def _shot(dossier: _Dossier, image: Image, place: Place, headers: Headers) -> Sh
 def _check_photographs(dossier: _Dossier, shots: list[Shot], rows: tuple[CameraRow, ...]) -> Iterator[Finding]:
     for row in rows:
         yield from check_camera(dossier.cameras[row.camera_id], dossier.scribe)
-    yield from check_sizes(shots, rows, dossier.scribe, dossier.divisor)
+    known = dossier.survey
+    misfits = find_misfits(known, rows, dossier.cameras, dossier.findings) if known and dossier.divisor == 1 else {}
+    yield from (note_misfit(number, misfit, dossier.scribe) for number, misfit in misfits.items())
+    named = {number for number, misfit in misfits.items() if misfit.kind == "size_alone"}
+    others = [shot for shot in shots if shot.camera.id not in named]
+    sound = tuple(row for row in rows if row.camera_id not in named)
+    yield from check_sizes(others, sound, dossier.scribe, dossier.divisor)
+    yield from check_content(known.looks if known else (), shots, dossier.scribe)
     yield from _check_files(dossier, shots)
 
 

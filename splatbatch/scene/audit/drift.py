@@ -11,6 +11,7 @@ import numpy as np
 from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Image
+from splatbatch.scene.geometry.views import rotations_of
 
 _RECUT = "Cut the patch again from today's source."
 _SAME = 1e-6  # relative: far above a rounding to 32 bits, far below a thousandth of a pixel
@@ -30,7 +31,9 @@ class Source:
 
 def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> Source:
     """Return the images and cameras of the source, ready for comparing patches with them."""
-    centers = np.array([image.center() for image in images]).reshape(-1, 3)
+    places = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
+    with np.errstate(all="ignore"):
+        centers = -np.einsum("iba,ib->ia", rotations_of(images), places)
     centers = centers[np.isfinite(centers).all(axis=1)]
     extent = float(np.linalg.norm(np.ptp(centers, axis=0))) if len(centers) else 0.0
     return Source({image.name: image for image in images}, cameras, extent)

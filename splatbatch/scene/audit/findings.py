@@ -59,6 +59,7 @@ _NO_RAYS = "no ray can be computed from it"
 _LOADERS_DIFFER = "loaders differ in what they make of it: most convert to 8-bit RGB, some fail"
 _IN_ITSELF = "the patch is whole in itself and can be trained, but it will not fit what is cut from the source today"
 _UNUSUAL = "possible, but rarely meant"
+_CONTRADICTS = "points do not fall where the photographs show them: the splat blurs, or does not form at all"
 
 KINDS: dict[str, Kind] = {
     # the model
@@ -73,6 +74,9 @@ KINDS: dict[str, Kind] = {
     "no_pose": Kind("error", _NO_RAYS),
     "bad_pose": Kind("error", _NO_RAYS),
     "duplicate_name": Kind("error", "one photograph would be trained with two poses"),
+    "several_models": Kind("warning", "COLMAP could not join them; each is a scene of its own"),
+    "formats_differ": Kind("warning", "programs differ in which of the two they read"),
+    "unregistered": Kind("warning", "what only those photographs show will be missing from the splat"),
     "broken_rigs": Kind("warning", "poses are read from images; but COLMAP and programs built on it refuse the model"),
     # cameras
     "bad_params": Kind("error", _NO_RAYS),
@@ -86,6 +90,31 @@ KINDS: dict[str, Kind] = {
     "principal_point_far": Kind("warning", _UNUSUAL),
     "impossible_focal": Kind("error", "no lens has it at this image size; K belongs to another photograph"),
     "unusual_focal": Kind("warning", _UNUSUAL),
+    # geometry: what keypoints, K, poses and points say about each other
+    "inverted_poses": Kind("error", _CONTRADICTS),
+    "flipped_axes": Kind("error", _CONTRADICTS),
+    "quaternion_order": Kind("error", _CONTRADICTS),
+    "poses_exchanged": Kind("error", _CONTRADICTS),
+    "wrong_pose": Kind("error", _CONTRADICTS),
+    "points_moved": Kind("error", _CONTRADICTS),
+    "points_mismatch": Kind("error", _CONTRADICTS),
+    "cameras_exchanged": Kind("error", _CONTRADICTS),
+    "focal_off": Kind("error", _CONTRADICTS),
+    "principal_point_off": Kind("error", _CONTRADICTS),
+    "wrong_k": Kind("error", _CONTRADICTS),
+    "k_rescaled": Kind("error", _CONTRADICTS),
+    "half_applied": Kind("error", _CONTRADICTS),
+    "turned": Kind("error", _CONTRADICTS),
+    "mirrored": Kind("error", _CONTRADICTS),
+    "distortion_dropped": Kind("error", _CONTRADICTS),
+    "distortion_kept": Kind("error", _CONTRADICTS),
+    "wrong_lens": Kind("error", _CONTRADICTS),
+    "reprojection": Kind("error", _CONTRADICTS),
+    "k_left_behind": Kind("error", _WRONG_K),
+    "size_alone": Kind("error", _WRONG_K),
+    "keypoints_left": Kind("warning", "trainers do not look at keypoints, but what does will be misled by them"),
+    "stray_points": Kind("error", "Gaussians start at places that the photographs contradict"),
+    "flat_angles": Kind("warning", "Gaussians start at depths that are a guess"),
     # sizes
     "scaled": Kind("error", _WRONG_K, _FIELD_OF_VIEW),
     "few_pixels_off": Kind("error", _WRONG_K, _NEARLY),
@@ -98,6 +127,15 @@ KINDS: dict[str, Kind] = {
     # files
     "no_image_folder": Kind("error", _DIES),
     "missing_image": Kind("error", _DIES),
+    "photos_exchanged": Kind("error", "photographs are trained with the poses of others"),
+    "other_content": Kind("warning", "what a photograph does not show cannot be learnt from it"),
+    "undecodable": Kind("error", _DIES),
+    "unicode_form": Kind("error", "file systems compare the bytes of names, and do not find it"),
+    "unreadable_mask": Kind("error", _DIES),
+    "mask_size": Kind(
+        "warning", "the mask is stretched over the photograph and hides other parts of it than it was made for"
+    ),
+    "black_mask": Kind("warning", "a photograph of which nothing counts teaches nothing"),
     "wrong_case": Kind("error", "file systems that tell upper from lower case do not find it"),
     "empty_image": Kind("error", _DIES),
     "truncated_image": Kind("error", _DIES),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import shown
-from splatbatch.scene.photos.folders import is_folder
+from splatbatch.scene.photos.folders import is_folder, photographs_below
 
 _SIBLINGS = ("_2", "_4", "_8")
-_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".heic", ".bmp"})
 
 
 def check_pairing(images: Path, scribe: Sink) -> Iterator[Finding]:
@@ -20,10 +18,10 @@ def check_pairing(images: Path, scribe: Sink) -> Iterator[Finding]:
     siblings = [path for path in (images.with_name(images.name + end) for end in _SIBLINGS) if is_folder(path)]
     if not siblings:
         return
-    originals = _photographs(images)
+    originals = photographs_below(images)
     yield from _check_clashes(images, originals, scribe)
     for sibling in siblings:
-        copies = _photographs(sibling)
+        copies = photographs_below(sibling)
         yield from _check_clashes(sibling, copies, scribe)
         yield from _check_shift((images, originals), (sibling, copies), scribe)
 
@@ -68,15 +66,6 @@ def _spell(stems: list[str], verb: str) -> str:
         return ""
     more = f" and {len(stems) - 3} more" if len(stems) > 3 else ""
     return f"{verb} {', '.join(map(shown, stems[:3]))}{more}; "
-
-
-def _photographs(folder: Path) -> list[str]:
-    """Return the photographs below a folder, sorted by their relative names; links to folders are not followed."""
-    found = []
-    for parent, _, files in os.walk(folder):
-        prefix = Path(parent).relative_to(folder)
-        found += [(prefix / file).as_posix() for file in files if Path(file).suffix.lower() in _SUFFIXES]
-    return sorted(found)
 
 
 def _stem(name: str) -> str:

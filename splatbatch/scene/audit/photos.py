@@ -50,10 +50,20 @@ def check_photos(shots: list[Shot], scribe: Sink) -> Iterator[Finding]:
             case Found(), Unreadable() as fault:
                 kind, remedy = _FAULTS[fault.fault]
                 yield scribe.note(kind, shown(shot.image.name), f"cannot be read: {shown(fault.what)}", remedy)
+            case Misspelt(actual, "NFC" | "NFD" as form), _:
+                message = f"lies there under the same name with its accents encoded otherwise; the model has {form}"
+                remedy = (
+                    f"Rename the files to the model's form: convmv -f utf8 -t utf8 --{form.lower()} -r --notest IMAGES."
+                )
+                yield scribe.note("unicode_form", shown(shot.image.name), message, remedy)
             case Misspelt(actual), _:
                 message = f"is called {shown(actual)} on disk"
                 remedy = "Rename the file, or the image in the model, so that both are spelt alike."
                 yield scribe.note("wrong_case", shown(shot.image.name), message, remedy)
+            case Absent(_, elsewhere), _ if elsewhere:
+                message = f"no such file; {shown(elsewhere)} is there"
+                remedy = "Lay the files out as the names in the model say, or rename its images."
+                yield scribe.note("missing_image", shown(shot.image.name), message, remedy)
             case Absent(similar), _:
                 message = "no such file" + (f"; there is {shown(similar)}" if similar else "")
                 remedy = "Copy the photograph there, or remove the image from the model (colmap image_deleter)."

@@ -136,8 +136,8 @@ def _describe(relation: Relation, photo: Photo) -> tuple[str, str, str]:
             what = f"{scaled}{_spell_off(off)}, rounding or a crop (ambiguous)"
             return "few_pixels_off", what, f"{_SCALE} {_CROP}"
         case Transposed():
-            turned = f"EXIF orientation {photo.orientation} was not" if photo.orientation > 4 else "the file was"
-            what = f"width and height are exchanged ({turned} applied to the pixels)"
+            why = f"; its EXIF orientation {photo.orientation} was applied when the model was made"
+            what = f"width and height are exchanged{why if photo.orientation > 4 else ': it was turned since'}"
             return "transposed", what, "Turn the photographs back as COLMAP saw them; no change of K can mend this."
         case Unlike() | Equal():
             return "other_size", "another shape (cropped, padded or another camera's)", f"{_CROP} {_SCALE}"

@@ -107,6 +107,16 @@ def walk_images(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[Image, 
     _expect_end(path, offset, size)
 
 
+def count_images(path: Path) -> int:
+    """Return the count that images.bin begins with.
+
+    Raises:
+        ModelError: the file is too small for it.
+    """
+    with opened(path) as (file, size):
+        return _checked_count(path, file.read(_COUNT.size), size, _IMAGE.size + 1 + _COUNT.size)
+
+
 def count_points(path: Path) -> int:
     """Return the count that points3D.bin begins with.
 

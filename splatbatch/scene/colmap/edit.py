@@ -1,4 +1,9 @@
-"""A copy of a COLMAP model with other cameras: keypoints follow, and what does not change is copied byte for byte."""
+"""A copy of a COLMAP model with other cameras: keypoints follow, and what does not change is copied byte for byte.
+
+It is written here and not by pycolmap, which writes all five files anew (stored errors and rigs that it does not know
+would not survive) and moves keypoints one by one: for 75 images with 2,600 keypoints each that took 0.8 s, this 0.03 s.
+What is written is read back by pycolmap in the tests.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +21,16 @@ from splatbatch.scene.colmap.files import choose_format, opened
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
 from splatbatch.scene.repair.camera_change import Change
 
+_BEFORE_KEYPOINTS = 4 + 1 + 8  # bytes from the camera's id: itself, the NUL behind the name, the count
 _UNCHANGED = ("points3D", "rigs", "frames")  # none of them holds a pixel coordinate
 _CAMERAS_HEAD = "# Camera list with one line of data per camera:\n#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n"
 
 
 def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[int, Change], out: Path) -> None:
-    """Write the model of `sparse` into the folder `out` (made here) with the cameras that `changes` replaces.
+    """Write the model of `sparse` into the folder `out` (made here) with the changes of its images, by image id.
+
+    Where a change gives images a camera of their own, rigs and frames are left out: they name the old one, and COLMAP
+    makes trivial ones.
 
     Raises:
         ModelError: a file of the model is broken.
@@ -29,14 +38,16 @@ def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[
     """
     suffix = choose_format(sparse)
     out.mkdir(parents=True)
-    changed = [changes[number].after if number in changes else camera for number, camera in cameras.items()]
+    replaced = {change.after.id: change.after for change in changes.values()}
+    changed = [replaced.pop(number, camera) for number, camera in cameras.items()] + list(replaced.values())
     edited = {
         f"cameras.{suffix}": _binary_cameras(changed) if suffix == "bin" else _text_cameras(changed),
         f"images.{suffix}": (_binary_images if suffix == "bin" else _text_images)(sparse / f"images.{suffix}", changes),
     }
     for name, content in edited.items():
         write_whole(out / name, lambda file, content=content: file.write(content))  # type: ignore[misc]
-    for part in _UNCHANGED:
+    is_split = any(change.after.id != change.before.id for change in changes.values())
+    for part in _UNCHANGED[:1] if is_split else _UNCHANGED:
         path = sparse / f"{part}.{suffix}"
         if path.is_file():
             shutil.copyfile(path, out / path.name)
@@ -62,7 +73,11 @@ def _binary_images(path: Path, changes: Mapping[int, Change]) -> bytes:
     with opened(path) as (file, size):
         data = bytearray(file.read())
         for image, start, end in walk_images(path, file, size):
-            if change := changes.get(image.camera_id):
+            if not (change := changes.get(image.id)):
+                continue
+            at = start - _BEFORE_KEYPOINTS - len(image.name.encode())
+            struct.pack_into("<I", data, at, change.after.id)
+            if change.has_keypoints:
                 keypoints = np.frombuffer(data, KEYPOINT, (end - start) // KEYPOINT.itemsize, start)
                 keypoints["xy"] = keypoints["xy"] * change.scale + change.shift
     return bytes(data)
@@ -71,8 +86,12 @@ def _binary_images(path: Path, changes: Mapping[int, Change]) -> bytes:
 def _text_images(path: Path, changes: Mapping[int, Change]) -> bytes:
     lines = path.read_bytes().splitlines(keepends=True)
     for image, keypoints, number in text.walk_images(path):
-        change = changes.get(image.camera_id)
-        if change and keypoints.strip():
+        if not (change := changes.get(image.id)):
+            continue
+        fields = lines[number - 2].split(maxsplit=9)
+        fields[8] = str(change.after.id).encode()
+        lines[number - 2] = b" ".join(fields).rstrip() + b"\n"
+        if change.has_keypoints and keypoints.strip():
             lines[number - 1] = _moved(keypoints, change)
     return b"".join(lines)
 

@@ -1,4 +1,9 @@
-"""A COLMAP model read in a fraction of a second and without trust: broken files end in a SceneError, nothing worse."""
+"""A COLMAP model read in a fraction of a second and without trust: broken files end in a SceneError, nothing worse.
+
+This reader is for what nobody has checked yet. pycolmap's reads a cut cameras.bin as if it were whole, takes the
+garbage count of a cut points3D.bin for a size (bad_alloc), and can end the process; ours cannot abort. Projection and
+distortion are pycolmap's (`scene.reprojection`), once a camera is known to be sound.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,8 @@ from splatbatch.scene.colmap.types import (
 
 __all__ = [
     "CAMERA_MODELS", "NO_POINT3D", "PINHOLE_MODELS", "Camera", "CameraModel", "Image", "Points", "Points2D",
-    "Reconstruction", "Tracks", "count_points", "read_cameras", "read_images", "read_points2d", "read_reconstruction",
+    "Reconstruction", "Tracks", "count_images", "count_points", "read_cameras", "read_images",
+    "read_points2d", "read_reconstruction",
 ]  # fmt: skip
 
 
@@ -80,6 +86,16 @@ def count_points(sparse: Path) -> int:
     suffix = choose_format(sparse)
     count = binary.count_points if suffix == "bin" else text.count_points
     return count(sparse / f"points3D.{suffix}")
+
+
+def count_images(sparse: Path) -> int:
+    """Return how many images a model says it has; 0 where they cannot be read."""
+    try:
+        suffix = choose_format(sparse)
+        path = sparse / f"images.{suffix}"
+        return binary.count_images(path) if suffix == "bin" else len(text.read_images(path))
+    except ModelError:
+        return 0
 
 
 def read_images(sparse: Path) -> list[Image]:

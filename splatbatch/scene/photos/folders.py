@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".heic", ".bmp"})
+
 
 @dataclass(frozen=True)
 class Found:
@@ -23,12 +25,18 @@ class Misspelt:
     actual: str
     """Path below the folder of photographs."""
 
+    in_form: str = ""
+    """The Unicode form of the name in the model, NFC or NFD, if only the encoding of accents differs; else empty."""
+
 
 @dataclass(frozen=True)
 class Absent:
-    """There is no such file; `similar` has the same stem and another suffix, empty if there is none."""
+    """There is no such file."""
 
     similar: str = ""
+    """One of the same stem and another suffix; empty if there is none."""
+    elsewhere: str = ""
+    """Where it lies if its folders are spelt otherwise: left_01.jpg or 01.jpg for left/01.jpg; empty if nowhere."""
 
 
 Place = Found | Misspelt | Absent
@@ -49,7 +57,9 @@ class Folders:
         if names is None or base in names:  # a folder that may not be listed may still be entered
             return Found(f"{folder}/{base}")
         actual = self._misspelt(str(root), name)
-        return Misspelt(actual) if actual else Absent(self._similar(names, name))
+        if actual:
+            return Misspelt(actual, _form(name, actual))
+        return Absent(self._similar(names, name), self._elsewhere(str(root), name))
 
     def names(self, folder: str) -> frozenset[str] | None:
         """Return the names in a folder; none if it does not exist, None if it may not be listed."""
@@ -74,6 +84,16 @@ class Folders:
             folder = f"{folder}/{known}"
         return "/".join(actual)
 
+    def _elsewhere(self, root: str, name: str) -> str:
+        flat = name.replace("\\", "/")
+        base = flat.rpartition("/")[2]
+        there = self.names(root) or frozenset()
+        parent, _, last = flat.rpartition("/")
+        if flat != name and last in (self.names(f"{root}/{parent}" if parent else root) or ()):
+            return flat
+        candidates = [flat.replace("/", mark) for mark in ("_", "-", "")] + [base]
+        return next((each for each in candidates if each != name and each in there), "")
+
     def _similar(self, names: frozenset[str], name: str) -> str:
         stem = PurePosixPath(name).stem
         return next((known for known in sorted(names) if PurePosixPath(known).stem == stem), "") if names else ""
@@ -82,6 +102,22 @@ class Folders:
 def is_folder(path: Path) -> bool:
     """Return whether a folder is there and can be reached."""
     return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where there is no permission
+
+
+def photographs_below(folder: Path) -> list[str]:
+    """Return the photographs below a folder, sorted by their relative names; links to folders are not followed."""
+    found = []
+    for parent, _, files in os.walk(folder):
+        prefix = Path(parent).relative_to(folder)
+        found += [(prefix / file).as_posix() for file in files if Path(file).suffix.lower() in _SUFFIXES]
+    return sorted(found)
+
+
+def _form(name: str, actual: str) -> str:
+    """Return the Unicode form that a name is in, if it differs from another in that alone."""
+    if unicodedata.normalize("NFC", name) != unicodedata.normalize("NFC", actual):
+        return ""
+    return "NFC" if unicodedata.is_normalized("NFC", name) else "NFD"
 
 
 def _fold(name: str) -> str:

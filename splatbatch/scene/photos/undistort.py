@@ -1,7 +1,8 @@
 """What a distorted photograph becomes as a pinhole's: which camera it then has, and where each pixel comes from.
 
-Formulas of the distortion: `reprojection.project`, from colmap/src/colmap/sensor/models.h. As COLMAP's own undistorter
-does, focal lengths stay as they are, so that a pixel in the middle of the photograph stays a pixel.
+The distortion is pycolmap's (`reprojection.project`). Its inverse is ours, because pycolmap's `cam_from_img` does not
+say where a lens folds over; `cam_from_img` is the reference of its test. As COLMAP's own undistorter does, focal
+lengths stay as they are, so that a pixel in the middle of the photograph stays a pixel.
 """
 
 from __future__ import annotations

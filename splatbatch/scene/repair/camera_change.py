@@ -32,6 +32,8 @@ class Change:
     after: Camera
     scale: tuple[float, float] = (1.0, 1.0)
     shift: tuple[float, float] = (0.0, 0.0)
+    has_keypoints: bool = True
+    """Whether the keypoints follow; they do not where they fit the photographs already."""
 
     @property
     def moves_pixels(self) -> bool:
@@ -42,11 +44,17 @@ class Change:
         """Return one line with the cameras before and after, and what was done."""
         old, new = (f"{each.model} {each.width}x{each.height}" for each in (self.before, self.after))
         parts = []
+        if self.before.params == self.after.params:
+            parts.append("width and height alone: K and keypoints fit the photographs already")
         if self.scale != (1.0, 1.0):
             parts.append("scaled by {:.6g} in x, {:.6g} in y".format(*self.scale))
         if self.shift != (0.0, 0.0):
-            parts.append("principal point shifted by {:+.6g} px in x, {:+.6g} px in y".format(*self.shift))
-        return f"camera {self.before.id}: {old} → {new}, {' and '.join(parts)}"
+            shift = "principal point shifted by {:+.6g} px in x, {:+.6g} px in y".format(*self.shift)
+            parts.append(f"{shift} for a crop about the centre")
+        if not self.has_keypoints and self.before.params != self.after.params:
+            parts.append("the keypoints left as they are")
+        own = "" if self.after.id == self.before.id else f" (now camera {self.after.id})"
+        return f"camera {self.before.id}{own}: {old} → {new}, {' and '.join(parts)}"
 
 
 @dataclass(frozen=True)
@@ -90,8 +98,11 @@ def _refuse(relation: Relation, where: str, how: How) -> Refusal | None:
         case Unlike() if how == "scale":
             remedy = "Use --fix crop if they were cropped about the centre; else find the photographs COLMAP used."
             return Refusal(f"{where}: another shape, no resize gives it", remedy)
-        case Scaled(factor) if how == "crop" and (1 / factor).is_integer():
-            return Refusal(f"{where}: exactly 1/{1 / factor:.0f}, resized and not cropped", "Use --fix scale.")
+        case Scaled(factor) if how == "crop":
+            is_whole = (1 / factor).is_integer()
+            exactly = f"exactly 1/{1 / factor:.0f}" if is_whole else f"both sides times {factor:.4g}"
+            remedy = "Use --fix scale; if they were cropped alike on all sides, cut K where the model is made."
+            return Refusal(f"{where}: {exactly}, resized and not cropped", "Use --fix scale." if is_whole else remedy)
     return None
 
 

@@ -6,23 +6,23 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from splatbatch.errors import SceneError
+from splatbatch.files import Record
 from splatbatch.scene.audit.audit import SOURCE, Audit, source_patch
-from splatbatch.scene.audit.size import CameraRow
 from splatbatch.scene.colmap.edit import write_changed
-from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
-from splatbatch.scene.colmap.types import CAMERA_MODELS
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import is_folder
-from splatbatch.scene.repair.camera_change import Change, How, Refusal, change_camera
+from splatbatch.scene.repair.camera_change import Change, How
+from splatbatch.scene.repair.centre import centre_missed_by
+from splatbatch.scene.repair.plan import Plan, plan_model
+from splatbatch.scene.repair.verify import BLOCKING, verify_copies
 from splatbatch.scene.reprojection import ReprojectionError, reprojection_error
-
-_BLOCKING = frozenset(
-    {"missing_model", "corrupt_model", "bad_camera_size", "params_count", "bad_params", "mixed_sizes", "transposed"}
-)
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,18 @@ class Repaired:
     before: ReprojectionError | None
     after: ReprojectionError | None
 
+    def to_record(self) -> Record:
+        """Return the JSON form."""
+        return {
+            "patch": self.patch,
+            "sparse": str(self.sparse),
+            "changes": [
+                {"camera_id": one.before.id, "words": one.in_words(), **asdict(one)} for one in self.changes
+            ],
+            "error_before_px": self.before.mean_px if self.before else None,
+            "error_after_px": self.after.mean_px if self.after else None,
+        }  # fmt: skip
+
     def in_words(self) -> str:
         """Return what was written where, each change on a line, and the reprojection errors."""
         lines = [f"{self.patch}: {self.sparse}"]
@@ -45,13 +57,6 @@ class Repaired:
         else:
             lines.append("  no keypoint has a 3D point: no reprojection error")
         return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    patch: Patch
-    model: Reconstruction
-    changes: dict[int, Change]
 
 
 def fix_models(
@@ -72,27 +77,32 @@ def fix_models(
     with _written_aside(out) as aside:
         for plan in plans:
             folder = aside / plan.patch.name
-            write_changed(plan.patch.sparse, plan.model.cameras, plan.changes, folder / "sparse/0")
-            _link_photographs(plan.patch, folder)
+            write_changed(plan.patch.sparse, plan.model.cameras, plan.of_image, folder / "sparse/0")
+            _link_photographs(plan.patch, aside)
+        _verify_crops(plans, aside)
+        verify_copies(audit, [replace(plan.patch, sparse=aside / plan.patch.name / "sparse/0") for plan in plans])
         errors = [
             (reprojection_error(plan.model), _error_after(aside / plan.patch.name / "sparse/0")) for plan in plans
         ]
     return tuple(
-        Repaired(plan.patch.name, out / plan.patch.name / "sparse/0", tuple(plan.changes.values()), before, after)
+        Repaired(plan.patch.name, out / plan.patch.name / "sparse/0", plan.changes, before, after)
         for plan, (before, after) in zip(plans, errors, strict=True)
     )
 
 
-def _plan(audit: Audit, patches: Sequence[Patch], how: How) -> list[_Plan]:
+def _plan(audit: Audit, patches: Sequence[Patch], how: How) -> list[Plan]:
     names = [patch.name for patch in patches]
     reasons = [
         f"{finding.patch}: {finding.subject}: {finding.message} → {finding.remedy}"
         for finding in audit.findings
-        if finding.patch in names and finding.kind in _BLOCKING
+        if finding.patch in names and finding.kind in BLOCKING
     ]
     if len(set(names)) < len(names):
         reasons.append(f"two models share a name: {', '.join(names)} → rename a patch ({SOURCE} is the source)")
-    plans = [] if reasons else [_plan_one(audit, patch, how, reasons) for patch in patches]
+    plans = []
+    if not reasons:
+        cameras = {name: [row.camera_id for row in audit.rows if row.patch == name] for name in names}
+        plans = [plan_model(patch, cameras[patch.name], how, reasons) for patch in patches]
     if reasons:
         raise SceneError(
             "cannot be repaired honestly, nothing was written:\n  " + "\n  ".join(reasons),
@@ -101,37 +111,38 @@ def _plan(audit: Audit, patches: Sequence[Patch], how: How) -> list[_Plan]:
     return plans
 
 
-def _plan_one(audit: Audit, patch: Patch, how: How, reasons: list[str]) -> _Plan:
-    """Return the plan for one model; what speaks against it is added to `reasons`."""
-    model = read_reconstruction(patch.sparse)
-    changes = {}
-    for row in audit.rows:
-        if row.patch != patch.name:
-            continue
-        change = _change(row, model, how)
-        if isinstance(change, Refusal):
-            reasons.append(f"{patch.name}: {change.what} → {change.remedy}")
-        elif change.moves_pixels:
-            changes[row.camera_id] = change
-    return _Plan(patch, model, changes)
+def _verify_crops(plans: Sequence[Plan], aside: Path) -> None:
+    """See that photographs show what lies about the centre, where they and the colours of points can tell.
 
-
-def _change(row: CameraRow, model: Reconstruction, how: How) -> Change | Refusal:
-    if not row.sizes:
-        return Refusal(f"camera {row.camera_id}: none of its photographs can be read", "Bring the photographs back.")
-    if row.model not in CAMERA_MODELS:
-        return Refusal(f"camera {row.camera_id}: unknown camera model {row.model}", "Undistort the reconstruction.")
-    return change_camera(model.cameras[row.camera_id], row.sizes[0][0], how)
+    Raises:
+        SceneError: they were cropped elsewhere.
+    """
+    for plan in plans:
+        cut = [np.abs(change.shift) for change in plan.changes if change.shift != (0.0, 0.0)]
+        copy = replace(plan.patch, sparse=aside / plan.patch.name / "sparse/0")
+        missed = centre_missed_by(copy, np.max(cut, axis=0)) if cut else None
+        if missed:
+            x, y = missed
+            raise SceneError(
+                f"{plan.patch.name}: the photographs were not cropped about the centre: they show their points"
+                f" ({x:+d}, {y:+d}) px from there; nothing was written",
+                "Crop the originals about the centre, or cut K where the model is made.",
+            )
 
 
 def _error_after(sparse: Path) -> ReprojectionError | None:
     return reprojection_error(read_reconstruction(sparse))
 
 
-def _link_photographs(patch: Patch, folder: Path) -> None:
-    """Let a patch that keeps its photographs beside its model find them from the copy too."""
-    if is_folder(patch.images) and patch.images.resolve().parent in patch.sparse.resolve().parents[:2]:
-        (folder / patch.images.name).symlink_to(patch.images.resolve(), target_is_directory=True)
+def _link_photographs(patch: Patch, aside: Path) -> None:
+    """Let the copies find photographs and masks as the models do: beside one model, or beside all of them."""
+    is_own = patch.images.resolve().parent in patch.sparse.resolve().parents[:2]
+    place = aside / patch.name if is_own else aside
+    beside = [patch.images.with_name(f"{patch.images.name}{end}") for end in ("", "_2", "_4", "_8")]
+    for path in [*beside, *([patch.masks] if patch.masks else [])]:
+        name = path.name if is_own else path.name.replace(patch.images.name, "images")
+        if is_folder(path) and not (place / name).exists():
+            (place / name).symlink_to(path.resolve(), target_is_directory=True)
 
 
 def _refuse_occupied(out: Path) -> None:

@@ -1,0 +1,1 @@
+"""Files around a model: what lies beside it, its masks, and every photograph decoded."""

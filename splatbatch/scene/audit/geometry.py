@@ -1,0 +1,121 @@
+"""The geometry of a model as findings: what poses, K, points and keypoints say about each other, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from splatbatch.plain_text import counted
+from splatbatch.scene.audit.findings import Finding, Sink
+from splatbatch.scene.audit.size import FIX, CameraRow
+from splatbatch.scene.colmap.files import shown
+from splatbatch.scene.colmap.reconstruction import Reconstruction
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
+from splatbatch.scene.geometry import limits
+from splatbatch.scene.geometry.causes import Cause, find_causes
+from splatbatch.scene.geometry.extents import Misfit, find_misfit
+from splatbatch.scene.geometry.points import stray_share, widest_angle_degrees
+from splatbatch.scene.geometry.survey import Survey, by_camera, survey
+
+_NAMED = 3  # images named in a finding
+
+
+def measure(model: Reconstruction, most_images: int | None, most_looks: int | None = limits.LOOKS) -> Survey | None:
+    """Return the survey of a model whose poses and cameras are sound; None where they are not.
+
+    Raises:
+        ModelError: the keypoints cannot be read.
+    """
+    used = {image.camera_id for image in model.images}
+    is_sound = all(_is_sound(model.cameras[number]) for number in used)
+    if not (model.images and len(model.points) and is_sound):
+        return None
+    found = survey(model, most_images, most_looks)
+    views = found.views
+    with np.errstate(all="ignore"):
+        is_sane = all(
+            (np.abs(values) < limits.GARBAGE).all() for values in (views.rotations, views.translations, views.points)
+        )
+    return found if is_sane else None
+
+
+def check_geometry(found: Survey, scribe: Sink) -> Iterator[Finding]:
+    """Yield what is wrong with poses, K, lenses and points, with the cause that explains most."""
+    causes = find_causes(found)
+    for cause in causes:
+        finding = scribe.note(cause.kind, _subject(cause, found), _message(cause), cause.remedy)
+        yield finding if cause.is_grave else replace(finding, severity="warning")
+    stray = stray_share(found.views)
+    if not causes and stray > limits.STRAY:
+        message = (
+            f"{100 * stray:.2g} % of the observations miss their keypoints by far, though poses and K fit the others"
+        )
+        remedy = "Remove points with a large error (colmap point_filtering), or take points3D of the same model."
+        yield scribe.note("stray_points", "points3D", message, remedy)
+    degrees = widest_angle_degrees(found.views)
+    if not causes and degrees is not None and degrees < limits.FLAT_DEGREES:
+        message = f"half of the points are seen under less than {degrees:.2g} degrees: their depth is a guess"
+        remedy = (
+            "Take photographs from places farther apart, or remove points with a small angle (colmap point_filtering)."
+        )
+        yield scribe.note("flat_angles", "points3D", message, remedy)
+
+
+def find_misfits(
+    found: Survey, rows: Iterable[CameraRow], cameras: Mapping[int, Camera], blamed: Iterable[Finding]
+) -> dict[int, Misfit]:
+    """Return the cameras whose K does not belong to their width and height, by id; none where K itself is to blame."""
+    faults = {finding.kind for finding in blamed}
+    if faults & {"k_rescaled", "keypoints_left", "wrong_k", "principal_point_off", "focal_off", "turned", "mirrored"}:
+        return {}
+    misfits, images = {}, by_camera(found.views.images)
+    for row in rows:
+        if len(row.sizes) == 1 and _is_sound(cameras[row.camera_id]):
+            ids = [image.id for image in images.get(row.camera_id, ())]
+            camera = cameras[row.camera_id]
+            misfit = find_misfit(camera, row.sizes[0][0], found.reach_of(camera, ids))
+            if misfit:
+                misfits[row.camera_id] = misfit
+    return misfits
+
+
+def note_misfit(number: int, misfit: Misfit, scribe: Sink) -> Finding:
+    """Return the finding about a K that belongs to another size."""
+    if misfit.kind == "size_alone":
+        remedy = f"Set width and height alone: {FIX.format('scale')} does."
+    elif misfit.meant:
+        remedy = f"If they were resized: {FIX.format('scale')}; if cropped: {FIX.format('crop')}."
+    else:
+        remedy = "Use the photographs that the model was made from, or bring K to these where the model is made."
+    return scribe.note(misfit.kind, f"camera {number}", misfit.what, remedy)
+
+
+def _is_sound(camera: Camera) -> bool:
+    model = CAMERA_MODELS.get(camera.model)
+    is_whole = model is not None and len(model.params) == len(camera.params)
+    if not (
+        is_whole and np.isfinite(camera.params).all() and 0 < min(camera.width, camera.height) <= limits.LONGEST_PX
+    ):
+        return False
+    values = (camera.fx, camera.fy, camera.cx, camera.cy) if model and "cx" in model.params else (1.0,)
+    return min(values[:2]) > 0 and max(map(abs, values)) < limits.LONGEST_PX
+
+
+def _subject(cause: Cause, found: Survey) -> str:
+    if cause.camera_id is None:
+        return "all images" if cause.kind in {"inverted_poses", "flipped_axes", "quaternion_order"} else "points3D"
+    total = sum(image.camera_id == cause.camera_id for image in found.views.images)
+    if len(cause.images) >= limits.MOST * total and total > 1:
+        return f"camera {cause.camera_id}"
+    names = ", ".join(map(shown, cause.images[:_NAMED]))
+    more = f" and {counted(len(cause.images) - _NAMED, 'other')}" if len(cause.images) > _NAMED else ""
+    return f"{names}{more}"
+
+
+def _message(cause: Cause) -> str:
+    before = f"{cause.before_px:.4g} px" if np.isfinite(cause.before_px) else "all points behind the camera"
+    behind = f" and {100 * cause.behind:.2g} % of the points behind the camera" if cause.behind > 0.01 else ""
+    after = f", {cause.after_px:.2g} px without it" if cause.after_px is not None else ""
+    return f"{cause.what} (median reprojection error {before}{after}{behind})"

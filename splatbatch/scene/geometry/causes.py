@@ -1,0 +1,191 @@
+"""What is most likely wrong: each hypothesis is tried on the scene, on each camera and on single images, in that order,
+and the simplest that brings the error back to what intact scenes show is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from splatbatch.scene.colmap.types import Ints
+from splatbatch.scene.geometry import limits
+from splatbatch.scene.geometry.candidates import Chosen, best, best_of_small, typical
+from splatbatch.scene.geometry.exchanges import other_cameras, other_poses, shifted_points
+from splatbatch.scene.geometry.intrinsics import Group, refitted
+from splatbatch.scene.geometry.lenses import other_lenses
+from splatbatch.scene.geometry.points import moved_points
+from splatbatch.scene.geometry.poses import conventions, resected
+from splatbatch.scene.geometry.survey import Survey
+from splatbatch.scene.geometry.views import Views
+
+_LENSES = frozenset({"wrong_lens", "distortion_dropped", "distortion_kept"})
+_MOST_CAMERAS = 16  # tried in place of another: there may be one for each image
+_RESECTED = 8  # images whose pose is looked for anew: 3 ms each
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What is wrong with which images, and by how much."""
+
+    kind: str
+    """A key of `KINDS` in audit/findings."""
+    images: tuple[str, ...]
+    camera_id: int | None
+    """The camera that all of them have; None where the scene is meant."""
+    what: str
+    remedy: str
+    before_px: float
+    after_px: float | None
+    """The error that would remain; None where nothing explains it."""
+    behind: float
+    """Share of the points behind their camera."""
+    is_grave: bool
+    """Whether the error is beyond every doubt; else it is systematic but small."""
+
+
+@np.errstate(all="ignore")  # files hold what they like: what overflows is infinite, and no cause explains it
+def find_causes(survey: Survey) -> tuple[Cause, ...]:
+    """Return what is wrong with a model; empty for an intact one."""
+    views = survey.views
+    seen = views.seen()
+    bad = seen[views.medians[seen] > views.trusted[seen]]
+    if len(bad) >= limits.HALF * len(seen) and len(bad) > 1 and (causes := _of_scene(survey, seen)):
+        return causes
+    faint = tuple(_faint(survey, seen, bad))
+    blamed = [cause.camera_id for cause in faint if cause.camera_id is not None]
+    return (*faint, *_of_cameras(survey, seen, bad[~np.isin(views.camera_ids[bad], blamed)]))
+
+
+def _of_scene(survey: Survey, seen: Ints) -> tuple[Cause, ...]:
+    """Return the one cause that explains all images, or one for each camera, whichever is simpler."""
+    views = survey.views.only(seen)
+    if chosen := best(views, conventions(views)):
+        return (_cause(survey, seen, None, chosen),)
+    groups = [(number, rows) for number, rows in _by_camera(survey.views, seen) if _is_bad(survey.views, rows)]
+    found = [(number, rows, _of_camera(survey, number, rows)) for number, rows in groups]
+    moved = best(views, chain(moved_points(views), shifted_points(views)))
+    if moved and _is_simpler(moved, [chosen for _, _, chosen in found]):
+        return (_cause(survey, seen, None, moved),)
+    if all(chosen for _, _, chosen in found):
+        return tuple(_cause(survey, rows, number, chosen) for number, rows, chosen in found if chosen)
+    return ()
+
+
+def _is_simpler(moved: Chosen, cameras: Sequence[Chosen | None]) -> bool:
+    """Return whether moved points explain a scene better than its cameras do: K is simpler, a made-up lens is not."""
+    if not cameras or not all(cameras):
+        return True
+    lensed = any(chosen.kind in _LENSES for chosen in cameras if chosen)
+    worst = max(chosen.after_px for chosen in cameras if chosen)
+    return moved.after_px < (limits.AS_GOOD * worst if lensed else worst / limits.AS_GOOD - 0.02)
+
+
+def _of_camera(survey: Survey, number: int, rows: Ints, share: float = 1.0) -> Chosen | None:
+    """Return what explains images of one camera by its K, its lens or its being another."""
+    group = _group(survey, number, rows, share)
+    # a whole camera was exchanged only if the other is wrong, too; else its K is
+    others = [other for other, its in _by_camera(survey.views, survey.views.seen()) if other != number]
+    if share == 1:
+        everyone = dict(_by_camera(survey.views, survey.views.seen()))
+        others = [other for other in others if _is_bad(survey.views, everyone[other])]
+    others = others[:_MOST_CAMERAS]
+    candidates = chain(other_cameras(group.views, number, others), refitted(group), other_lenses(group))
+    return best(group.views, candidates)
+
+
+def _of_cameras(survey: Survey, seen: Ints, bad: Ints) -> Iterator[Cause]:
+    """Yield causes camera by camera, for all of its images or its bad ones; then the bad ones that nothing explains."""
+    everyone, left = dict(_by_camera(survey.views, seen)), []
+    for number, rows in _by_camera(survey.views, bad):
+        meant, chosen = _explained(survey, number, everyone[number], rows)
+        if chosen is None and (chosen := _systematic(survey, number, everyone[number])):
+            meant = everyone[number]
+        if chosen and (chosen.before_px > _alarm(survey, number) or len(rows) > 2):
+            yield _cause(survey, meant, number, chosen)
+        else:
+            left.append(rows[survey.views.medians[rows] > _alarm(survey, number)])
+    yield from _unexplained(survey, seen, np.concatenate([np.zeros(0, np.int64), *left]))
+
+
+def _explained(survey: Survey, number: int, everyone: Ints, bad: Ints) -> tuple[Ints, Chosen | None]:
+    """Return the images that a cause explains: all of a camera, if most are bad, else the bad ones."""
+    if len(bad) >= limits.MOST * len(everyone) and (chosen := _of_group(survey, number, everyone, 1.0)):
+        return everyone, chosen
+    share = len(bad) / len(everyone)
+    return bad, _of_group(survey, number, bad, share)
+
+
+def _of_group(survey: Survey, number: int, rows: Ints, share: float) -> Chosen | None:
+    if chosen := _of_camera(survey, number, rows, share):
+        return chosen
+    views = survey.views.only(rows)
+    if chosen := best(views, chain(conventions(views), other_poses(views))):
+        return chosen
+    few = survey.views.only(_spread(rows, _RESECTED))
+    return best(few, resected(few))
+
+
+def _unexplained(survey: Survey, seen: Ints, rows: Ints) -> Iterator[Cause]:
+    """Yield the images whose error is beyond doubt although nothing explains it: as one if they are nearly all."""
+    if not len(rows):
+        return
+    before = typical(survey.views.only(rows))
+    if len(rows) >= limits.MOST * len(seen):
+        what = "no pose, K or shift explains it: points and keypoints do not belong together"
+        remedy = "Take points3D, images and cameras of one model; all three are written together."
+        yield _cause(survey, rows, None, Chosen("points_mismatch", what, remedy, before, float("nan")))
+        return
+    remedy = "Look at these images in COLMAP's viewer; register them again or remove them from the model."
+    for number, some in _by_camera(survey.views, rows):
+        before = typical(survey.views.only(some))
+        chosen = Chosen("reprojection", "nothing that is known explains it", remedy, before, float("nan"))
+        yield _cause(survey, some, number, chosen)
+
+
+def _faint(survey: Survey, seen: Ints, bad: Ints) -> Iterator[Cause]:
+    """Yield faults of K or of a lens that are small but systematic: of cameras most of whose images are trusted."""
+    for number, rows in _by_camera(survey.views, seen):
+        if np.isin(rows, bad).mean() < limits.HALF and (chosen := _systematic(survey, number, rows)):
+            yield _cause(survey, rows, number, chosen)
+
+
+def _systematic(survey: Survey, number: int, rows: Ints) -> Chosen | None:
+    group = _group(survey, number, rows, 1.0)
+    return best_of_small(group.views, group.camera, chain(refitted(group), other_lenses(group)))
+
+
+def _cause(survey: Survey, rows: Ints, number: int | None, chosen: Chosen) -> Cause:
+    views = survey.views
+    ids = np.isin(views.rows, rows)
+    behind = float((views.in_camera[ids, 2] <= 0).mean()) if ids.any() else 0.0
+    cameras = views.cameras.values() if number is None else [views.cameras[number]]
+    is_grave = chosen.before_px > min(map(limits.trusted_px, cameras)) or behind > 0.05
+    after = chosen.after_px if np.isfinite(chosen.after_px) else None
+    names = tuple(views.images[row].name for row in rows)
+    return Cause(chosen.kind, names, number, chosen.what, chosen.remedy, chosen.before_px, after, behind, is_grave)
+
+
+def _group(survey: Survey, number: int, rows: Ints, share: float) -> Group:
+    camera = survey.views.cameras[number]
+    reach = survey.reach_of(camera, [survey.views.images[row].id for row in rows])
+    return Group(survey.views.only(rows), camera, reach, share)
+
+
+def _by_camera(views: Views, rows: Ints) -> list[tuple[int, Ints]]:
+    ids = views.camera_ids[rows]
+    return [(int(number), rows[ids == number]) for number in np.unique(ids)]
+
+
+def _is_bad(views: Views, rows: Ints) -> bool:
+    return bool((views.medians[rows] > views.trusted[rows]).mean() >= limits.HALF)
+
+
+def _alarm(survey: Survey, number: int) -> float:
+    return limits.alarm_px(survey.views.cameras[number])
+
+
+def _spread(rows: Ints, most: int) -> Sequence[int]:
+    return [int(row) for row in rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int)]]

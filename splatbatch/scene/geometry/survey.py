@@ -1,0 +1,136 @@
+"""The survey of a model: sampled observations of every image, and how far keypoints reach over each camera's image."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from splatbatch.scene.colmap.reconstruction import Reconstruction
+from splatbatch.scene.colmap.sampling import Ids, Sample, Sizes, sample_keypoints
+from splatbatch.scene.colmap.types import Camera, Floats, Image, Ints
+from splatbatch.scene.geometry import limits
+from splatbatch.scene.geometry.views import Views, rotations_of
+
+_TO_GREY = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, as Pillow's "L"
+_SIZES = Sizes(limits.OBSERVATIONS_PER_IMAGE, limits.EXTENT_PER_IMAGE)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far the keypoints of some images reach, in pixels, and how many lie beyond the edges of their camera."""
+
+    num_keypoints: int
+    low: tuple[float, float]
+    high: tuple[float, float]
+    """Of all but a thousandth of the keypoints."""
+    beyond_far: float
+    """Share beyond the right or the lower edge."""
+    beyond_near: float
+    """Share beyond the left or the upper edge."""
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """Where an image sees some points, and how bright these are."""
+
+    image_id: int
+    xy: Floats  # [n, 2]
+    greys: Floats  # [n], 0 to 255
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What the geometry is judged by; small enough to be kept until the photographs are known."""
+
+    views: Views
+    reach: dict[int, Floats]
+    """Sampled keypoints of each image by its id, [m, 2]."""
+    looks: tuple[Look, ...] = ()
+    """Of some images, evenly spaced."""
+
+    def without_points(self) -> Survey:
+        """Return the survey with its reach alone: many patches are kept at a time."""
+        none = np.zeros(0, np.int64)
+        views = self.views.observed(none)
+        return replace(self, views=replace(views, points=np.zeros((0, 3))))
+
+    def reach_of(self, camera: Camera, image_ids: Sequence[int]) -> Reach:
+        """Return how far the keypoints of some images of a camera reach."""
+        return reach_of(
+            np.concatenate([np.zeros((0, 2)), *(self.reach[i] for i in image_ids if i in self.reach)]), camera
+        )
+
+
+def survey(model: Reconstruction, most_images: int | None = None, most_looks: int | None = limits.LOOKS) -> Survey:
+    """Return sampled observations of a model, of `most_images` evenly spaced images at most, and looks of `most_looks`.
+
+    Raises:
+        ModelError: the keypoints cannot be read.
+    """
+    images = _some(model.images, most_images)
+    of_id = {image.id: index for index, image in enumerate(images)}
+    # programs that have no keypoints write the same one again and again
+    samples = [sample for sample in sample_keypoints(model.folder, _SIZES, of_id) if _is_spread(sample)]
+    order = np.argsort(model.points.ids)
+    places, rows, xy = _placed(samples, model.points.ids[order], of_id)
+    points = model.points.xyz[order]
+    translations = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
+    views = Views(images, model.cameras, rotations_of(images), translations, rows, points[places], xy, places, points)
+    looks = _looks(views, model.points.rgb[order] @ _TO_GREY, most_looks)
+    return Survey(views, {sample.image_id: sample.reach for sample in samples}, looks)
+
+
+def _looks(views: Views, greys: Floats, most: int | None) -> tuple[Look, ...]:
+    found = []
+    rows = np.flatnonzero(np.bincount(views.rows, minlength=len(views.images)) >= limits.LEAST_LOOK)
+    count = len(rows) if most is None else min(most, len(rows))
+    for row in rows[np.arange(count) * len(rows) // max(1, count)]:
+        own = views.rows == row
+        found.append(Look(views.images[row].id, views.xy[own], greys[views.places[own]]))
+    return tuple(found)
+
+
+def reach_of(keypoints: Floats, camera: Camera) -> Reach:
+    """Return how far keypoints [N, 2] reach over a camera's image."""
+    keypoints = keypoints[(np.abs(keypoints) < limits.LONGEST_PX).all(axis=1)]
+    if not len(keypoints):
+        return Reach(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)
+    (left, top), (right, bottom) = np.quantile(keypoints, [0.001, 0.999], axis=0)
+    far = float((keypoints > (camera.width + 0.5, camera.height + 0.5)).any(axis=1).mean())
+    near = float((keypoints < -0.5).any(axis=1).mean())
+    return Reach(len(keypoints), (float(left), float(top)), (float(right), float(bottom)), far, near)
+
+
+def _placed(samples: list[Sample], ids: Ids, of_id: dict[int, int]) -> tuple[Ints, Ints, Floats]:
+    """Return the point, the image and the keypoint of every observation whose point is in the model."""
+    seen = np.concatenate([np.zeros(0, np.uint64), *(sample.point3d_ids for sample in samples)])
+    xy = np.concatenate([np.zeros((0, 2)), *(sample.xy for sample in samples)])
+    counts = [len(sample.point3d_ids) for sample in samples]
+    rows = np.repeat(np.array([of_id[sample.image_id] for sample in samples], dtype=np.int64), counts)
+    places = np.searchsorted(ids, seen)
+    is_known = places < len(ids)
+    is_known[is_known] = ids[places[is_known]] == seen[is_known]
+    with np.errstate(invalid="ignore"):
+        is_known &= (np.abs(xy) < limits.LONGEST_PX).all(axis=1)
+    return places[is_known], rows[is_known], xy[is_known]
+
+
+def _is_spread(sample: Sample) -> bool:
+    return len(sample.reach) > 1 and bool((sample.reach != sample.reach[0]).any())
+
+
+def _some(images: tuple[Image, ...], most: int | None) -> tuple[Image, ...]:
+    if most is None or len(images) <= most:
+        return images
+    return tuple(images[index] for index in np.linspace(0, len(images) - 1, most).astype(int))
+
+
+def by_camera(images: Sequence[Image]) -> dict[int, list[Image]]:
+    """Return the images of each camera, by its id."""
+    groups: dict[int, list[Image]] = defaultdict(list)
+    for image in images:
+        groups[image.camera_id].append(image)
+    return dict(sorted(groups.items()))
