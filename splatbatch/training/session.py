@@ -8,7 +8,7 @@ import os
 import platform
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import MIB, aside, write_json
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Extent, estimate, extent_of
 from splatbatch.scene.frame import read_shifted
+from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.splats import offset_comments, read_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.metrics import TrainingSettings
@@ -93,6 +94,7 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     if torch.cuda.is_initialized() and not was_touched:  # type: ignore[no-untyped-call]
         raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")
     extent = extent_of(len(reconstruction.points), reconstruction.images, reconstruction.cameras)
+    extent = replace(extent, stored=stored_photographs(folders.images)[1])
     resume = Path(settings.resume) if settings.resume else None
     return Prepared(recipe.settled(extent.num_points), views, gaussians, extent, settings.offset, resume)
 
