@@ -7,12 +7,13 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
 from splatbatch.config import NO_OFFSET, Offset, Scene
 from splatbatch.errors import SceneError
+from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.photos.folders import is_folder
 
 MODEL_FOLDERS = ("sparse/0", "sparse")
@@ -39,6 +40,8 @@ class Patch:
     """Folder of the masks, if there is one."""
     offset: Offset = NO_OFFSET
     """Taken off its coordinates before it is trained."""
+    tones: Mapping[str, Tone] = field(default_factory=dict, hash=False)
+    """Of its photographs, by image name; those that are not named are neutral."""
 
 
 def find_patches(scene: Scene) -> tuple[Patch, ...]:

@@ -127,11 +127,15 @@ class Checkpoints:
 
 
 def identity(recipe: Recipe, views: Views, first: Mapping[str, Tensor]) -> str:
-    """Return a hash of all that a run depends on: settings with an effect, photographs with cameras, first values."""
+    """Return a hash of all that a run depends on.
+
+    Settings with an effect, photographs with cameras and tones, first values.
+    """
     digest = hashlib.sha256(json.dumps(recipe.decisive(), sort_keys=True).encode())
     for photo in (*views.training, *views.holdout):
         digest.update(photo.name.encode())
-        for tensor in (photo.view.viewmat, photo.view.K, photo.pixels[::PIXEL_STRIDE, ::PIXEL_STRIDE], photo.mask):
+        thinned = photo.pixels[::PIXEL_STRIDE, ::PIXEL_STRIDE]
+        for tensor in (photo.view.viewmat, photo.view.K, thinned, photo.mask, photo.tone):
             digest.update(b"" if tensor is None else tensor.contiguous().cpu().numpy().tobytes())
     for name in sorted(first):
         digest.update(first[name].detach().contiguous().cpu().numpy().tobytes())

@@ -33,6 +33,8 @@ class _Recording:
         self.photo.pixels.copy_(photo.pixels, non_blocking=True)
         if self.photo.mask is not None and photo.mask is not None:
             self.photo.mask.copy_(photo.mask, non_blocking=True)
+        if self.photo.tone is not None and photo.tone is not None:
+            self.photo.tone.copy_(photo.tone)
         self.photo.view.viewmat.copy_(photo.view.viewmat)
         self.photo.view.K.copy_(photo.view.K)
         self.graph.replay()
@@ -48,7 +50,8 @@ class GraphedStep:
 
     def __call__(self, photo: Photo, sh_degree: int) -> None:
         """Learn from a photo."""
-        key = (photo.view.width, photo.view.height, photo.mask is None, sh_degree)
+        of_tone = None if photo.tone is None else len(photo.tone)
+        key = (photo.view.width, photo.view.height, photo.mask is None, of_tone, sh_degree)
         recording = self._recordings.get(key)
         if recording is None:
             if len(self._recordings) == MOST_RECORDINGS:
@@ -80,7 +83,8 @@ class GraphedStep:
         place = View(view.viewmat.clone(), view.K.clone(), view.width, view.height)
         pixels = torch.empty_like(photo.pixels, device=view.viewmat.device)
         mask = None if photo.mask is None else torch.empty_like(photo.mask, device=view.viewmat.device)
-        recording = _Recording(torch.cuda.CUDAGraph(), Photo(photo.name, place, pixels, mask))
+        tone = None if photo.tone is None else photo.tone.clone()
+        recording = _Recording(torch.cuda.CUDAGraph(), Photo(photo.name, place, pixels, mask, tone))
         # torch.cuda.graph() would collect garbage and empty torch's memory cache, each time
         recording.graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
         self._step(recording.photo, sh_degree)

@@ -30,6 +30,7 @@ from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import export, first_values, from_splat, to_parameters
 from splatbatch.training.loop import train
 from splatbatch.training.photos.repeats import find_repeats
+from splatbatch.training.photos.tones import tone_from
 from splatbatch.training.photos.views import Folders, Views, decode_views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.progress.tensorboard import open_tensorboard
@@ -86,7 +87,8 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     if not len(reconstruction.points):
         raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
-    views = decode_views(reconstruction, folders, frozenset(settings.holdout), training)
+    tones = {name: tone_from(values) for name, values in settings.tones.items()}
+    views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tones)
     for warning in views.warnings:
         progress.warn(warning)
     progress.found(find_repeats(views.training))
@@ -154,6 +156,7 @@ def _load_kernels() -> None:
     if importlib.util.find_spec("triton") is not None:
         importlib.import_module("splatbatch.training.cuda.rasterization")
         importlib.import_module("splatbatch.training.cuda.photometric")
+        importlib.import_module("splatbatch.training.cuda.tones")
         importlib.import_module("splatbatch.training.cuda.adam")
         with contextlib.suppress(ImportError, AttributeError):
             # Triton's own checksum, for its cache of compiled kernels: 0.3 s, once per process

@@ -13,6 +13,7 @@ from splatbatch.training import cuda
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, photometric_loss
 from splatbatch.training.optim import Optimizers, decay
+from splatbatch.training.photos import tones
 from splatbatch.training.photos.exposure import Exposures
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, rasterize
@@ -44,7 +45,7 @@ class Step:
         self.capacity.note(rendering)
         self.strategy.step_pre_backward(rendering)
         colors = self.exposures.apply(rendering.colors, photo.name) if self.exposures else rendering.colors
-        loss = self.strategy.regularise(self._loss(*masked(colors, photo.target(), photo.valid())))
+        loss = self.strategy.regularise(self._loss(*masked(*self._to_compare(colors, photo), photo.valid())))
         torch.autograd.backward(loss)
         return loss, rendering
 
@@ -56,6 +57,16 @@ class Step:
         if self.exposures:
             self.exposures.step()
         self.strategy.step_post_backward(rendering, decay(self.optimizers, self.plan))
+
+    def _to_compare(self, colors: Tensor, photo: Photo) -> tuple[Tensor, Tensor]:
+        """Return a rendering and what it should be: the photograph, evened if it has a tone."""
+        if photo.tone is None:
+            return colors, photo.target()
+        if not cuda.serves(colors, self.recipe.training):
+            return tones.to_compare(colors, photo.target(), photo.tone, photo.view)
+        from splatbatch.training.cuda.tones import to_compare
+
+        return to_compare(colors, photo.target(), photo.tone, photo.view.K)
 
     def _loss(self, colors: Tensor, target: Tensor) -> Tensor:
         training = self.recipe.training

@@ -51,7 +51,8 @@ WHOLE: list[TypedRecord] = [
     FINGERPRINT,
     Holder("host", 7, "boot", 9, 3, "yesterday"),
     CancelRequest(RunIdentity(7, "boot", 9), ("p0",), "me"),
-    Figures(21.0, 0.5, 0.1, 25.0),
+    Figures(21.0, 0.5, 0.1, 25.0, 20.5, 0.4),
+    TrainingSettings("p0", {"a": 1}, ("b",), tones={"a.jpg": [0.8, 1.0, 1.2, -0.1]}),
     SplatFacts("s", 5, 6, 7),
     Metrics.from_record(METRICS),
     Result.from_record({"attempt": "attempt-02", "metrics": METRICS, "novelty": [1], **FINGERPRINT.to_record()}),
@@ -92,6 +93,13 @@ def test_a_figure_that_is_no_finite_number_is_absent(kind: type[TypedRecord], va
     record = kind.from_record(dict.fromkeys(figures, value))
     known = {name: getattr(record, name) for name in figures}
     assert known == dict.fromkeys(known)
+
+
+@pytest.mark.parametrize("tone", ["x", [1.0, 1.0], [1.0, 0.0, 1.0], [1.0, None, 1.0], [1.0, 1.0, float("nan")], {}])
+def test_what_is_no_tone_is_absent(tone: Any) -> None:
+    assert TrainingSettings.from_record({"tones": {"a.jpg": tone, "b.jpg": [1.0, 2.0, 3.0]}}).tones == {
+        "b.jpg": [1.0, 2.0, 3.0]
+    }
 
 
 def test_what_another_version_knows_of_a_result_survives_when_it_is_written_anew(tmp_path: Path) -> None:

@@ -13,9 +13,12 @@ import torch
 from splatbatch.training import loss
 from splatbatch.training.cpu import view_colors as reference_colors
 from splatbatch.training.cuda import photometric
+from splatbatch.training.cuda import tones as cuda_tones
 from splatbatch.training.cuda.adam import Adam
 from splatbatch.training.cuda.tile_lists import TILE_PX, Footprints, TileLists, tile_lists
 from splatbatch.training.cuda.view_colors import view_colors
+from splatbatch.training.photos import tones
+from splatbatch.training.rendering.rasterize import View
 
 NUM, SIZE = 120, (100, 70)
 
@@ -51,6 +54,22 @@ def of_loss(photo: torch.Tensor) -> float:
 def of_ssim() -> float:
     render, photo = torch.rand(21, 53, 3), torch.randint(0, 256, (21, 53, 3)).to(torch.uint8)
     return abs(float(photometric.ssim(render, photo) - loss.ssim(render.double(), photo)))
+
+
+def of_tone(num_coefficients: int) -> float:
+    """A photograph that is clipped in places, with the middle of its vignetting elsewhere."""
+    pixels = torch.randint(0, 256, (21, 53, 3)).to(torch.uint8)
+    pixels[:5] = 255
+    tone = torch.tensor([0.8, 1.1, 1.3, 1 / 800, -0.2, 0.1][: 4 + num_coefficients])
+    K = torch.tensor([[60.0, 0, 23.5], [0, 60, 12.25], [0, 0, 1]])
+    ours = (torch.rand(21, 53, 3) * 0.9 + 0.05).requires_grad_()
+    exact = ours.detach().double().requires_grad_()
+    seen, target = cuda_tones.to_compare(ours, pixels, tone, K)
+    wanted, even = tones.to_compare(exact, pixels, tone, View(torch.eye(4), K, 53, 21))
+    photometric.photometric_loss(seen, target).backward()
+    loss.photometric_loss(wanted, even).backward()
+    far = (target - even).abs().max()
+    return max(float(far), float((ours.grad - exact.grad).norm() / exact.grad.norm()))
 
 
 def of_adam() -> float:
@@ -117,6 +136,7 @@ CHECKS: dict[str, Callable[[], float]] = {
     "loss of bytes": lambda: of_loss(torch.randint(0, 256, (21, 53, 3)).to(torch.uint8)),
     "loss of floats": lambda: of_loss(torch.rand(21, 53, 3)),
     "SSIM": of_ssim,
+    **{f"tone with {num} coefficients": lambda num=num: of_tone(num) for num in (0, 2)},
     "Adam": of_adam,
     "tile lists": of_lists,
     "tile lists that are too short": of_overflow,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from small_patch import prepared, recipe, trained
 
 from splatbatch.config import Recipe
 from splatbatch.files import read_json, read_lines
+from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.evaluation.evaluate import Evaluator
@@ -105,6 +107,17 @@ def test_other_photographs_start_anew_and_say_so(patch: Patch) -> None:
     folder, _ = trained(patch, growing("mcmc"), "attempt-02")
     assert any("of other settings or photographs: trained from the start" in warning for warning in warnings(folder))
     assert (read_json(folder.metrics) or {})["resumed_from"] is None
+
+
+def test_a_run_with_tones_goes_on_with_the_same_and_starts_anew_with_others(patch: Patch) -> None:
+    toned, other = (replace(patch, tones={"img3.png": Tone((gain, 1.0, 1.0), (-0.1,))}) for gain in (0.8, 0.9))
+    _, straight = trained(toned, growing("mcmc"), "straight-01")
+    died(toned, growing("mcmc"))
+    _, again = trained(toned, growing("mcmc"), "attempt-02")
+    assert again.path.read_bytes() == straight.path.read_bytes()
+    assert again.metrics["resumed_from"] == {"attempt": "attempt-01", "step": EVERY}
+    _, anew = trained(other, growing("mcmc"), "attempt-03")
+    assert anew.metrics["resumed_from"] is None
 
 
 @pytest.mark.parametrize("damage", ["cut", "foreign", "empty", "pickle"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ import pytest
 import torch
 from PIL import Image as Pillow
 from small_patch import prepared, recipe, trained
+from uneven_quarry import FADING, planted, some_tones
+from uneven_quarry import quarry as planted_quarry
 
 from splatbatch.config import load
 from splatbatch.files import read_json
+from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.patches import Patch, find_patches
 
+TONE = Tone((0.8, 1.0, 1.2), (-0.1, 0.05))
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
 pytestmark = [
     pytest.mark.gpu,
@@ -42,8 +47,9 @@ def test_a_training_takes_no_more_memory_than_was_expected(tmp_path: Path, cap_m
 
 @pytest.mark.parametrize("changes", [{"images": "host"}, {"exposure": True}, {"exposure": True, "images": "host"}])
 @pytest.mark.parametrize("masks", [False, True])
+@pytest.mark.parametrize("tones", [{}, {f"img{index}.png": TONE for index in range(0, 9, 2)}], ids=["neutral", "toned"])
 def test_photographs_on_the_host_masks_and_exposures_train_on_a_gpu(
-    tmp_path: Path, patch: Patch, changes: dict[str, Any], masks: bool
+    tmp_path: Path, patch: Patch, changes: dict[str, Any], masks: bool, tones: dict[str, Tone]
 ) -> None:
     if masks:
         (tmp_path / "masks").mkdir()
@@ -51,6 +57,20 @@ def test_photographs_on_the_host_masks_and_exposures_train_on_a_gpu(
             mask = Pillow.new("L", (32, 24), 255)
             mask.paste(0, (0, 0, 6, 24))
             mask.save(tmp_path / "masks" / f"{path.name}.png")
-    there = Patch("p0", patch.sparse, patch.images, masks=tmp_path / "masks" if masks else None)
+    there = replace(patch, masks=tmp_path / "masks" if masks else None, tones=tones)
     _, splat = trained(there, recipe(device="cuda", max_steps=300, **changes))
     assert splat.metrics["final"]["psnr"] > splat.metrics["initial"]["psnr"] + 3
+    assert ("psnr_even" in splat.metrics["final"]) == bool(tones)
+
+
+@pytest.mark.parametrize("changes", [{}, {"kernels": "plain"}, {"coarse_to_fine": True}])
+def test_planted_tones_that_are_known_cost_no_quality_on_a_gpu(tmp_path: Path, changes: dict[str, Any]) -> None:
+    plain = planted(planted_quarry(), {}, tmp_path / "plain")
+    tones = some_tones(plain, 0.2, FADING)
+    there = planted(plain, tones, tmp_path / "planted")
+    settings = recipe(device="cuda", strategy="default", max_steps=1000, cap_max=20_000, **changes)
+    runs = {"unplanted": plain, "even": replace(there, tones=tones), "as_is": there}
+    psnrs = {name: trained(one, settings, name)[1].metrics["final"]["psnr"] for name, one in runs.items()}
+    print(psnrs)
+    assert psnrs["even"] >= psnrs["unplanted"] - 0.3
+    assert psnrs["even"] > psnrs["as_is"] + 1

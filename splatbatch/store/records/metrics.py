@@ -15,11 +15,15 @@ class Figures(TypedRecord):
     """How good a splat is, in the mean over held-out photographs."""
 
     psnr: float | None = None
-    """In dB."""
+    """In dB, on the photographs as they are."""
     ssim: float | None = None
     lpips: float | None = None
     training_psnr: float | None = None
     """On a few of the photographs that it was trained on."""
+    psnr_even: float | None = None
+    """Evened photographs against renderings as they are; `psnr`: photographs as they are against renderings brought to
+    their tone. None where no photograph of the patch has a tone."""
+    ssim_even: float | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,13 @@ class Views(TypedRecord):
         return tuple((rank, view) for rank, view in ranks if view)
 
 
+def _tones(value: object) -> dict[str, list[float]]:
+    """Return the tones of photographs; one that is none, as with a gain that is not above 0, is absent."""
+    lists = {name: [number(part) for part in one] for name, one in mapping(value).items() if isinstance(one, list)}
+    known = {name: [part for part in one if part is not None] for name, one in lists.items() if None not in one}
+    return {name: one for name, one in known.items() if len(one) >= 3 and min(one[:3]) > 0}
+
+
 @dataclass(frozen=True)
 class TrainingSettings(TypedRecord):
     """settings.json: what a training process is to do; an external trainer is told by its argv instead."""
@@ -113,3 +124,5 @@ class TrainingSettings(TypedRecord):
     holdout: tuple[str, ...] = ()
     resume: str | None = None
     """Checkpoint of an earlier attempt with the same settings."""
+    tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(_tones))
+    """By image name: the gain in R, G and B, then the coefficients of the vignetting; empty: as they are."""

@@ -19,24 +19,30 @@ from torch import Tensor
 from torch.nn import Parameter
 
 KERNELS = (
-    *("_blur_pair_across", "_compare", "_blur_slopes_across", "_derive"),
+    *("_blur_pair_across", "_compare", "_blur_slopes_across", "_derive", "_even", "_weigh"),
     *("_forward", "_backward", "_spread", "_adam", "_count", "_emit"),
 )
 """Our kernels, as Triton names them in its cache."""
 SIXTEEN_OR_NOT = (64, 60)
+COEFFICIENTS = (0, 2)
+"""Of the vignetting: none, and as many as are found where there is some."""
 TILED_PX = (200, 150)  # 13 and 10 tiles: neither divisible by 16
 CAPACITY = 1 << 18  # training.tile_capacity.FEWEST
 
 
 def loss(device: torch.device, sides: Sequence[int] = SIXTEEN_OR_NOT) -> None:
-    """Compile the loss, its derivative, and SSIM."""
-    from splatbatch.training.cuda import photometric
+    """Compile the loss, its derivative, and SSIM; and what makes photographs even."""
+    from splatbatch.training.cuda import photometric, tones
 
     for height, width, dtype in product(sides, sides, (torch.uint8, torch.float32)):
         photo = torch.zeros(height, width, 3, dtype=dtype, device=device)
         render = torch.full((height, width, 3), 0.5, device=device, requires_grad=True)
         torch.autograd.backward(photometric.photometric_loss(render, photo))
         photometric.ssim(render.detach(), photo)
+        for num_coefficients in COEFFICIENTS if dtype == torch.uint8 else ():
+            tone = torch.ones(4 + num_coefficients, device=device)
+            seen, _ = tones.to_compare(render, photo, tone, torch.eye(3, device=device))
+            torch.autograd.backward(seen.sum())
 
 
 def colors(device: torch.device, nums: Sequence[int] = SIXTEEN_OR_NOT) -> None:

@@ -20,6 +20,7 @@ from splatbatch.training import cuda
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
+from splatbatch.training.photos.tones import even, in_tone
 from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
@@ -36,6 +37,7 @@ class Evaluator:
     def __init__(self, views: Views, recipe: Recipe, progress: Progress, device: torch.device) -> None:
         self._recipe, self._plan, self._progress = recipe, schedule(recipe), progress
         self._holdout, self._sample = views.holdout, _spread(views.training, TRAINING_VIEWS)
+        self._is_evened = views.have_tones
         self._peaks = MemoryPeaks(device)
         lpips = load_lpips() if views.holdout else ""
         self._lpips = lpips if isinstance(lpips, Lpips) else None
@@ -68,7 +70,7 @@ class Evaluator:
         if self.evaluations and self.evaluations[-1]["step"] == step:
             return self.evaluations[-1]
         with self._peaks.evaluating():
-            figures = evaluate(gaussians, self._holdout, self._recipe, self._lpips)
+            figures = evaluate(gaussians, self._holdout, self._recipe, self._lpips, is_evened=self._is_evened)
             if figures is None:
                 return None
             sample = {photo.name: _psnr(gaussians, photo, self._recipe) for photo in self._sample}
@@ -99,34 +101,52 @@ class Evaluator:
 
 @torch.inference_mode()
 def evaluate(
-    gaussians: Parameters, photos: Sequence[Photo], recipe: Recipe, lpips: Lpips | None = None
+    gaussians: Parameters,
+    photos: Sequence[Photo],
+    recipe: Recipe,
+    lpips: Lpips | None = None,
+    *,
+    is_evened: bool = False,
 ) -> Metrics | None:
     """Return the mean PSNR in dB and SSIM (3DGS's: 11 x 11 Gaussian window, zero padding) and those of each photograph.
 
-    With `lpips`, also that. None without photographs.
+    They compare a photograph as it is with the rendering brought to its tone, which comes from the tracks of the
+    reconstruction, never from a rendering. Where the splat is that of an evened scene, `psnr_even` and `ssim_even`
+    compare the evened photograph with the rendering. With `lpips`, also that. None without photographs.
 
     Raises:
         TrainerError: a rendering is not finite.
     """
     if not photos:
         return None
-    images = {photo.name: _measure(gaussians, photo, recipe, lpips) for photo in photos}
+    images = {photo.name: _measure(gaussians, photo, recipe, lpips, is_evened=is_evened) for photo in photos}
     measured = {key for image in images.values() for key in image}
     means = {key: statistics.fmean(image[key] for image in images.values() if key in image) for key in sorted(measured)}
     return {**means, "num_images": len(images), "images": images}
 
 
-def _measure(gaussians: Parameters, photo: Photo, recipe: Recipe, lpips: Lpips | None) -> dict[str, float]:
-    mask = photo.valid()
-    colors, target = masked(_render(gaussians, photo, recipe), photo.target(), mask)
-    similarity = float(_ssim(recipe, colors)(colors, target))
-    figures = of_what_counts({"psnr": float(psnr(colors, target)), "ssim": similarity}, mask)
+def _measure(
+    gaussians: Parameters, photo: Photo, recipe: Recipe, lpips: Lpips | None, *, is_evened: bool = False
+) -> dict[str, float]:
+    mask, colors = photo.valid(), _render(gaussians, photo, recipe)
+    of_even = {}
+    if is_evened and photo.tone is not None:
+        target = even(photo.target(), photo.tone, photo.view)  # may exceed 1, as the rendering then should
+        of_even = _figures(recipe, *masked(colors.clamp_min(0), target, mask), mask)
+    colors, target = masked(in_tone(colors, photo.tone, photo.view).clamp(0, 1), photo.target(), mask)
+    figures = _figures(recipe, colors, target, mask)
     if math.isnan(figures["psnr"]):
         raise TrainerError(f"health: nan_loss: the rendering of {photo.name} is not finite")
-    figures["psnr"] = min(figures["psnr"], MOST_PSNR_DB)
+    evened = {f"{name}_even": value for name, value in (of_even or figures).items()} if is_evened else {}
     if lpips and min(colors.shape[:2]) >= SMALLEST_PX:
         figures["lpips"] = float(lpips(colors, target if mask is not None else target.float() / 255))
-    return figures
+    return figures | evened
+
+
+def _figures(recipe: Recipe, colors: Tensor, target: Tensor, mask: Tensor | None) -> dict[str, float]:
+    similarity = float(_ssim(recipe, colors)(colors, target))
+    figures = of_what_counts({"psnr": float(psnr(colors, target)), "ssim": similarity}, mask)
+    return {**figures, "psnr": min(figures["psnr"], MOST_PSNR_DB)}
 
 
 def _ssim(recipe: Recipe, colors: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
@@ -144,7 +164,7 @@ def _psnr(gaussians: Parameters, photo: Photo, recipe: Recipe) -> float:
 
 
 def _render(gaussians: Parameters, photo: Photo, recipe: Recipe) -> Tensor:
-    return rasterize(gaussians, photo.view, RasterOptions.of(recipe)).colors.clamp(0, 1)
+    return rasterize(gaussians, photo.view, RasterOptions.of(recipe)).colors
 
 
 def _spread(photos: tuple[Photo, ...], most: int) -> tuple[Photo, ...]:

@@ -16,6 +16,7 @@ from splatbatch.files import write_json, write_whole
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.photos.decode import Pixels
+from splatbatch.training.photos.tones import in_tone
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
 
@@ -61,7 +62,8 @@ def ranked(images: dict[str, dict[str, float]]) -> dict[str, str]:
 
 @torch.inference_mode()
 def _picture(folder: AttemptFolder, rank: str, gaussians: Parameters, photo: Photo, recipe: Recipe) -> tuple[int, int]:
-    colors = rasterize(gaussians, photo.view, RasterOptions.of(recipe)).colors.clamp(0, 1)
+    colors = rasterize(gaussians, photo.view, RasterOptions.of(recipe)).colors
+    colors = in_tone(colors, photo.tone, photo.view).clamp(0, 1)
     rendered = (255 * colors).round().to(torch.uint8).cpu().numpy()
     del colors
     render, target = _small(rendered), _small(photo.pixels.cpu().numpy())

@@ -17,6 +17,7 @@ from torch.nn.functional import avg_pool2d
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
+from splatbatch.training.photos.tones import shrunk
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import View
 
@@ -135,7 +136,7 @@ def shrink(photo: Photo, factor: int) -> Photo:
     K = photo.view.K.clone()
     K[:2] /= factor
     view = View(photo.view.viewmat, K, width=pixels.shape[1], height=pixels.shape[0])
-    return dataclasses.replace(photo, view=view, pixels=pixels, mask=mask)
+    return dataclasses.replace(photo, view=view, pixels=pixels, mask=mask, tone=shrunk(photo.tone, factor))
 
 
 def _means(channels: Tensor, factor: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +23,7 @@ Pixels = NDArray[np.uint8]
 WHITE = 255
 COUNTS = 128
 """Masks: what is darker is ignored. COLMAP ignores 0 alone, but masks are resized and saved as JPEG by then."""
+BENT_PER_SIDE = 16
 LENSES = 4  # maps kept; each takes 8 bytes per pixel, and there is one per camera that differs
 
 
@@ -48,6 +50,11 @@ class Decoded:
     """A pinhole of exactly this size."""
     stored: tuple[int, int]
     """Width and height of the file."""
+    half_diagonal_px: float
+    """Of the whole photograph, in pixels of this size."""
+    bent: NDArray[np.float64] | None = None
+    """[2, n]: squares of the distance from the principal point, of half the diagonal, at some places: undistorted, and
+    as taken; None: the same."""
 
 
 def decode(source: Source) -> Decoded:
@@ -65,13 +72,23 @@ def decode(source: Source) -> Decoded:
     mask = _decode_mask(source.mask, stored, shrink) if source.mask else None
     size = (pixels.shape[1], pixels.shape[0])
     scale = (stored[0] / source.camera.width / shrink, stored[1] / source.camera.height / shrink)
-    camera = rescaled(source.camera, size, scale)
+    camera, half = rescaled(source.camera, size, scale), math.hypot(*stored) / 2 / shrink
     if is_distorted(camera):
         straight, places = lens(camera)
         pixels = _resample(pixels, places)
         mask = _resample_mask(mask, places) if mask is not None else None
-        return Decoded(pixels, mask, straight, stored)
-    return Decoded(pixels, mask, straighten(camera), stored)
+        return Decoded(pixels, mask, straight, stored, half, _bent(camera, straight, places) / half**2)
+    return Decoded(pixels, mask, straighten(camera), stored, half)
+
+
+def _bent(camera: Camera, straight: Camera, places: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return squares of the distance from the principal point in pixels, [2, n], of some: undistorted, and as taken."""
+    stride = max(1, min(places.shape[1:]) // BENT_PER_SIDE)
+    taken = places[:, ::stride, ::stride].astype(np.float64) + 0.5
+    here = np.mgrid[: places.shape[1] : stride, : places.shape[2] : stride] + 0.5
+    from_middle = [here - [[[straight.cy]], [[straight.cx]]], taken - [[[camera.cy]], [[camera.cx]]]]
+    squares: NDArray[np.float64] = np.square(from_middle).sum(axis=1).reshape(2, -1)
+    return squares
 
 
 _MAKING = threading.Lock()

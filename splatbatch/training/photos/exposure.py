@@ -6,6 +6,9 @@ that falls from 0.01 to 0.001. Two things differ. Adam looks only at the photo o
 them would go on pushing those that are not shown. And what all photographs have in common belongs to the Gaussians:
 after every pass the mean transform is made the identity again, so that views without a transform of their own, held-out
 and new ones, are rendered as the photographs are on average.
+
+Where photographs have tones, a rendering is compared with the evened photograph: the transforms are what is left on top
+of the tones, start from them, and keep their gauge, so that patches of one scene cannot drift apart in colour.
 """
 
 from __future__ import annotations

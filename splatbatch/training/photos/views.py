@@ -17,10 +17,12 @@ from torch import Tensor
 from splatbatch.config import Training
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import Image, Reconstruction
+from splatbatch.scene.colors.tone import NEUTRAL, Tone
 from splatbatch.scene.photos.folders import find_masks
 from splatbatch.scene.photos.photographs import Photographs, choose_photographs
 from splatbatch.scene.photos.resolution import DIVISORS
 from splatbatch.training.photos.decode import Decoded, Source, decode
+from splatbatch.training.photos.tones import tone_of
 from splatbatch.training.rendering.rasterize import View
 
 ROUNDING = 1e-12  # of the largest coordinate: what float64 loses in R^T t, with a margin
@@ -56,6 +58,7 @@ class Photo:
     view: View
     pixels: Tensor  # [H, W, 3] uint8, where it fits
     mask: Tensor | None = None  # [H, W] bool, true where a pixel counts; lies beside the pixels; None: everywhere
+    tone: Tensor | None = None  # as `tones.tone_of` makes it, on the device that renders; None: neutral
 
     def target(self) -> Tensor:
         """Return the pixels on the device that renders; from pinned memory the upload does not wait."""
@@ -81,6 +84,11 @@ class Views:
     loaded: Mapping[str, Any]
     """At which resolution, and from which folder."""
 
+    @property
+    def have_tones(self) -> bool:
+        """Return whether any photograph has one: the splat is that of the evened scene then."""
+        return any(photo.tone is not None for photo in (*self.training, *self.holdout))
+
     def to(self, device: torch.device, wanted: Literal["gpu", "host"]) -> Views:
         """Return the views for a device: cameras on it, photographs there or in host memory."""
         home = device if wanted == "gpu" else torch.device("cpu")
@@ -90,7 +98,16 @@ class Views:
         return replace(self, training=training, holdout=holdout)
 
 
-def decode_views(model: Reconstruction, folders: Folders, holdout: frozenset[str], training: Training) -> Views:
+NO_TONES: Mapping[str, Tone] = {}
+
+
+def decode_views(
+    model: Reconstruction,
+    folders: Folders,
+    holdout: frozenset[str],
+    training: Training,
+    tones: Mapping[str, Tone] = NO_TONES,
+) -> Views:
     """Decode every photograph of a reconstruction at the resolution that is trained, in host memory.
 
     Nothing here touches CUDA: a process may do it while another one still has the GPU.
@@ -106,7 +123,10 @@ def decode_views(model: Reconstruction, folders: Folders, holdout: frozenset[str
     ]
     decoded = _decode_all(sources, training.workers)
     frame = _frame(model.images)
-    photos = [_photo(image, one, frame) for image, one in zip(model.images, decoded, strict=True)]
+    photos = [
+        _photo(image, one, frame, tones.get(image.name, NEUTRAL))
+        for image, one in zip(model.images, decoded, strict=True)
+    ]
     kept = tuple(photo for photo in photos if photo.name not in holdout and photo.counts())
     if not kept:
         raise SceneError(f"{model.folder}: no training cameras: 0 of {len(photos)} photographs are left")
@@ -124,13 +144,14 @@ def _decode_all(sources: Sequence[Source], workers: int | Literal["auto"]) -> li
         return list(pool.map(decode, sources))
 
 
-def _photo(image: Image, decoded: Decoded, frame: Frame) -> Photo:
+def _photo(image: Image, decoded: Decoded, frame: Frame, tone: Tone) -> Photo:
     """Return a photograph with its pinhole camera in the frame that is trained."""
     viewmat, camera = image.world_to_camera(), decoded.camera
     viewmat[:3, 3] = (viewmat[:3, 3] + viewmat[:3, :3] @ frame.center) / frame.unit
     matrices = torch.tensor(viewmat, dtype=torch.float32), torch.tensor(camera.K, dtype=torch.float32)
     mask = None if decoded.mask is None or decoded.mask.all() else torch.from_numpy(decoded.mask)
-    return Photo(image.name, View(*matrices, camera.width, camera.height), torch.from_numpy(decoded.pixels), mask)
+    view, pixels = View(*matrices, camera.width, camera.height), torch.from_numpy(decoded.pixels)
+    return Photo(image.name, view, pixels, mask, tone_of(tone, decoded))
 
 
 def _settle(photo: Photo, home: torch.device, device: torch.device) -> Photo:
@@ -143,7 +164,8 @@ def _settle(photo: Photo, home: torch.device, device: torch.device) -> Photo:
         return tensor.pin_memory() if device.type == "cuda" else tensor
 
     mask = None if photo.mask is None else settle(photo.mask)
-    return replace(photo, view=view, pixels=settle(photo.pixels), mask=mask)
+    tone = None if photo.tone is None else photo.tone.to(device)
+    return replace(photo, view=view, pixels=settle(photo.pixels), mask=mask, tone=tone)
 
 
 def _size_warnings(sources: Sequence[Source], decoded: Sequence[Decoded], chosen: Photographs) -> tuple[str, ...]:

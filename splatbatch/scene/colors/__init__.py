@@ -1,0 +1,1 @@
+"""One colour over a scene: how bright, and how tinted, each photograph is."""

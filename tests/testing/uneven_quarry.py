@@ -1,0 +1,62 @@
+"""The quarry as if its photographs had been exposed differently: the tones are known, since they are planted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from PIL import Image as Pillow
+
+from splatbatch.config import Evaluation, load
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.colmap.types import Camera
+from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.holdout import choose_holdout
+from splatbatch.scene.patches import Patch, find_patches
+
+QUARRY = Path(__file__).parents[2] / "examples/quarry"
+FADING = (-0.10, 0.04)
+"""Vignetting: 6 % darker in the corners."""
+
+
+def quarry() -> Patch:
+    return find_patches(load(QUARRY / "splat_config.yml").scene)[0]
+
+
+def some_tones(patch: Patch, most: float = 0.2, vignetting: Sequence[float] = (), seed: int = 0) -> dict[str, Tone]:
+    """Random gains of up to about `most`, whose geometric mean is 1 over hold-out and training photographs alike.
+
+    So PSNR, which a gain shifts, can be compared with that of photographs without.
+    """
+    generator = np.random.default_rng(seed)
+    holdout = set(choose_holdout(patch, Evaluation()))
+    names = [image.name for image in read_reconstruction(patch.sparse).images]
+    tones = {}
+    for group in ([name for name in names if name in holdout], [name for name in names if name not in holdout]):
+        logarithms = generator.uniform(-1, 1, (len(group), 3)) * np.log1p(most)
+        gains = np.exp(logarithms - logarithms.mean(axis=0))
+        tones |= {name: Tone(tuple(gain), tuple(vignetting)) for name, gain in zip(group, gains.tolist(), strict=True)}
+    return tones
+
+
+def planted(patch: Patch, tones: Mapping[str, Tone], folder: Path, brighter: float = 1.0) -> Patch:
+    """Write the photographs of a patch with these tones; the patch that is returned knows of none."""
+    model = read_reconstruction(patch.sparse)
+    for image in model.images:
+        pixels = np.asarray(Pillow.open(patch.images / image.name).convert("RGB")).astype(float)
+        tone, camera = tones.get(image.name, Tone()), model.cameras[image.camera_id]
+        shown = pixels * brighter * tone.gain * falloff(tone, camera)[..., None]
+        target = folder / "images" / image.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # whatever its name: without loss
+        Pillow.fromarray(shown.round().clip(0, 255).astype(np.uint8)).save(target, "PNG")
+    return replace(patch, images=folder / "images")
+
+
+def falloff(tone: Tone, camera: Camera) -> np.ndarray:
+    """The vignetting of a photograph [H, W], written as its definition says."""
+    rows, columns = np.mgrid[: camera.height, : camera.width] + 0.5
+    radius = np.hypot(columns - camera.cx, rows - camera.cy) / (np.hypot(camera.width, camera.height) / 2)
+    return np.exp(sum((v * radius ** (2 * power) for power, v in enumerate(tone.vignetting, 1)), np.zeros_like(radius)))
