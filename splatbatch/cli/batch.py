@@ -33,11 +33,12 @@ def verify_dims(
     deep: Annotated[bool, typer.Option("--deep", help="Decode every photograph and mask.")] = False,
     fix: options.FixOption = "",
     out: options.FixedOption = None,
+    colors: options.ColorsOption = False,
 ) -> None:
     """Check every photograph of every patch against its camera, and the models themselves."""
     from splatbatch.commands import prepare
 
-    asked = prepare.VerifyOptions(as_json=json_, strict=strict, fix=fix, out=out, deep=deep)
+    asked = prepare.VerifyOptions(as_json=json_, strict=strict, fix=fix, out=out, deep=deep, colors=colors)
     prepare.verify_dims(config, all_named(patches, patch), asked)
 
 

@@ -38,6 +38,9 @@ OtherRunArgument = Annotated[
     str, typer.Argument(metavar="[RUN]", help="Another output folder or YAML.", show_default=False)
 ]
 FixOption = Annotated[str, typer.Option("--fix", metavar="HOW", help="scale or crop: write corrected models to --out.")]
+ColorsOption = Annotated[
+    bool, typer.Option("--colors", help="Decode the photographs, too, and name those of another brightness or tint.")
+]
 FixedOption = Annotated[Optional[Path], typer.Option("--out", metavar="DIR", help="Folder for the corrected models.")]
 AttemptOption = Annotated[
     int, typer.Option("--attempt", "-a", metavar="N", help="Its number; else the latest.", show_default=False)

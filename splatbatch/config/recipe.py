@@ -42,6 +42,9 @@ class Training(Section):
     else averaged while loading; auto: the largest whose longer side has at most 1600 px."""
     exposure: bool = False
     """Learn a colour transform per photograph beside the splat, for exposures that differ; slower: no CUDA graphs."""
+    colors: Literal["auto", "even", "as_is"] = "auto"
+    """Photographs of unlike exposure and white balance: `even`: evened by what their tracks tell; `as_is`: not; auto:
+    evened where the colours of a track then agree better by a fifth or more."""
     coarse_to_fine: bool = False
     """Begin with small photographs and few Gaussians, and let both grow over the run: faster (DashGaussian, 2025)."""
     images: Literal["auto", "gpu", "host"] = "auto"
@@ -129,6 +132,9 @@ class Evaluation(Section):
     """Every n-th photograph, sorted by name, is held out; 0: none."""
     holdout_list: FilePath | None = None
     """Text file with one held-out image name per line, instead of every n-th."""
+    colors_from: Literal["all", "training"] = "all"
+    """Photographs whose tracks tell the colours of the points; `training`: held-out ones then get their own tone only
+    from points that others have settled."""
     steps: tuple[Steps, ...] = ()
     """Evaluate after these steps too; the end always is."""
     every: Annotated[int, Field(ge=0)] = 0

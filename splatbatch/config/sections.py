@@ -30,6 +30,9 @@ class Scene(Section):
     """Taken off all coordinates before training, [x, y, z] in units of the model; none: nothing is. Left out: whole
     units where the scene lies so far from its origin (UTM) that float32 would blur it."""
 
+    evened_copies: bool = False
+    """Stage evened copies of the photographs for external trainers (JPEG 97, or PNG), as `training.colors` says."""
+
     @model_validator(mode="after")
     def _is_one_of_both(self) -> Scene:
         others = {"images": self.images, "source": self.source}

@@ -121,6 +121,9 @@ def judge(folder: AttemptFolder, trainer: Trainer, end: Exit, differences: Seque
 def tidy(folder: AttemptFolder) -> None:
     """Remove what an attempt that has ended, or never started, no longer needs: ballast, and files half-written."""
     folder.ballast.unlink(missing_ok=True)
+    copies = folder.staging / "images"
+    if copies.is_dir() and not copies.is_symlink():  # evened ones, as large as the photographs
+        shutil.rmtree(copies, ignore_errors=True)
     sweep(folder.path)
 
 

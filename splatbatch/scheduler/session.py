@@ -27,6 +27,7 @@ from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.result import Result
 from splatbatch.tasks import footprints
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.colors.tones import why_moved
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.tasks.fingerprints.inputs import with_content
 from splatbatch.tasks.forecast import check_place, forecast
@@ -130,4 +131,5 @@ def _is_superseded(folder: AttemptFolder, product: PatchFolder) -> bool:
 def _is_of_today(then: Fingerprint, task: Task) -> bool:
     now = fingerprint(task.patch, task.recipe)
     is_same = (then.recipe, then.inputs, then.offset) == (now.recipe, now.inputs, now.offset)
-    return is_same and not with_content(now.files, then.files, task.patch, task.recipe)[1]
+    has_moved = why_moved(then.tones, now.tones, now.tones.keys() | then.tones.keys())
+    return is_same and not has_moved and not with_content(now.files, then.files, task.patch, task.recipe)[1]

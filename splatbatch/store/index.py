@@ -19,7 +19,7 @@ from splatbatch.store.hashes import Stamp
 from splatbatch.store.records.fingerprint import MODEL
 from splatbatch.store.records.result import Result
 
-VERSION = 1
+VERSION = 2
 """Of the index; raise it when its entries, or what is read from manifests, mean something else."""
 LEAST_NEWS = 100
 """So many manifests that were read anew are worth writing the index again."""
@@ -41,6 +41,8 @@ class Brief(NamedTuple):
     """Size and time of the files of its model, by their names."""
     offset: list[float]
     """What was taken off the coordinates of the model."""
+    colors: str
+    """Which colors.json says what the splat was trained by; empty: that was not looked at, or has changed."""
     others: int
     """Which of `Index.others` the rest of its files are."""
 
@@ -64,7 +66,7 @@ class Index:
         found = self._briefs.get(name)
         return Brief(*found) if found is not None and found[0] == [*stamp] else None
 
-    def learn(self, name: str, stamp: Stamp, result: Result) -> None:
+    def learn(self, name: str, stamp: Stamp, result: Result, colors: str = "") -> None:
         """Take in a manifest that was read; one without hashes, or that was written a moment ago, is read each time."""
         held, splat = result.held_against, result.splat
         if splat is None or not held.files or not stamp.mtime_ns < (time.time() - SETTLED_S) * 1e9:
@@ -74,7 +76,9 @@ class Index:
         others = self._place({key: fact for key, fact in facts.items() if not key.startswith(MODEL)})
         recipes = [one for one in (held.recipe, held.effective) if one]
         self._briefs[name] = [
-            *Brief([*stamp], result.attempt, [splat.bytes, splat.mtime_ns], recipes, model, [*held.offset], others)
+            *Brief(
+                [*stamp], result.attempt, [splat.bytes, splat.mtime_ns], recipes, model, [*held.offset], colors, others
+            )
         ]
         self._num_new += 1
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from splatbatch.errors import OutputError
 from splatbatch.files import read_json
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder, FileIn
+from splatbatch.store.records.colors import Colors
 from splatbatch.store.records.frame import Frame
 from splatbatch.store.records.result import Result
 from splatbatch.store.records.run import CancelRequest
@@ -104,6 +105,10 @@ class OutputFolder:
     """Sizes of the photographs as read from their headers."""
     frame = FileIn("frame.json")
     """The offset of the splats; there once a batch has been trained."""
+    colors = FileIn("colors.json")
+    """The tones of the photographs; there once a batch has been trained."""
+    color_cache = FileIn(".color-cache.npz")
+    """Colours of the photographs at their keypoints."""
     index = FileIn(".status-index")
     """What `status` has read of all that lies here; it may be removed at any time."""
     metrics = FileIn("metrics.prom")
@@ -119,6 +124,11 @@ class OutputFolder:
         """Return where the splats lie; None if no batch has settled it, or it is no JSON object."""
         record = read_json(self.frame)
         return None if record is None else Frame.from_record(record)
+
+    def read_colors(self) -> Colors | None:
+        """Return the tones of the photographs; None if no batch has solved them, or it is no JSON object."""
+        record = read_json(self.colors)
+        return None if record is None else Colors.from_record(record)
 
     def cancels(self) -> list[Path]:
         """Return the requests that a running batch end: one file each."""

@@ -16,8 +16,10 @@ from splatbatch.errors import ConfigError
 from splatbatch.files import write_json
 from splatbatch.scene.patches import find_patches
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.colors import Colors
 from splatbatch.store.records.frame import Frame
 from splatbatch.tasks import plan
+from splatbatch.tasks.colors.tones import in_tones
 from splatbatch.tasks.frame import in_frame, known_frame, settle, spans_of
 from splatbatch.tasks.task import Task, only, patches_of, select, tasks_of, under
 
@@ -43,6 +45,8 @@ class Batch:
     """All tasks of the config, of which `tasks` are those that a command is about."""
     frame: Frame | None = None
     """Where its splats lie; None until that is settled."""
+    colors: Colors | None = None
+    """The tones of its photographs; None until they are solved."""
 
     def whole(self) -> Batch:
         """Return the batch with all its tasks, as report, metrics and status are about."""
@@ -117,6 +121,16 @@ class Batch:
         if self.frame is not None:
             write_json(self.output.frame, self.frame.to_record())
 
+    def in_colors(self, colors: Colors) -> Batch:
+        """Return the batch with the tones of its photographs."""
+        tasks, every = (in_tones(tasks, colors, self.config.scene) for tasks in (self.tasks, self.every))
+        return replace(self, tasks=tasks, every=every, colors=colors)
+
+    def write_colors(self) -> None:
+        """Write down the tones, for patches that are trained later."""
+        if self.colors is not None:
+            write_json(self.output.colors, self.colors.to_record())
+
     def standing(self, depth: Depth = "time", index: Index | None = None) -> Standing:
         """Return what tells how each patch stands."""
         from splatbatch.tasks.evidence import Standing
@@ -166,7 +180,8 @@ def open_batch(
     chosen = under(changes or {}, only(select(every, names), conditions))
     batch = Batch(config, chosen, dict(changes or {}), file, every, frame)
     batch.recipes()  # for its errors
-    return batch
+    colors = OutputFolder(config.output.folder).read_colors()
+    return batch if colors is None else batch.in_colors(colors)
 
 
 def refusals(audits: Iterable[tuple[Audit, Iterable[Task]]]) -> dict[str, str]:

@@ -15,11 +15,13 @@ from splatbatch.store.hashes import Stamp, stamp_of
 from splatbatch.store.index import Index
 from splatbatch.store.layout import RESULT, SPLAT
 from splatbatch.store.ledger import Endings
+from splatbatch.store.records.colors import tone_to_record
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import Depth, why_not_the_splat
 from splatbatch.tasks import given_up, plan
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.colors.tones import tones_of, wants_tones, why_moved
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash, settings_of
 from splatbatch.tasks.fingerprints.inputs import (
     Inputs,
@@ -28,12 +30,15 @@ from splatbatch.tasks.fingerprints.inputs import (
     moved,
     moved_model,
     moved_others,
+    photographs_of,
     spell_files,
     state_of,
     with_content,
 )
 from splatbatch.tasks.frame import known_frame
 from splatbatch.tasks.task import Task
+
+ASKS_FOR_COLORS = frozenset({"training.colors", "evaluation.colors_from"})
 
 
 class Standing:
@@ -50,6 +55,7 @@ class Standing:
         self._output = batch.output
         self._config = batch.config
         self._frame = batch.frame
+        self._read_colors()
         self._tasks = {task.name: task for task in batch.tasks}
         self._places = {name: f"{self._output.path}/patches/{name}" for name in self._tasks}
         self._depth = depth
@@ -68,6 +74,7 @@ class Standing:
         """Look at every file anew from now on."""
         self._stats = Stats()
         self._frame = known_frame(self._config, self._output)
+        self._read_colors()
         self._others.clear()
         self._kept.clear()
         self._given_up_now.clear()
@@ -100,6 +107,7 @@ class Standing:
             and self.hash_of(task.recipe) in brief.recipes
             and not moved_model(brief.model, task.patch, self._stats)
             and not self._have_others_moved(self._index, brief.others, task)
+            and brief.colors == self._key_of_colors(task)
             and (self._frame is None or brief.offset == [*self._frame.of(task.patch.name)])
         )
         return plan.Evidence(result=Result(name, brief.attempt)) if is_as_it_was else None
@@ -117,9 +125,10 @@ class Standing:
         result = folder.read_result() if seen.num_bytes >= 0 else None
         if result is None:
             return plan.Evidence()
-        if self._index:
-            self._index.learn(name, seen, result)
         held = result.held_against
+        other_tones = self._why_other_tones(result, held, task)
+        if self._index:
+            self._index.learn(name, seen, result, "" if other_tones else self._key_of_colors(task))
         elsewhere = moved(held.files, task.patch, task.recipe, self._stats)
         splat = why_not_the_splat(folder, result, self._depth)
         has_moved = bool(splat if self._depth == "time" else why_not_the_splat(folder, result, "time"))
@@ -127,7 +136,7 @@ class Standing:
             result=result,
             splat=splat,
             settings=self._why_other_settings(result, held, task.recipe),
-            inputs=self._why_other_inputs(held, elsewhere, task) or self._why_other_frame(held, task),
+            inputs=self._why_other_inputs(held, elsewhere, task) or self._why_other_frame(held, task) or other_tones,
             unverified=result.splat is None,
             outdated=not held.files or bool(elsewhere) or has_moved,
         )
@@ -184,6 +193,25 @@ class Standing:
     def _why_other_frame(self, held: Fingerprint, task: Task) -> str:
         now = held.offset if self._frame is None else self._frame.of(task.patch.name)
         return "" if now == held.offset else f"the offset has changed: {spell_place(held.offset)} -> {spell_place(now)}"
+
+    def _read_colors(self) -> None:
+        self._colors_stamp = stamp_of(str(self._output.colors))
+        self._colors = self._output.read_colors() if self._colors_stamp.num_bytes >= 0 else None
+
+    def _key_of_colors(self, task: Task) -> str:
+        """Return what says which tones hold for a task: which file, and how it is asked for them."""
+        asked = f"{task.recipe.training.colors} {self._config.scene.evened_copies}"
+        return f"{self._colors_stamp.num_bytes} {self._colors_stamp.mtime_ns} {asked}"
+
+    def _why_other_tones(self, result: Result, held: Fingerprint, task: Task) -> str:
+        scene = self._config.scene
+        if ASKS_FOR_COLORS & result.changes.keys() or (self._colors is None and wants_tones(task.recipe, scene)):
+            return ""  # somebody wanted it so, or nobody has solved any
+        now = tones_of(self._colors, task.patch.name, task.recipe, scene)
+        if not now and not held.tones:
+            return ""
+        names = list(photographs_of(held.files))
+        return why_moved(held.tones, {name: tone_to_record(now[name]) for name in names if name in now}, names)
 
     def _given_up(self, name: str) -> str:
         """Say why a patch was given up for good, if what it was given up for is still the same."""

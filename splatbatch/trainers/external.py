@@ -12,6 +12,7 @@ from splatbatch.config import Recipe
 from splatbatch.config.trainers.programs import Program, fill, in_words, names_in
 from splatbatch.files import PRIVATE, write_json
 from splatbatch.outcome import Exit, Exited, Lost, Rejected, Splat
+from splatbatch.scene.colors.evened import write_evened
 from splatbatch.scene.frame import write_shifted
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat
@@ -41,7 +42,7 @@ class ExternalTrainer:
         folder.output.mkdir(exist_ok=True)
         program = self._program
         named = names_in([*program.command, *program.artifact.export, *map(str, program.env.values())])
-        if "scene" in named or ("sparse" in named and any(patch.offset)):
+        if "scene" in named or ("sparse" in named and any(patch.offset)) or ("images" in named and patch.tones):
             stage(patch, folder)
         settings = TrainingSettings(folder.task, self._recipe.model_dump(mode="json"), argv)
         write_json(folder.settings, settings.to_record())
@@ -102,7 +103,7 @@ class ExternalTrainer:
             **{f"setting.{name}": value for name, value in settings.items()},
             "patch": folder.task,
             "scene": folder.staging,
-            "images": patch.images,
+            "images": folder.staging / "images" if patch.tones else patch.images,
             "sparse": _staged_model(folder) if any(patch.offset) else patch.sparse,
             "output": folder.output,
             "steps": training.max_steps,
@@ -147,7 +148,8 @@ def _staged_model(folder: AttemptFolder) -> Path:
 def stage(patch: Patch, folder: AttemptFolder) -> None:
     """Lay links to the photographs and to each file of the model side by side, as images/ and sparse/0/.
 
-    Of a model with an offset there is a copy instead, with the offset taken off.
+    Of a model with an offset there is a copy instead, with the offset taken off; of photographs with tones there are
+    evened copies.
 
     The folders are the attempt's own: what a program writes beside its model (points3D.ply, images_2) is no longer
     written into the scene.
@@ -160,7 +162,10 @@ def stage(patch: Patch, folder: AttemptFolder) -> None:
         for path in (patch.sparse / name for name in MODEL_FILE_NAMES):
             if path.is_file():
                 (sparse / path.name).symlink_to(path.resolve())
-    (folder.staging / "images").symlink_to(patch.images.resolve(), target_is_directory=True)
+    if patch.tones:
+        write_evened(patch, folder.staging / "images")
+    else:
+        (folder.staging / "images").symlink_to(patch.images.resolve(), target_is_directory=True)
     if patch.masks is not None:
         (folder.staging / "masks").symlink_to(patch.masks.resolve(), target_is_directory=True)
 

@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 
 import typer
 
+from splatbatch.plain_text import one_line
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.store.events import Audited, Refused
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks import plan as planning
 from splatbatch.tasks.batch import Batch, refusals
+from splatbatch.tasks.colors.settle import settle_colors, telling
+from splatbatch.tasks.colors.tones import in_words, wants_tones
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
 from splatbatch.tasks.frame import read_spans, settle, spans_of
@@ -67,6 +70,32 @@ def settle_frame(looked: Looked, wish: Wish) -> Looked:
     if framed.frame != batch.output.read_frame():
         framed.write_frame()
     return replace(looked, batch=framed) if framed.tasks is batch.tasks else look(framed, wish)
+
+
+def settle_tones(looked: Looked, wish: Wish) -> Looked:
+    """Solve the tones of the photographs where that is asked for and they are not known; say what was found.
+
+    Where they are other than before, look again: results became stale.
+    """
+    batch, scene = looked.batch, looked.batch.config.scene
+    if not any(wants_tones(task.asked.recipe, scene) for task in looked.todo.tasks):
+        return looked
+    colors, solved = settle_colors(batch.only(looked.todo.names), batch.colors)
+    if not solved:
+        return looked
+    toned = batch.in_colors(colors)
+    toned.write_colors()
+    for name, one in telling(colors, solved).items():
+        for line in in_words(one):
+            typer.echo(one_line(f"colours{f' of {name}' if name else ''}: {line}"))
+    return _look_again(looked, toned, wish)
+
+
+def _look_again(looked: Looked, batch: Batch, wish: Wish) -> Looked:
+    """Decide anew; what has been audited is not audited again unless there is more to train."""
+    again = look(batch, replace(wish, verify=False))
+    is_same = again.todo.names == looked.todo.names
+    return replace(again, audits=looked.audits) if is_same else look(batch, wish)
 
 
 def refuse(todo: Batch, audits: Audits, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from splatbatch import config as configuration
 from splatbatch import terminal
 from splatbatch.commands.look import print_plan
 from splatbatch.commands.output import print_warnings
-from splatbatch.commands.train.decided import Wish, look, refuse, settle_frame
+from splatbatch.commands.train.decided import Wish, look, refuse, settle_frame, settle_tones
 from splatbatch.commands.train.decoding import Decoding
 from splatbatch.commands.train.summary import Run, check_savable, conclude, print_retried, statuses_of
 from splatbatch.errors import ConfigError
@@ -174,7 +174,7 @@ def _run(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks) -> Run:
     """Settle what an earlier run has left, decide, and train."""
     session.adopt(batch, ledger, hooks.keep_lock)
     upkeep.restore(batch, ledger)
-    looked = settle_frame(look(batch, wish), wish)
+    looked = settle_tones(settle_frame(look(batch, wish), wish), wish)
     hooks.forget()
     for name in upkeep.refresh(looked.batch, looked.standing, looked.decisions):
         hooks.fill(name)

@@ -50,6 +50,13 @@ def place(value: object) -> Place:
     return (0.0, 0.0, 0.0) if x is None or y is None or z is None else (float(x), float(y), float(z))
 
 
+def tones(value: object) -> dict[str, list[float]]:
+    """Return tones by image name, three gains above 0 and coefficients; what is none is left out."""
+    found = {name: [number(part) for part in one] for name, one in mapping(value).items() if isinstance(one, list)}
+    known = {name: [float(part) for part in one if part is not None] for name, one in found.items() if None not in one}
+    return {name: one for name, one in known.items() if len(one) >= 3 and min(one[:3]) > 0}
+
+
 @dataclass(frozen=True)
 class Fingerprint(TypedRecord):
     """What a result depends on; if any of it changes the result is stale."""
@@ -67,6 +74,9 @@ class Fingerprint(TypedRecord):
     offset: Place = field(default=(0.0, 0.0, 0.0), metadata=reads(place))
     """What was taken off the coordinates of the model: add it to the splat's for the model's own."""
 
+    tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones))
+    """Of its photographs: gain R, G, B, then the coefficients of the vignetting; none: as they are."""
+
     @property
     def trainer(self) -> str:
         """Return the name of the program that trains."""
@@ -75,7 +85,6 @@ class Fingerprint(TypedRecord):
     def to_record(self) -> dict[str, Any]:
         """Return it as job.json and result.json hold it."""
         record = super().to_record() | {"files": files_to_record(self.files)}
-        blank = [
-            key for key, is_said in {"effective": self.effective, "offset": any(self.offset)}.items() if not is_said
-        ]
+        said = {"effective": self.effective, "offset": any(self.offset), "tones": self.tones}
+        blank = [key for key, is_said in said.items() if not is_said]
         return {key: value for key, value in record.items() if key not in blank}

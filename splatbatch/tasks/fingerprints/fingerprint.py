@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from splatbatch.config import Recipe
 from splatbatch.scene.patches import Patch
 from splatbatch.store.hashes import short_hash
+from splatbatch.store.records.colors import tone_to_record
 from splatbatch.store.records.fingerprint import Fingerprint
-from splatbatch.tasks.fingerprints.inputs import inputs_of
+from splatbatch.tasks.fingerprints.inputs import inputs_of, photographs_of
+
+NEWER = (("training", "colors", "auto"), ("evaluation", "colors_from", "all"))
+"""Settings that earlier versions had no word for: at their defaults no part of the hash, so that results stay fresh."""
 
 
 def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
     """Return what a result of this patch under this recipe depends on."""
     inputs = inputs_of(patch, recipe)
-    return Fingerprint(recipe_hash(recipe), inputs.hash, settings_of(recipe), inputs.files, offset=patch.offset)
+    tones = {name: tone_to_record(patch.tones[name]) for name in photographs_of(inputs.files) if name in patch.tones}
+    known = Fingerprint(recipe_hash(recipe), inputs.hash, settings_of(recipe), inputs.files)
+    return replace(known, offset=patch.offset, tones=tones)
 
 
 def recipe_hash(recipe: Recipe) -> str:
     """Return the hash of everything in a recipe that decides what is computed."""
-    return short_hash(json.dumps(recipe.decisive(), sort_keys=True))
+    tree = recipe.decisive()
+    for section, setting, default in NEWER:
+        if tree.get(section, {}).get(setting) == default:
+            del tree[section][setting]
+    return short_hash(json.dumps(tree, sort_keys=True))
 
 
 def settings_of(recipe: Recipe) -> dict[str, Any]:

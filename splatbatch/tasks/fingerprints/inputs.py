@@ -21,6 +21,8 @@ from splatbatch.scene.photos.resolution import DIVISORS
 from splatbatch.store.hashes import file_fact, sha256_of
 from splatbatch.store.records.fingerprint import MODEL, FileFact, Files
 
+IMAGES = "images/"
+"""What the keys of photographs begin with."""
 COPIES = tuple(divisor for divisor in DIVISORS.values() if divisor > 1)
 """images_2, images_4, images_8 beside the photographs."""
 
@@ -79,6 +81,11 @@ def inputs_of(patch: Patch, recipe: Recipe, stats: Stats | None = None) -> Input
             digest.update(f"{name}\0{fact.num_bytes}\0".encode())
         files |= {key: stats.of(_locate(key, patch, recipe)) for key in _further(patch, recipe, names)}
     return Inputs(digest.hexdigest()[:16], files)
+
+
+def photographs_of(files: Iterable[str]) -> Iterator[str]:
+    """Yield the names of the photographs among the keys of files."""
+    return (key.removeprefix(IMAGES) for key in files if key.startswith(IMAGES))
 
 
 def state_of(files: Mapping[str, FileFact]) -> str:

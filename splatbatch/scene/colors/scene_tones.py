@@ -1,0 +1,196 @@
+"""The tones of all photographs of a scene: sampled, linked, solved; what cannot be told is said, never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.errors import SceneError
+from splatbatch.plain_text import counted
+from splatbatch.scene.colmap.types import Floats, Ints
+from splatbatch.scene.colors.evened import middle
+from splatbatch.scene.colors.links import Linked, link, neighbours_mean
+from splatbatch.scene.colors.observations import LEAST, Shot, shots_of
+from splatbatch.scene.colors.sampling import SCALE, SampleCache, Samples
+from splatbatch.scene.colors.solve import Observations, Solution, settle_later, solve
+from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.patches import Patch
+
+PAYS = 0.2
+"""Share by which the residual must fall before `auto` evens photographs."""
+LEAST_SHARING = 4
+"""Photographs that a camera needs, in the mean, before each camera has a vignetting of its own."""
+OUTLIER = 1.2
+"""Times brighter, or darker, than its neighbours: such a photograph is named."""
+
+
+@dataclass(frozen=True)
+class SceneTones:
+    """What was found for the photographs of a scene; empty, with a problem, where nothing could be."""
+
+    tones: Mapping[str, Tone] = field(default_factory=dict)
+    vignetting: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    """By camera, where there is any."""
+    before: float = 0.0
+    """Standard deviation of the colours of a track, as a share."""
+    after: float = 0.0
+    num_observations: int = 0
+    outliers: Mapping[str, float] = field(default_factory=dict)
+    """How many times brighter than its neighbours a photograph is, the most unlike first."""
+    left_alone: Mapping[str, str] = field(default_factory=dict)
+    """Photographs whose tone cannot be told, with the reason."""
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+
+    @property
+    def is_even(self) -> bool:
+        """Return whether evening makes the colours of the tracks agree so much better that `auto` does it."""
+        return bool(self.tones) and self.after <= (1 - PAYS) * self.before
+
+
+def solve_tones(patches: Iterable[Patch], cache: Path | None = None, held_out: Collection[str] = ()) -> SceneTones:
+    """Return the tones of the photographs of patches that belong to one scene; nothing that a file holds raises.
+
+    Args:
+        patches: the source alone, or all patches together.
+        cache: file that keeps samples between runs.
+        held_out: photographs whose tracks tell nothing of the colours of the points.
+    """
+    try:
+        shots = shots_of(patches)
+    except SceneError as error:
+        return SceneTones(problem=error.message)
+    few = {name: _too_few(len(shot.points), "tracks") for name, shot in shots.items() if len(shot.points) < LEAST}
+    usable = [shot for name, shot in shots.items() if name not in few]
+    if len(usable) < 2:
+        return SceneTones(left_alone=few, problem=_why_none(shots))
+    samples = SampleCache(cache)
+    colors, unread = samples.read(usable)
+    samples.keep()
+    usable = [shot for shot in usable if shot.name in colors]
+    alone = few | unread
+    if len(usable) < 2:
+        return SceneTones(left_alone=alone, problem=f"{next(iter(unread.items()))[0]}: {next(iter(unread.values()))}")
+    return _solved(usable, colors, held_out, alone)
+
+
+def _too_few(number: int, of_what: str) -> str:
+    return f"{counted(number, 'observation')} in {of_what}, fewer than {LEAST}"
+
+
+def _why_none(shots: Mapping[str, Shot]) -> str:
+    most = max((len(shot.points) for shot in shots.values()), default=0)
+    if not most:
+        return "the model has no tracks: no keypoint of a photograph is that of a point which another one sees"
+    return f"the tracks are too few: no two photographs have {LEAST} observations (the most: {most})"
+
+
+def _solved(
+    shots: list[Shot], colors: Mapping[str, Samples], held_out: Collection[str], alone: dict[str, str]
+) -> SceneTones:
+    everything = _observations(shots, colors)
+    is_held = np.array([shot.name in held_out for shot in shots])
+    linked = link(everything.only(~is_held[everything.photo]))
+    is_in = linked.group >= 0
+    if is_in.sum() < 2:
+        return SceneTones(left_alone=alone | _unusable(shots, everything, is_in), problem=_why_unusable(everything))
+    found = _by_group(linked)
+    if is_held.any():
+        found, is_in = settle_later(everything, found, is_in, LEAST)
+    names = [shot.name for shot in shots]
+    alone |= _unusable(shots, everything, is_in)
+    tones = {
+        name: _tone(found, number, everything.camera[number]) for number, name in enumerate(names) if is_in[number]
+    }
+    return SceneTones(
+        tones=tones,
+        vignetting={
+            shot.camera.id: _coefficients(found.vignetting[lens])
+            for shot, lens in zip(shots, everything.camera, strict=True)
+            if found.vignetting[lens].any()
+        },
+        before=found.before,
+        after=found.after,
+        num_observations=len(linked.seen.photo),
+        outliers=_outliers(names, found.gains.mean(axis=1), linked, is_in & ~is_held),
+        left_alone=alone,
+        notes=tuple(_notes(linked)),
+    )
+
+
+def _observations(shots: list[Shot], colors: Mapping[str, Samples]) -> Observations:
+    """Return what is seen in photographs, by their number."""
+    lenses = _lenses(shots)
+    parts = [_part(number, shot, colors[shot.name]) for number, shot in enumerate(shots)]
+    photo, point, color, radius = (np.concatenate(column) for column in zip(*parts, strict=True))
+    point = np.unique(point, return_inverse=True)[1].astype(np.int64)
+    return Observations(photo, point, color, radius, lenses)
+
+
+def _lenses(shots: list[Shot]) -> Ints:
+    """Return the number of each photograph's lens: its camera, unless nearly every photograph has one of its own."""
+    cameras = [shot.camera for shot in shots]
+    is_shared = len(set(cameras)) * LEAST_SHARING <= len(shots)
+    keys = [camera if is_shared else (camera.width, camera.height) for camera in cameras]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return np.array([numbers[key] for key in keys], np.int64)
+
+
+def _part(number: int, shot: Shot, samples: Samples) -> tuple[Ints, Ints, Floats, Floats]:
+    counts = samples[:, 0] > 0
+    center, half = middle(shot.camera), np.hypot(shot.camera.width, shot.camera.height) / 2
+    squares = ((shot.xy[counts] - center) ** 2).sum(axis=1) / half**2
+    color = np.log(samples[counts] / (255.0 * SCALE))
+    return np.full(int(counts.sum()), number), shot.points[counts], color, squares
+
+
+def _by_group(linked: Linked) -> Solution:
+    """Solve all groups at once, and give each its own gauge."""
+    found = solve(linked.seen)
+    gains = np.where((linked.group >= 0)[:, None], found.gains, 0.0)
+    for group in range(int(linked.group.max()) + 1):
+        members = linked.group == group
+        gains[members] -= gains[members].mean(axis=0)
+    return replace(found, gains=gains)
+
+
+def _tone(found: Solution, number: int, camera: int) -> Tone:
+    red, green, blue = (float(one) for one in np.exp(found.gains[number]))
+    return Tone((red, green, blue), _coefficients(found.vignetting[camera]))
+
+
+def _coefficients(values: Floats) -> tuple[float, ...]:
+    return tuple(float(one) for one in values) if values.any() else ()
+
+
+def _unusable(shots: list[Shot], seen: Observations, is_in: NDArray[np.bool_]) -> dict[str, str]:
+    counts = np.bincount(seen.photo, minlength=len(shots))
+    told = "tracks that are neither dark, clipped nor masked"
+    why = "shares too few points with the others"
+    return {
+        shot.name: _too_few(int(count), told) if count < LEAST else why
+        for shot, count, has_tone in zip(shots, counts, is_in, strict=True)
+        if not has_tone
+    }
+
+
+def _why_unusable(seen: Observations) -> str:
+    most = int(np.bincount(seen.photo).max(initial=0))
+    return f"no two photographs have {LEAST} observations in tracks that are neither dark, clipped nor masked ({most})"
+
+
+def _outliers(names: list[str], brightness: Floats, linked: Linked, is_in: NDArray[np.bool_]) -> dict[str, float]:
+    differs = brightness - neighbours_mean(brightness, linked.shared, is_in)
+    worst = np.argsort(-np.abs(np.nan_to_num(differs)))
+    return {names[one]: float(np.exp(differs[one])) for one in worst if abs(differs[one]) >= np.log(OUTLIER)}
+
+
+def _notes(linked: Linked) -> Iterable[str]:
+    sizes = np.bincount(linked.group[linked.group >= 0])
+    if len(sizes) > 1:
+        told = ", ".join(map(str, sorted(sizes.tolist(), reverse=True)))
+        yield f"the photographs form {len(sizes)} groups that share no points ({told}): each is evened by itself"

@@ -1,0 +1,127 @@
+"""colors.json: the tones of a batch's photographs, solved before its first training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from splatbatch.fields import mapping, number, text
+from splatbatch.scene.colors.tone import Tone
+from splatbatch.store.records.record import TypedRecord, reads
+
+MOST_GAIN = 100.0
+"""No photograph that shows anything is as much brighter than the others."""
+
+
+def tone_to_record(tone: Tone) -> list[float]:
+    """Return the JSON form of a tone: gain R, G, B, then the coefficients of the vignetting."""
+    return [round(one, 6) for one in (*tone.gain, *tone.vignetting)]
+
+
+def tone_from_record(value: object) -> Tone | None:
+    """Return the tone that `tone_to_record` wrote; None for anything else."""
+    found = [number(one) for one in value] if isinstance(value, list | tuple) else []
+    known = [float(one) for one in found if one is not None]
+    if len(known) < max(3, len(found)) or not all(1 / MOST_GAIN <= one <= MOST_GAIN for one in known[:3]):
+        return None
+    return Tone((known[0], known[1], known[2]), tuple(known[3:]))
+
+
+def tones_to_record(tones: Mapping[str, Tone]) -> dict[str, Any]:
+    """Return the JSON form of tones by image name."""
+    return {name: tone_to_record(tone) for name, tone in tones.items()}
+
+
+def tones_from_record(value: object) -> dict[str, Tone]:
+    """Return the tones that `tones_to_record` wrote; what is no tone is left out."""
+    found = {name: tone_from_record(one) for name, one in mapping(value).items()}
+    return {name: tone for name, tone in found.items() if tone}
+
+
+def _coefficients(value: object) -> dict[str, list[float]]:
+    lists = {name: one for name, one in mapping(value).items() if isinstance(one, list)}
+    return {name: [float(v) for v in one if number(v) is not None] for name, one in lists.items()}
+
+
+@dataclass(frozen=True)
+class Outlier(TypedRecord):
+    """A photograph that differs from those that see the same points."""
+
+    name: str = ""
+    times: float | None = None
+    """So much brighter, in the mean of the channels."""
+    gain: list[float] = field(
+        default_factory=list, metadata=reads(lambda value: _coefficients({"": value}).get("", []))
+    )
+    """Per channel, R, G, B."""
+
+    def in_words(self) -> str:
+        """Return it as "IMG_9427 is 1.58x brighter than its neighbours"."""
+        times = self.times or 1.0
+        how = f"{times:.2f}x brighter" if times >= 1 else f"{1 / times:.2f}x darker"
+        return f"{self.name} is {how} than its neighbours"
+
+
+def _outliers(value: object) -> tuple[Outlier, ...]:
+    return tuple(map(Outlier.from_record, value)) if isinstance(value, list) else ()
+
+
+@dataclass(frozen=True)
+class SceneColors(TypedRecord):
+    """What was solved for the photographs of a scene, or why nothing was."""
+
+    tones: dict[str, Tone] = field(default_factory=dict, metadata=reads(tones_from_record))
+    """By image name; photographs that are not named are as they should be, as far as anybody knows."""
+    vignetting: dict[str, list[float]] = field(default_factory=dict, metadata=reads(_coefficients))
+    """By camera, where it is worth anything."""
+    residual_before: float | None = None
+    """How far the colours of a track are apart, in percent: standard deviation, outliers weighing less."""
+    residual_after: float | None = None
+    """The same once each photograph is divided by its tone."""
+    is_even: bool = False
+    """Whether `training.colors: auto` evens the photographs."""
+    num_observations: int = 0
+    outliers: tuple[Outlier, ...] = field(default=(), metadata=reads(_outliers))
+    left_alone: dict[str, str] = field(
+        default_factory=dict, metadata=reads(lambda value: {name: text(one) for name, one in mapping(value).items()})
+    )
+    """Photographs whose tone nobody could tell, with the reason."""
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+    """Why nothing was solved; empty if it was."""
+    inputs: str = ""
+    """Hash of what it was solved from."""
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as colors.json holds it."""
+        record = super().to_record()
+        nested = {"tones": tones_to_record(self.tones), "outliers": [one.to_record() for one in self.outliers]}
+        return record | nested | {"notes": list(self.notes)}
+
+    @property
+    def fall(self) -> float:
+        """By which share the residual falls; 0 where nobody knows."""
+        before, after = self.residual_before, self.residual_after
+        return 1 - after / before if before and after is not None else 0.0
+
+
+def _scenes(value: object) -> dict[str, SceneColors]:
+    return {name: SceneColors.from_record(one) for name, one in mapping(value).items()}
+
+
+@dataclass(frozen=True)
+class Colors(TypedRecord):
+    """The tones of a batch: of all its patches together, or of each scene that stands by itself."""
+
+    together: SceneColors = field(default=SceneColors(), metadata=reads(SceneColors.from_record))
+    scenes: dict[str, SceneColors] = field(default_factory=dict, metadata=reads(_scenes))
+
+    def of(self, patch: str) -> SceneColors:
+        """Return what holds for a patch."""
+        return self.scenes.get(patch, self.together)
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as colors.json holds it."""
+        scenes = {name: one.to_record() for name, one in self.scenes.items()}
+        return {"together": self.together.to_record(), "scenes": scenes}

@@ -1,0 +1,142 @@
+"""The tones of a batch, solved over its whole scene before anything of it is trained, and kept while that stays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from splatbatch.errors import SceneError
+from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
+from splatbatch.store.records.colors import Colors, Outlier, SceneColors
+from splatbatch.tasks.colors.tones import wants_tones
+from splatbatch.tasks.fingerprints.inputs import Stats
+from splatbatch.tasks.task import Task, patches_of
+
+if TYPE_CHECKING:
+    from splatbatch.scene.colors.scene_tones import SceneTones
+    from splatbatch.tasks.batch import Batch
+
+VERSION = 1
+"""Raise it when tones are solved otherwise: batches then solve theirs again."""
+
+
+def settle_colors(batch: Batch, kept: Colors | None) -> tuple[Colors, tuple[str, ...]]:
+    """Return the tones of a batch, and for which of its scenes they were solved now ("" for all patches together).
+
+    What is kept counts as long as models, photographs and masks are as they were.
+    """
+    known = kept or Colors()
+    wanted = batch.every if not batch.config.scene.scenes else batch.tasks
+    groups = _groups(batch, [task for task in wanted if wants_tones(task.asked.recipe, batch.config.scene)])
+    before = {name: known.of(name) if name else known.together for name in groups}
+    found = {name: _settle(batch, *group, before[name]) for name, group in groups.items()}
+    scenes = {name: one for name, one in found.items() if name}
+    colors = Colors(found.get("", known.together), {**known.scenes, **scenes})
+    return colors, tuple(name for name in found if found[name] is not before[name])
+
+
+def look_at_colors(batch: Batch) -> Mapping[str, SceneColors]:
+    """Return the tones of a batch, solved now, whether or not they are asked for; by scene, "" for all together."""
+    return {name: _settle(batch, *group, SceneColors()) for name, group in _groups(batch, batch.tasks).items()}
+
+
+Group = tuple[tuple[Patch, ...], tuple[Task, ...]]
+"""Patches that share a scene, and the tasks that ask for its tones."""
+
+
+def _groups(batch: Batch, tasks: Sequence[Task]) -> dict[str, Group]:
+    if not batch.config.scene.scenes:
+        return {"": (patches_of(batch.every), tuple(tasks))}
+    return {
+        patch.name: ((patch,), tuple(one for one in tasks if one.patch.name == patch.name))
+        for patch in patches_of(tasks)
+    }
+
+
+def _settle(batch: Batch, patches: tuple[Patch, ...], tasks: Sequence[Task], kept: SceneColors) -> SceneColors:
+    """Return the tones of patches that share a scene: the kept ones, or solved from the source, else from them all."""
+    held_out = _held_out(tasks)
+    whole = _source(batch, patches)
+    inputs = _inputs([*whole, *patches], held_out)
+    if kept.inputs == inputs:
+        return kept
+    from splatbatch.scene.colors.scene_tones import solve_tones
+
+    cache = batch.output.color_cache if batch.output.path.is_dir() else None
+    found = solve_tones(whole, cache, held_out) if whole else None
+    if found is None or found.problem:
+        found = solve_tones(patches, cache, held_out)
+    return to_record(found, inputs)
+
+
+def _source(batch: Batch, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
+    """Return the source as a patch; none where the config names none."""
+    from splatbatch.scene.audit.audit import source_patch
+
+    source = batch.config.scene.source
+    if source is None or batch.config.scene.scenes:
+        return ()
+    masks = {patch.masks for patch in patches}
+    return (replace(source_patch(source, patches), masks=masks.pop() if len(masks) == 1 else None),)
+
+
+def _held_out(tasks: Iterable[Task]) -> frozenset[str]:
+    """Return the photographs whose tracks are to tell nothing of the colours of the points."""
+    from splatbatch.scene.holdout import choose_holdout
+
+    names: set[str] = set()
+    for patch, evaluation in {(task.patch, task.asked.recipe.evaluation) for task in tasks}:
+        if evaluation.colors_from == "training":
+            try:
+                names.update(choose_holdout(patch, evaluation))
+            except SceneError:  # a broken model is the audit's to report
+                continue
+    return frozenset(names)
+
+
+def _inputs(patches: Iterable[Patch], held_out: Collection[str]) -> str:
+    """Return a hash of size and time of all that tones are solved from."""
+    from splatbatch.scene.colmap.reconstruction import read_images
+    from splatbatch.scene.photos.folders import find_masks
+
+    stats, digest = Stats(), hashlib.sha256(f"{VERSION} {sorted(held_out)}".encode())
+    for patch in patches:
+        paths = [f"{patch.sparse}/{name}" for name in MODEL_FILE_NAMES]
+        try:
+            names = [image.name for image in read_images(patch.sparse)]
+        except SceneError:
+            names = []
+        paths += [f"{patch.images}/{name}" for name in names]
+        paths += map(str, find_masks(patch.masks, names).values())
+        facts = [f"{Path(path).name} {stats.of(path)[:2]}" for path in paths]
+        digest.update("\0".join(facts).encode(errors="surrogateescape"))
+    return digest.hexdigest()[:16]
+
+
+def to_record(found: SceneTones, inputs: str) -> SceneColors:
+    """Return what was solved as colors.json holds it."""
+    return SceneColors(
+        tones=dict(found.tones),
+        vignetting={str(camera): list(one) for camera, one in found.vignetting.items()},
+        residual_before=100 * found.before if found.tones else None,
+        residual_after=100 * found.after if found.tones else None,
+        is_even=found.is_even,
+        num_observations=found.num_observations,
+        outliers=tuple(_outlier(name, times, found) for name, times in found.outliers.items()),
+        left_alone=dict(found.left_alone),
+        notes=found.notes,
+        problem=found.problem,
+        inputs=inputs,
+    )
+
+
+def _outlier(name: str, times: float, found: SceneTones) -> Outlier:
+    return Outlier(name, times, list(found.tones[name].gain))
+
+
+def telling(colors: Colors, names: Iterable[str]) -> Mapping[str, SceneColors]:
+    """Return what there is to tell of, by scene ("" for all patches together)."""
+    return {name: colors.of(name) if name else colors.together for name in names}

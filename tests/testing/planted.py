@@ -1,0 +1,47 @@
+"""Photographs of a scene with planted gains and vignetting, and how well those are found again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.colors.tone import Tone
+
+Gains = dict[str, np.ndarray]
+
+
+def plant(
+    scene: Path, out: Path, *, most: float = 0.4, vignetting: tuple[float, ...] = (), seed: int = 3
+) -> dict[str, Tone]:
+    """Write the photographs of a scene, each rendered in a tone of its own, below `out`; return the tones by name."""
+    model, random = read_reconstruction(scene / "sparse/0"), np.random.default_rng(seed)
+    planted = {}
+    for image in model.images:
+        tone = Tone(tuple(random.uniform(1 - most, 1 + most, 3).tolist()), vignetting)
+        with Image.open(scene / "images" / image.name) as file:
+            pixels = np.asarray(file.convert("RGB"))
+        camera = model.cameras[image.camera_id]
+        (out / image.name).parent.mkdir(parents=True, exist_ok=True)
+        picture = Image.fromarray(rendered(pixels, tone, (camera.cx, camera.cy)))
+        picture.save(out / image.name, **({"quality": 97} if image.name.endswith("jpg") else {}))
+        planted[image.name] = tone
+    return planted
+
+
+def rendered(pixels: np.ndarray, tone: Tone, middle: tuple[float, float]) -> np.ndarray:
+    height, width = pixels.shape[:2]
+    y, x = np.mgrid[:height, :width] + 0.5
+    square = ((x - middle[0]) ** 2 + (y - middle[1]) ** 2) / (np.hypot(width, height) / 2) ** 2
+    falloff = np.exp(sum((v * square ** (i + 1) for i, v in enumerate(tone.vignetting)), np.zeros_like(square)))
+    return (pixels * np.array(tone.gain) * falloff[..., None]).clip(0, 255).round().astype(np.uint8)
+
+
+def errors(found: Mapping[str, Tone], planted: Mapping[str, Tone], intact: Mapping[str, Tone]) -> np.ndarray:
+    """Return by which share each gain is off, [photographs, 3]; of the gauge nobody can know."""
+    logs = [np.log([tones[name].gain for name in found]) for tones in (found, planted, intact)]
+    off = logs[0] - logs[1] - logs[2]
+    return np.abs(np.exp(off - off.mean(axis=0)) - 1)
