@@ -116,7 +116,9 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
 
 def patches_of(output: Path, variant: str) -> list[dict[str, Any]]:
     patches = json.loads((output / "report.json").read_text())["patches"]
-    return [patch for patch in patches if patch["patch"].endswith(f"@{variant}")]
+    found = [patch for patch in patches if patch["patch"].endswith(f"@{variant}") and patch["state"] == "trained"]
+    assert found
+    return found
 
 
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
