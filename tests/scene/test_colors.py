@@ -98,6 +98,16 @@ def test_groups_that_share_no_points_have_a_gauge_each(tmp_path: Path) -> None:
     assert "2 groups that share no points (3, 3)" in found.notes[0]
 
 
+def test_photographs_of_one_name_that_differ_are_left_alone(tmp_path: Path) -> None:
+    parts = [coloured(tmp_path / name, EVEN | {"02.png": 1.3}) for name in ("a", "b")]
+    shade(parts[1].photographs / "01.png", 0.5)
+    with (parts[1].photographs / "01.png").open("ab") as file:
+        file.write(b"more")
+    found = solve_tones([part.patch() for part in parts])
+    assert "another photograph has its name" in found.left_alone["01.png"]
+    assert len(found.tones) == 7
+
+
 # bad input: a clear line and gain 1
 
 

@@ -29,6 +29,8 @@ class Shot:
     xy: Floats  # [N, 2] in pixels of the camera
     points: Ints  # [N], numbers of points, over all models
     mask: Path | None = None
+    problem: str = ""
+    """Why nothing can be told of it, whatever is seen."""
 
 
 def shots_of(patches: Iterable[Patch]) -> dict[str, Shot]:
@@ -81,8 +83,18 @@ def _numbered(shots: list[Shot]) -> list[Shot]:
 
 
 def _together(first: Shot, second: Shot) -> Shot:
+    if first.path != second.path and not _is_same_file(first.path, second.path):
+        return replace(first, problem=f"another photograph has its name: {second.path}")
     xy, points = np.concatenate([first.xy, second.xy]), np.concatenate([first.points, second.points])
     return replace(first, xy=xy, points=points)
+
+
+def _is_same_file(first: Path, second: Path) -> bool:
+    """Return whether two files seem to be the same, or one of them is not there to tell."""
+    try:
+        return first.stat().st_size == second.stat().st_size
+    except OSError:
+        return True
 
 
 def _in_tracks(shots: Mapping[str, Shot]) -> dict[str, Shot]:

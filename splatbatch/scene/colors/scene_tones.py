@@ -22,6 +22,8 @@ from splatbatch.scene.patches import Patch
 
 PAYS = 0.2
 """Share by which the residual must fall before `auto` evens photographs."""
+LEAST_BEFORE = 0.005
+"""A spread of colours below this is rounding and noise: nothing to even."""
 LEAST_SHARING = 4
 """Photographs that a camera needs, in the mean, before each camera has a vignetting of its own."""
 OUTLIER = 1.2
@@ -49,7 +51,7 @@ class SceneTones:
     @property
     def is_even(self) -> bool:
         """Return whether evening makes the colours of the tracks agree so much better that `auto` does it."""
-        return bool(self.tones) and self.after <= (1 - PAYS) * self.before
+        return bool(self.tones) and self.before > LEAST_BEFORE and self.after <= (1 - PAYS) * self.before
 
 
 def solve_tones(patches: Iterable[Patch], cache: Path | None = None, held_out: Collection[str] = ()) -> SceneTones:
@@ -64,7 +66,9 @@ def solve_tones(patches: Iterable[Patch], cache: Path | None = None, held_out: C
         shots = shots_of(patches)
     except SceneError as error:
         return SceneTones(problem=error.message)
-    few = {name: _too_few(len(shot.points), "tracks") for name, shot in shots.items() if len(shot.points) < LEAST}
+    few = {
+        name: shot.problem or _too_few(len(shot.points), "tracks") for name, shot in shots.items() if _is_hopeless(shot)
+    }
     usable = [shot for name, shot in shots.items() if name not in few]
     if len(usable) < 2:
         return SceneTones(left_alone=few, problem=_why_none(shots))
@@ -75,7 +79,14 @@ def solve_tones(patches: Iterable[Patch], cache: Path | None = None, held_out: C
     alone = few | unread
     if len(usable) < 2:
         return SceneTones(left_alone=alone, problem=f"{next(iter(unread.items()))[0]}: {next(iter(unread.values()))}")
-    return _solved(usable, colors, held_out, alone)
+    try:
+        return _solved(usable, colors, held_out, alone)
+    except (ArithmeticError, ValueError, MemoryError) as error:  # numpy's LinAlgError is a ValueError
+        return SceneTones(left_alone=alone, problem=f"the system of equations cannot be solved ({error})")
+
+
+def _is_hopeless(shot: Shot) -> bool:
+    return bool(shot.problem) or len(shot.points) < LEAST
 
 
 def _too_few(number: int, of_what: str) -> str:
@@ -118,7 +129,7 @@ def _solved(
         num_observations=len(linked.seen.photo),
         outliers=_outliers(names, found.gains.mean(axis=1), linked, is_in & ~is_held),
         left_alone=alone,
-        notes=tuple(_notes(linked)),
+        notes=tuple(_groups(linked)),
     )
 
 
@@ -189,7 +200,7 @@ def _outliers(names: list[str], brightness: Floats, linked: Linked, is_in: NDArr
     return {names[one]: float(np.exp(differs[one])) for one in worst if abs(differs[one]) >= np.log(OUTLIER)}
 
 
-def _notes(linked: Linked) -> Iterable[str]:
+def _groups(linked: Linked) -> Iterable[str]:
     sizes = np.bincount(linked.group[linked.group >= 0])
     if len(sizes) > 1:
         told = ", ".join(map(str, sorted(sizes.tolist(), reverse=True)))

@@ -70,7 +70,7 @@ def solve(seen: Observations) -> Solution:
     else:
         found = bent if pays.all() else _reweighted(seen, pays, bent.weights, ROUNDS // 2)
     as_is = replace(found, gains=np.zeros_like(found.gains), vignetting=none)
-    return replace(found, before=_spread(_residuals(seen, as_is, found.weights), found.weights))
+    return replace(found, before=_spread(residuals_of(seen, as_is, found.weights), found.weights))
 
 
 def _reweighted(seen: Observations, bends: NDArray[np.bool_], weights: Floats, rounds: int = ROUNDS) -> Solution:
@@ -79,8 +79,8 @@ def _reweighted(seen: Observations, bends: NDArray[np.bool_], weights: Floats, r
     for _ in range(rounds):
         gains, vignetting = design.fit(weights)
         found = Solution(gains, vignetting, weights)
-        weights = _cauchy(np.sqrt((_residuals(seen, found, weights) ** 2).mean(axis=1)))
-    return replace(found, weights=weights, after=_spread(_residuals(seen, found, weights), weights))
+        weights = _cauchy(np.sqrt((residuals_of(seen, found, weights) ** 2).mean(axis=1)))
+    return replace(found, weights=weights, after=_spread(residuals_of(seen, found, weights), weights))
 
 
 def _cauchy(size: Floats) -> Floats:
@@ -174,7 +174,7 @@ def _evened(seen: Observations, found: Solution) -> Floats:
     return evened
 
 
-def _point_colors(seen: Observations, found: Solution, weights: Floats, num_points: int) -> Floats:
+def point_colors(seen: Observations, found: Solution, weights: Floats, num_points: int) -> Floats:
     """Return the colours of the points [num_points, 3]; NaN where nobody sees one."""
     total = np.bincount(seen.point, weights, num_points)
     evened = _evened(seen, found)
@@ -184,9 +184,9 @@ def _point_colors(seen: Observations, found: Solution, weights: Floats, num_poin
     return colors
 
 
-def _residuals(seen: Observations, found: Solution, weights: Floats) -> Floats:
+def residuals_of(seen: Observations, found: Solution, weights: Floats) -> Floats:
     """Return how far each colour is from that of its point, [O, 3], once all are divided by their tones."""
-    colors = _point_colors(seen, found, weights, int(seen.point.max()) + 1)
+    colors = point_colors(seen, found, weights, int(seen.point.max()) + 1)
     rest: Floats = _evened(seen, found) - colors[seen.point]
     return rest
 
@@ -200,7 +200,7 @@ def _pays(seen: Observations, plain: Solution, bent: Solution) -> NDArray[np.boo
     camera, num = seen.camera[seen.photo], len(bent.vignetting)
     sizes = []
     for found in (plain, bent):
-        residuals = _residuals(seen, found, bent.weights)
+        residuals = residuals_of(seen, found, bent.weights)
         squares = bent.weights * (residuals**2).mean(axis=1)
         sizes.append(np.sqrt(np.bincount(camera, squares, num)))
     farthest = np.array(
@@ -228,7 +228,7 @@ def settle_later(
     num = int(every.point.max()) + 1
     weights = np.ones(len(known.photo))
     for _ in range(2):
-        colors = _point_colors(known, found, weights, num)
+        colors = point_colors(known, found, weights, num)
         size = np.sqrt(((_evened(known, found) - colors[known.point]) ** 2).mean(axis=1))
         weights = _cauchy(size)
     gains, has_gain = found.gains.copy(), is_in.copy()

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from splatbatch.errors import SceneError
@@ -17,6 +18,7 @@ from splatbatch.tasks.task import Task, patches_of
 
 if TYPE_CHECKING:
     from splatbatch.scene.colors.scene_tones import SceneTones
+    from splatbatch.scene.colors.tone import Tone
     from splatbatch.tasks.batch import Batch
 
 VERSION = 1
@@ -69,7 +71,24 @@ def _settle(batch: Batch, patches: tuple[Patch, ...], tasks: Sequence[Task], kep
     found = solve_tones(whole, cache, held_out) if whole else None
     if found is None or found.problem:
         found = solve_tones(patches, cache, held_out)
-    return to_record(found, inputs)
+    return in_gauge_of(kept.tones, to_record(found, inputs))
+
+
+def in_gauge_of(kept: Mapping[str, Tone], found: SceneColors) -> SceneColors:
+    """Return tones in the gauge of the kept ones, as far as most of those are still there.
+
+    So patches that are added, whose photographs change the mean over all, leave the others' splats fresh.
+    """
+    common = [name for name in kept if name in found.tones]
+    if not common or 2 * len(common) < len(kept):
+        return found
+    ratios = [[kept[name].gain[one] / found.tones[name].gain[one] for name in common] for one in range(3)]
+    red, green, blue = (median(one) for one in ratios)
+
+    def moved(tone: Tone) -> Tone:
+        return replace(tone, gain=(tone.gain[0] * red, tone.gain[1] * green, tone.gain[2] * blue))
+
+    return replace(found, tones={name: moved(tone) for name, tone in found.tones.items()})
 
 
 def _source(batch: Batch, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:

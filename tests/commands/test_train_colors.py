@@ -1,0 +1,188 @@
+"""Tones of a batch from `train` and `verify-dims`: solved once, told, kept, and held against results."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from coloured import coloured, shade
+from fake_batch import FakeBatch
+
+NAMES = [f"img{i}.png" for i in range(9)]
+UNLIKE = {name: 0.7 + 0.08 * number for number, name in enumerate(NAMES)}
+
+
+@pytest.fixture
+def unlike(batch: FakeBatch) -> FakeBatch:
+    """Two patches that share nine photographs, the brightest twice as bright as the darkest."""
+    batch.make("p0", "p1")
+    for name in ("p0", "p1"):
+        coloured(batch.folder / "patches" / name, UNLIKE)
+    for name, gain in UNLIKE.items():
+        shade(batch.folder / "images" / name, gain)
+    return batch
+
+
+def colors(batch: FakeBatch) -> dict[str, Any]:
+    return json.loads((batch.output / "colors.json").read_text())
+
+
+def reasons(batch: FakeBatch) -> dict[str, str]:
+    plans = json.loads(batch.run("plan", "--json").stdout)["patches"]
+    return {one["patch"]: one["reason"] for one in plans}
+
+
+def states(batch: FakeBatch) -> list[str]:
+    return [one["state"] for one in json.loads(batch.run("status", "--json").stdout)["patches"]]
+
+
+def move(batch: FakeBatch, name: str, times: float) -> None:
+    record = colors(batch)
+    tone = record["together"]["tones"][name]
+    record["together"]["tones"][name] = [tone[0] * times, *tone[1:]]
+    (batch.output / "colors.json").write_text(json.dumps(record))
+
+
+def test_a_batch_solves_its_tones_before_it_trains_and_says_so_in_a_line(unlike: FakeBatch) -> None:
+    said = unlike.run("train").stdout
+    assert "colours: 9 photographs, gains R 0.7" in said
+    assert "evening pays" in said
+    found = colors(unlike)["together"]
+    assert (found["is_even"], found["residual_after"] < 1 < found["residual_before"]) == (True, True)
+    assert found["tones"]["img8.png"][0] / found["tones"]["img0.png"][0] == pytest.approx(1.34 / 0.7, abs=0.02)
+    assert unlike.result("p0")["tones"] == found["tones"]
+
+
+def test_tones_are_kept_until_a_photograph_changes(unlike: FakeBatch) -> None:
+    unlike.run("train")
+    before = (unlike.output / "colors.json").stat().st_mtime_ns
+    assert "colours:" not in unlike.run("retry", "p0", "--force").stdout
+    assert (unlike.output / "colors.json").stat().st_mtime_ns == before
+    shade(unlike.folder / "images" / "img3.png", 1.5)
+    assert "colours: 9 photographs" in unlike.run("train").stdout
+
+
+@pytest.mark.parametrize(("times", "expected"), [(1.005, "trained"), (1.03, "stale")])
+def test_a_gain_that_moves_by_more_than_a_hundredth_makes_results_stale(
+    unlike: FakeBatch, times: float, expected: str
+) -> None:
+    unlike.run("train")
+    move(unlike, "img4.png", times)
+    assert states(unlike) == [expected] * 2
+    told = "the tones of photographs have changed: img4.png by 3 %" if expected == "stale" else "trained"
+    assert reasons(unlike) == dict.fromkeys(("p0", "p1"), told)
+
+
+def test_a_gain_of_a_photograph_that_no_patch_has_matters_to_none(unlike: FakeBatch) -> None:
+    unlike.run("train")
+    record = colors(unlike)
+    record["together"]["tones"]["other.png"] = [2.0, 2.0, 2.0]
+    (unlike.output / "colors.json").write_text(json.dumps(record))
+    assert states(unlike) == ["trained"] * 2
+
+
+def test_as_is_solves_nothing_and_leaves_results_without_tones(unlike: FakeBatch) -> None:
+    unlike.change(training={"colors": "as_is"})
+    assert "colours" not in unlike.run("train").stdout
+    assert not (unlike.output / "colors.json").exists()
+    assert "tones" not in unlike.result("p0")
+
+
+def test_auto_leaves_photographs_alone_that_are_alike(batch: FakeBatch) -> None:
+    batch.make("p0")
+    coloured(batch.folder / "patches" / "p0", dict.fromkeys(NAMES, 1.0))
+    for name in NAMES:
+        shade(batch.folder / "images" / name, 1.0)
+    assert "they are alike as they are" in batch.run("train").stdout
+    assert "tones" not in batch.result("p0")
+
+
+def test_a_batch_without_tracks_is_trained_as_it_is(batch: FakeBatch) -> None:
+    ended = batch.make("p0", training={"colors": "even"}).run("train")
+    assert ended.returncode == 0
+    assert "colours: photographs are left as they are: the tracks are too few" in ended.stdout
+    assert "tones" not in batch.result("p0")
+
+
+@pytest.mark.parametrize(
+    "spoilt", ["", "[]", "{}", '{"together": 5, "scenes": []}', '{"together": {"tones": {"img0.png": [0, "x"]}}}']
+)
+def test_a_spoilt_record_is_solved_anew(unlike: FakeBatch, spoilt: str) -> None:
+    unlike.run("train")
+    (unlike.output / "colors.json").write_text(spoilt)
+    assert unlike.run("status").returncode in (0, 1)
+    unlike.run("retry", "p0", "--force")
+    assert len(colors(unlike)["together"]["tones"]) == 9
+
+
+def test_a_patch_that_is_added_leaves_the_others_fresh(unlike: FakeBatch) -> None:
+    unlike.run("train")
+    before = colors(unlike)["together"]["tones"]
+    more = {f"new{number}.png": 1.6 for number in range(9)} | {"img8.png": UNLIKE["img8.png"]}
+    coloured(unlike.folder / "patches" / "p2", more)
+    for name, gain in more.items():
+        if name not in UNLIKE:
+            shade(unlike.folder / "images" / name, gain)
+    assert "colours: 18 photographs" in unlike.run("train").stdout
+    now = colors(unlike)["together"]["tones"]
+    assert (len(now), states(unlike)) == (18, ["trained"] * 3)
+    assert unlike.result("p0")["attempt"] == "attempt-01"
+    assert now["img4.png"] == pytest.approx(before["img4.png"], rel=0.005)
+
+
+def test_another_wish_by_set_stays_until_the_yaml_changes(unlike: FakeBatch) -> None:
+    unlike.run("train")
+    assert unlike.run("retry", "p0", "--set", "training.colors=as_is").returncode == 0
+    assert states(unlike) == ["trained"] * 2
+
+
+def test_scenes_are_solved_each_by_itself(batch: FakeBatch) -> None:
+    batch.make("p0")
+    for name, gain in (("north", 1.0), ("south", 0.5)):
+        coloured(batch.folder / name, {key: gain * one for key, one in UNLIKE.items()})
+    batch.settings["scene"] = {"scenes": ["north", "south"]}
+    batch.change()
+    said = batch.run("train").stdout
+    assert "colours of north: 9 photographs" in said
+    scenes = colors(batch)["scenes"]
+    assert scenes["north"]["tones"]["img0.png"] == pytest.approx(scenes["south"]["tones"]["img0.png"], abs=0.02)
+
+
+def test_held_out_photographs_tell_nothing_where_that_is_asked_for(unlike: FakeBatch) -> None:
+    unlike.change(evaluation={"colors_from": "training"})
+    unlike.run("train")
+    others = {
+        name: tone for name, tone in colors(unlike)["together"]["tones"].items() if name not in ("img0.png", "img8.png")
+    }
+    shade(unlike.folder / "images" / "img8.png", 0.9)
+    unlike.run("train")
+    now = colors(unlike)["together"]["tones"]
+    assert len(now) == 9
+    assert {name: now[name] for name in others} == {name: pytest.approx(one, abs=1e-5) for name, one in others.items()}
+
+
+def test_verify_dims_names_photographs_that_are_unlike_and_writes_nothing(unlike: FakeBatch) -> None:
+    shade(unlike.folder / "images" / "img4.png", 1.8)
+    ended = unlike.run("verify-dims", "--colors")
+    assert ended.returncode == 0
+    assert re.search(r"img4\.png is 1\.[5-9]\dx brighter than its neighbours", ended.stdout)
+    assert unlike.run("verify-dims", "--colors", "--strict").returncode == 3
+    assert not unlike.output.exists()
+
+
+def test_verify_dims_has_the_tones_in_json_if_asked_for(unlike: FakeBatch) -> None:
+    record = json.loads(unlike.run("verify-dims", "--colors", "--json").stdout)
+    assert len(record["colors"]["all"]["tones"]) == 9
+    assert "colors" not in json.loads(unlike.run("verify-dims", "--json").stdout)
+
+
+def test_status_needs_no_numpy_for_tones(unlike: FakeBatch) -> None:
+    unlike.run("train")
+    code = "import sys; from splatbatch import cli\ntry: cli.main()\nfinally: sys.exit('numpy' in sys.modules)"
+    command = [sys.executable, "-c", code, "status"]
+    ended = subprocess.run(command, env=unlike.environment(), capture_output=True, text=True, check=False)
+    assert ("2 of 2 patches trained" in ended.stdout, ended.returncode) == (True, 0)
