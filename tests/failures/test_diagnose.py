@@ -13,7 +13,7 @@ from splatbatch.failures.table import ROWS
 from splatbatch.outcome import Cancelled, Exited, Killed, Lost, NotStarted, TimedOut
 
 LOOK_ALIKES = Path(__file__).with_name("look_alikes.txt")
-FRESH = Path(__file__).with_name("fresh.jsonl")
+FRESH = Path(__file__).with_name("fresh.jsonl"), Path(__file__).with_name("rounds.jsonl")
 CASES = Path(__file__).parents[2].parent / "shared" / "failures" / "dev.jsonl"
 OOM = "CUDA out of memory. Tried to allocate"
 OLD = "GiB already allocated; {free} GiB free; {used} GiB reserved in total by PyTorch)"
@@ -105,6 +105,7 @@ KNOWN = [
     ("F0101 1 mapper.cc:77] Check failed: n >= 2 (1 vs. 2)\nAborted", 134, "colmap_failed", "fail"),
     ("img, radii = rasterizer(\nValueError: too many values to unpack (expected 2)", 1, "missing_dependency", "fail"),
     ("TypeError: unsupported operand type(s) for -: 'float' and 'NoneType'", 1, "program_bug", "fail"),
+    ("incremental_mapper.cc:273] => No good initial image pair found.", 1, "colmap_failed", "fail"),
     ("KeyboardInterrupt", 1, "interrupted", "retry"),
 ]
 
@@ -131,21 +132,23 @@ def test_a_look_alike_is_told_apart(log, code, cause, action):
 
 
 def fresh_cases():
-    """Read cases of our own making: what the programs print, from memory, judged once before the rules were mended."""
-    for line in FRESH.read_text(encoding="utf-8").splitlines():
+    """Read cases of our own making: what the programs print, judged once before the rules were mended."""
+    for line in (line for file in FRESH for line in file.read_text(encoding="utf-8").splitlines()):
         case = json.loads(line)
-        yield pytest.param(case["text"], case["exit_code"], case["cause"], case["action"], id=case["id"])
+        end = case["exit_code"], case["signal"]
+        yield pytest.param(case["text"], end, case["cause"], case["action"], id=case["id"])
 
 
-@pytest.mark.parametrize(("log", "code", "cause", "action"), list(fresh_cases()))
-def test_a_fresh_case_is_recognised(log, code, cause, action):
-    found = diagnose_log(log, code)
+@pytest.mark.parametrize(("log", "end", "cause", "action"), list(fresh_cases()))
+def test_a_fresh_case_is_recognised(log, end, cause, action):
+    found = diagnose_log(log, *end)
     assert (found.cause, found.action) == (cause, action)
 
 
 def test_every_row_of_the_table_has_an_example():
-    examples = [*KNOWN, *(param.values for param in (*look_alikes(), *fresh_cases()))]
-    advices = {diagnose_log(log, code).advice.partition(" Try: ")[0] for log, code, _, _ in examples}
+    examples = [(log, (code, None)) for log, code, *_ in (*KNOWN, *(param.values for param in look_alikes()))]
+    examples += [param.values[:2] for param in fresh_cases()]
+    advices = {diagnose_log(log, *end).advice.partition(" Try: ")[0] for log, end in examples}
     assert [row.cause for row in ROWS if row.advice not in advices] == []
 
 

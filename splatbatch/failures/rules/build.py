@@ -10,7 +10,10 @@ BUILD = (
         "jit_build_race",
         "retry",
         "Several trainings compiled the same extension at once: tried again; build it once before the batch.",
-        Words(r"(No such file or directory|FileNotFoundError)[^\n]*[/\\]lock'?\s*$"),
+        Words(
+            r"(No such file or directory|FileNotFoundError)[^\n]*[/\\]lock'?\s*$",
+            r"torch_extensions[^\n]*file too short|Text file busy",  # another training is still writing it
+        ),
     ),
     Row(
         "jit_lock_stale",

@@ -177,6 +177,7 @@ CRASHES = (
             r"corrupted double-linked|stack smashing detected|pure virtual method called",
             r"-1073740791|0xC0000409|3221226505|-1073740940|0xC0000374|3221226356",
             r"buffer overflow detected|Floating point exception|Trace/breakpoint trap|exitcode[: =]+-6\b",
+            r"terminated with signal SIGABRT",
         ),
     ),
 )

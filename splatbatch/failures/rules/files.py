@@ -5,7 +5,7 @@ from __future__ import annotations
 from splatbatch.failures.row import Row
 from splatbatch.failures.words import Words
 
-_IMAGE = r"\.(jpe?g|png|tiff?|exr|webp|heic|bmp)\b"
+IMAGE = r"\.(jpe?g|png|tiff?|exr|webp|heic|bmp)\b"
 
 NETWORK = (
     Row(
@@ -33,7 +33,13 @@ NETWORK = (
             r"\[WinError (100(51|53|54|60|61)|1100[1-4])\]",
             r"Run initialization has timed out|wandb\.errors\.\w*Comm\w*",
             r"Cannot retrieve the public link|Too many users have viewed",
-            r"fatal: unable to access|RPC failed; curl",
+            r"fatal: unable to access|RPC failed; curl|CondaHTTPError|CONNECTION FAILED for url",
+            # Any library's own words, where they are an exception.
+            r"^\s*(\w+\.)*(\w*(Connection|Connect|Proxy|Endpoint)\w*Error|\w*Timeout(Error)?|\w*Unavailable"
+            r"|DeadlineExceeded|TooManyRequests): ",
+            r"^\s*[\w.]*(Error|Exception|Timeout): [^\n]*"
+            r"\b(connection|server|host|download|request|proxy|network)\b[^\n]{0,60}"
+            r"\b(timed? ?out|unreachable|unavailable|dropped|overloaded)\b",
         ),
         scope="optional",
     ),
@@ -43,6 +49,7 @@ NETWORK = (
         "Reading from the disk or the share failed: tried again; if it repeats, copy the data to a local disk.",
         Words(
             r"\[Errno (5|52|61|70|74|107|108|112|116|117|121)\]|Communication error on send|Input/output error",
+            r"\bdisk I/O error\b",  # SQLite's, of COLMAP's database
             r"Stale (NFS )?file handle|\bES?TALE\b|\bEIO\b",
             r"Transport endpoint is not connected|Remote I/O error|Host is down|Structure needs cleaning",
             r"\[WinError (21|23|53|55|59|64|1117|1167)\]",
@@ -71,8 +78,8 @@ FILES = (
         "fail",
         "A photograph of the scene is missing or cannot be loaded: fetch the complete image folder.",
         Words(
-            rf"(No such file|does not exist|not found|(can't|cannot|unable to|could not) (open|read))[^\n]*{_IMAGE}",
-            rf"{_IMAGE}[^\n]*(does not exist|not found|missing)",
+            rf"(No such file|does not exist|not found|(can't|cannot|unable to|could not) (open|read))[^\n]*{IMAGE}",
+            rf"{IMAGE}[^\n]*(does not exist|not found|missing)",
             r"No such file[^\n]*[/\\](images(_\d+)?|input|rgb|frames|masks?)([/\\][^\n'\"]*)?['\"]",
             r"image[s_ ]?(folder|dir\w*|path|file)?s?\b[^\n]*(does not exist|not found|is empty)|can't fopen",
             r"!_src\.empty\(\)|imread_[^\n]*can't open|No images? (files? )?(were |was )?found|failed to open image",

@@ -12,7 +12,7 @@ GPU = (
         "The GPU is lost or faulty: stop the batch, reboot, check power and cooling.",
         Words(
             # NVIDIA's Xid catalogue: those that need a reset.
-            r"Xid( \([^)]*\))?[ :=]+(48|5[4678]|6[0-24]|7[49]|95|1[12]\d|136|14[03]|154)\b",
+            r"Xid( \([^)]*\))?[ :=]+(5[4678]|6[0-24]|7[49]|95|1[12]\d|136|14[03]|154)\b",
             r"fallen off the bus|GPU (is )?lost\b|NVML_ERROR_GPU_IS_LOST|GpuIsLost",
             r"Unable to determine the device handle|Critical Xid Error",
             r"GPU (requires|needs|is in need of) (a )?reset",
@@ -22,6 +22,14 @@ GPU = (
             r"AER: (Multiple )?Uncorrected[^\n]*(Fatal|received)|PCIe Bus Error: severity=Uncorrected",
             r"Error while waiting for GPU progress|GPU reset (is )?required|Row remapping failure",
         ),
+        scope="end",
+    ),
+    Row(
+        "gpu_hardware_fault",
+        "fail",
+        "The GPU's memory is faulty (double bit error): stop the batch on this GPU, reset it.",
+        Words(r"Xid( \([^)]*\))?[ :=]+48\b"),
+        unless=Words(r"uncorrectable ECC error"),
         scope="end",
     ),
     Row(
@@ -88,7 +96,7 @@ GPU = (
         "CUDA could not start: tried once more; if it repeats, reload nvidia_uvm or reboot.",
         Words(
             r"CUDA unknown error|CUDA error: unknown error|cuda runtime error \((30|999)\)",
-            r"(CUDA_ERROR_|cudaError)_?Unknown\b",
+            r"(CUDA_ERROR_|cudaError)_?Unknown\b|cudaSuccess \((30|999) vs\. 0\)",
             r"(CUDA|cuInit)[^\n]*\b(error|code|failure|returned)[ :=(]*(30|999)\b",
             r"\bcuda[^\n]{0,160}(:|->|with error|reason:?) unknown error\b",
         ),
@@ -102,7 +110,7 @@ GPU = (
             r"No (CUDA|NVIDIA|GPU)?( |-)?(GPUs?|devices?) (is |was |are |were )?(found|available|detected|visible)",
             r"requested gpus?\b[^\n]*\n?[^\n]*machine only has|No supported gpu backend|No CUDA-enabled (GPU|device)",
             r"Invalid CUDA '|device when none is available|CUDA unavailable, invalid device",
-            r"Torch is not able to use GPU",
+            r"Torch is not able to use GPU|No visible (GPU|CUDA) devices",
             r"CUDA (is )?(not available|unavailable|not detected)|GPU (is )?(not available|not found|not detected)",
             r"invalid device ordinal|Invalid device id|invalid device index",
             r"cudaError(NoDevice|InvalidDevice)\b|CUDA_ERROR_(NO|INVALID)_DEVICE",
@@ -118,6 +126,7 @@ GPU = (
         Words(
             r"Unexpected error from cudaGetDeviceCount\(\)(?![^\n]*\n?[^\n]*out of memory)",
             r"CUDA driver initialization failed|CUDA error: initialization error|cudaErrorInitializationError",
+            r"cuda[^\n]{0,60}\berror ?[=(] ?3\)? ?: initialization error",
         ),
     ),
 )

@@ -59,7 +59,10 @@ HINTS = (
         "missing_colmap",
         "fail",
         "The folder holds no COLMAP model that can be read: give the one with sparse/ and images/.",
-        Words(r"(invalid|no valid|failed to load|cannot find|could not find)[^\n]{0,20} (colmap|sparse|scene|dataset)"),
+        Words(
+            r"(invalid|no valid|failed to load|cannot find|could not find)[^\n]{0,20} (colmap|sparse|scene|dataset)",
+            r"\b(colmap|sparse)\b[^\n]{0,60}\b(contains no|has no|is empty)\b",
+        ),
         strength="hint",
     ),
     Row(
@@ -118,7 +121,11 @@ HINTS = (
         "bad_config",
         "fail",
         "A setting is wrong: correct it.",
-        Words(r"(invalid|unknown|unrecogni[sz]ed|missing)( required)? (argument|option|config|parameter|flag|setting)"),
+        Words(
+            r"(invalid|unknown|unrecogni[sz]ed|missing)( required)? (argument|option|config|parameter|flag|setting)",
+            r"\bmust be one of\b|\bchoose from\b|\bvalid (values|options|choices)\b",
+            r"(\s|['\"`])--[a-z][\w-]+['\"`]? (must|should|cannot|can't|needs?|requires)\b",
+        ),
         strength="hint",
     ),
 )

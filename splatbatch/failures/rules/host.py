@@ -95,6 +95,13 @@ HOST = (
     ),
     Row(
         "host_oom",
+        "fail",
+        "An array beyond any machine was asked for: a wrong size in the data or the program, no lack of memory.",
+        Words(r"Unable to allocate ([\d.]+ [TPE]iB|[\d.]+ GiB for an array with shape \(\d{6,}, \d{6,}\))"),
+        scope="end",
+    ),
+    Row(
+        "host_oom",
         "degrade",
         "Host memory ran out: use fewer loader workers, keep fewer images in memory, or lower the resolution.",
         Words(
@@ -104,6 +111,7 @@ HOST = (
             r"exitcode[: =]+-9\b|died with <Signals\.SIGKILL",
             r"exit(ed)?( with)? (code|status) 137\b|failed with code (9|137|35072)\b",  # os.system() multiplies by 256
             r"oom[-_ ]?kill|\boom_reaper\b|out[- ]of[- ]memory handler|out of memory: Kill|(?<![A-Z_])OUT_OF_MEMORY\b",
+            r"using all available RAM|\bout of RAM\b",
             r"exceeded (job |step )?memory limit|due to memory pressure|running low on memory|task \d+: Out Of Memory",
             r"TERM_MEMLIMIT|\bmemory usage limit\b|cgroup out of memory|\bOOMKilled\b",
             r"\bnot enough memory: you tried to allocate|java\.lang\.OutOfMemoryError",
@@ -122,11 +130,18 @@ HOST = (
         Words(r"unable to open shared memory object"),
     ),
     Row(
+        "hang",
+        "retry",
+        "A loader worker did not answer: tried once more; again means a dead share, or a deadlock of the workers.",
+        Words(r"DataLoader timed out after"),
+    ),
+    Row(
         "dataloader_worker_killed",
         "degrade",
         "A loader worker died: use fewer loader workers; with 0 the real error shows.",
         Words(
-            r"DataLoader worker[^\n]*(exited unexpectedly|killed by signal)|Pin memory thread exited",
+            r"DataLoader worker[^\n]*(exited unexpectedly|killed by signal(?!: (Term|Hang|Inter)))",
+            r"Pin memory thread exited",
             r"process in the process pool was terminated abruptly|BrokenProcessPool",
         ),
         unless=Words(r"CUDA (error|out of memory)|CU(BLAS|DNN)_STATUS"),  # the loader dies with the process

@@ -15,7 +15,8 @@ JOBS = (
             r"DUE TO TIME LIMIT|walltime \d+ exceeded limit|job killed: walltime|exceeded (the )?(wall|time) ?limit",
             r"(reached|exceed(ed|s|ing))[^\n]{0,30}\b(run ?|wall ?)?time limit|\bTimeoutExpired\b",
             r"TERM_RUNLIMIT|timeout: sending signal|State[ =:]+TIMEOUT\b",
-            r"MaxRuntimeExceeded|exceeded MaxRuntimeInSeconds|\bDeadlineExceeded\b|activeDeadlineSeconds",
+            r"MaxRuntimeExceeded|exceeded MaxRuntimeInSeconds",
+            r"(?<!exceptions\.)\bDeadlineExceeded\b|activeDeadlineSeconds",
         ),
         scope="end",
     ),
@@ -25,15 +26,27 @@ JOBS = (
         "The scheduler or the machine took the job away: run again.",
         Words(
             r"DUE TO (PREEMPTION|NODE FAILURE|\w+ REQUEUE)|\bPREEMPTED\b|NODE_FAIL\b|was requeued|job requeue",
-            r"slurmstepd: error: \*\*\* [^\n]*CANCELLED AT|error: Node failure on|\bTERM_(PREEMPT|OWNER|ADMIN)\b",
+            r"error: Node failure on|\bTERM_(PREEMPT|OWNER|ADMIN)\b",
             r"SignalException: Process \d+ got signal|(Received|caught|got)[^\n]{0,20} (SIGTERM|SIGHUP|signal:? 15)",
             r"spot[^\n]{0,30} (interruption|termination|interrupted|reclaimed)|Received \d+ death signal",
+            r"killed by signal: (Terminated|Hangup|Interrupt)\b",
             r"exitcode[: =]+-15\b|Training - Interrupted|MaxWaitTimeExceeded",
             r"CapacityError|InsufficientInstanceCapacity",
             r"\bpod\b[^\n]{0,40}\b(evicted|preempted)|The node was low on resource|Preempt(ed|ion) notice",
             r"NodeDiedError|ActorDiedError|client_loop: send disconnect|Connection to \S+ closed by remote host",
             r"Unable to contact slurm controller|slurm_\w+ error: (Socket timed out|Unable to contact)",
             r"srun: error: [^\n]*Socket timed out|Zero Bytes were transmitted or received|Node [^\n]*not responding",
+        ),
+        scope="end",
+    ),
+    Row(
+        "interrupted",
+        "retry",
+        "The job was cancelled: run again.",
+        Words(r"slurmstepd: error: \*\*\* [^\n]*CANCELLED AT"),
+        # srun cancels the other ranks of a step when one has failed.
+        unless=Words(
+            r"^(?:\[rank\d+\]:)?\s*(?:\w+\.)*\w*Error: [^\n]*\n(?:[^\n]*\n){0,30}?slurmstepd: error: \*\*\* STEP "
         ),
         scope="end",
     ),

@@ -42,6 +42,10 @@ _OUT_OF_MEMORY = Words(
     r"Failed to allocate \d+ bytes on device",
 )
 
+_ASSERTED = Words(r"Assertion `[^\n]*` failed")
+"""What a kernel prints before whatever is called next fails, such as the start of a library."""
+_MISUSED = r"Duplicate GPU detected|ncclInvalid(Usage|Argument)|NCCL error[^\n]*, invalid (usage|argument)"
+
 KERNELS = (
     Row(
         "cuda_absurd_alloc",
@@ -98,7 +102,6 @@ KERNELS = (
             r"device-side assert triggered|Assertion `[^\n]*` failed|thread: \[\d+,\d+,\d+\] Assertion",
             r"cudaErrorAssert\b|CUDA_ERROR_ASSERT\b",
         ),
-        midrun="retry",
     ),
     Row(
         "cuda_invalid_configuration",
@@ -129,6 +132,7 @@ KERNELS = (
             r"cuda[^\n]{0,80} error[ =:(]+(4|719)\b",
             r"launch timed out and was terminated|cudaErrorLaunchTimeout|CUDA_ERROR_LAUNCH_TIMEOUT",
             r"illegal instruction was encountered|cudaErrorIllegalInstruction",
+            r"CUDA error: invalid (program counter|address space)|cudaErrorInvalid(Pc|AddressSpace)",
             r"Xid( \([^)]*\))?[ :=]+(8|13|32|43|45|69|109)\b",
         ),
     ),
@@ -143,6 +147,7 @@ KERNELS = (
             r"find a valid cuDNN algorithm|unable to find an engine to execute",
             r"because cuDNN failed to initialize|cuDNN (Frontend )?error",
         ),
+        unless=_ASSERTED,
     ),
     Row(
         "cublas_cudnn_error",
@@ -152,12 +157,13 @@ KERNELS = (
             r"\bCU(BLAS|SOLVER|FFT|SPARSE|RAND)_(STATUS_)?(?!STATUS|SUCCESS)[A-Z]+",
             r"\bcu(blas|solver|fft|sparse|rand)( runtime)? error",
         ),
+        unless=_ASSERTED,
     ),
     Row(
         "nccl",
         "fail",
         "Two processes share one GPU, or ask NCCL for what it cannot do: give each its own GPU, or use one GPU.",
-        Words(r"Duplicate GPU detected|ncclInvalid(Usage|Argument)"),
+        Words(_MISUSED),
     ),
     Row(
         "nccl",
@@ -173,5 +179,6 @@ KERNELS = (
             r"store based barrier|c10d key-value store",
             r"gloo[^\n]*(closed by peer|reset by peer|Timed out|connectFullMesh failed|Read error)",
         ),
+        unless=Words(_MISUSED, r"Cuda failure[^\n]*(out of memory|no kernel image|driver version)"),
     ),
 )

@@ -32,7 +32,8 @@ PORTABLE = (
         " training.resolution: 1/2.",
         Words(
             r"Buffer size \d+ (is greater than|exceeds)[^\n]*(max|limit)",
-            r"max_(storage_)?buffer_(binding_)?size|exceeds? [^\n]{0,40}max_\w*(buffer|binding|workgroup|storage)\w*",
+            r"max_(storage_|\*_)?buffer_(binding_)?size",
+            r"exceeds? [^\n]{0,40}max_[\w*]*(buffer|binding|workgroup|storage)\w*",
             r"dispatch group size[^\n]*must be less|maximum (storage )?buffer (binding )?size",
             r"too large for[^\n]*binding",
         ),

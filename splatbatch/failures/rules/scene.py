@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from splatbatch.failures.row import Row
+from splatbatch.failures.rules.files import IMAGE
 from splatbatch.failures.words import Words
 
 _BROKEN_IMAGE = "A photograph cannot be read: replace that image."
@@ -23,7 +24,7 @@ SCENE = (
             r"struct\.error: unpack|_Map_base::at|(unordered_)?map::at|Camera model does not exist",
             r"Ply(Element|Header)?ParseError|no field of name",
             r"json\.exception\.parse_error|JSONDecodeError",
-            r"intr = cam_intrinsics\[extr\.camera_id\]|Invalid format in \w+\.txt",
+            r"intr = cam_intrinsics\[extr\.camera_id\]|\bcam = self\.cameras\[|Invalid format in \w+\.txt",
             r"KeyError: '(frames|file_path|transform_matrix|fl_[xy]|c[xy]|w|h|camera_angle_[xy])'",
         ),
     ),
@@ -40,13 +41,15 @@ SCENE = (
         "No COLMAP model here: give the folder that holds sparse/ (and images/).",
         Words(
             r"Could not recognize scene type|Invalid colmap model|Invalid project folder",
-            r"Data directory [^\n]* does not exist",
+            r"(data|dataset|scene|source)[ _](directory|path|folder|dir)\b[^\n]* (does not exist|not found)",
             r"Check failed: Exists(Dir|File|Path)",
             r"No such file[^\n]*[/\\](sparse|colmap)[/\\'\"](?![^\n]*\.(jpe?g|png)\b)",
             r"No such file[^\n]*((cameras|images|points3D)\.(bin|txt|ply)|transforms(_train|_test)?\.json)",
             r"(COLMAP|sparse)(?![^\n]*\.(jpe?g|png)\b)[^\n]*(does not exist|not found|missing)",
             r"(cameras|points3D|images\.(bin|txt))[^\n]* do(es)? not exist",
-            r"(No|Neither|(can|could)(not|n't| not) (find|open|load|read)|(failed|unable) to \w+)[^\n]*"
+            r"(cannot|can't|could not|unable to) (find|recognize|detect)[^\n]{0,40}"
+            r"\b(project|dataset|scene)\b[^\n]*colmap",
+            r"(\bNo|\bNeither|(can|could)(not|n't| not) (find|open|load|read)|(failed|unable) to \w+)\b[^\n]*"
             r"((cameras|images|points3D)\.(bin|txt)|transforms\S*\.json|cameras\.sfm)",
             r"(cameras|images|points3D)\.(bin|txt)[^\n]*(not found|missing)",
             r"transforms\S*\.json[^\n]*(not found|missing)",
@@ -77,6 +80,7 @@ SCENE = (
             r"DecompressionBomb",
             r"Could not load image(?![^\n]*(fopen|exist|found|No such))|not a (TIFF|valid image)",
             r"Not a JPEG file|bad jpeg|Error decoding JPEG|broken PNG|PNG input buffer is incomplete|libpng error",
+            rf"\bdecod(e|er|ing)\b[^\n]{{0,40}}\bfail[^\n]*{IMAGE}|{IMAGE}[^\n]*\bfail[^\n]{{0,20}}\bdecode",
             r"Failed to (read|decode|load) (the )?image( file)?( format)?\b|\bDecodingError\b|ImageError\b",
         ),
         unless=Words(r"illegal memory access"),  # decoders fail on the same GPU after it
@@ -97,13 +101,22 @@ SCENE = (
         "fail",
         "COLMAP found no reconstruction: the photographs overlap too little, or matching failed.",
         Words(
-            r"failed to create sparse model|No good initial image pair|Could not find (a )?good initial",
+            r"failed to create sparse model",
             r"COLMAP only found poses|No images with matches|insufficient size|\b\d images registered",
             r"Could not reconstruct any model",
             r"(imgs2poses|colmap2poses|Post-colmap)[^\n]*\n(?:[^\n]*\n){0,9}[^\n]*(out of (range|bounds))",
             r"Failed to solve (bundle adjustment|global positioning|rotation averaging)",
-            r"correct camera poses for current points cannot be accessed|Mismatch between imgs \d+ and poses",  # LLFF
+            r"correct camera poses for current points cannot be accessed",  # LLFF
+            r"mismatch between[^\n]{0,20} (imgs|images)[^\n]{0,30} poses",
         ),
+        scope="end",
+    ),
+    Row(
+        "colmap_failed",
+        "fail",
+        "COLMAP found no pair of photographs to begin with: they overlap too little, or matching failed.",
+        Words(r"No good initial image pair|Could not find (a )?good initial"),
+        unless=Words(r"Keeping successful reconstruction"),  # it begins again with what it could not register
         scope="end",
     ),
     Row(
@@ -111,7 +124,7 @@ SCENE = (
         "fail",
         "The initial point cloud is empty: check points3D; no further attempt can help.",
         Words(
-            r"Number of points at initiali[sz]ation\s*:\s*0\b|No (3D )?points (found|in)\b",
+            r"Number of points at initiali[sz]ation\s*:\s*[01]\b|No (3D )?points (found|in)\b",
             r"cameras? sees? (no|at least one) gaussian",
             r"(point cloud|points3D)[^\n]{0,40}\b(is empty|has (0|no) points)",
             r"(Loaded|Reading|Initiali[sz]\w+( with)?) 0 (points|gaussians|splats)\b",
@@ -129,6 +142,7 @@ SCENE = (
             r"(Train(ing)? (cameras|images|views)|train_cameras|Number of train\w* \w+)\s*[:=]\s*0\b",
             r"empty range (for|in) rand|choose from an empty sequence|pop from empty list",
             r"num_samples should be a positive integer value, but got num_samples=0",
+            r"No (data|frames) (was |were )?found in (the )?(dataset|split)",
             r"need at least one array to (concatenate|stack)|non-empty (TensorList|list of Tensors)",
         ),
         lasting=True,
@@ -173,7 +187,7 @@ NUMBERS = (
         "degrade",
         "A tensor is too large for torch: cap the Gaussians below 16.7 million, or lower the resolution.",
         Words(
-            r"input tensor is too large|number of categories cannot exceed 2\^24",
+            r"input tensor is too large|content is larger than 2 ?GB|number of categories cannot exceed 2\^24",
             r"larger than 2\^3[12]|exceeds? 2\^3[12]|expected to be smaller than 2147483647",
             r"32[- ]bit index math|more than INT_MAX elements|canUse32BitIndexMath",
         ),

@@ -9,7 +9,7 @@ from splatbatch.failures.words import Words
 # Lines of runs that work: blanked before the search, so that nothing in them is taken for a failure.
 HARMLESS = Words(
     r"Unable to register cu\w+ factory|computation placer already registered|TF-TRT Warning",
-    r"Unable to initialize backend '\w+'",  # JAX asks for every kind of device and says which it has not
+    r"(?<!Error: )Unable to initialize backend '\w+'",  # JAX asks for every kind of device and says which it has not
     r"TORCH_CUDA_ARCH_LIST is not set|Tensorboard not available|A matching Triton is not available",
     r"Error caught was: No module named|Failed to load image Python extension|Encountered quite large input images",
     r"KeyError: 'CameraMessage'",  # viser: an old viewer page
@@ -28,23 +28,27 @@ HARMLESS = Words(
     r"\bcannot remove '|flop counting will not work|Skipping import of cpp extensions",
     r"CUDA kernel errors might be asynchronously reported|consider passing CUDA_LAUNCH_BLOCKING",
     r"malicious pickle data|The current process just got forked|infoROM is corrupted",
-    r"Corrupt JPEG data|libpng warning|iCCP: known incorrect|Invalid SOS parameters for sequential JPEG",
+    r"^\s*Corrupt JPEG data|libpng warning|iCCP: known incorrect|Invalid SOS parameters for sequential JPEG",
     r"^\s*warnings\.warn\(|xFormers can't load|Please reinstall xformers|Could not import \S+: No module named",
     r"WANDB_NOTEBOOK_NAME|wandb[^\n]*(entering retry loop|Network error|retrying)",
     r"find: '[^']*': (Permission denied|No such file)|cannot (touch|stat|access) '[^']*': (No such file|Permission)",
 )
 
+_POD_ENDS = r" {2,}(DeadlineExceeded|Evicted|OOMKilling|Preempt\w*|NodeNotReady|Failed)\b"
+"""How Kubernetes tells of what ends a pod: its events are `Normal` or `Warning`."""
+
 # What only warns: it explains a failure if nothing else does.
 WARNINGS = Words(
     r"\b\w*Warning: (?!CUDA initialization)",
-    r"\[ ?warn(ing)?\b(?![^\n]*failed to (save|write))|^\s*warn(ing)?\b|\bwarning ?:|\bwarning\b[^\n]{0,3}\[",
-    r"\b(WARN|WARNING)\b (?!NET/)(?![^\n]*(NCCL|failed to (save|write)))",
+    rf"^\s*warn(ing)?\b(?!{_POD_ENDS})",
+    r"\[ ?warn(ing)?\b(?![^\n]*failed to (save|write))|\bwarning ?:|\bwarning\b[^\n]{0,3}\[",
+    rf"\b(WARN|WARNING)\b(?!{_POD_ENDS}) (?!NET/)(?![^\n]*(NCCL|failed to (save|write)))",
     r"^\[?w\d{4}\b|^\[W\d+",
     r"Error checking compiler version for|^could not load the\b|\bcustom (kernel|op|extension)s?\b",
     # Tools of a job's script: what they do not find or may not do is seldom what the training died of.
     r"^(bash|sh|curl|wget|cp|mv|mkdir|rm|ln|ls|tar|git|lscpu|which|tput|find|cat|chmod|ssh\S*|rsync|locale)(: |\[)",
-    r"^(/usr)?/bin/\S+: |^/etc/\S+: |^/root/\S+: |^nvidia-smi\b|^wandb: (?!ERROR Run init)",
-    r"^docker: warning|^srun: warning",
+    r"^(/usr)?/bin/\S+: |^/etc/\S+: |^/root/\S+: |^wandb: (?!ERROR Run init)",
+    r"^nvidia-smi\b(?![^\n]*(lost|device handle|bus))|^docker: warning|^srun: warning",
     r"^ERROR: (Could not install packages|pip's)",
     r"^ninja: warning|\b_is_a_lwp\b|GLib\S*-warning|\bis deprecated\b|^\s*\(process:\d+\)",
     r"\bRetrying\b|\bretry \d+/\d+|\bthrown while requesting\b|will retry",
