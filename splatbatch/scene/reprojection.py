@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from splatbatch.scene.colmap.library import load_pycolmap
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
 
@@ -67,6 +68,4 @@ def in_pycolmap(camera: Camera) -> Any:
     model = CAMERA_MODELS.get(camera.model)
     if model is None or len(model.params) != len(camera.params):
         return None
-    import pycolmap
-
-    return pycolmap.Camera({"model": camera.model, "width": 1, "height": 1, "params": np.array(camera.params)})
+    return load_pycolmap().Camera({"model": camera.model, "width": 1, "height": 1, "params": np.array(camera.params)})

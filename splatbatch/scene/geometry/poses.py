@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from splatbatch.scene.colmap.library import load_pycolmap
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.candidates import Candidate
@@ -93,9 +94,7 @@ def resected(views: Views) -> Iterator[Candidate]:
 
 
 def _resect(views: Views, row: int) -> tuple[Floats, Floats] | None:
-    import pycolmap
-
-    chosen = views.rows == row
+    pycolmap, chosen = load_pycolmap(), views.rows == row
     camera = in_pycolmap(views.cameras[views.images[row].camera_id])
     if chosen.sum() < limits.LEAST_OBSERVATIONS or camera is None:
         return None
