@@ -92,6 +92,17 @@ def test_as_is_solves_nothing_and_leaves_results_without_tones(unlike: FakeBatch
     assert "tones" not in unlike.result("p0")
 
 
+def test_auto_goes_on_as_a_batch_was_begun(unlike: FakeBatch) -> None:
+    """Outputs of earlier versions stay trained, and patches beside each other have one colour."""
+    unlike.run("train", "-p", "p0")
+    (unlike.output / "colors.json").unlink()
+    result = unlike.output / "patches/p0/result.json"
+    result.write_text(json.dumps({key: value for key, value in unlike.result("p0").items() if key != "tones"}))
+    assert "other patches were trained on photographs as they are" in unlike.run("train").stdout
+    assert states(unlike) == ["trained"] * 2
+    assert "tones" not in unlike.result("p1")
+
+
 def test_auto_leaves_photographs_alone_that_are_alike(batch: FakeBatch) -> None:
     batch.make("p0")
     coloured(batch.folder / "patches" / "p0", dict.fromkeys(NAMES, 1.0))

@@ -80,6 +80,9 @@ def settle_tones(looked: Looked, wish: Wish) -> Looked:
     batch, scene = looked.batch, looked.batch.config.scene
     if not any(wants_tones(task.asked.recipe, scene) for task in looked.todo.tasks):
         return looked
+    if _was_begun_as_is(looked):
+        typer.echo("colours: other patches were trained on photographs as they are, so are these: see training.colors")
+        return looked
     colors, solved = settle_colors(batch.only(looked.todo.names), batch.colors)
     if not solved:
         return looked
@@ -89,6 +92,15 @@ def settle_tones(looked: Looked, wish: Wish) -> Looked:
         for line in in_words(one):
             typer.echo(one_line(f"colours{f' of {name}' if name else ''}: {line}"))
     return _look_again(looked, toned, wish)
+
+
+def _was_begun_as_is(looked: Looked) -> bool:
+    """Return whether `auto` finds splats that are not evened: a batch has one colour, and none is made stale."""
+    batch, todo = looked.batch, set(looked.todo.names)
+    if batch.colors or any(task.asked.recipe.training.colors != "auto" for task in looked.todo.tasks):
+        return False
+    others = (batch.output.patch(task.name).read_result() for task in batch.every if task.name not in todo)
+    return any(result is not None and not result.trained_from.tones for result in others)
 
 
 def _look_again(looked: Looked, batch: Batch, wish: Wish) -> Looked:
