@@ -48,7 +48,7 @@ def move(batch: FakeBatch, name: str, times: float) -> None:
 
 
 def test_a_batch_solves_its_tones_before_it_trains_and_says_so_in_a_line(unlike: FakeBatch) -> None:
-    said = unlike.run("train").stdout
+    said = unlike.run("train").stderr
     assert "colours: 9 photographs, gains R 0.7" in said
     assert "evening pays" in said
     found = colors(unlike)["together"]
@@ -60,10 +60,10 @@ def test_a_batch_solves_its_tones_before_it_trains_and_says_so_in_a_line(unlike:
 def test_tones_are_kept_until_a_photograph_changes(unlike: FakeBatch) -> None:
     unlike.run("train")
     before = (unlike.output / "colors.json").stat().st_mtime_ns
-    assert "colours:" not in unlike.run("retry", "p0", "--force").stdout
+    assert "colours:" not in unlike.run("retry", "p0", "--force").stderr
     assert (unlike.output / "colors.json").stat().st_mtime_ns == before
     shade(unlike.folder / "images" / "img3.png", 1.5)
-    assert "colours: 9 photographs" in unlike.run("train").stdout
+    assert "colours: 9 photographs" in unlike.run("train").stderr
 
 
 @pytest.mark.parametrize(("times", "expected"), [(1.005, "trained"), (1.03, "stale")])
@@ -87,7 +87,7 @@ def test_a_gain_of_a_photograph_that_no_patch_has_matters_to_none(unlike: FakeBa
 
 def test_as_is_solves_nothing_and_leaves_results_without_tones(unlike: FakeBatch) -> None:
     unlike.change(training={"colors": "as_is"})
-    assert "colours" not in unlike.run("train").stdout
+    assert "colours" not in unlike.run("train").stderr
     assert not (unlike.output / "colors.json").exists()
     assert "tones" not in unlike.result("p0")
 
@@ -98,7 +98,7 @@ def test_auto_goes_on_as_a_batch_was_begun(unlike: FakeBatch) -> None:
     (unlike.output / "colors.json").unlink()
     result = unlike.output / "patches/p0/result.json"
     result.write_text(json.dumps({key: value for key, value in unlike.result("p0").items() if key != "tones"}))
-    assert "other patches were trained on photographs as they are" in unlike.run("train").stdout
+    assert "other patches were trained on photographs as they are" in unlike.run("train").stderr
     assert states(unlike) == ["trained"] * 2
     assert "tones" not in unlike.result("p1")
 
@@ -108,14 +108,14 @@ def test_auto_leaves_photographs_alone_that_are_alike(batch: FakeBatch) -> None:
     coloured(batch.folder / "patches" / "p0", dict.fromkeys(NAMES, 1.0))
     for name in NAMES:
         shade(batch.folder / "images" / name, 1.0)
-    assert "they are alike as they are" in batch.run("train").stdout
+    assert "they are alike as they are" in batch.run("train").stderr
     assert "tones" not in batch.result("p0")
 
 
 def test_a_batch_without_tracks_is_trained_as_it_is(batch: FakeBatch) -> None:
     ended = batch.make("p0", training={"colors": "even"}).run("train")
     assert ended.returncode == 0
-    assert "colours: photographs are left as they are: the tracks are too few" in ended.stdout
+    assert "colours: photographs are left as they are: the tracks are too few" in ended.stderr
     assert "tones" not in batch.result("p0")
 
 
@@ -138,7 +138,7 @@ def test_a_patch_that_is_added_leaves_the_others_fresh(unlike: FakeBatch) -> Non
     for name, gain in more.items():
         if name not in UNLIKE:
             shade(unlike.folder / "images" / name, gain)
-    assert "colours: 18 photographs" in unlike.run("train").stdout
+    assert "colours: 18 photographs" in unlike.run("train").stderr
     now = colors(unlike)["together"]["tones"]
     assert (len(now), states(unlike)) == (18, ["trained"] * 3)
     assert unlike.result("p0")["attempt"] == "attempt-01"
@@ -157,7 +157,7 @@ def test_scenes_are_solved_each_by_itself(batch: FakeBatch) -> None:
         coloured(batch.folder / name, {key: gain * one for key, one in UNLIKE.items()})
     batch.settings["scene"] = {"scenes": ["north", "south"]}
     batch.change()
-    said = batch.run("train").stdout
+    said = batch.run("train").stderr
     assert "colours of north: 9 photographs" in said
     scenes = colors(batch)["scenes"]
     assert scenes["north"]["tones"]["img0.png"] == pytest.approx(scenes["south"]["tones"]["img0.png"], abs=0.02)

@@ -81,7 +81,10 @@ def settle_tones(looked: Looked, wish: Wish) -> Looked:
     if not any(wants_tones(task.asked.recipe, scene) for task in looked.todo.tasks):
         return looked
     if _was_begun_as_is(looked):
-        typer.echo("colours: other patches were trained on photographs as they are, so are these: see training.colors")
+        typer.echo(
+            "colours: other patches were trained on photographs as they are, so are these: see training.colors",
+            err=True,
+        )
         return looked
     colors, solved = settle_colors(batch.only(looked.todo.names), batch.colors)
     if not solved:
@@ -90,7 +93,7 @@ def settle_tones(looked: Looked, wish: Wish) -> Looked:
     toned.write_colors()
     for name, one in telling(colors, solved).items():
         for line in in_words(one):
-            typer.echo(one_line(f"colours{f' of {name}' if name else ''}: {line}"))
+            typer.echo(one_line(f"colours{f' of {name}' if name else ''}: {line}"), err=True)
     return _look_again(looked, toned, wish)
 
 
