@@ -123,7 +123,7 @@ def test_the_look_before_the_first_patch_takes_no_time(batch: FakeBatch) -> None
     preflight(opened.config, {}, {})
     started = time.process_time()
     preflight(opened.config, {}, {})
-    assert time.process_time() - started < 0.05
+    assert time.process_time() - started < 0.3
 
 
 def test_a_torch_that_the_driver_cannot_run_stops_train_before_the_first_patch(
