@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import typer
 
-from splatbatch.plain_text import one_line
+from splatbatch.plain_text import moment, one_line
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.store.events import Audited, Refused
 from splatbatch.store.ledger import Ledger
@@ -81,10 +82,7 @@ def settle_tones(looked: Looked, wish: Wish) -> Looked:
     if not any(wants_tones(task.asked.recipe, scene) for task in looked.todo.tasks):
         return looked
     if _was_begun_as_is(looked):
-        typer.echo(
-            "colours: other patches were trained on photographs as they are, so are these: see training.colors",
-            err=True,
-        )
+        _say("colours: other patches were trained on photographs as they are, so are these: see training.colors")
         return looked
     colors, solved = settle_colors(batch.only(looked.todo.names), batch.colors)
     if not solved:
@@ -93,8 +91,13 @@ def settle_tones(looked: Looked, wish: Wish) -> Looked:
     toned.write_colors()
     for name, one in telling(colors, solved).items():
         for line in in_words(one):
-            typer.echo(one_line(f"colours{f' of {name}' if name else ''}: {line}"), err=True)
+            _say(f"colours{f' of {name}' if name else ''}: {line}")
     return _look_again(looked, toned, wish)
+
+
+def _say(words: str) -> None:
+    """Tell it as the console does that follows: a line with its time, on stderr."""
+    typer.echo(f"{moment(time.time())} {one_line(words)}", err=True)
 
 
 def _was_begun_as_is(looked: Looked) -> bool:
