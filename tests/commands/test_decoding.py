@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from command_line import invoke
 from fake_batch import FakeBatch, write_model
+
+from splatbatch.commands.train import decoding
+from splatbatch.tasks.batch import open_batch
 
 BROKEN = "img8.png"
 
@@ -52,6 +56,19 @@ def test_once_the_photograph_is_mended_it_is_trained(spoilt: FakeBatch) -> None:
 def test_without_the_audit_nothing_is_decoded(spoilt: FakeBatch) -> None:
     invoke("train", "--no-verify", batch=spoilt)
     assert not spoilt.events("refused")
+
+
+def test_a_batch_that_ends_before_all_is_decoded_leaves_no_traceback(
+    spoilt: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    monkeypatch.setattr(decoding, "decode_problem", lambda _: time.sleep(0.1) or "")
+    before = threading.active_count()
+    with decoding.Decoding(open_batch(spoilt.config).tasks) as running:
+        time.sleep(0.15)
+    assert (raised, running.refused()) == ([], {})
+    assert threading.active_count() <= before
 
 
 def test_no_thread_is_left_behind(spoilt: FakeBatch) -> None:

@@ -42,8 +42,10 @@ class Decoding:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._end.set()
-        self._pool.shutdown(cancel_futures=True)
+        self._end.set()  # whatever waits in the pool is over at once
+        if self._thread.is_alive():
+            self._thread.join()
+        self._pool.shutdown()
 
     def refused(self) -> Mapping[str, str]:
         """Return the tasks whose photographs were found wanting since it was asked last, each with the reason."""
@@ -55,12 +57,13 @@ class Decoding:
         return found
 
     def _decode_all(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the pool was shut down: the batch has ended
-            for task in self._tasks:
-                if bad := list(self._undecodable(task)):
-                    name, problem = bad[0]
-                    more = f", and {counted(len(bad) - 1, 'photograph')} more" if bad[1:] else ""
-                    self._found.put((task.name, f"{name}: cannot be decoded: {problem}{more}"))
+        for task in self._tasks:
+            if self._end.is_set():
+                return
+            if bad := list(self._undecodable(task)):
+                name, problem = bad[0]
+                more = f", and {counted(len(bad) - 1, 'photograph')} more" if bad[1:] else ""
+                self._found.put((task.name, f"{name}: cannot be decoded: {problem}{more}"))
 
     def _undecodable(self, task: Task) -> Iterator[tuple[str, str]]:
         """Yield the photographs of a task that are there and cannot be decoded, with what is wrong with each."""
