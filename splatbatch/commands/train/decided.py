@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import typer
 
@@ -18,7 +19,7 @@ from splatbatch.tasks.colors.settle import settle_colors, telling
 from splatbatch.tasks.colors.tones import in_words, wants_tones
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
-from splatbatch.tasks.frame import read_spans, settle, spans_of
+from splatbatch.tasks.frame import read_spans, settle
 from splatbatch.tasks.task import Task, patches_of
 
 Audits = tuple[tuple[Audit, tuple[Task, ...]], ...]
@@ -47,7 +48,7 @@ class Looked:
     audits: Audits
     """Of what is to be trained; none where nothing is, or no audit is wanted."""
 
-    @property
+    @cached_property
     def todo(self) -> Batch:
         """Return the batch with what is to be trained alone."""
         return self.batch.only(planning.to_train(self.decisions))
@@ -66,8 +67,10 @@ def settle_frame(looked: Looked, wish: Wish) -> Looked:
     batch, todo = looked.batch, looked.todo
     if not todo.tasks:
         return looked
-    spans = spans_of(audit for audit, _ in looked.audits) if wish.verify else read_spans(patches_of(todo.tasks))
-    framed = batch.in_frame(settle(batch, spans))
+    if wish.verify:
+        framed = batch.framed(audit for audit, _ in looked.audits)
+    else:
+        framed = batch.in_frame(settle(batch, read_spans(patches_of(todo.tasks))))
     if framed.frame != batch.output.read_frame():
         framed.write_frame()
     return replace(looked, batch=framed) if framed.tasks is batch.tasks else look(framed, wish)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +22,29 @@ def save_overrides(path: Path, patch: str, changes: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: the file cannot be read or written, or is no mapping there.
     """
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 4096  # lines stay whole
     try:
-        tree = yaml.load(path.read_text(encoding="utf-8"))
-        tree = CommentedMap() if tree is None else tree
-        _set(tree, patch, changes)
-        text = io.StringIO()
-        yaml.dump(tree, text)
+        text = _edited(path, lambda tree: _set(tree, patch, changes))
         target = path.resolve()  # a link stays a link
         mode = target.stat().st_mode & 0o7777
-        write_text(target, text.getvalue())
+        write_text(target, text)
         os.chmod(target, mode)  # noqa: PTH101
     except (OSError, YAMLError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{path}: settings of {patch} cannot be saved ({error})", "Write them in yourself."
         ) from error
+
+
+def _edited(path: Path, change: Callable[[Any], None]) -> str:
+    """Return the text of a YAML after a change to its tree; comments, order and quotes stay."""
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 4096  # lines stay whole
+    tree = yaml.load(path.read_text(encoding="utf-8"))
+    tree = CommentedMap() if tree is None else tree
+    change(tree)
+    text = io.StringIO()
+    yaml.dump(tree, text)
+    return text.getvalue()
 
 
 def _set(tree: Any, patch: str, changes: Mapping[str, Any]) -> None:
@@ -62,12 +68,8 @@ def save_moved(
     Raises:
         ConfigError: the file cannot be read or written, or is no mapping there.
     """
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 4096  # lines stay whole
-    try:
-        tree = yaml.load(path.read_text(encoding="utf-8"))
-        tree = CommentedMap() if tree is None else tree
+
+    def move(tree: Any) -> None:
         tree["scene"] = CommentedMap(scene)
         for name in set(tree.get("patches") or ()) - set(patches):
             del tree["patches"][name]
@@ -76,8 +78,8 @@ def save_moved(
             for section in sections:
                 place = place.setdefault(section, CommentedMap())
             place[name] = value
-        text = io.StringIO()
-        yaml.dump(tree, text)
-        write_text(target, text.getvalue())
+
+    try:
+        write_text(target, _edited(path, move))
     except (OSError, YAMLError, TypeError, AttributeError) as error:
         raise ConfigError(f"{target}: cannot be written ({error})", f"Copy {path.name} there by hand.") from error

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from splatbatch.files import write_whole
 from splatbatch.scene.colmap.types import Floats, Ints
 from splatbatch.scene.colors.observations import Shot
+from splatbatch.scene.photos.folders import MASK_COUNTS
+from splatbatch.scene.photos.other_formats import DEEP_MODES
 
 Samples = NDArray[np.uint16]
 """[N, 3], 256 times the mean of the pixels around each keypoint; 0: left out, as masked, dark or clipped."""
@@ -26,14 +28,11 @@ LONG_SIDE_PX = 640
 """Photographs are decoded no smaller than this, if they are as large: a JPEG's own halves, quarters and eighths."""
 DARKEST, BRIGHTEST = 8, 243
 """Of 255: what is darker is noise and rounding, what is brighter may be clipped."""
-COUNTS = 128
-"""Masks: what is darker is ignored, as in training."""
 STRETCH = 0.02
 """The sides of a photograph may be scaled by factors this much apart: rounding; more is another shape."""
 SCALE = 256
 _DOWN, _RIGHT = (one.ravel() for one in np.mgrid[-2:3, -2:3])  # a JPEG smears the colours of clipped pixels so far
 _NEAR = (np.abs(_DOWN) <= 1) & (np.abs(_RIGHT) <= 1)
-_DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 _VERSION = "1"  # raise it when pixels are sampled differently
 
 
@@ -127,7 +126,7 @@ def _decode(shot: Shot) -> NDArray[np.uint8]:
         ratio = (file.size[0] / shot.camera.width, file.size[1] / shot.camera.height)
         if abs(ratio[0] / ratio[1] - 1) > STRETCH and max(abs(file.size[0] / ratio[1] - shot.camera.width), 0) > 1:
             raise Unlike(f"{file.size[0]}x{file.size[1]} pixels, another shape than its camera's")
-        if file.mode in _DEEP:
+        if file.mode in DEEP_MODES:
             raise Unlike(f"more than 8 bits per channel ({file.mode})")
         share = LONG_SIDE_PX / max(file.size)
         if share < 1:
@@ -142,7 +141,7 @@ def _unmasked(path: Path, places: Floats, size: Ints) -> NDArray[np.bool_]:
     with Image.open(path) as file:
         mask = np.asarray(file.convert("L"))
     x, y = np.moveaxis((places / size * (mask.shape[1], mask.shape[0])).astype(np.int64), 2, 0)
-    counts: NDArray[np.bool_] = (mask[y, x] >= COUNTS).all(axis=0)
+    counts: NDArray[np.bool_] = (mask[y, x] >= MASK_COUNTS).all(axis=0)
     return counts
 
 

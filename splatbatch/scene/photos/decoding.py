@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from splatbatch.scene.photos.folders import MASK_COUNTS
 from splatbatch.scene.photos.other_formats import decode_problem
 
 _AT_ONCE = 16  # files per task
@@ -50,10 +51,6 @@ def is_black(path: Path) -> bool:
 
     try:
         with Image.open(path) as image:
-            return int(image.convert("L").getextrema()[1]) < _COUNTS  # type: ignore[arg-type]
+            return int(image.convert("L").getextrema()[1]) < MASK_COUNTS  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
         return False
-
-
-_COUNTS = 128
-"""What is darker is ignored, as training does."""

@@ -10,6 +10,9 @@ from pathlib import Path, PurePosixPath
 
 _SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".heic", ".bmp"})
 
+MASK_COUNTS = 128
+"""Masks: what is darker is ignored. COLMAP ignores 0 alone, but masks are resized and saved as JPEG by then."""
+
 
 @dataclass(frozen=True)
 class Found:

@@ -10,7 +10,7 @@ from typing import Any
 from splatbatch.scene.photos.photo import Header, Photo, Trait, Unreadable
 
 _HEIC_BRANDS = {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"heim", b"heis"}
-_DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
+DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
 _ALPHA_MODES = {"RGBA", "LA", "PA", "RGBa", "La"}
 _STRIPS = ((273, 279), (324, 325))  # TIFF 6.0: offsets and byte counts of strips, of tiles
 
@@ -60,7 +60,7 @@ def _photo(image: Any) -> Photo:
     orientation = image.getexif().get(0x0112, 1)
     checks: dict[Trait, bool] = {
         "cmyk": image.mode == "CMYK",
-        "deep": image.mode in _DEEP_MODES or max(_bits(image)) > 8,
+        "deep": image.mode in DEEP_MODES or max(_bits(image)) > 8,
         "alpha": image.mode in _ALPHA_MODES or "transparency" in image.info,
         "animated": getattr(image, "n_frames", 1) > 1,
     }

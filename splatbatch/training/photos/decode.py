@@ -15,14 +15,13 @@ from scipy.ndimage import map_coordinates
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.types import Camera
+from splatbatch.scene.photos.folders import MASK_COUNTS
 from splatbatch.scene.photos.undistort import is_distorted, sources, straighten
 from splatbatch.scene.repair.camera_change import rescaled
 
 Pixels = NDArray[np.uint8]
 """[H, W, 3]"""
 WHITE = 255
-COUNTS = 128
-"""Masks: what is darker is ignored. COLMAP ignores 0 alone, but masks are resized and saved as JPEG by then."""
 BENT_PER_SIDE = 16
 LENSES = 4  # maps kept; each takes 8 bytes per pixel, and there is one per camera that differs
 
@@ -122,7 +121,7 @@ def _open(path: Path, mode: str) -> Pillow.Image:
 
 def _decode_mask(path: Path, size: tuple[int, int], shrink: int) -> NDArray[np.bool_]:
     """Return a mask for a photograph of `size`, shrunk; a pixel counts if all that it is made of do."""
-    picture = _open(path, "L").point(lambda grey: WHITE if grey >= COUNTS else 0)
+    picture = _open(path, "L").point(lambda grey: WHITE if grey >= MASK_COUNTS else 0)
     if picture.size != size:
         picture = picture.resize(size, Pillow.Resampling.NEAREST)
     counts: NDArray[np.bool_] = np.array(picture.reduce(shrink) if shrink > 1 else picture) == WHITE
