@@ -40,12 +40,16 @@ def as_list(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
 
-def _count(given: Any, check: ValidatorFunctionWrapHandler) -> Any:
-    """Say in one sentence what both forms of a number are."""
-    try:
-        return check(given)
-    except ValidationError as error:
-        raise ValueError("should be a whole number above 0, or a multiple such as 2x") from error
+def either(forms: str) -> WrapValidator:
+    """Return what says in one sentence which forms a value may have, where pydantic would list each one's mistakes."""
+
+    def check(given: Any, further: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return further(given)
+        except ValidationError as error:
+            raise ValueError(f"should be {forms}") from error
+
+    return WrapValidator(check)
 
 
 FilePath = Annotated[Path, BeforeValidator(_expanded)]
@@ -54,7 +58,7 @@ Seconds = Annotated[float, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0)]
 Multiple = Annotated[str, Field(pattern=r"^\d+(\.\d+)?x$"), AfterValidator(_above_zero)]
 """Such as "2x": that many times a number which is known later."""
-Count = Annotated[Steps | Multiple, WrapValidator(_count)]
+Count = Annotated[Steps | Multiple, either("a whole number above 0, or a multiple such as 2x")]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Coordinate = Annotated[float, Field(allow_inf_nan=False)]
 Offset = tuple[Coordinate, Coordinate, Coordinate]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, field_serializer, model_validator
 
-from splatbatch.config.section import HIDDEN, FilePath, Offset, Seconds, Section, as_list
+from splatbatch.config.section import HIDDEN, FilePath, Offset, Seconds, Section, as_list, either
 
 DEFAULT_PATCHES = Path("patches")
 
@@ -26,7 +26,7 @@ class Scene(Section):
     """The COLMAP scene the patches were cut from: hold-out is chosen on it, drift is checked against it."""
     scenes: Annotated[tuple[FilePath, ...], BeforeValidator(as_list)] = ()
     """Instead of all that: COLMAP scenes, each trained by itself; folders, or patterns such as "360_v2/*"."""
-    offset: Literal["none"] | Offset | None = None
+    offset: Annotated[Literal["none"] | Offset | None, either("three numbers [x, y, z], or none")] = None
     """Taken off all coordinates before training, [x, y, z] in units of the model; none: nothing is. Left out: whole
     units where the scene lies so far from its origin (UTM) that float32 would blur it."""
 

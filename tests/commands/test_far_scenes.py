@@ -130,6 +130,7 @@ def test_an_offset_that_is_none_is_a_mistake_with_its_line(batch: FakeBatch, off
     ended = invoke("plan", batch=batch)
     assert ended.code == 2
     assert "scene.offset" in ended.err and "Traceback" not in ended.err
+    assert "should be three numbers [x, y, z], or none" in ended.err and "tuple" not in ended.err
 
 
 def test_scenes_have_an_offset_each(batch: FakeBatch) -> None:
