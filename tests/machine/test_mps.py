@@ -19,7 +19,7 @@ from splatbatch.scheduler.session import adopt
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.batch import open_batch
 
-READY = 'touch "$CUDA_MPS_PIPE_DIRECTORY/control"; echo $$ > "$TOLD"; '
+READY = 'echo $$ > "$TOLD"; touch "$CUDA_MPS_PIPE_DIRECTORY/control"; '
 SERVER = 'sleep 600 & echo $! > "$TOLD.server"; '
 
 
