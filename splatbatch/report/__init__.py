@@ -22,10 +22,12 @@ def write_report(
 ) -> Record:
     """Write the three reports from the files of a batch; return what report.json holds.
 
-    Splats that open in 3D may take `previews_mib` of the page; without `standing` any product counts that is there.
+    Splats that open in 3D may take `previews_mib` of the page; without `standing` any product counts that is there,
+    and nobody knows where the photographs lie.
     """
     report = build(output, names, tuple(variants), standing)
     write_json(output.report("json"), report)
     write_text(output.report("md"), to_markdown(report))
-    write_text(output.report("html"), to_html(report, output, previews_mib))
+    folders = standing.photograph_folders if standing else lambda _: ()
+    write_text(output.report("html"), to_html(report, output, previews_mib, folders))
     return report

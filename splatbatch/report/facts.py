@@ -18,6 +18,9 @@ patches                 one object per patch, in natural order:
 sweep                   null, or see `splatbatch.report.comparison.compare`
 runs                    [{"started_at", "ended_at", "slots", "changes"}]: one per `train` or `retry`
 frame                   null, or {"offset", "scenes", "note"}: what to add to the splats' coordinates for the models'
+colors                  one object per scene whose photographs were looked at, "" for all patches together:
+  scene, is_even, residual_before, residual_after, words      residuals in percent
+  photographs           those that differ most: [{"name", "gain", "vignetting", "words"}]
 audit                   the latest: verified, refused, warnings; null if there was none
 config                  batch.yaml, the resolved settings of the latest run
 events                  the ledger
@@ -36,6 +39,7 @@ from splatbatch import __version__
 from splatbatch.config import TaskId, Variant
 from splatbatch.files import Record, read_tail
 from splatbatch.report.attempts import OfAttempt, attempts_of
+from splatbatch.report.colors import colors_of
 from splatbatch.report.comparison import compare
 from splatbatch.report.outliers import outliers
 from splatbatch.store.events import Audited, BatchEnded, BatchStarted, Event, event_of
@@ -71,6 +75,7 @@ def build(
         "sweep": compare(patches, variants),
         "runs": _runs(history),
         "frame": _frame(output, statuses),
+        "colors": colors_of(output),
         "audit": _audit(audits[-1], statuses) if audits else None,
         "config": read_tail(output.config, MOST_CONFIG_BYTES),
         "events": said,

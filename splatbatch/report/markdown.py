@@ -29,6 +29,7 @@ def to_markdown(report: Record) -> str:
     ]
     for patch in report["patches"]:
         lines += _troubles(patch)
+    lines += [line for scene in report["colors"] for line in _colors(scene)]
     audit = report["audit"]
     if audit and not audit["verified"]:
         lines += ["", "Sizes of photographs were not verified (`--no-verify`)."]
@@ -84,6 +85,11 @@ def _troubles(patch: Record) -> list[str]:
         evidence = "\n".join(patch["evidence"]).splitlines()
         lines += ["", *_as_it_is(evidence)] if evidence else []
     return ["", f"## {_plain(patch['patch'])}", "", *lines] if lines else []
+
+
+def _colors(scene: Record) -> list[str]:
+    heading = f"Colours of {_plain(scene['scene'])}" if scene["scene"] else "Colours"
+    return ["", f"## {heading}", "", *(f"- {_plain(line)}" for line in scene["words"])]
 
 
 def _as_it_is(quoted: Sequence[str]) -> list[str]:

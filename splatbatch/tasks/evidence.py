@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from splatbatch import __version__
 from splatbatch.config import Recipe
 from splatbatch.plain_text import spell_place
+from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.store.events import GaveUp, Refused
 from splatbatch.store.hashes import Stamp, stamp_of
 from splatbatch.store.index import Index
@@ -156,6 +158,11 @@ class Standing:
     def current(self, name: str) -> Task:
         """Return a task with what would train it today."""
         return self._tasks[name]
+
+    def photograph_folders(self, scene: str) -> tuple[Path, ...]:
+        """Return where the photographs of a scene lie; "": those of all patches."""
+        patches = [task.patch for task in self._tasks.values() if scene in ("", task.patch.name)]
+        return tuple(stored_photographs(images)[0] for images in dict.fromkeys(patch.images for patch in patches))
 
     def hash_of(self, recipe: Recipe) -> str:
         """Return the hash of a recipe; patches that are trained alike share it."""

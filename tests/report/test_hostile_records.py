@@ -59,6 +59,15 @@ def whole(batch: FakeBatch) -> FakeBatch:
         write_json(attempt.go, {"gpu": None, "slot": "cpu0", "env": {}, "at": 1.0})
         samples = [{"t": i, "used_mib": 900, "temperature_c": 50, "utilisation_percent": 9} for i in range(3)]
         attempt.gpu_samples.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    colors = json.loads(output.colors.read_text())
+    outlier = {"name": "img1.png", "times": 1.5, "gain": [1.5, 1.4, 1.3]}
+    solved = {
+        "tones": {"img1.png": [1.5, 1.4, 1.3, -0.2, 0.1]},
+        "outliers": [outlier],
+        "vignetting": {"1": [-0.2, 0.1]},
+    }
+    scene = colors["together"] | solved | {"problem": "", "residual_before": 9.0, "residual_after": 4.0}
+    write_json(output.colors, colors | {"scenes": {"p1": scene}})
     return batch
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from splatbatch.files import MIB, Record
 from splatbatch.plain_text import assignments, counted
 from splatbatch.report.charts.timeline import timelines
+from splatbatch.report.page.color_strip import Folders, color_strip
 from splatbatch.report.page.comparison_page import comparison
 from splatbatch.report.page.html import Html, document, join, table, tag
 from splatbatch.report.page.patch_section import SIGNS, patch_section
@@ -22,6 +23,7 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.status import STATES
 
 PICTURE_BYTES = 16 << 20
+STRIP_BYTES = 1 << 20
 MOST_WARNINGS = 200
 MOST_PATCHES = 500
 """No browser and nobody takes in thousands of sections; report.json has them all."""
@@ -30,8 +32,8 @@ HEADINGS = (*FIRST, "Gaussians", "MiB", "time", "GPU peak", "attempts", "notes")
 WORDS = ("patch", "state", "photographs", "notes")
 
 
-def to_html(report: Record, output: OutputFolder, previews_mib: int) -> str:
-    """Return the page of a report; curves and pictures come from the output folder."""
+def to_html(report: Record, output: OutputFolder, previews_mib: int, folders: Folders) -> str:
+    """Return the page of a report; curves and pictures come from the output folder, few from the photographs."""
     shown = most_telling(report["patches"])
     links = {patch["patch"]: f"patch-{index}" for index, patch in enumerate(shown)}
     budget = Budget(PICTURE_BYTES)
@@ -47,6 +49,7 @@ def to_html(report: Record, output: OutputFolder, previews_mib: int) -> str:
         *_left_out(len(report["patches"]) - len(shown)),
         *(tag("p", lack, class_="quiet") for lack in _lacks(report, previews)),
         *(sections[name] for name in links),
+        *_section("Colours", color_strip(report["colors"], folders, Budget(STRIP_BYTES))),
         *_section("Audit", join(_audit(report["audit"]))),
         *_section("Settings", join(_settings(report))),
     ]

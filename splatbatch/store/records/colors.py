@@ -12,6 +12,8 @@ from splatbatch.store.records.record import TypedRecord, reads
 
 MOST_GAIN = 100.0
 """No photograph that shows anything is as much brighter than the others."""
+MOST_COEFFICIENT = 10.0
+"""No lens fades that much."""
 
 
 def tone_to_record(tone: Tone) -> list[float]:
@@ -24,6 +26,8 @@ def tone_from_record(value: object) -> Tone | None:
     found = [number(one) for one in value] if isinstance(value, list | tuple) else []
     known = [float(one) for one in found if one is not None]
     if len(known) < max(3, len(found)) or not all(1 / MOST_GAIN <= one <= MOST_GAIN for one in known[:3]):
+        return None
+    if not all(abs(one) <= MOST_COEFFICIENT for one in known[3:]):
         return None
     return Tone((known[0], known[1], known[2]), tuple(known[3:]))
 
@@ -39,9 +43,10 @@ def tones_from_record(value: object) -> dict[str, Tone]:
     return {name: tone for name, tone in found.items() if tone}
 
 
-def _coefficients(value: object) -> dict[str, list[float]]:
+def _coefficients(value: object, most: float = MOST_COEFFICIENT) -> dict[str, list[float]]:
     lists = {name: one for name, one in mapping(value).items() if isinstance(one, list)}
-    return {name: [float(v) for v in one if number(v) is not None] for name, one in lists.items()}
+    known = {name: [number(part) for part in one] for name, one in lists.items()}
+    return {name: [float(v) for v in one if v is not None and abs(v) <= most] for name, one in known.items()}
 
 
 @dataclass(frozen=True)
@@ -52,15 +57,18 @@ class Outlier(TypedRecord):
     times: float | None = None
     """So much brighter, in the mean of the channels."""
     gain: list[float] = field(
-        default_factory=list, metadata=reads(lambda value: _coefficients({"": value}).get("", []))
+        default_factory=list, metadata=reads(lambda value: _coefficients({"": value}, MOST_GAIN).get("", []))
     )
     """Per channel, R, G, B."""
 
     def in_words(self) -> str:
         """Return it as "IMG_9427 is 1.58x brighter than its neighbours"."""
-        times = self.times or 1.0
-        how = f"{times:.2f}x brighter" if times >= 1 else f"{1 / times:.2f}x darker"
-        return f"{self.name} is {how} than its neighbours"
+        return f"{self.name} is {times_in_words(self.times or 1.0)} than its neighbours"
+
+
+def times_in_words(times: float) -> str:
+    """Return how bright a photograph is beside others as "1.58x brighter"."""
+    return f"{times:.2f}x brighter" if times >= 1 else f"{1 / times:.2f}x darker"
 
 
 def _outliers(value: object) -> tuple[Outlier, ...]:

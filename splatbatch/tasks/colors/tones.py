@@ -71,7 +71,7 @@ def in_words(solved: SceneColors) -> list[str]:
     verdict = "evening pays" if solved.is_even else "they are alike as they are"
     lines = [f"{counted(len(solved.tones), 'photograph')}, gains {ranges}; {told}: {verdict}"]
     lines += [
-        f"camera {name}: {100 * (1 - math.exp(sum(one))):.0f} % darker in the corners"
+        f"camera {name}: {100 * (1 - math.exp(min(sum(one), 1))):.0f} % darker in the corners"
         for name, one in solved.vignetting.items()
     ]
     lines += _some([one.in_words() for one in solved.outliers], "photographs as unlike")

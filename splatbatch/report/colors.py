@@ -1,0 +1,64 @@
+"""What report.json says of the colours of photographs: what was solved, and the photographs that differ most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from splatbatch.files import Record
+from splatbatch.scene.colors.tone import Tone
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.colors import SceneColors, times_in_words
+from splatbatch.tasks.colors.tones import in_words
+
+MOST_SHOWN = 24
+LEAST_SEEN = 1.03
+"""Times brighter or darker than the mean, in a channel: less, and nobody sees a difference."""
+
+
+def colors_of(output: OutputFolder) -> list[Record]:
+    """Return what is told of each scene whose photographs were looked at; "" is the name of all patches together.
+
+    Of the photographs, over all scenes, only those that differ most: outliers first, then the farthest from the mean.
+    """
+    solved = output.read_colors()
+    scenes = {"": solved.together, **solved.scenes} if solved else {}
+    told = {name: one for name, one in scenes.items() if one.tones or one.problem}
+    chosen = sorted((each for name, one in told.items() for each in _unlike(name, one)), reverse=True)[:MOST_SHOWN]
+    return [_scene(name, one, [photo for _, _, scene, photo in chosen if scene == name]) for name, one in told.items()]
+
+
+def _unlike(scene: str, solved: SceneColors) -> Iterator[tuple[bool, float, str, str]]:
+    """Yield the photographs that differ: whether from their neighbours, how far, and their names."""
+    times = _times(solved)
+    for name, tone in solved.tones.items():
+        far = abs(math.log(times[name])) if name in times else max(abs(math.log(one)) for one in tone.gain)
+        if name in times or far >= math.log(LEAST_SEEN):
+            yield name in times, far, scene, name
+
+
+def _times(solved: SceneColors) -> Mapping[str, float]:
+    return {one.name: one.times for one in solved.outliers if one.times and one.times > 0 and one.name in solved.tones}
+
+
+def _scene(name: str, solved: SceneColors, photos: list[str]) -> Record:
+    times = _times(solved)
+    return {
+        "scene": name,
+        "is_even": solved.is_even,
+        "residual_before": solved.residual_before,
+        "residual_after": solved.residual_after,
+        "words": in_words(solved),
+        "photographs": [_photograph(photo, solved.tones[photo], times.get(photo)) for photo in photos],
+    }
+
+
+def _photograph(name: str, tone: Tone, times: float | None) -> Record:
+    beside = math.prod(tone.gain) ** (1 / 3)
+    if times is not None:
+        words = f"{times_in_words(times)} than its neighbours"
+    elif abs(math.log(beside)) < math.log(LEAST_SEEN):
+        words = "as bright as the mean, another tint"
+    else:
+        words = f"{times_in_words(beside)} than the mean"
+    return {"name": name, "gain": list(tone.gain), "vignetting": list(tone.vignetting), "words": words}
