@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.types import Floats, Ints
 from splatbatch.scene.colors.observations import LEAST
-from splatbatch.scene.colors.solve import Observations
+from splatbatch.scene.colors.residuals import Observations
 
 LEAST_SHARED = 5
 """Points that two photographs share before they are linked: one or two may be a false match."""

@@ -1,0 +1,87 @@
+"""What is seen of the points in photographs, and how far that is from what a solution says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.scene.colmap.types import Floats, Ints
+
+SOFT = 1.5
+"""Times the median residual: there an observation counts half (Cauchy's weights)."""
+LEAST_SPREAD = 0.002
+"""Residuals below are rounding: no weight depends on them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """What is seen: one row for each keypoint that counts."""
+
+    photo: Ints  # [O], 0 to num_photos - 1
+    point: Ints  # [O], 0 to num_points - 1
+    color: Floats  # [O, 3], logarithms of 0 to 1
+    radius: Floats  # [O], r^2: squared distance from the principal point / half the diagonal
+    camera: Ints  # [num_photos], 0 to num_cameras - 1
+
+    def only(self, which: NDArray[np.bool_]) -> Observations:
+        """Return some of them."""
+        parts = {name: getattr(self, name)[which] for name in ("photo", "point", "color", "radius")}
+        return replace(self, **parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What fits the observations."""
+
+    gains: Floats  # [num_photos, 3], logarithms; mean 0
+    vignetting: Floats  # [num_cameras, 2], 0 where a camera has none worth the name
+    weights: Floats  # [O]
+    before: float = 0.0
+    """Residual without gains, standard deviation in logarithms; outliers weigh as little as in the end."""
+    after: float = 0.0
+
+
+def falloff_of(seen: Observations, vignetting: Floats) -> Floats:
+    """Return the logarithm of the falloff at each observation."""
+    if not vignetting.any():
+        return np.zeros(len(seen.photo))
+    one = vignetting[seen.camera[seen.photo]]
+    bent: Floats = seen.radius * (one[:, 0] + seen.radius * one[:, 1])
+    return bent
+
+
+def evened_of(seen: Observations, found: Solution) -> Floats:
+    """Return the colours divided by the tones of their photographs, in logarithms."""
+    evened: Floats = seen.color - found.gains[seen.photo] - falloff_of(seen, found.vignetting)[:, None]
+    return evened
+
+
+def point_colors(seen: Observations, found: Solution, weights: Floats, num_points: int) -> Floats:
+    """Return the colours of the points [num_points, 3]; NaN where nobody sees one."""
+    total = np.bincount(seen.point, weights, num_points)
+    evened = evened_of(seen, found)
+    sums = np.stack([np.bincount(seen.point, weights * evened[:, one], num_points) for one in range(3)], axis=1)
+    colors: Floats = np.full_like(sums, np.nan)
+    np.divide(sums, total[:, None], out=colors, where=total[:, None] > 0)
+    return colors
+
+
+def residuals_of(seen: Observations, found: Solution, weights: Floats) -> Floats:
+    """Return how far each colour is from that of its point, [O, 3], once all are divided by their tones."""
+    colors = point_colors(seen, found, weights, int(seen.point.max()) + 1)
+    rest: Floats = evened_of(seen, found) - colors[seen.point]
+    return rest
+
+
+def spread(residuals: Floats, weights: Floats) -> float:
+    """Return the standard deviation of residuals [O, 3]."""
+    return float(np.sqrt(np.average((residuals**2).mean(axis=1), weights=weights)))
+
+
+def cauchy(size: Floats) -> Floats:
+    """Return weights of residuals [O] of this size."""
+    soft = max(SOFT * float(np.median(size)), LEAST_SPREAD)
+    weights: Floats = 1 / (1 + (size / soft) ** 2)
+    return weights
