@@ -61,4 +61,4 @@ def _photograph(name: str, tone: Tone, times: float | None) -> Record:
         words = "as bright as the mean, another tint"
     else:
         words = f"{times_in_words(beside)} than the mean"
-    return {"name": name, "gain": list(tone.gain), "vignetting": list(tone.vignetting), "words": words}
+    return {"name": name, "gain": list(tone.gain), "tone": tone.values(), "words": words}

@@ -20,7 +20,7 @@ runs                    [{"started_at", "ended_at", "slots", "changes"}]: one pe
 frame                   null, or {"offset", "scenes", "note"}: what to add to the splats' coordinates for the models'
 colors                  one object per scene whose photographs were looked at, "" for all patches together:
   scene, is_even, residual_before, residual_after, words      residuals in percent
-  photographs           those that differ most: [{"name", "gain", "vignetting", "words"}]
+  photographs           those that differ most: [{"name", "gain", "tone", "words"}], tone: as in colors.json
 audit                   the latest: verified, refused, warnings; null if there was none
 config                  batch.yaml, the resolved settings of the latest run
 events                  the ledger

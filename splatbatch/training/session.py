@@ -18,6 +18,7 @@ from torch import Tensor
 from splatbatch.config import NO_OFFSET, Offset, Recipe
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import MIB, aside, write_json
+from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Extent, estimate, extent_of
 from splatbatch.scene.frame import read_shifted
 from splatbatch.scene.photos.resolution import stored_photographs
@@ -30,7 +31,6 @@ from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import export, first_values, from_splat, to_parameters
 from splatbatch.training.loop import train
 from splatbatch.training.photos.repeats import find_repeats
-from splatbatch.training.photos.tones import tone_from
 from splatbatch.training.photos.views import Folders, Views, decode_views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.progress.tensorboard import open_tensorboard
@@ -87,7 +87,7 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     if not len(reconstruction.points):
         raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
-    tones = {name: tone_from(values) for name, values in settings.tones.items()}
+    tones = {name: Tone.of(values) for name, values in settings.tones.items()}
     views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tones)
     for warning in views.warnings:
         progress.warn(warning)

@@ -207,17 +207,6 @@ def test_what_a_mask_hides_tells_nothing(tmp_path: Path) -> None:
     assert found.tones["05.png"].gain == pytest.approx((1, 1, 1), abs=0.01)
 
 
-def test_two_cameras_with_different_responses_leave_the_scene_as_bright_as_it_was(tmp_path: Path) -> None:
-    images = tmp_path / "images"
-    plant(QUARRY, images, most=0)
-    for path in (images / "right").iterdir():
-        pixels = np.asarray(Image.open(path)) / 255
-        Image.fromarray((255 * pixels**0.6).round().astype(np.uint8)).save(path, quality=97)
-    gains = np.array([tone.gain for tone in tones(QUARRY, images).tones.values()])
-    assert np.log(gains).mean(axis=0) == pytest.approx([0, 0, 0], abs=1e-9)
-    assert np.ptp(gains, axis=1).max() < 0.1  # not tinted
-
-
 def test_samples_are_kept_until_a_photograph_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene, cache = coloured(tmp_path, EVEN), tmp_path / "cache.npz"
     first = solve_tones([scene.patch()], cache)

@@ -60,7 +60,7 @@ def of_tone(num_coefficients: int) -> float:
     """A photograph that is clipped in places, with the middle of its vignetting elsewhere."""
     pixels = torch.randint(0, 256, (21, 53, 3)).to(torch.uint8)
     pixels[:5] = 255
-    tone = torch.tensor([0.8, 1.1, 1.3, 1 / 800, -0.2, 0.1][: 4 + num_coefficients])
+    tone = torch.tensor([0.8, 1.1, 1.3, 1 / 800, -0.2, 0.1, 0.15, -0.25][: 4 + num_coefficients])
     K = torch.tensor([[60.0, 0, 23.5], [0, 60, 12.25], [0, 0, 1]])
     ours = (torch.rand(21, 53, 3) * 0.9 + 0.05).requires_grad_()
     exact = ours.detach().double().requires_grad_()
@@ -136,7 +136,7 @@ CHECKS: dict[str, Callable[[], float]] = {
     "loss of bytes": lambda: of_loss(torch.randint(0, 256, (21, 53, 3)).to(torch.uint8)),
     "loss of floats": lambda: of_loss(torch.rand(21, 53, 3)),
     "SSIM": of_ssim,
-    **{f"tone with {num} coefficients": lambda num=num: of_tone(num) for num in (0, 2)},
+    **{f"tone with {num} coefficients": lambda num=num: of_tone(num) for num in (0, 2, 4)},
     "Adam": of_adam,
     "tile lists": of_lists,
     "tile lists that are too short": of_overflow,

@@ -11,17 +11,24 @@ from PIL import Image
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colors.tone import Tone
 
-Gains = dict[str, np.ndarray]
+NO_TILTS: Mapping[str, tuple[float, float]] = {}
 
 
 def plant(
-    scene: Path, out: Path, *, most: float = 0.4, vignetting: tuple[float, ...] = (), seed: int = 3
+    scene: Path,
+    out: Path,
+    *,
+    most: float = 0.4,
+    vignetting: tuple[float, ...] = (),
+    tilts: Mapping[str, tuple[float, float]] = NO_TILTS,
+    seed: int = 3,
 ) -> dict[str, Tone]:
     """Write the photographs of a scene, each rendered in a tone of its own, below `out`; return the tones by name."""
     model, random = read_reconstruction(scene / "sparse/0"), np.random.default_rng(seed)
     planted = {}
     for image in model.images:
-        tone = Tone(tuple(random.uniform(1 - most, 1 + most, 3).tolist()), vignetting)
+        tilt = tilts.get(image.name, (0.0, 0.0))
+        tone = Tone(tuple(random.uniform(1 - most, 1 + most, 3).tolist()), vignetting, tilt)
         with Image.open(scene / "images" / image.name) as file:
             pixels = np.asarray(file.convert("RGB"))
         camera = model.cameras[image.camera_id]
@@ -36,7 +43,9 @@ def rendered(pixels: np.ndarray, tone: Tone, middle: tuple[float, float]) -> np.
     height, width = pixels.shape[:2]
     y, x = np.mgrid[:height, :width] + 0.5
     square = ((x - middle[0]) ** 2 + (y - middle[1]) ** 2) / (np.hypot(width, height) / 2) ** 2
-    falloff = np.exp(sum((v * square ** (i + 1) for i, v in enumerate(tone.vignetting)), np.zeros_like(square)))
+    bent = sum((v * square ** (i + 1) for i, v in enumerate(tone.vignetting)), np.zeros_like(square))
+    bent += (tone.tilt[0] * (x - middle[0]) + tone.tilt[1] * (y - middle[1])) / (np.hypot(width, height) / 2)
+    falloff = np.exp(bent)
     return (pixels * np.array(tone.gain) * falloff[..., None]).clip(0, 255).round().astype(np.uint8)
 
 

@@ -59,4 +59,8 @@ def falloff(tone: Tone, camera: Camera) -> np.ndarray:
     """The vignetting of a photograph [H, W], written as its definition says."""
     rows, columns = np.mgrid[: camera.height, : camera.width] + 0.5
     radius = np.hypot(columns - camera.cx, rows - camera.cy) / (np.hypot(camera.width, camera.height) / 2)
-    return np.exp(sum((v * radius ** (2 * power) for power, v in enumerate(tone.vignetting, 1)), np.zeros_like(radius)))
+    plane = tone.tilt[0] * (columns - camera.cx) + tone.tilt[1] * (rows - camera.cy)
+    shading = plane / (np.hypot(camera.width, camera.height) / 2)
+    return np.exp(
+        shading + sum((v * radius ** (2 * power) for power, v in enumerate(tone.vignetting, 1)), np.zeros_like(radius))
+    )

@@ -31,7 +31,7 @@ from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.coarse import shrink
 from splatbatch.training.photos.decode import Source, decode
 from splatbatch.training.photos.exposure import Exposures
-from splatbatch.training.photos.tones import CLIPPED_COUNTS, even, in_tone, response, shrunk, to_compare, tone_of
+from splatbatch.training.photos.tones import CLIPPED_COUNTS, alike, even, in_tone, response, shrunk, to_compare, tone_of
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
@@ -63,14 +63,24 @@ def rendered(brightness: float = 1.0) -> tuple[Parameters, View, Tensor]:
 
 def tone_for(seen: View, tone: Tone = TONE) -> Tensor:
     half = np.hypot(seen.width, seen.height) / 2
-    return torch.tensor([*tone.gain, half**-2, *tone.vignetting])
+    gain, others = tone.values()[:3], tone.values()[3:]
+    return torch.tensor([*gain, half**-2, *others])
 
 
 def test_a_tone_multiplies_as_its_definition_says(tmp_path: Path) -> None:
-    tone, seen = decoded_tone(TONE, CAMERA, tmp_path)
-    assert tone is not None
-    expected = falloff(TONE, CAMERA)[..., None] * np.array(TONE.gain)
-    assert np.allclose(response(tone, seen, torch.float64), expected, rtol=1e-6)
+    for given in (TONE, replace(TONE, tilt=(0.3, -0.2)), Tone((0.9, 1.0, 1.1), (), (0.1, 0.2))):
+        tone, seen = decoded_tone(given, CAMERA, tmp_path)
+        assert tone is not None
+        expected = falloff(given, CAMERA)[..., None] * np.array(given.gain)
+        assert np.allclose(response(tone, seen, torch.float64), expected, rtol=1e-6)
+
+
+def test_tones_of_one_patch_have_one_length_and_their_values() -> None:
+    seen = view(width=48, height=32)
+    tones = [tone_for(seen, Tone((0.8, 1, 1))), None, torch.cat([tone_for(seen), torch.tensor([0.1, 0.2])])]
+    found = alike(tones)
+    assert [None if one is None else len(one) for one in found] == [8, None, 8]
+    assert torch.allclose(response(found[0], seen), response(tones[0], seen).expand(32, 48, 3))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("tone", [NEUTRAL, Tone((1, 1, 1), (0.0, 0.0))])
@@ -80,8 +90,9 @@ def test_a_tone_that_changes_nothing_is_none(tmp_path: Path, tone: Tone) -> None
 
 @pytest.mark.parametrize("factor", [2, 3, 8])
 def test_a_smaller_photograph_has_the_same_tone_at_the_same_place(tmp_path: Path, factor: int) -> None:
-    full, at_full = decoded_tone(TONE, CAMERA, tmp_path)
-    small, at_small = decoded_tone(TONE, CAMERA, tmp_path, factor)
+    tone = replace(TONE, tilt=(0.2, -0.3))
+    full, at_full = decoded_tone(tone, CAMERA, tmp_path)
+    small, at_small = decoded_tone(tone, CAMERA, tmp_path, factor)
     assert full is not None and small is not None
     photo = Photo("a.png", at_full, torch.zeros(31, 53, 3, dtype=torch.uint8), None, full)
     again = shrink(photo, factor)

@@ -59,7 +59,7 @@ def _scene(scene: Record, folders: Sequence[Path], budget: Budget, ends_at: floa
 
 
 def _figure(photo: Record, folders: Sequence[Path], budget: Budget) -> Html | None:
-    tone = Tone(tuple(photo["gain"]), tuple(photo["vignetting"]))
+    tone = Tone.of(photo["tone"])
     pair = _pair(photo["name"], tone, folders)
     if pair is None or not budget.take(sum(len(jpeg) * 4 // 3 for jpeg, _ in pair)):
         return None

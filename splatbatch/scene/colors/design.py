@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.types import Floats
-from splatbatch.scene.colors.residuals import Observations, falloff_of
+from splatbatch.scene.colors.residuals import Observations, falloff_of, shading_of
 
 DENSE = 3000
 """Up to so many photographs the system is solved as a dense matrix."""
@@ -36,8 +36,8 @@ class Design:
         ones = np.ones(len(seen.photo))
         self._tracks = csr_matrix((ones, (seen.point, np.arange(len(ones)))))  # [points, O]
 
-    def fit(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Return gains and vignetting at these weights.
+    def fit(self, weights: Floats, tilts: Floats) -> tuple[Floats, Floats]:
+        """Return gains and vignetting at these weights and tilts.
 
         Vignetting is the same in all channels, so that only their mean tells of it, and it can be solved with that
         alone.
@@ -46,11 +46,12 @@ class Design:
         weighted = self._design.multiply(weights[:, None]).tocsr()
         matrix, rest = self._reduced(weighted, weights)
         vignetting = np.zeros((len(self._bends), 2))
-        mean = seen.color.mean(axis=1, keepdims=True)
+        color = seen.color - shading_of(seen, tilts)[:, None]
+        mean = color.mean(axis=1, keepdims=True)
         if self._bends.any():
             found = _solved(matrix, rest(mean))[:, 0]
             vignetting[self._bends] = found[num:].reshape(-1, 2)
-        evened = seen.color - falloff_of(seen, vignetting)[:, None]
+        evened = color - falloff_of(seen, vignetting)[:, None]
         gains = _solved(matrix[:num, :num], rest(evened)[:num])
         return gains - gains.mean(axis=0), vignetting
 

@@ -1,4 +1,4 @@
-"""Evened copies of photographs, for trainers that know nothing of tones: divided by gain and falloff."""
+"""Evened copies of photographs, for trainers that know nothing of tones: divided by gain, falloff and shading."""
 
 from __future__ import annotations
 
@@ -76,16 +76,18 @@ def evened(pixels: NDArray[np.uint8], tone: Tone, camera: Camera) -> NDArray[np.
 def _falloff(shape: tuple[int, ...], tone: Tone, camera: Camera) -> NDArray[np.float32]:
     """Return how much of the light of its centre reaches each pixel, [H, W]."""
     height, width = shape
-    if not tone.vignetting:
+    if not tone.vignetting and not any(tone.tilt):
         return np.ones((height, width), np.float32)
     center = middle(camera)
     x = (np.arange(width, dtype=np.float32) + 0.5) * (camera.width / width) - center[0]
     y = (np.arange(height, dtype=np.float32) + 0.5) * (camera.height / height) - center[1]
-    square = (x[None] ** 2 + y[:, None] ** 2) / np.float32((camera.width**2 + camera.height**2) / 4)
+    half = np.float32(np.hypot(camera.width, camera.height) / 2)
+    square = (x[None] ** 2 + y[:, None] ** 2) / half**2
     bent = np.zeros_like(square)
     for coefficient in reversed(tone.vignetting):
         bent = (bent + np.float32(coefficient)) * square
-    falloff: NDArray[np.float32] = np.exp(bent)
+    plane = (np.float32(tone.tilt[0]) * x[None] + np.float32(tone.tilt[1]) * y[:, None]) / half
+    falloff: NDArray[np.float32] = np.exp(bent + plane)
     return falloff
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ SOFT = 1.5
 LEAST_SPREAD = 0.002
 """Residuals below are rounding: no weight depends on them."""
 
+NONE: Floats = np.zeros((0, 2))
+
 
 @dataclass(frozen=True, eq=False)
 class Observations:
@@ -21,23 +23,31 @@ class Observations:
 
     photo: Ints  # [O], 0 to num_photos - 1
     point: Ints  # [O], 0 to num_points - 1
-    color: Floats  # [O, 3], logarithms of 0 to 1
-    radius: Floats  # [O], r^2: squared distance from the principal point / half the diagonal
+    color: Floats  # [O, 3], logarithms of 0 to 1; [O, 1]: their means
+    place: Floats  # [O, 2], from the principal point / half the diagonal
+    radius: Floats  # [O], r^2: its squared length
     camera: Ints  # [num_photos], 0 to num_cameras - 1
 
     def only(self, which: NDArray[np.bool_]) -> Observations:
         """Return some of them."""
-        parts = {name: getattr(self, name)[which] for name in ("photo", "point", "color", "radius")}
+        parts = {name: getattr(self, name)[which] for name in ("photo", "point", "color", "place", "radius")}
         return replace(self, **parts)
+
+    def grey(self) -> Observations:
+        """Return them with the mean of the channels alone."""
+        return replace(self, color=self.color.mean(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
     """What fits the observations."""
 
-    gains: Floats  # [num_photos, 3], logarithms; mean 0
+    gains: Floats  # [num_photos, 3], logarithms at the principal point; mean 0
     vignetting: Floats  # [num_cameras, 2], 0 where a camera has none worth the name
     weights: Floats  # [O]
+    tilts: Floats = field(
+        default_factory=lambda: NONE
+    )  # [num_photos, 2], logarithms per half diagonal, 0 for most; or none at all
     before: float = 0.0
     """Residual without gains, standard deviation in logarithms; outliers weigh as little as in the end."""
     after: float = 0.0
@@ -52,17 +62,26 @@ def falloff_of(seen: Observations, vignetting: Floats) -> Floats:
     return bent
 
 
+def shading_of(seen: Observations, tilts: Floats) -> Floats:
+    """Return the logarithm of what a photograph's tilt makes of each observation."""
+    if not tilts.any():
+        return np.zeros(len(seen.photo))
+    shading: Floats = (seen.place * tilts[seen.photo]).sum(axis=1)
+    return shading
+
+
 def evened_of(seen: Observations, found: Solution) -> Floats:
     """Return the colours divided by the tones of their photographs, in logarithms."""
-    evened: Floats = seen.color - found.gains[seen.photo] - falloff_of(seen, found.vignetting)[:, None]
+    bent = falloff_of(seen, found.vignetting) + shading_of(seen, found.tilts)
+    evened: Floats = seen.color - found.gains[seen.photo] - bent[:, None]
     return evened
 
 
 def point_colors(seen: Observations, found: Solution, weights: Floats, num_points: int) -> Floats:
-    """Return the colours of the points [num_points, 3]; NaN where nobody sees one."""
+    """Return the colours of the points, [num_points, 3] or [num_points, 1]; NaN where nobody sees one."""
     total = np.bincount(seen.point, weights, num_points)
     evened = evened_of(seen, found)
-    sums = np.stack([np.bincount(seen.point, weights * evened[:, one], num_points) for one in range(3)], axis=1)
+    sums = np.stack([np.bincount(seen.point, weights * one, num_points) for one in evened.T], axis=1)
     colors: Floats = np.full_like(sums, np.nan)
     np.divide(sums, total[:, None], out=colors, where=total[:, None] > 0)
     return colors
@@ -73,6 +92,22 @@ def residuals_of(seen: Observations, found: Solution, weights: Floats) -> Floats
     colors = point_colors(seen, found, weights, int(seen.point.max()) + 1)
     rest: Floats = evened_of(seen, found) - colors[seen.point]
     return rest
+
+
+def rest_of(seen: Observations, found: Solution, colors: Floats) -> Floats:
+    """Return what is left of each observation [O] without the colour of its point and the falloff of its lens."""
+    rest: Floats = (seen.color - colors[seen.point]).mean(axis=1) - falloff_of(seen, found.vignetting)
+    return rest
+
+
+def own_weights(seen: Observations, found: Solution, colors: Floats) -> Floats:
+    """Return weights [O] by what is usual in each photograph: where half of one is in the sun, that half counts."""
+    num = len(seen.camera)
+    level = found.gains.mean(axis=1)[seen.photo] + shading_of(seen, found.tilts)
+    off = np.abs(rest_of(seen, found, colors) - level)
+    usual = np.bincount(seen.photo, off, num) / np.maximum(np.bincount(seen.photo, minlength=num), 1)
+    weights: Floats = 1 / (1 + (off / (SOFT * np.maximum(usual, LEAST_SPREAD)[seen.photo])) ** 2)
+    return weights
 
 
 def spread(residuals: Floats, weights: Floats) -> float:

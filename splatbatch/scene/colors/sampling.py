@@ -109,9 +109,9 @@ def sample(shot: Shot) -> Samples:
     rows, columns = (
         np.clip(one + around[:, None], 0, most - 1) for one, around, most in ((y, _DOWN, size[1]), (x, _RIGHT, size[0]))
     )
-    found = pixels.reshape(-1, 3)[rows * size[0] + columns]  # [25, N, 3]
+    found = np.take(pixels.reshape(-1, 3), rows * size[0] + columns, axis=0)  # [25, N, 3]
     near = found[_NEAR]
-    counts = is_inside & (near.min(axis=(0, 2)) >= DARKEST) & (found.max(axis=(0, 2)) <= BRIGHTEST)
+    counts = is_inside & (near.min(axis=0).min(axis=1) >= DARKEST) & (found.max(axis=0).max(axis=1) <= BRIGHTEST)
     if shot.mask is not None:
         counts &= _unmasked(shot.mask, np.stack([columns, rows], axis=2)[_NEAR] + 0.5, size)
     samples: Samples = np.where(counts[:, None], near.sum(axis=0, dtype=np.uint32) * SCALE // 9, 0).astype(np.uint16)

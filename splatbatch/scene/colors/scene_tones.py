@@ -16,6 +16,7 @@ from splatbatch.scene.colors.evened import middle
 from splatbatch.scene.colors.links import Linked, link, neighbours_mean
 from splatbatch.scene.colors.observations import LEAST, Shot, shots_of
 from splatbatch.scene.colors.residuals import Observations, Solution
+from splatbatch.scene.colors.responses import odd_responses
 from splatbatch.scene.colors.sampling import SCALE, SampleCache, Samples
 from splatbatch.scene.colors.solve import settle_later, solve
 from splatbatch.scene.colors.tone import Tone
@@ -130,7 +131,7 @@ def _solved(
         num_observations=len(linked.seen.photo),
         outliers=_outliers(names, found.gains.mean(axis=1), linked, is_in & ~is_held),
         left_alone=alone,
-        notes=tuple(_groups(linked)),
+        notes=(*_groups(linked), *_responses(linked, found, shots)),
     )
 
 
@@ -138,9 +139,9 @@ def _observations(shots: list[Shot], colors: Mapping[str, Samples]) -> Observati
     """Return what is seen in photographs, by their number."""
     lenses = _lenses(shots)
     parts = [_part(number, shot, colors[shot.name]) for number, shot in enumerate(shots)]
-    photo, point, color, radius = (np.concatenate(column) for column in zip(*parts, strict=True))
+    photo, point, color, place = (np.concatenate(column) for column in zip(*parts, strict=True))
     point = np.unique(point, return_inverse=True)[1].astype(np.int64)
-    return Observations(photo, point, color, radius, lenses)
+    return Observations(photo, point, color, place, (place**2).sum(axis=1), lenses)
 
 
 def _lenses(shots: list[Shot]) -> Ints:
@@ -155,9 +156,8 @@ def _lenses(shots: list[Shot]) -> Ints:
 def _part(number: int, shot: Shot, samples: Samples) -> tuple[Ints, Ints, Floats, Floats]:
     counts = samples[:, 0] > 0
     center, half = middle(shot.camera), np.hypot(shot.camera.width, shot.camera.height) / 2
-    squares = ((shot.xy[counts] - center) ** 2).sum(axis=1) / half**2
     color = np.log(samples[counts] / (255.0 * SCALE))
-    return np.full(int(counts.sum()), number), shot.points[counts], color, squares
+    return np.full(int(counts.sum()), number), shot.points[counts], color, (shot.xy[counts] - center) / half
 
 
 def _by_group(linked: Linked) -> Solution:
@@ -172,7 +172,8 @@ def _by_group(linked: Linked) -> Solution:
 
 def _tone(found: Solution, number: int, camera: int) -> Tone:
     red, green, blue = (float(one) for one in np.exp(found.gains[number]))
-    return Tone((red, green, blue), _coefficients(found.vignetting[camera]))
+    right, down = (float(one) for one in found.tilts[number]) if len(found.tilts) else (0.0, 0.0)
+    return Tone((red, green, blue), _coefficients(found.vignetting[camera]), (right, down))
 
 
 def _coefficients(values: Floats) -> tuple[float, ...]:
@@ -206,3 +207,11 @@ def _groups(linked: Linked) -> Iterable[str]:
     if len(sizes) > 1:
         told = ", ".join(map(str, sorted(sizes.tolist(), reverse=True)))
         yield f"the photographs form {len(sizes)} groups that share no points ({told}): each is evened by itself"
+
+
+def _responses(linked: Linked, found: Solution, shots: list[Shot]) -> Iterable[str]:
+    for lens, power in odd_responses(linked.seen, found).items():
+        own = [shot for shot, one in zip(shots, linked.seen.camera, strict=True) if one == lens]
+        whose = f"camera {own[0].camera.id} ({counted(len(own), 'photograph')}, as {own[0].name})"
+        how = f"its colours follow those of the others to the power {power:.2f}"
+        yield f"{whose} has another response: {how}: a gain evens its brightness, not its contrast"

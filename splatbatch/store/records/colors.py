@@ -17,8 +17,8 @@ MOST_COEFFICIENT = 10.0
 
 
 def tone_to_record(tone: Tone) -> list[float]:
-    """Return the JSON form of a tone: gain R, G, B, then the coefficients of the vignetting."""
-    return [round(one, 6) for one in (*tone.gain, *tone.vignetting)]
+    """Return the JSON form of a tone: gain R, G, B, then vignetting and tilt, where there are any."""
+    return [round(one, 6) for one in tone.values()]
 
 
 def tone_from_record(value: object) -> Tone | None:
@@ -29,7 +29,7 @@ def tone_from_record(value: object) -> Tone | None:
         return None
     if not all(abs(one) <= MOST_COEFFICIENT for one in known[3:]):
         return None
-    return Tone((known[0], known[1], known[2]), tuple(known[3:]))
+    return Tone.of(known)
 
 
 def tones_to_record(tones: Mapping[str, Tone]) -> dict[str, Any]:

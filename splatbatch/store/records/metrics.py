@@ -125,4 +125,4 @@ class TrainingSettings(TypedRecord):
     resume: str | None = None
     """Checkpoint of an earlier attempt with the same settings."""
     tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(_tones))
-    """By image name: the gain in R, G and B, then the coefficients of the vignetting; empty: as they are."""
+    """By image name: the gain in R, G and B, then vignetting and tilt; empty: as they are."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from splatbatch.scene.colors.tone import Tone
     from splatbatch.tasks.batch import Batch
 
-VERSION = 1
+VERSION = 2
 """Raise it when tones are solved otherwise: batches then solve theirs again."""
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from splatbatch.config import Recipe, Scene
 from splatbatch.plain_text import counted
+from splatbatch.scene.colors.tone import NEUTRAL, Tone
 from splatbatch.store.records.colors import Colors, SceneColors
 
 if TYPE_CHECKING:
-    from splatbatch.scene.colors.tone import Tone
     from splatbatch.tasks.task import Task
 
 MOST_MOVED = 0.01
@@ -55,9 +55,10 @@ def why_moved(then: Mapping[str, Sequence[float]], now: Mapping[str, Sequence[fl
 
 def _moved(then: Sequence[float], now: Sequence[float]) -> float:
     """Return by which share a photograph is rendered otherwise, in a channel or in its corners."""
-    before, after = (tuple(one[:3]) or (1.0, 1.0, 1.0) for one in (then, now))
-    gains = [abs(math.log(b / a)) for a, b in zip(before, after, strict=False) if a > 0 and b > 0]
-    return math.expm1(max([*gains, abs(sum(now[3:]) - sum(then[3:]))]))
+    before, after = (Tone.of([*one, *NEUTRAL.gain[len(one) :]]) for one in (then, now))
+    gains = [abs(math.log(b / a)) for a, b in zip(before.gain, after.gain, strict=True) if a > 0 and b > 0]
+    slopes = sum(abs(b - a) for a, b in zip(before.tilt, after.tilt, strict=True))
+    return math.expm1(max([*gains, abs(sum(after.vignetting) - sum(before.vignetting)) + slopes]))
 
 
 def in_words(solved: SceneColors) -> list[str]:

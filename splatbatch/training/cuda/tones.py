@@ -62,7 +62,7 @@ def _even(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Divide bytes by gain and vignetting; draw what is clipped towards the rendering. `width` counts values."""
+    """Divide bytes by gain, vignetting and tilt; draw what is clipped towards the rendering. `width` counts values."""
     row, column, inside = _places(height, width, ROWS, COLUMNS)
     place = row * width + column
     byte = tl.load(photo + place, inside, other=0).to(tl.float32)
@@ -70,8 +70,10 @@ def _even(
     y = row.to(tl.float32) + 0.5 - tl.load(K + 5)
     square = (x * x + y * y) * tl.load(tone + 3)
     logarithm = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for index in tl.static_range(NUM):
-        logarithm = (logarithm + tl.load(tone + (3 + NUM - index))) * square
+    if NUM > 0:
+        logarithm = (tl.load(tone + 4) + tl.load(tone + 5) * square) * square
+    if NUM > 2:
+        logarithm += (tl.load(tone + 6) * x + tl.load(tone + 7) * y) * tl.sqrt(tl.load(tone + 3))
     even = byte / (255.0 * tl.load(tone + column % 3) * tl.exp(logarithm))
     seen = tl.load(render + place, inside, other=0.0)
     is_brighter = (byte >= clipped) & (seen > even)

@@ -24,8 +24,8 @@ KERNELS = (
 )
 """Our kernels, as Triton names them in its cache."""
 SIXTEEN_OR_NOT = (64, 60)
-COEFFICIENTS = (0, 2)
-"""Of the vignetting: none, and as many as are found where there is some."""
+COEFFICIENTS = (0, 2, 4)
+"""Of a tone: a gain alone, vignetting too, and a tilt."""
 TILED_PX = (200, 150)  # 13 and 10 tiles: neither divisible by 16
 CAPACITY = 1 << 18  # training.tile_capacity.FEWEST
 

@@ -2,17 +2,19 @@
 
 A splat has the colours of the evened scene, and a rendering of it times a photograph's tone is what that photograph
 shows. A tone is a tensor, so that it can lie on a GPU: the gain in R, G and B, one over the square of half the diagonal
-in pixels, and the coefficients of the vignetting.
+in pixels, and none, v1 and v2 of the vignetting, or these and the tilt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.training.photos.decode import Decoded
@@ -27,25 +29,25 @@ every photograph. Where it is darker they count in full: the scene is brighter t
 The quarry brightened until 6 % are clipped, 300 steps, mean of two seeds: held-out values of 0.9 to 1 came out 0.021
 too dark where clipped bytes count in full, 0.016 where they count a tenth on both sides, 0.015 so; with 0 and 0.3
 instead of 0.1, 0.014 and 0.015."""
-_BEFORE_VIGNETTING = 4
-
-
-def tone_from(values: Sequence[float]) -> Tone:
-    """Return a tone as settings.json has it: gain R, G, B, then the coefficients of the vignetting."""
-    red, green, blue, *vignetting = values
-    return Tone((red, green, blue), tuple(vignetting))
+_BEFORE_VIGNETTING, _BEFORE_TILT = 4, 6
 
 
 def tone_of(tone: Tone, decoded: Decoded) -> Tensor | None:
     """Return a photograph's tone for its pixels as they were decoded; None for one that changes nothing."""
-    vignetting = tone.vignetting if any(tone.vignetting) else ()
+    vignetting = (*tone.vignetting, 0.0)[:2] if any(tone.vignetting) else ()
     if vignetting and decoded.bent is not None:
         vignetting = _straightened(vignetting, decoded.bent)
-    if len(vignetting) == 1:
-        vignetting = (*vignetting, 0.0)  # kernels are compiled for each number of coefficients
-    if not vignetting and tone.gain == (1.0, 1.0, 1.0):
+    if not vignetting and not any(tone.tilt) and tone.gain == (1.0, 1.0, 1.0):
         return None
-    return torch.tensor([*tone.gain, decoded.half_diagonal_px**-2, *vignetting], dtype=torch.float32)
+    gain_and_others = replace(tone, vignetting=vignetting).values()
+    return torch.tensor([*gain_and_others[:3], decoded.half_diagonal_px**-2, *gain_and_others[3:]])
+
+
+def alike(tones: Iterable[Tensor | None]) -> list[Tensor | None]:
+    """Return tones of one length, that of the longest: what is recorded or compiled for one serves all."""
+    every = list(tones)
+    longest = max((tone.numel() for tone in every if tone is not None), default=0)
+    return [None if tone is None else pad(tone, (0, longest - tone.numel())) for tone in every]
 
 
 def _straightened(vignetting: tuple[float, ...], bent: NDArray[np.float64]) -> tuple[float, ...]:
@@ -69,14 +71,14 @@ def shrunk(tone: Tensor | None, factor: int) -> Tensor | None:
 
 
 def num_coefficients(tone: Tensor) -> int:
-    """Return how many coefficients its vignetting has."""
+    """Return how many numbers it has of vignetting and tilt: 0, 2 or 4."""
     return tone.numel() - _BEFORE_VIGNETTING
 
 
 def response(tone: Tensor, view: View, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return what a tone multiplies the colours of the scene by, [H, W, 3], or [3] without vignetting."""
+    """Return what a tone multiplies the colours of the scene by, [H, W, 3], or [3] where that is one gain alone."""
     values = tone.to(dtype)
-    gain, coefficients = values[:3], values[_BEFORE_VIGNETTING:]
+    gain, coefficients, tilt = values[:3], values[_BEFORE_VIGNETTING:_BEFORE_TILT], values[_BEFORE_TILT:]
     if not len(coefficients):
         return gain
     x = torch.arange(view.width, dtype=dtype, device=tone.device) + 0.5 - view.K[0, 2]
@@ -85,6 +87,8 @@ def response(tone: Tensor, view: View, dtype: torch.dtype = torch.float32) -> Te
     logarithm = torch.zeros_like(square)
     for coefficient in coefficients.flip(0):
         logarithm = (logarithm + coefficient) * square
+    if len(tilt):
+        logarithm = logarithm + (tilt[0] * x + tilt[1] * y[:, None]) * values[3].sqrt()
     return gain * logarithm.exp()[..., None]
 
 

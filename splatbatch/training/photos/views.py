@@ -22,7 +22,7 @@ from splatbatch.scene.photos.folders import find_masks
 from splatbatch.scene.photos.photographs import Photographs, choose_photographs
 from splatbatch.scene.photos.resolution import DIVISORS
 from splatbatch.training.photos.decode import Decoded, Source, decode
-from splatbatch.training.photos.tones import tone_of
+from splatbatch.training.photos.tones import alike, tone_of
 from splatbatch.training.rendering.rasterize import View
 
 ROUNDING = 1e-12  # of the largest coordinate: what float64 loses in R^T t, with a margin
@@ -127,6 +127,7 @@ def decode_views(
         _photo(image, one, frame, tones.get(image.name, NEUTRAL))
         for image, one in zip(model.images, decoded, strict=True)
     ]
+    photos = [replace(photo, tone=tone) for photo, tone in zip(photos, alike(one.tone for one in photos), strict=True)]
     kept = tuple(photo for photo in photos if photo.name not in holdout and photo.counts())
     if not kept:
         raise SceneError(f"{model.folder}: no training cameras: 0 of {len(photos)} photographs are left")

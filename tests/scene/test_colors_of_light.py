@@ -1,0 +1,99 @@
+"""Light that varies over a photograph, and cameras of another response: found where planted, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_batch import QUARRY
+from PIL import Image
+from planted import errors, plant
+from test_colors import CALITERRA, SCENES, tones
+
+from splatbatch.scene.colmap.types import Camera
+from splatbatch.scene.colors.evened import evened
+from splatbatch.scene.colors.scene_tones import solve_tones
+from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.patches import Patch
+
+TILTS = {"left/0003.jpg": (0.2, -0.1), "right/0002.jpg": (0.0, 0.25)}
+
+
+def test_planted_tilts_are_found_again_and_none_where_there_is_none(tmp_path: Path) -> None:
+    plant(QUARRY, tmp_path / "images", most=0.2, tilts=TILTS)
+    found = tones(QUARRY, tmp_path / "images").tones
+    assert {name for name, tone in found.items() if any(tone.tilt)} == set(TILTS)
+    for name, tilt in TILTS.items():
+        assert found[name].tilt == pytest.approx(tilt, abs=0.03)
+
+
+def test_gains_are_found_again_beside_tilts(tmp_path: Path) -> None:
+    planted = plant(QUARRY, tmp_path / "images", most=0.2, tilts=TILTS)
+    off = errors(tones(QUARRY, tmp_path / "images").tones, planted, tones(QUARRY).tones)
+    assert (np.median(off) <= 0.01, off.max() <= 0.03) == (True, True)
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+def test_photographs_in_even_light_have_no_tilt(scene: Path) -> None:
+    assert not any(any(tone.tilt) for tone in tones(scene).tones.values())
+
+
+def test_a_held_out_photograph_has_its_tilt_from_its_tracks_and_changes_no_other(tmp_path: Path) -> None:
+    held, found = "left/0003.jpg", []
+    for tilt in ((0.0, 0.0), TILTS[held]):
+        plant(QUARRY, tmp_path / "images", most=0.2, tilts={held: tilt})
+        patch = Patch("p0", QUARRY / "sparse/0", tmp_path / "images")
+        found.append(solve_tones([patch], held_out=[held]).tones)
+    assert found[0][held].tilt == (0.0, 0.0)
+    assert found[1][held].tilt == pytest.approx(TILTS[held], abs=0.03)
+    for name in found[0].keys() - {held}:
+        assert found[1][name] == found[0][name]
+
+
+def test_an_evened_copy_has_its_tilt_taken_out() -> None:
+    camera = Camera(1, "PINHOLE", 64, 48, (50.0, 50.0, 30.0, 25.0))
+    y, x = np.mgrid[:48, :64] + 0.5
+    shading = np.exp((0.3 * (x - 30) - 0.2 * (y - 25)) / 40)
+    pixels = (100 * shading[..., None] * [1.1, 1.0, 0.9]).round().astype(np.uint8)
+    found = evened(pixels, Tone((1.1, 1.0, 0.9), (), (0.3, -0.2)), camera)
+    assert np.abs(found.astype(int) - 100).max() <= 1
+
+
+def other_response(images: Path, power: float) -> Path:
+    """Write the quarry as if its right camera followed the left one's colours to a power."""
+    plant(QUARRY, images, most=0)
+    for path in (images / "right").iterdir():
+        pixels = np.asarray(Image.open(path)) / 255
+        Image.fromarray((255 * pixels**power).round().astype(np.uint8)).save(path, quality=97)
+    return images
+
+
+@pytest.mark.parametrize("power", [0.6, 0.8, 1.3])
+def test_a_camera_of_another_response_is_named_with_its_power(tmp_path: Path, power: float) -> None:
+    (note,) = tones(QUARRY, other_response(tmp_path / "images", power)).notes
+    assert "camera 2 (16 photographs, as right/0001.jpg) has another response" in note
+    assert float(note.partition("to the power ")[2].partition(":")[0]) == pytest.approx(power, abs=0.06)
+
+
+def test_another_response_leaves_the_scene_as_bright_and_as_untinted_as_it_was(tmp_path: Path) -> None:
+    gains = np.log([tone.gain for tone in tones(QUARRY, other_response(tmp_path / "images", 0.6)).tones.values()])
+    assert gains.mean(axis=0) == pytest.approx([0, 0, 0], abs=1e-9)
+    assert np.ptp(gains, axis=1).max() < 0.1
+
+
+def test_cameras_of_one_response_are_not_named(tmp_path: Path) -> None:
+    assert tones(QUARRY).notes == ()
+    plant(QUARRY, tmp_path / "images", most=0.4, vignetting=(-0.2, -0.1))
+    assert tones(QUARRY, tmp_path / "images").notes == ()
+
+
+def test_one_camera_has_no_other_to_be_unlike() -> None:
+    assert tones(CALITERRA).notes == ()
+
+
+def test_a_tone_comes_back_from_what_files_hold() -> None:
+    for tone in (Tone(), Tone((1.5, 1.0, 0.5), (-0.2, 0.1)), Tone((1.5, 1.0, 0.5), (), (0.1, -0.2))):
+        assert Tone.of(tone.values()) == tone
+        assert Tone.of(replace(tone, vignetting=(-0.3, 0.1)).values()).tilt == tone.tilt
