@@ -40,8 +40,6 @@ class Training(Section):
     resolution: Literal["auto", "full", "1/2", "1/4", "1/8"] = "full"
     """Size of the photographs trained on: from images_2, images_4 or images_8 beside their folder if all are there,
     else averaged while loading; auto: the largest whose longer side has at most 1600 px."""
-    exposure: bool = False
-    """Learn a colour transform per photograph beside the splat, for exposures that differ; slower: no CUDA graphs."""
     colors: Literal["auto", "even", "as_is"] = "auto"
     """Photographs of unlike exposure and white balance: `even`: evened by what their tracks tell; `as_is`: not; auto:
     evened where the colours of a track then agree better by a fifth or more."""

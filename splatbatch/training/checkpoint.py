@@ -22,7 +22,6 @@ from splatbatch.files import write_whole
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
-from splatbatch.training.photos.exposure import Exposures
 from splatbatch.training.photos.views import Views
 from splatbatch.training.progress.health import Finding
 from splatbatch.training.progress.progress import Progress
@@ -41,7 +40,6 @@ class Changing:
     optimizers: Optimizers
     strategy: Strategy
     evaluator: Evaluator
-    exposures: Exposures | None = None
 
     def kind(self) -> str:
         """Return where it lies and what moves it: states of one kind are none of another."""
@@ -55,7 +53,6 @@ class Changing:
             "gaussians": {name: value.detach() for name, value in self.gaussians.items()},
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
             "strategy": self.strategy.state(),
-            "exposures": self.exposures.state() if self.exposures else None,
             "evaluations": json.dumps(self.evaluator.evaluations),
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
@@ -72,8 +69,6 @@ class Changing:
             for group in optimizer.param_groups:
                 group.update(_moved(group, device))  # rates that are tensors
         self.strategy.restore(_moved(record["strategy"], device))
-        if self.exposures:
-            self.exposures.restore(record["exposures"])
         self.evaluator.evaluations[:] = json.loads(record["evaluations"])
         torch.set_rng_state(record["random"])
         if device.type == "cuda" and record["random_cuda"] is not None:

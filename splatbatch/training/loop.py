@@ -15,7 +15,6 @@ from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.coarse import Pyramid, plan_sizes
-from splatbatch.training.photos.exposure import Exposures
 from splatbatch.training.photos.views import Photo, Views, prefetch
 from splatbatch.training.progress.health import Expectations
 from splatbatch.training.rendering.rasterize import RasterOptions
@@ -38,13 +37,11 @@ def train(
     progress.expect(Expectations.of(recipe, plan))
     sizes = plan_sizes(views.training, recipe, plan, len(gaussians["means"]))
     pyramid = Pyramid(sizes)
-    exposures = Exposures(views.training, training.max_steps) if training.exposure else None
-    changing = Changing(gaussians, optimizers, strategy, evaluator, exposures)
+    changing = Changing(gaussians, optimizers, strategy, evaluator)
     start = checkpoints.resume(changing)
     capacity = TileCapacity(gaussians, views.training, RasterOptions.of(recipe))
-    one_step = Step(gaussians, optimizers, strategy, recipe, plan, capacity, exposures)
-    # a recording would work on the transform of the photo that it was made with
-    graphed = GraphedStep(one_step) if capacity.entries and not exposures else None
+    one_step = Step(gaussians, optimizers, strategy, recipe, plan, capacity)
+    graphed = GraphedStep(one_step) if capacity.entries else None
     chosen = islice(shuffled(views.training, training.seed), start, None)
     photos = prefetch(pyramid.over(chosen, start), gaussians["means"].device)
     for step in range(start, training.max_steps):

@@ -14,7 +14,6 @@ from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, photometric_loss
 from splatbatch.training.optim import Optimizers, decay
 from splatbatch.training.photos import tones
-from splatbatch.training.photos.exposure import Exposures
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
@@ -31,7 +30,6 @@ class Step:
     recipe: Recipe
     plan: Schedule
     capacity: TileCapacity
-    exposures: Exposures | None = None
 
     def __call__(self, photo: Photo, sh_degree: int) -> None:
         """Learn from a photo."""
@@ -44,8 +42,8 @@ class Step:
         rendering = rasterize(self.gaussians, photo.view, options, self.capacity.entries)
         self.capacity.note(rendering)
         self.strategy.step_pre_backward(rendering)
-        colors = self.exposures.apply(rendering.colors, photo.name) if self.exposures else rendering.colors
-        loss = self.strategy.regularise(self._loss(*masked(*self._to_compare(colors, photo), photo.valid())))
+        compared = masked(*self._to_compare(rendering.colors, photo), photo.valid())
+        loss = self.strategy.regularise(self._loss(*compared))
         torch.autograd.backward(loss)
         return loss, rendering
 
@@ -54,8 +52,6 @@ class Step:
         for optimizer in self.optimizers.values():
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        if self.exposures:
-            self.exposures.step()
         self.strategy.step_post_backward(rendering, decay(self.optimizers, self.plan))
 
     def _to_compare(self, colors: Tensor, photo: Photo) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,6 @@ from torch import Tensor
 from uneven_quarry import FADING, falloff, planted, quarry, some_tones
 
 from splatbatch.config import Recipe
-from splatbatch.config.schedule import schedule
 from splatbatch.files import read_json
 from splatbatch.outcome import Splat
 from splatbatch.scene.colmap.types import Camera
@@ -27,16 +26,11 @@ from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import photometric_loss
-from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.coarse import shrink
 from splatbatch.training.photos.decode import Source, decode
-from splatbatch.training.photos.exposure import Exposures
 from splatbatch.training.photos.tones import CLIPPED_COUNTS, alike, even, in_tone, response, shrunk, to_compare, tone_of
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
-from splatbatch.training.rendering.tile_capacity import TileCapacity
-from splatbatch.training.step import Step
-from splatbatch.training.strategies import STRATEGIES
+from splatbatch.training.rendering.rasterize import View, rasterize
 
 TONE = Tone((0.8, 1.1, 1.25), (-0.2, 0.08))
 CAMERA = Camera(1, "PINHOLE", 53, 31, (60.0, 60.0, 24.5, 17.25))
@@ -236,35 +230,6 @@ def test_pictures_show_the_photograph_as_it_is_and_the_rendering_in_its_tone(tmp
     shown = {kind: np.asarray(Pillow.open(folder.picture("worst", kind))).astype(float) for kind in ("photo", "render")}
     assert np.abs(shown["photo"] - photo.pixels.numpy()).mean() < 5
     assert np.abs(shown["photo"] - shown["render"]).mean() < 0.5
-
-
-def a_step(gaussians: Parameters, photos: list[Photo], exposures: Exposures | None) -> Step:
-    settings = recipe(exposure=True)
-    plan = schedule(settings)
-    optimizers = make_optimizers(gaussians, settings, plan, 1.0)
-    strategy = STRATEGIES["default"](gaussians, optimizers, settings, plan, 1.0)
-    capacity = TileCapacity(gaussians, tuple(photos), RasterOptions.of(settings))
-    return Step(gaussians, optimizers, strategy, settings, plan, capacity, exposures)
-
-
-def test_exposures_start_from_the_tones() -> None:
-    gaussians, seen, colors = rendered()
-    photo = as_photo(0.8 * colors, tone_for(seen), seen)
-    losses = [a_step(gaussians, [photo], one).derive(photo, 3)[0].item() for one in (None, Exposures([photo], 10))]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
-
-
-def test_exposures_keep_the_gauge_of_the_tones() -> None:
-    gaussians, seen, colors = rendered()
-    shown = {"a.png": 0.8, "b.png": 0.9, "c.png": 0.7}  # of the scene: all darker than their tones say
-    photos = [replace(as_photo(share * colors, tone_for(seen), seen), name=name) for name, share in shown.items()]
-    exposures = Exposures(photos, 100)
-    step = a_step(gaussians, photos, exposures)
-    for photo in photos * 4:
-        step(photo, 3)
-    values = exposures.state()["values"]
-    assert (values - torch.eye(3, 4)).abs().max() > 1e-3
-    assert torch.allclose(values.mean(dim=0), torch.eye(3, 4), atol=1e-6)
 
 
 def test_the_tones_of_a_patch_reach_its_training(patch: Patch) -> None:

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from splatbatch.config.yaml.source import Source
 
 GONE: Mapping[tuple[str, str], str] = {
     ("executor", "kind"): "Delete the line: `train` always uses the machine that it is started on.",
+    ("training", "exposure"): "Delete the line: training.colors evens the photographs, before anything is trained.",
 }
 """What to do instead, by section and setting. A line is taken out in the version after the one that brought it."""
 
 
 def without_gone(source: Source) -> tuple[Source, tuple[str, ...]]:
-    """Return a source without the settings that are gone, and a warning for each."""
-    tree, warnings = source.tree, []
+    """Return a source without the settings that are gone, and a warning for each, those of single patches too."""
+    tree, warnings = _without(source, source.tree, ())
+    patches = tree.get("patches")
+    for name, settings in patches.items() if isinstance(patches, dict) else ():
+        if isinstance(settings, dict):
+            kept, more = _without(source, settings, ("patches", name))
+            tree = {**tree, "patches": {**tree["patches"], name: kept}}
+            warnings += more
+    return replace(source, tree=tree), tuple(warnings)
+
+
+def _without(source: Source, tree: dict[str, Any], above: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
+    warnings = []
     for (section, setting), remedy in GONE.items():
         settings = tree.get(section)
         if isinstance(settings, dict) and setting in settings:
             tree = {**tree, section: {key: value for key, value in settings.items() if key != setting}}
-            place = f"{source.name}:{source.line((section, setting))}"
-            warnings.append(f"{place}: {section}.{setting}: gone, and left out. {remedy}")
-    return replace(source, tree=tree), tuple(warnings)
+            path = (*above, section, setting)
+            warnings.append(f"{source.name}:{source.line(path)}: {'.'.join(path)}: gone, and left out. {remedy}")
+    return tree, warnings

@@ -16,6 +16,9 @@ from splatbatch.tasks.fingerprints.inputs import inputs_of, photographs_of
 NEWER = (("training", "colors", "auto"), ("evaluation", "colors_from", "all"))
 """Settings that earlier versions had no word for: at their defaults no part of the hash, so that results stay fresh."""
 
+GONE_FROM_TRAINING = {"exposure": False}
+"""Settings that earlier versions had: at what was their default they stay part of the hash, for the same reason."""
+
 
 def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
     """Return what a result of this patch under this recipe depends on."""
@@ -31,6 +34,8 @@ def recipe_hash(recipe: Recipe) -> str:
     for section, setting, default in NEWER:
         if tree.get(section, {}).get(setting) == default:
             del tree[section][setting]
+    if "program" not in tree:
+        tree["training"] |= GONE_FROM_TRAINING
     return short_hash(json.dumps(tree, sort_keys=True))
 
 
