@@ -7,6 +7,7 @@ patches                 one object per patch, in natural order:
   patch, state          trained, running, failed, stopped, refused, stale, waiting
   attempt, phase, step, max_steps, loss, seconds, splat
   psnr, ssim, lpips, initial_psnr, num_gaussians  of the product; PSNR in dB on held-out photographs
+  psnr_even             `psnr` compares photographs as they are, this one evened ones; null where none has a tone
   training_psnr         on a few photographs it was trained on
   cause, advice, evidence                     of the last failure; evidence: lines of the log
   changes, warnings                           settings that differ from the config; what was odd

@@ -78,7 +78,9 @@ def _row(patch: Record) -> tuple[str, ...]:
 
 
 def _troubles(patch: Record) -> list[str]:
-    lines = [f"- {_plain(warning)}" for warning in (*patch["outliers"], *patch["warnings"])]
+    even = patch["psnr_even"]
+    evened = [f"PSNR {even:.2f} dB in the evened space, beside that on the photographs as they are"] if even else []
+    lines = [f"- {_plain(warning)}" for warning in (*patch["outliers"], *evened, *patch["warnings"])]
     if patch["cause"]:
         phase = f" in phase {_plain(patch['phase'])}" if patch["phase"] else ""
         lines = [f"**{_plain(patch['cause'])}**{phase}: {_plain(patch['advice'])}", *lines]

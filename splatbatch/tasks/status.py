@@ -41,13 +41,12 @@ class PatchStatus:
     max_steps: int = 0
     loss: float | None = None
     psnr: float | None = None
-    """On held-out photographs, in dB."""
+    psnr_even: float | None = None
+    """In dB on held-out photographs, as they are, and evened; `training_psnr` far above them means memorised."""
     ssim: float | None = None
     initial_psnr: float | None = None
     training_psnr: float | None = None
-    """On a few of the photographs it was trained on: far above `psnr` means memorised."""
     lpips: float | None = None
-    """On held-out photographs; None also where its weights are missing."""
     num_gaussians: int | None = None
     seconds: float | None = None
     cause: str = ""
@@ -58,7 +57,6 @@ class PatchStatus:
     splat: str = ""
     steps_per_s: float | None = None
     eta_s: float | None = None
-    """Until the last step, at this throughput."""
     given_up: bool = False
     """It failed for good: `train` leaves it alone until its settings, inputs or machine change."""
     unverified: bool = False
@@ -201,6 +199,7 @@ def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
         max_steps=max_steps,
         loss=of_step.loss,
         psnr=measured.psnr,
+        psnr_even=measured.psnr_even,
         ssim=measured.ssim,
         num_gaussians=of_step.num_gaussians,
         seconds=last.seconds,
@@ -223,6 +222,7 @@ def _with_figures(output: OutputFolder, status: PatchStatus) -> PatchStatus:
         step=result.step or 0,
         max_steps=result.step or 0,
         psnr=final.psnr,
+        psnr_even=final.psnr_even,
         ssim=final.ssim,
         initial_psnr=result.metrics.initial.psnr,
         training_psnr=final.training_psnr,

@@ -159,6 +159,25 @@ def test_a_manifest_with_anything_in_it_can_be_reported(tmp_path: Path, value: s
     assert write_report(output, [])["patches"][0]["state"] in ("trained", "stopped", "running")
 
 
+def test_the_psnr_of_evened_photographs_stands_beside_that_of_photographs_as_they_are(tmp_path: Path) -> None:
+    made = MadeOutput(tmp_path)
+    made.output.create()
+    made.trained("p0", "GPU 0", 600, 26.3)
+    path = made.output.patch("p0").result
+    result = json.loads(path.read_text())
+    result["metrics"]["final"]["psnr_even"] = 27.31
+    path.write_text(json.dumps(result))
+    report = write_report(made.finish(), [])
+    assert [patch["psnr_even"] for patch in report["patches"]] == [27.31]
+    page = made.output.report("html").read_text()
+    assert ">evened</button>" in page and "PSNR 26.30 dB, 27.31 evened" in page
+    assert "PSNR 27.31 dB in the evened space" in made.output.report("md").read_text()
+
+
+def test_without_tones_there_is_no_column_for_it(text: str) -> None:
+    assert ">evened</button>" not in text
+
+
 def test_a_batch_of_nothing_has_a_page(tmp_path: Path) -> None:
     output = OutputFolder(tmp_path)
     output.create()

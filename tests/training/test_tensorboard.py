@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from small_patch import recipe, trained
 
 from splatbatch.config import Recipe
 from splatbatch.files import read_lines
+from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.patches import Patch
 from splatbatch.training.progress.tensorboard import MISSING, MOST_SAMPLES, TensorBoard, open_tensorboard
 
@@ -33,6 +35,14 @@ def test_every_figure_of_progress_is_shown(patch: Patch) -> None:
     losses = [record["loss"] for record in read_lines(folder.progress) if "loss" in record]
     assert [event.value for event in found.Scalars("loss")] == pytest.approx(losses)
     assert [event.step for event in found.Histograms("opacities")] == [1, 11, 21]
+
+
+def test_figures_of_evened_photographs_are_shown_and_written_down(patch: Patch) -> None:
+    pytest.importorskip("tensorboard")
+    folder, _ = trained(replace(patch, tones={"img0.png": Tone((0.9, 1.0, 1.1))}), shown())
+    assert {"psnr", "psnr_even", "ssim_even"} <= set(events(folder.tensorboard).Tags()["scalars"])
+    last = [record for record in read_lines(folder.progress) if "psnr" in record][-1]
+    assert last["psnr_even"] != last["psnr"]
 
 
 def test_a_histogram_has_at_most_10000_samples(tmp_path: Path) -> None:

@@ -27,8 +27,10 @@ STRIP_BYTES = 1 << 20
 MOST_WARNINGS = 200
 MOST_PATCHES = 500
 """No browser and nobody takes in thousands of sections; report.json has them all."""
-FIRST = ("patch", "state", "photographs", "PSNR dB", "before", "SSIM")
+FIRST = ("patch", "state", "photographs", "PSNR dB", "evened", "before", "SSIM")
 HEADINGS = (*FIRST, "Gaussians", "MiB", "time", "GPU peak", "attempts", "notes")
+EVENED = "evened"
+"""Column of the PSNR in the evened space, beside that on the photographs as they are; only where there is one."""
 WORDS = ("patch", "state", "photographs", "notes")
 
 
@@ -45,7 +47,7 @@ def to_html(report: Record, output: OutputFolder, previews_mib: int, folders: Fo
         _header(report),
         *_section("Timeline", join(timelines(report, links))),
         *_section("Comparison", comparison(report["sweep"])),
-        *_section("Patches", table(HEADINGS, [_row(patch, links[patch["patch"]]) for patch in shown], WORDS)),
+        *_section("Patches", _table(shown, links)),
         *_left_out(len(report["patches"]) - len(shown)),
         *(tag("p", lack, class_="quiet") for lack in _lacks(report, previews)),
         *(sections[name] for name in links),
@@ -122,7 +124,13 @@ def _totals(report: Record) -> Iterator[tuple[str, str]]:
     yield "in training processes", duration(spent)
 
 
-def _row(patch: Record, link: str) -> Html:
+def _table(patches: list[Record], links: dict[str, str]) -> Html:
+    has_even = any(patch["psnr_even"] is not None for patch in patches)
+    headings = [heading for heading in HEADINGS if has_even or heading != EVENED]
+    return table(headings, [_row(patch, links[patch["patch"]], has_even=has_even) for patch in patches], WORDS)
+
+
+def _row(patch: Record, link: str, *, has_even: bool) -> Html:
     peaks = (one["gpu_peak_mib"] for one in patch["attempts"] if one["gpu_peak_mib"] is not None)
     state, peak = patch["state"], max(peaks, default=None)
     notes = [tag("span", mark, class_="mark") for mark in patch["outliers"]]
@@ -134,6 +142,7 @@ def _row(patch: Record, link: str) -> Html:
         tag("td", tag("span", SIGNS[state], class_=f"sign {state}"), f" {state}"),
         tag("td", photographs(patch["resolution"])),
         _cell(patch["psnr"], ".2f"),
+        *([_cell(patch["psnr_even"], ".2f")] if has_even else []),
         _cell(patch["initial_psnr"], ".2f"),
         _cell(patch["ssim"], ".3f"),
         _cell(patch["num_gaussians"], ",d"),

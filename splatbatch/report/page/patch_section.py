@@ -47,7 +47,8 @@ def _key_figures(patch: Record) -> list[str]:
     if patch["psnr"] is not None:
         trained_on = patch["training_psnr"]
         beside = f" ({trained_on:.2f} on training views)" if trained_on is not None else ""
-        figures.append(f"PSNR {patch['psnr']:.2f} dB{beside}")
+        evened = f", {patch['psnr_even']:.2f} evened" if patch["psnr_even"] is not None else ""
+        figures.append(f"PSNR {patch['psnr']:.2f} dB{evened}{beside}")
     if patch["num_gaussians"]:
         figures.append(f"{patch['num_gaussians']:,} Gaussians")
     if patch["seconds"] is not None:
