@@ -31,6 +31,10 @@ steps took 287 MiB of torch's memory at 250,000, 1,038 at 1 M and 3,052 at 3 M (
 With the plain copies 1,464: gsplat's documentation has 1.75 GB for 1 M and 4.97 GB for 3.2 M (1,463 each)."""
 PIXEL_BYTES = 140
 """Per pixel of the largest photograph: rendering, gradient, maps of SSIM; 135 from 995x748 to 1548x1357 there."""
+TONE_BYTES, PLAIN_TONE_BYTES = 24, 75
+"""Per pixel more where photographs are evened. Derived, not measured: the evened target and the gradient that clipped
+pixels weigh, float32 each; with torch's own operations also gain and falloff, the photograph as float32, the rendering
+drawn to the target, and a mask."""
 GROWTH = 1.05  # at most, per refinement of `mcmc` (gsplat's MCMCStrategy)
 HOST_MIB = 2560
 """A process that has imported torch and holds a CUDA context (estimated, not measured); 600 without CUDA."""
@@ -101,7 +105,7 @@ def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Foo
     divisor = extent.stored * max(1, divisor_of(training.resolution, extent.sizes) // extent.stored)
     pixels = [-(-width // divisor) * -(-height // divisor) for width, height in extent.sizes]
     num, photos = expected_gaussians(recipe, extent.num_points), 3 * sum(pixels)
-    work = num * bytes_per_gaussian(training) + PIXEL_BYTES * max(pixels, default=0)
+    work = num * bytes_per_gaussian(training) + bytes_per_pixel(training) * max(pixels, default=0)
     host = photos + DECODED_BYTES * DECODERS * max((width * height for width, height in extent.sizes), default=0)
     mean_px = sum(pixels) // max(1, len(pixels))
     if training.device == "cpu":
@@ -142,6 +146,14 @@ def bytes_per_gaussian(training: Training) -> int:
     joined = PLAIN_SH_COPIES if training.kernels == "plain" or training.packed else 0
     parameters = 3 + 3 + 4 + 1 + harmonics  # mean, scales, quaternion, opacity
     return FLOAT * (COPIES * parameters + joined * harmonics) + RASTER_BYTES
+
+
+def bytes_per_pixel(training: Training) -> int:
+    """Return the bytes that a step takes per pixel of its photograph, evened where `auto` may even it."""
+    if training.colors == "as_is":
+        return PIXEL_BYTES
+    is_plain = training.kernels == "plain" or training.device == "cpu"
+    return PIXEL_BYTES + (PLAIN_TONE_BYTES if is_plain else TONE_BYTES)
 
 
 def _mib(num_bytes: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,9 @@ from typing import Any
 import pytest
 from coloured import coloured, shade
 from fake_batch import FakeBatch
+
+from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.colors.settle import settle_colors
 
 NAMES = [f"img{i}.png" for i in range(9)]
 UNLIKE = {name: 0.7 + 0.08 * number for number, name in enumerate(NAMES)}
@@ -55,6 +59,22 @@ def test_a_batch_solves_its_tones_before_it_trains_and_says_so_in_a_line(unlike:
     assert (found["is_even"], found["residual_after"] < 1 < found["residual_before"]) == (True, True)
     assert found["tones"]["img8.png"][0] / found["tones"]["img0.png"][0] == pytest.approx(1.34 / 0.7, abs=0.02)
     assert unlike.result("p0")["tones"] == found["tones"]
+
+
+def test_whether_tones_are_as_they_were_is_told_without_reading_a_model(
+    unlike: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlike.run("train")
+    batch = open_batch(unlike.config)
+    for module in ("splatbatch.scene.colmap.reconstruction", "splatbatch.scene.colors.observations"):
+        monkeypatch.setattr(f"{module}.read_images", lambda path: pytest.fail(f"{path} was read"))
+    assert settle_colors(batch, batch.colors) == (batch.colors, ())
+    shade(unlike.folder / "images" / "img3.png", 1.3)
+    monkeypatch.undo()
+    assert settle_colors(batch, batch.colors)[1] == ("",)
+    model = unlike.folder / "patches/p1/sparse/0/images.bin"
+    os.utime(model if model.exists() else model.with_suffix(".txt"), ns=(1, 1))
+    assert settle_colors(batch, batch.colors)[1] == ("",)
 
 
 def test_tones_are_kept_until_a_photograph_changes(unlike: FakeBatch) -> None:

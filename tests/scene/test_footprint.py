@@ -62,6 +62,12 @@ def test_a_cap_is_a_number_or_a_multiple_of_the_points(cap_max: int | str, cap: 
     assert Training.model_validate({"cap_max": cap_max}).cap(100) == cap
 
 
+@pytest.mark.parametrize(("kernels", "per_pixel"), [("auto", 24), ("plain", 75)])
+def test_photographs_that_may_be_evened_take_more_of_each_pixel(kernels: str, per_pixel: int) -> None:
+    even, as_is = (estimate(recipe(colors=colors, kernels=kernels), BIG).gpu_mib for colors in ("auto", "as_is"))
+    assert even - as_is == pytest.approx(per_pixel * max(w * h for w, h in BIG.sizes) / 2**20, abs=1)
+
+
 def test_on_the_cpu_no_gpu_memory_is_needed() -> None:
     need = estimate(recipe(device="cpu"), BIG)
     assert (need.gpu_mib, need.photos) == (0, "host")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
+from splatbatch.scene.photos.folders import find_masks
+from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.store.records.colors import Colors, Outlier, SceneColors
 from splatbatch.tasks.colors.tones import wants_tones
 from splatbatch.tasks.fingerprints.inputs import Stats
@@ -62,8 +64,7 @@ def _settle(batch: Batch, patches: tuple[Patch, ...], tasks: Sequence[Task], kep
     """Return the tones of patches that share a scene: the kept ones, or solved from the source, else from them all."""
     held_out = _held_out(tasks)
     whole = _source(batch, patches)
-    inputs = _inputs([*whole, *patches], held_out)
-    if kept.inputs == inputs:
+    if kept.inputs and kept.inputs == _inputs([*whole, *patches], _names(kept), held_out):
         return kept
     from splatbatch.scene.colors.scene_tones import solve_tones
 
@@ -71,7 +72,14 @@ def _settle(batch: Batch, patches: tuple[Patch, ...], tasks: Sequence[Task], kep
     found = solve_tones(whole, cache, held_out) if whole else None
     if found is None or found.problem:
         found = solve_tones(patches, cache, held_out)
-    return in_gauge_of(kept.tones, to_record(found, inputs))
+    solved = to_record(found)
+    solved = replace(solved, inputs=_inputs([*whole, *patches], _names(solved), held_out))
+    return in_gauge_of(kept.tones, solved)
+
+
+def _names(solved: SceneColors) -> Collection[str]:
+    """Return the photographs that were looked at."""
+    return solved.tones.keys() | solved.left_alone.keys()
 
 
 def in_gauge_of(kept: Mapping[str, Tone], found: SceneColors) -> SceneColors:
@@ -116,26 +124,26 @@ def _held_out(tasks: Iterable[Task]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _inputs(patches: Iterable[Patch], held_out: Collection[str]) -> str:
-    """Return a hash of size and time of all that tones are solved from."""
-    from splatbatch.scene.colmap.reconstruction import read_images
-    from splatbatch.scene.photos.folders import find_masks
+def _inputs(patches: Iterable[Patch], names: Collection[str], held_out: Collection[str]) -> str:
+    """Return a hash of size and time of all that tones are solved from: models, and the photographs of these names.
 
-    stats, digest = Stats(), hashlib.sha256(f"{VERSION} {sorted(held_out)}".encode())
-    for patch in patches:
-        paths = [f"{patch.sparse}/{name}" for name in MODEL_FILE_NAMES]
-        try:
-            names = [image.name for image in read_images(patch.sparse)]
-        except SceneError:
-            names = []
-        paths += [f"{patch.images}/{name}" for name in names]
-        paths += map(str, find_masks(patch.masks, names).values())
+    Which photographs the models have, what was solved says: a model that is as it was is not read for that.
+    """
+    stats, patches = Stats(), tuple(patches)
+    digest = hashlib.sha256(f"{VERSION} {sorted(held_out)}".encode(errors="surrogateescape"))
+    for sparse in dict.fromkeys(patch.sparse for patch in patches):
+        facts = [f"{name} {stats.of(f'{sparse}/{name}')[:2]}" for name in MODEL_FILE_NAMES]
+        digest.update("\0".join(facts).encode(errors="surrogateescape"))
+    ordered = sorted(names)
+    for images, masks in dict.fromkeys((patch.images, patch.masks) for patch in patches):
+        paths = [f"{stored_photographs(images)[0]}/{name}" for name in ordered]
+        paths += map(str, find_masks(masks, ordered).values())
         facts = [f"{Path(path).name} {stats.of(path)[:2]}" for path in paths]
         digest.update("\0".join(facts).encode(errors="surrogateescape"))
     return digest.hexdigest()[:16]
 
 
-def to_record(found: SceneTones, inputs: str) -> SceneColors:
+def to_record(found: SceneTones) -> SceneColors:
     """Return what was solved as colors.json holds it."""
     return SceneColors(
         tones=dict(found.tones),
@@ -148,7 +156,6 @@ def to_record(found: SceneTones, inputs: str) -> SceneColors:
         left_alone=dict(found.left_alone),
         notes=found.notes,
         problem=found.problem,
-        inputs=inputs,
     )
 
 
