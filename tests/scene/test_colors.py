@@ -15,6 +15,7 @@ from PIL import Image
 from planted import errors, plant
 from scenes import HEIGHT, WIDTH, MadeScene
 
+from splatbatch.scene.colors.observations import shots_of
 from splatbatch.scene.colors.scene_tones import SceneTones, solve_tones
 from splatbatch.scene.patches import Patch
 
@@ -229,3 +230,18 @@ def test_a_scene_of_few_tracks_is_not_decoded(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sampling, "sample", lambda shot: pytest.fail(f"{shot.name} was decoded"))
     found = solve_tones([coloured(tmp_path, EVEN, num_points=20).patch()])
     assert "the tracks are too few" in found.problem
+
+
+def test_of_more_tracks_than_memory_should_hold_whole_ones_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = coloured(tmp_path, EVEN | {"01.png": 1.3}, num_points=1200)
+    every = shots_of([scene.patch()])
+    monkeypatch.setattr("splatbatch.scene.colors.observations.MOST", 5_000)
+    some = shots_of([scene.patch()])
+    counts = [sum(len(shot.points) for shot in shots.values()) for shots in (every, some)]
+    assert counts[0] > 8_000 and 1_600 < counts[1] <= 5_000
+    seen_by = np.bincount(np.concatenate([shot.points for shot in some.values()]))
+    assert seen_by[seen_by > 0].min() > 1
+    gains = {name: tone.gain[0] for name, tone in solve_tones([scene.patch()]).tones.items()}
+    assert gains["01.png"] / gains["02.png"] == pytest.approx(1.3, abs=0.01)

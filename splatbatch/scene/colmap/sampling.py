@@ -42,11 +42,19 @@ def sample_keypoints(sparse: Path, sizes: Sizes, wanted: Collection[int] | None 
     Raises:
         ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
     """
-    suffix = choose_format(sparse)
-    read = _binary if suffix == "bin" else _text
-    for image_id, xy, ids in read(sparse / f"images.{suffix}", wanted):
+    for image_id, xy, ids in walk_keypoints(sparse, wanted):
         observed = _some(np.flatnonzero(ids != np.uint64(NO_POINT3D)), sizes.observed)
         yield Sample(image_id, xy[observed], ids[observed], xy[:: len(xy) // sizes.reach or 1].copy())
+
+
+def walk_keypoints(sparse: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[int, Floats, Ids]]:
+    """Yield the keypoints of each image, or of the wanted ones, with the ids of their points: of a binary one by one.
+
+    Raises:
+        ModelError: images.bin (or .txt) is missing, unreadable, cut or garbage.
+    """
+    suffix = choose_format(sparse)
+    return (_binary if suffix == "bin" else _text)(sparse / f"images.{suffix}", wanted)
 
 
 def _binary(path: Path, wanted: Collection[int] | None) -> Iterator[tuple[int, Floats, Ids]]:

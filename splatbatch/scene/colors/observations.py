@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from splatbatch.scene.colmap.files import ModelError
-from splatbatch.scene.colmap.reconstruction import read_cameras, read_images, read_points2d
+from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
+from splatbatch.scene.colmap.sampling import Ids, walk_keypoints
 from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats, Ints
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import find_masks
@@ -17,6 +19,12 @@ from splatbatch.scene.photos.resolution import stored_photographs
 
 LEAST = 50
 """Observations from which a gain can be told: one is right within about 10 %, the mean of 50 within 1.5 %."""
+
+MOST = 2_000_000
+"""Observations that are kept, of all patches together; of more, whole tracks are left out: 500 MB for each million."""
+LEAST_EACH = 200
+"""Observations that each photograph keeps in the mean, whatever that comes to."""
+SPREADING = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth): ids that follow each other land far apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +54,7 @@ def shots_of(patches: Iterable[Patch]) -> dict[str, Shot]:
     patches, errors = tuple(patches), list[ModelError]()
     for patch in patches:
         try:
-            shots = _shots_of(patch)
+            shots = _shots_of(patch, MOST // len(patches))
         except ModelError as error:  # the audit's to report: the others are solved without it
             errors.append(error)
             continue
@@ -59,19 +67,43 @@ def shots_of(patches: Iterable[Patch]) -> dict[str, Shot]:
     return _in_tracks(found)
 
 
-def _shots_of(patch: Patch) -> list[Shot]:
-    cameras, images, keypoints = read_cameras(patch.sparse), read_images(patch.sparse), read_points2d(patch.sparse)
+def _shots_of(patch: Patch, most: int) -> list[Shot]:
+    cameras, images = read_cameras(patch.sparse), read_images(patch.sparse)
+    keypoints = _keypoints(patch.sparse, max(most, LEAST_EACH * len(images)))
     folder, _ = stored_photographs(patch.images)
     masks = find_masks(patch.masks, [image.name for image in images])
     shots = []
     for image in images:
-        seen = keypoints[image.id]
-        has_point = (seen.point3d_ids != NO_POINT3D) & np.isfinite(seen.xy).all(axis=1)
         if image.camera_id in cameras:
             place, mask = folder / image.name, masks.get(image.name)
-            ids = seen.point3d_ids[has_point]
-            shots.append(Shot(image.name, place, cameras[image.camera_id], seen.xy[has_point], ids, mask))
+            xy, points = keypoints[image.id]
+            shots.append(Shot(image.name, place, cameras[image.camera_id], xy, points, mask))
     return _numbered(shots)
+
+
+def _keypoints(sparse: Path, most: int) -> dict[int, tuple[Floats, Any]]:
+    """Return the keypoints of each image that have a point, with its id, in all about as many as may be, at most.
+
+    Where there are more, every second track is left out, and again: never are all keypoints in memory.
+    """
+    kept, total, halvings = dict[int, tuple[Floats, Ids]](), 0, 0
+    for image_id, xy, ids in walk_keypoints(sparse):
+        has_point = (ids != NO_POINT3D) & np.isfinite(xy).all(axis=1)
+        kept[image_id] = _thinned((xy[has_point], ids[has_point]), halvings)
+        total += len(kept[image_id][1])
+        while total > most:
+            halvings += 1
+            kept = {one: _thinned(seen, halvings) for one, seen in kept.items()}
+            total = sum(len(ids) for _, ids in kept.values())
+    return kept
+
+
+def _thinned(seen: tuple[Floats, Ids], halvings: int) -> tuple[Floats, Ids]:
+    """Return the keypoints of one track in 2^halvings, the same ones in every photograph."""
+    if not halvings:
+        return seen
+    stays = (seen[1] * SPREADING) >> np.uint64(64 - halvings) == 0
+    return seen[0][stays], seen[1][stays]
 
 
 def _numbered(shots: list[Shot]) -> list[Shot]:
