@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import invoke
 from fake_batch import FakeBatch, write_model
+from PIL import Image
 
 from splatbatch.commands.train import decoding
 from splatbatch.tasks.batch import open_batch
@@ -75,3 +76,27 @@ def test_no_thread_is_left_behind(spoilt: FakeBatch) -> None:
     before = threading.active_count()
     invoke("train", batch=spoilt)
     assert threading.active_count() <= before
+
+
+def smaller(batch: FakeBatch, divisor: int = 2) -> Path:
+    """Write the copies in half the size that the training will load."""
+    copies = batch.folder / f"images_{divisor}"
+    copies.mkdir()
+    for path in (batch.folder / "images").iterdir():
+        with Image.open(path) as picture:
+            picture.resize((32 // divisor, 24 // divisor)).save(copies / path.name)
+    return copies
+
+
+def test_what_is_decoded_is_what_will_be_trained_on(batch: FakeBatch) -> None:
+    batch.make("p0", "p1", "p2", training={"resolution": "1/2"})
+    copies = smaller(batch)
+    spoil(copies / BROKEN)
+    write_model(batch.folder / "patches/p0/sparse/0", [f"img{i}.png" for i in range(8)])
+    decoded = decoding.Decoding(open_batch(batch.config).tasks)
+    found = {task.name: list(decoded._undecodable(task)) for task in decoded._tasks}
+    assert [name for name, bad in found.items() if bad] == ["p1", "p2"]
+    (copies / BROKEN).write_bytes((copies / "img1.png").read_bytes())
+    spoil(batch.folder / "images" / BROKEN)
+    again = decoding.Decoding(open_batch(batch.config).tasks)
+    assert not any(list(again._undecodable(task)) for task in again._tasks)

@@ -13,8 +13,9 @@ from types import TracebackType
 
 from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
-from splatbatch.scene.colmap.reconstruction import read_images
+from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.photos.other_formats import decode_problem
+from splatbatch.scene.photos.photographs import choose_photographs
 from splatbatch.tasks.task import Task
 
 LOWEST_PRIORITY = 19
@@ -68,16 +69,25 @@ class Decoding:
     def _undecodable(self, task: Task) -> Iterator[tuple[str, str]]:
         """Yield the photographs of a task that are there and cannot be decoded, with what is wrong with each."""
         try:
-            names = sorted(image.name for image in read_images(task.patch.sparse))
-        except SceneError:  # its training will say so
+            images, folder = read_images(task.patch.sparse), _folder(task)
+        except (SceneError, KeyError):  # its training will say so
             return
-        paths = {name: task.patch.images / name for name in names}
+        paths = {name: folder / name for name in sorted(image.name for image in images)}
         unseen = [path for path in paths.values() if path not in self._problems]
         self._problems |= zip(unseen, self._pool.map(self._problem, unseen), strict=True)
         yield from ((name, problem) for name, path in paths.items() if (problem := self._problems[path]))
 
     def _problem(self, path: Path) -> str:
         return decode_problem(path) if not self._end.is_set() and path.is_file() else ""
+
+
+def _folder(task: Task) -> Path:
+    """Return where the photographs lie that a training will load: smaller copies, where it takes those."""
+    patch, recipe = task.patch, task.recipe
+    if recipe.program is not None:
+        return patch.images
+    images, cameras = read_images(patch.sparse), read_cameras(patch.sparse)
+    return choose_photographs(patch.images, images, cameras, recipe.training.resolution).folder
 
 
 def _step_back() -> None:
