@@ -1,0 +1,100 @@
+"""Half-open boxes that share space: each place lies in one core, however far out it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.scene.colmap.types import Floats
+
+Corner = tuple[float, float, float]
+NOBODY = -1
+"""Stands for the core of a place that is none: NaN, or infinity."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box in the axes of a partition, lower <= x < upper on each; sides may be infinite."""
+
+    lower: Corner
+    upper: Corner
+
+    def holds(self, places: Floats) -> NDArray[np.bool_]:
+        """Return which places [N, 3] lie in it."""
+        inside = np.ones(len(places), dtype=bool)
+        for axis in range(3):
+            values = np.asarray(places)[:, axis]
+            inside &= (values >= self.lower[axis]) & (values < self.upper[axis])
+        return inside
+
+    def grown(self, by: Corner) -> Box:
+        """Return the box with its finite sides moved outwards, by so much along each axis."""
+        lower = tuple(side - step for side, step in zip(self.lower, by, strict=True))
+        upper = tuple(side + step for side, step in zip(self.upper, by, strict=True))
+        return Box(_corner(lower), _corner(upper))
+
+    def clipped(self, to: Box) -> Box:
+        """Return the part of it that lies within another."""
+        return Box(_corner(map(max, self.lower, to.lower)), _corner(map(min, self.upper, to.upper)))
+
+    def cut(self, axis: int, at: float) -> tuple[Box, Box]:
+        """Return the parts below and above a place on one axis."""
+        below, above = list(self.upper), list(self.lower)
+        below[axis] = above[axis] = at
+        return Box(self.lower, _corner(below)), Box(_corner(above), self.upper)
+
+    def meets(self, other: Box) -> bool:
+        """Return whether some place lies in both."""
+        both = self.clipped(other)
+        return all(low < high for low, high in zip(both.lower, both.upper, strict=True))
+
+    def within(self, other: Box) -> bool:
+        """Return whether the other reaches as far on every side."""
+        return self.clipped(other) == self
+
+    def is_finite(self) -> bool:
+        """Return whether it has a size."""
+        return all(map(math.isfinite, self.lower + self.upper))
+
+
+EVERYWHERE = Box((-math.inf,) * 3, (math.inf,) * 3)
+
+
+def owners(boxes: Sequence[Box], places: Floats) -> NDArray[np.intp]:
+    """Return the index of the box that each place [N, 3] lies in; `NOBODY` where none holds it."""
+    found = np.full(len(places), NOBODY, dtype=np.intp)
+    for index, box in enumerate(boxes):
+        found[box.holds(places)] = index
+    return found
+
+
+def first_meeting(boxes: Sequence[Box]) -> tuple[int, int] | None:
+    """Return the first two boxes that have a place in common; None if no two have."""
+    return next((pair for pair in combinations(range(len(boxes)), 2) if boxes[pair[0]].meets(boxes[pair[1]])), None)
+
+
+def tile(boxes: Sequence[Box]) -> bool:
+    """Return whether boxes that do not meet leave no place out.
+
+    Counted in ranks of their sides, which are whole numbers: the volumes add up to that of all space, exactly.
+    """
+    ranks = [_ranks(boxes, axis) for axis in range(3)]
+    volume = sum(
+        math.prod(ranks[axis][box.upper[axis]] - ranks[axis][box.lower[axis]] for axis in range(3)) for box in boxes
+    )
+    return bool(boxes) and volume == math.prod(len(known) - 1 for known in ranks)
+
+
+def _ranks(boxes: Sequence[Box], axis: int) -> dict[float, int]:
+    sides = {-math.inf, math.inf} | {side for box in boxes for side in (box.lower[axis], box.upper[axis])}
+    return {side: rank for rank, side in enumerate(sorted(sides))}
+
+
+def _corner(values: object) -> Corner:
+    x, y, z = (float(value) for value in values)  # type: ignore[attr-defined]
+    return (x, y, z)

@@ -1,0 +1,227 @@
+"""partition.json: how a scene was cut; read without trust, written whole and the same byte for byte."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.config import NO_OFFSET, Offset
+from splatbatch.errors import SceneError
+from splatbatch.files import write_json
+from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.partition.boxes import Box, first_meeting, owners, tile
+
+PARTITION = "partition.json"
+AGAIN = "Cut the scene again: splatbatch split."
+Axes = tuple[Offset, Offset, Offset]
+
+
+@dataclass(frozen=True)
+class Core:
+    """What a patch is responsible for, and what it was cut from."""
+
+    name: str
+    """Of the patch, and of its folder."""
+    core: Box
+    """The cores of a partition tile space; outer sides are infinite."""
+    grown: Box
+    """The core with the overlap around it; infinite sides stay so."""
+    bounds: Box
+    """Finite: the core as far as the scene reaches."""
+    num_images: int = 0
+    num_points: int = 0
+    """Of the patch's model."""
+    num_core_points: int = 0
+    """Of the patch's model, inside the core."""
+    cost: float = 0.0
+    """Share of the scene's work."""
+    cut_from: str = ""
+    """SHA-256 of all that its files hold."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A scene cut into patches, and what is decided once for all of them: axes, offset, hold-out."""
+
+    path: Path
+    """Of partition.json."""
+    source: Path
+    """Folder of the COLMAP model that was cut."""
+    axes: Axes
+    """Unit vectors from the world's axes to the boxes'; the last is up."""
+    offset: Offset
+    """Frozen for the scene: what is taken off its coordinates before training."""
+    test: frozenset[str]
+    """Photographs held out everywhere, by image name."""
+    contiguous: frozenset[str]
+    """Photographs held out in one piece; empty if that was not asked for."""
+    cores: tuple[Core, ...]
+    overlap: float = 0.0
+    train: frozenset[str] = frozenset()
+    """Photographs known to be no test."""
+
+    def core(self, name: str) -> Core | None:
+        """Return the core of a patch; None if the partition does not know it."""
+        return next((core for core in self.cores if core.name == name), None)
+
+    def in_axes(self, places: Floats, offset: Offset = NO_OFFSET) -> Floats:
+        """Return places [N, 3] of a frame with an offset in the axes of the boxes, float64."""
+        world = np.asarray(places, dtype=np.float64) + np.array(offset)
+        turned: Floats = world @ np.array(self.axes).T
+        return turned
+
+    def owner(self, places: Floats) -> NDArray[np.intp]:
+        """Return which of `cores` each place [N, 3], in the axes of the boxes, lies in; -1 for one that is not finite.
+
+        Each is asked in float64, so that a place on a border belongs to one core for everybody who asks.
+        """
+        return owners([core.core for core in self.cores], np.asarray(places, dtype=np.float64))
+
+
+def partition_of(patches: Path) -> Partition | None:
+    """Return the partition that patches in a folder were cut by; None if there is none.
+
+    Raises:
+        SceneError: it cannot be read, or is none.
+    """
+    path = patches / PARTITION
+    return read_partition(path) if path.is_file() or path.is_symlink() else None
+
+
+def read_partition(path: Path) -> Partition:
+    """Return the partition in a file.
+
+    Raises:
+        SceneError: it cannot be read, or is none; the key and value are named.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise SceneError(f"{path}: cannot be read ({error.strerror})", AGAIN) from error
+    return _read(path, status.st_mtime_ns, status.st_size)
+
+
+def write_partition(partition: Partition) -> None:
+    """Write partition.json, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    write_json(partition.path, _to_record(partition))
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, mtime_ns: int, size: int) -> Partition:
+    """Return the partition that a file holds at this time: every patch of a batch asks."""
+    from pydantic import ValidationError
+
+    from splatbatch.scene.partition.form import PartitionForm
+
+    try:
+        form = PartitionForm.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise SceneError(f"{path}: cannot be read ({error.strerror})", AGAIN) from error
+    except ValidationError as error:
+        raise SceneError(f"{path}: {_first_mistake(error)}", AGAIN) from error
+    cores = tuple(
+        Core(**{**dict(patch), "core": _box(patch.core), "grown": _box(patch.grown), "bounds": _box(patch.bounds)})
+        for patch in form.patches
+    )
+    found = Partition(
+        path=path,
+        source=Path(os.path.normpath(path.parent / form.source)),
+        axes=form.axes,
+        offset=form.offset,
+        test=frozenset(form.test),
+        contiguous=frozenset(form.contiguous),
+        cores=cores,
+        overlap=form.overlap,
+        train=frozenset(form.train),
+    )
+    if wrong := mistake_in(found):
+        raise SceneError(f"{path}: {wrong}", AGAIN)
+    return found
+
+
+def mistake_in(partition: Partition) -> str:
+    """Return what keeps a partition from being one, in words; empty if nothing does."""
+    axes, names = np.array(partition.axes), [core.name for core in partition.cores]
+    boxes = [core.core for core in partition.cores]
+    if not np.allclose(axes @ axes.T, np.eye(3), atol=1e-6):
+        return f"axes: {axes.tolist()}: should be three unit vectors at right angles"
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        return f"patches: {twice[0]}: two patches have this name"
+    if wrong := next(filter(None, map(_misfit, partition.cores)), ""):
+        return wrong
+    if pair := first_meeting(boxes):
+        return f"patches: the cores of {names[pair[0]]} and {names[pair[1]]} overlap: a place would belong to both"
+    if not tile(boxes):
+        return "patches: the cores leave space between them: a place there would belong to no patch"
+    if both := sorted(partition.test & (partition.train | partition.contiguous)):
+        return f"test: {both[0]}: is named among the others too; a photograph is test everywhere or nowhere"
+    return ""
+
+
+def _misfit(core: Core) -> str:
+    """Return how the boxes of a patch do not fit each other; empty if they do."""
+    if not core.core.within(core.grown):
+        return f"patches: {core.name}: grown: {core.grown}: should hold the core, {core.core}"
+    if not (core.bounds.is_finite() and core.bounds.within(core.core)):
+        return f"patches: {core.name}: bounds: {core.bounds}: should be a finite part of the core, {core.core}"
+    return ""
+
+
+def _first_mistake(error: Any) -> str:
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    value = "" if first["type"] in ("missing", "json_invalid") else f"{str(first['input'])[:80]}: "
+    return f"{key}: {value}{first['msg']}" if key else str(first["msg"])
+
+
+def _to_record(partition: Partition) -> dict[str, Any]:
+    from splatbatch.scene.partition.form import FORMAT
+
+    return {
+        "format": FORMAT,
+        "source": relative(partition.source, partition.path.parent),
+        "axes": [list(axis) for axis in partition.axes],
+        "offset": list(partition.offset),
+        "overlap": partition.overlap,
+        "patches": [_core_record(core) for core in partition.cores],
+        "test": sorted(partition.test),
+        "contiguous": sorted(partition.contiguous),
+        "train": sorted(partition.train),
+    }
+
+
+def _core_record(core: Core) -> dict[str, Any]:
+    boxes = {"core": core.core, "grown": core.grown, "bounds": core.bounds}
+    return {**vars(core), **{key: _box_record(box) for key, box in boxes.items()}}
+
+
+def _box_record(box: Box) -> dict[str, Any]:
+    return {key: [_side(value) for value in getattr(box, key)] for key in ("lower", "upper")}
+
+
+def _side(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _box(form: Any) -> Box:
+    lower = [-math.inf if side is None else side for side in form.lower]
+    upper = [math.inf if side is None else side for side in form.upper]
+    return Box((lower[0], lower[1], lower[2]), (upper[0], upper[1], upper[2]))
+
+
+def relative(path: Path, base: Path) -> str:
+    """Return a path as a file in `base` names it: relative, unless they have nothing but the root in common."""
+    path, base = Path(os.path.abspath(path)), Path(os.path.abspath(base))  # noqa: PTH100 - a link keeps its name
+    common = Path(os.path.commonpath([path, base]))
+    return os.path.relpath(path, base) if common != Path(common.anchor) else str(path)
