@@ -176,3 +176,14 @@ def test_a_partition_that_is_gone_is_refused(tmp_path: Path):
 
 def test_the_schema_names_every_key_that_is_written(written: Path):
     assert set(json.loads(written.read_text())) == set(json_schema()["properties"])
+
+
+def test_a_place_lies_where_it_lies_whatever_others_it_is_asked_with(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    turn, _ = np.linalg.qr(rng.normal(size=(3, 3)))
+    partition = replace(two(tmp_path), axes=tuple(map(tuple, turn.tolist())))
+    places = rng.normal(size=(9001, 3)) * 1e3
+    together = partition.in_axes(places)
+    for start in range(40):
+        for num in (1, 2, 3, 5, 7, 100, 1000):
+            assert np.array_equal(partition.in_axes(places[start : start + num]), together[start : start + num])
