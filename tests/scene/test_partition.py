@@ -109,6 +109,17 @@ def test_patches_without_a_partition_have_none(tmp_path: Path):
     assert partition_of(tmp_path) is None
 
 
+def test_a_strangers_partition_is_none_of_ours(tmp_path: Path):
+    (tmp_path / "partition.json").write_text('{"note": "uvh", "patches": [{"name": "p0"}]}')
+    assert partition_of(tmp_path) is None
+
+
+def test_a_partition_that_a_crash_has_cut_is_refused(written: Path):
+    written.write_bytes(written.read_bytes()[:100])
+    with pytest.raises(SceneError, match=r"partition\.json: "):
+        partition_of(written.parent)
+
+
 def test_a_partition_is_found_beside_its_patches(written: Path):
     found = partition_of(written.parent)
     assert found is not None

@@ -73,9 +73,9 @@ class PartitionForm(_Part):
     test: tuple[str, ...]
     """Photographs that are held out in every patch, by image name."""
     contiguous: tuple[str, ...] = ()
-    """Photographs held out in one piece, where that was asked for; they are none of `test`."""
+    """Photographs held out in one piece instead, where that was asked for."""
     train: tuple[str, ...] = ()
-    """Photographs that are trained on: what is known to be no test stays so when photographs are added."""
+    """The other photographs, none of `test`: what is known to be no test stays so when photographs are added."""
 
 
 def json_schema() -> dict[str, Any]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
-from splatbatch.files import write_json
+from splatbatch.files import read_json, write_json
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import Box, first_meeting, owners, tile
 
@@ -90,13 +90,19 @@ class Partition:
 
 
 def partition_of(patches: Path) -> Partition | None:
-    """Return the partition that patches in a folder were cut by; None if there is none.
+    """Return the partition that patches in a folder were cut by; None if there is none of ours.
 
     Raises:
         SceneError: it cannot be read, or is none.
     """
     path = patches / PARTITION
-    return read_partition(path) if path.is_file() or path.is_symlink() else None
+    return read_partition(path) if is_ours(path) else None
+
+
+def is_ours(path: Path) -> bool:
+    """Return whether a partition.json is one of ours, or what a crash has left of one; others write such files too."""
+    found = read_json(path)
+    return path.exists() if found is None else "format" in found
 
 
 def read_partition(path: Path) -> Partition:
@@ -168,8 +174,8 @@ def mistake_in(partition: Partition) -> str:
         return f"patches: the cores of {names[pair[0]]} and {names[pair[1]]} overlap: a place would belong to both"
     if not tile(boxes):
         return "patches: the cores leave space between them: a place there would belong to no patch"
-    if both := sorted(partition.test & (partition.train | partition.contiguous)):
-        return f"test: {both[0]}: is named among the others too; a photograph is test everywhere or nowhere"
+    if both := sorted(partition.test & partition.train):
+        return f"test: {both[0]}: is named under train too; a photograph is test everywhere or nowhere"
     return ""
 
 
