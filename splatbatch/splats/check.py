@@ -28,6 +28,10 @@ class Flaws:
     """The rotation is 0, 0, 0, 0, which is none: nobody has written it. Programs that give a file its size before its
     content leave such rows; trained rotations have any length, and never this one."""
 
+    def __add__(self, more: Flaws) -> Flaws:
+        """Return the flaws of both."""
+        return Flaws(self.not_finite + more.not_finite, self.unturned + more.unturned)
+
 
 def check_splat(path: Path, last_step: int | None = None) -> Splat | Rejected:
     """Return the splat in a file, or why the file does not count.
@@ -83,12 +87,11 @@ def count_flaws(path: Path, header: SplatHeader) -> Flaws | None:
             data = file.read(4 * width * num)
             if len(data) < 4 * width * num:
                 return None
-            here = _flaws_of(np.frombuffer(data, dtype="<f4").reshape(num, width), header)
-            found = Flaws(found.not_finite + here.not_finite, found.unturned + here.unturned)
+            found += flaws_of(np.frombuffer(data, dtype="<f4").reshape(num, width), header)
     return found
 
 
-def _flaws_of(rows: npt.NDArray[np.float32], header: SplatHeader) -> Flaws:
+def flaws_of(rows: npt.NDArray[np.float32], header: SplatHeader) -> Flaws:
     """Count the flaws of some rows, [N, properties]; one look at all of them tells whether there are any to count."""
     scales, quats = (rows[:, [header.properties.index(name) for name in names]] for names in (SCALES, QUATS))
     finite, huge, turned = np.isfinite(rows), scales > LARGEST_LOG_SCALE, quats != 0
