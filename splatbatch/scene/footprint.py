@@ -54,6 +54,8 @@ class Extent:
     """Width and height of every photograph as its camera has it."""
     stored: int = 1
     """By how much smaller the photographs are that lie there: 2 where there is images_2 alone."""
+    num_behind: int = 0
+    """Gaussians of the backdrop, at most, that are drawn with the patch's own."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Foo
     divisor = extent.stored * max(1, divisor_of(training.resolution, extent.sizes) // extent.stored)
     pixels = [-(-width // divisor) * -(-height // divisor) for width, height in extent.sizes]
     num, photos = expected_gaussians(recipe, extent.num_points), 3 * sum(pixels)
-    work = num * bytes_per_gaussian(training) + bytes_per_pixel(training) * max(pixels, default=0)
+    work = num * bytes_per_gaussian(training) + PIXEL_BYTES * max(pixels, default=0)
+    work += bytes_behind(training, num, extent.num_behind)
     host = photos + DECODED_BYTES * DECODERS * max((width * height for width, height in extent.sizes), default=0)
     mean_px = sum(pixels) // max(1, len(pixels))
     if training.device == "cpu":
@@ -148,12 +151,12 @@ def bytes_per_gaussian(training: Training) -> int:
     return FLOAT * (COPIES * parameters + joined * harmonics) + RASTER_BYTES
 
 
-def bytes_per_pixel(training: Training) -> int:
-    """Return the bytes that a step takes per pixel of its photograph, evened where `auto` may even it."""
-    if training.colors == "as_is":
-        return PIXEL_BYTES
-    is_plain = training.kernels == "plain" or training.device == "cpu"
-    return PIXEL_BYTES + (PLAIN_TONE_BYTES if is_plain else TONE_BYTES)
+def bytes_behind(training: Training, num: int, num_behind: int) -> int:
+    """Return the bytes that a backdrop takes: itself, joined to the patch's own Gaussians, and the gradient of that."""
+    if not num_behind:
+        return 0
+    parameters = FLOAT * (3 + 3 + 4 + 1 + 3 * (training.sh_degree + 1) ** 2)
+    return num_behind * (parameters + RASTER_BYTES) + 2 * (num + num_behind) * parameters
 
 
 def _mib(num_bytes: int) -> int:

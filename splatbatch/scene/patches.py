@@ -10,11 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from splatbatch.config import NO_OFFSET, Offset, Scene
 from splatbatch.errors import SceneError
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.photos.folders import is_folder
+
+if TYPE_CHECKING:
+    from splatbatch.scene.partition.border import Border
 
 MODEL_FOLDERS = ("sparse/0", "sparse")
 MODEL_FILE_NAMES = tuple(
@@ -42,6 +46,12 @@ class Patch:
     """Taken off its coordinates before it is trained."""
     tones: Mapping[str, Tone] = field(default_factory=dict, hash=False)
     """Of its photographs, by image name; those that are not named are neutral."""
+    border: Border | None = None
+    """How far it reaches, if it has a core."""
+    backdrop: Path | None = None
+    """Folder of the whole scene's results, whose splat is drawn behind a patch with a core."""
+    is_backdrop: bool = False
+    """It is the whole scene, trained coarsely to be drawn behind its patches."""
 
 
 def find_patches(scene: Scene) -> tuple[Patch, ...]:

@@ -83,6 +83,14 @@ class PatchFolder:
         return folder
 
 
+def backdrop_sha256(folder: Path | None) -> str:
+    """Return the hash of the backdrop that is accepted in a folder; empty if there is none."""
+    if folder is None:
+        return ""
+    result = PatchFolder(folder).read_result()
+    return result.sha256 if result and PatchFolder(folder).splat.exists() else ""
+
+
 def never_went(folder: AttemptFolder) -> bool:
     """Return whether an attempt only ever stood by: it counts for nothing, and its folder may go."""
     job = folder.read_job()

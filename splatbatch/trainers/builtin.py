@@ -15,6 +15,7 @@ from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.layout import PatchFolder, backdrop_sha256
 from splatbatch.store.records.metrics import Metrics, TrainingSettings
 
 CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
@@ -42,7 +43,9 @@ class BuiltinTrainer:
             masks=str(patch.masks) if patch.masks else None,
             holdout=choose_holdout(patch, self._recipe.evaluation),
             resume=self._checkpoint_before(folder),
-            tones={name: tone.values() for name, tone in patch.tones.items()},
+            tones={name: [*tone.gain, *tone.vignetting] for name, tone in patch.tones.items()},
+            is_backdrop=patch.is_backdrop,
+            **_surroundings(patch),
         )
         write_json(folder.settings, settings.to_record())
         return (sys.executable, "-m", "splatbatch.training", str(folder.path))
@@ -60,6 +63,16 @@ class BuiltinTrainer:
         if isinstance(splat, Splat):
             return dataclasses.replace(splat, metrics=(folder.read_metrics() or Metrics()).to_record())
         return splat
+
+
+def _surroundings(patch: Patch) -> dict[str, Any]:
+    """Return the settings that say what lies around a patch: its border, and the backdrop as it is now."""
+    if patch.border is None:
+        return {}
+    found: dict[str, Any] = {"border": patch.border.to_record()}
+    if patch.backdrop and (sha256 := backdrop_sha256(patch.backdrop)):
+        found |= {"backdrop": str(PatchFolder(patch.backdrop).splat), "backdrop_sha256": sha256}
+    return found
 
 
 def _decisive(folder: AttemptFolder) -> dict[str, Any] | None:

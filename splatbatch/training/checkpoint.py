@@ -124,7 +124,7 @@ class Checkpoints:
 def identity(recipe: Recipe, views: Views, first: Mapping[str, Tensor]) -> str:
     """Return a hash of all that a run depends on.
 
-    Settings with an effect, photographs with cameras and tones, first values.
+    Settings with an effect, photographs with cameras and tones, first values, border and backdrop.
     """
     digest = hashlib.sha256(json.dumps(recipe.decisive(), sort_keys=True).encode())
     for photo in (*views.training, *views.holdout):
@@ -132,8 +132,9 @@ def identity(recipe: Recipe, views: Views, first: Mapping[str, Tensor]) -> str:
         thinned = photo.pixels[::PIXEL_STRIDE, ::PIXEL_STRIDE]
         for tensor in (photo.view.viewmat, photo.view.K, thinned, photo.mask, photo.tone):
             digest.update(b"" if tensor is None else tensor.contiguous().cpu().numpy().tobytes())
-    for name in sorted(first):
-        digest.update(first[name].detach().contiguous().cpu().numpy().tobytes())
+    for values in (first, views.surroundings.to_hash()):
+        for name in sorted(values):
+            digest.update(values[name].detach().contiguous().cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
 
 

@@ -56,7 +56,7 @@ def to_parameters(values: Mapping[str, Tensor], device: torch.device) -> Paramet
     return {name: Parameter(value.to(device)) for name, value in values.items()}
 
 
-def from_splat(splat: Gaussians, frame: Frame, device: torch.device) -> Parameters:
+def values_of(splat: Gaussians, frame: Frame) -> dict[str, Tensor]:
     """Return what a splat file holds in the frame that is trained in: what `export` made of it, rounded as it was."""
     means = (splat.means.astype(np.float64) - frame.center) / frame.unit
     values = {
@@ -68,8 +68,17 @@ def from_splat(splat: Gaussians, frame: Frame, device: torch.device) -> Paramete
         "shN": splat.shN,
     }
     # columns picked from a table lie apart; the kernels read rows that lie side by side
-    whole = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in values.items()}
-    return to_parameters(whole, device)
+    return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in values.items()}
+
+
+def from_splat(splat: Gaussians, frame: Frame, device: torch.device) -> Parameters:
+    """Return what a splat file holds in the frame that is trained in, on the device that trains."""
+    return to_parameters(values_of(splat, frame), device)
+
+
+def chosen(values: Mapping[str, Tensor], which: Tensor) -> dict[str, Tensor]:
+    """Return the values of some Gaussians, by mask or number."""
+    return {name: value[which] for name, value in values.items()}
 
 
 def export(gaussians: Parameters, frame: Frame) -> Gaussians:

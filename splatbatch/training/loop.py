@@ -34,16 +34,18 @@ def train(
     training, plan, progress = recipe.training, schedule(recipe), checkpoints.progress
     optimizers = make_optimizers(gaussians, recipe, plan, views.frame.scene_scale)
     strategy = STRATEGIES[training.strategy](gaussians, optimizers, recipe, plan, views.frame.scene_scale)
+    strategy.within(views.surroundings)
     progress.expect(Expectations.of(recipe, plan))
     sizes = plan_sizes(views.training, recipe, plan, len(gaussians["means"]))
-    pyramid = Pyramid(sizes)
-    changing = Changing(gaussians, optimizers, strategy, evaluator)
+    exposures = Exposures(views.training, training.max_steps) if training.exposure else None
+    changing = Changing(gaussians, optimizers, strategy, evaluator, exposures)
     start = checkpoints.resume(changing)
-    capacity = TileCapacity(gaussians, views.training, RasterOptions.of(recipe))
-    one_step = Step(gaussians, optimizers, strategy, recipe, plan, capacity)
-    graphed = GraphedStep(one_step) if capacity.entries else None
+    capacity = TileCapacity(gaussians, views.training, RasterOptions.of(recipe), views.surroundings)
+    one_step = Step(gaussians, optimizers, strategy, recipe, plan, capacity, exposures, views.surroundings)
+    # a recording would work on the transform of the photo that it was made with
+    graphed = GraphedStep(one_step) if capacity.entries and not exposures else None
     chosen = islice(shuffled(views.training, training.seed), start, None)
-    photos = prefetch(pyramid.over(chosen, start), gaussians["means"].device)
+    photos = prefetch(Pyramid(sizes).over(chosen, start), gaussians["means"].device)
     for step in range(start, training.max_steps):
         photo = next(photos)
         if (growth := sizes.factor(max(start, step - 1)) / sizes.factor(step)) > 1:
@@ -57,7 +59,7 @@ def train(
             one_step.update(rendering)
         else:
             (graphed or one_step)(photo, degree)
-        has_changed = strategy.refine(step)
+        has_changed = one_step.refine(step)
         has_changed |= (is_due or has_changed) and capacity.review()
         if graphed and has_changed:
             graphed.forget()

@@ -25,10 +25,11 @@ from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.splats import offset_comments, read_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.metrics import TrainingSettings
+from splatbatch.training.border.backdrop import surroundings_of, thinned
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.evaluation.pictures import picture_views
-from splatbatch.training.gaussians import export, first_values, from_splat, to_parameters
+from splatbatch.training.gaussians import chosen, export, first_values, from_splat, to_parameters
 from splatbatch.training.loop import train
 from splatbatch.training.photos.repeats import find_repeats
 from splatbatch.training.photos.views import Folders, Views, decode_views
@@ -86,18 +87,26 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     reconstruction = read_shifted(Path(settings.sparse), settings.offset)
     if not len(reconstruction.points):
         raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
+    if settings.is_backdrop:
+        reconstruction = thinned(reconstruction, training.cap(len(reconstruction.points)))
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     tones = {name: Tone.of(values) for name, values in settings.tones.items()}
     views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tones)
     for warning in views.warnings:
         progress.warn(warning)
     progress.found(find_repeats(views.training))
+    views = replace(views, surroundings=surroundings_of(settings, views.frame, training))
     gaussians = first_values(reconstruction.points, views.frame, training)
+    if (outside := views.surroundings.outside(gaussians)) is not None:
+        gaussians = chosen(gaussians, ~outside)
+        if not len(gaussians["means"]):
+            raise SceneError(f"{settings.sparse}: 0 points within reach of its core: there is nothing to start from")
     if torch.cuda.is_initialized() and not was_touched:  # type: ignore[no-untyped-call]
         raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")
     extent = extent_of(len(reconstruction.points), reconstruction.images, reconstruction.cameras)
     extent = replace(extent, stored=stored_photographs(folders.images)[1])
     resume = Path(settings.resume) if settings.resume else None
+    extent = replace(extent, num_points=len(gaussians["means"]), num_behind=views.surroundings.num_behind)
     return Prepared(recipe.settled(extent.num_points), views, gaussians, extent, settings.offset, resume)
 
 
@@ -127,13 +136,14 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     step = evaluator.stopped_at or planned
 
     progress.phase("eval")
+    scene.surroundings.hold_back(gaussians)
     with aside(folder.splat) as written:
         write_splat(written, export(gaussians, scene.frame), step, planned, offset_comments(prepared.offset))
         gaussians = from_splat(read_splat(written), scene.frame, device)
         final = evaluator.measure_written(gaussians, step)
         made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": _versions(device)}
         write_json(folder.metrics, {**evaluator.to_record(), **made})
-        picture_views(folder, gaussians, scene.holdout, final, recipe)
+        picture_views(folder, scene.surroundings.drawn_with(gaussians), scene.holdout, final, recipe)
         progress.phase("export")
     with contextlib.suppress(OSError):
         folder.checkpoint.unlink(missing_ok=True)

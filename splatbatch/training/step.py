@@ -10,6 +10,7 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training import cuda
+from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, photometric_loss
 from splatbatch.training.optim import Optimizers, decay
@@ -30,6 +31,8 @@ class Step:
     recipe: Recipe
     plan: Schedule
     capacity: TileCapacity
+    exposures: Exposures | None = None
+    surroundings: Surroundings = NONE
 
     def __call__(self, photo: Photo, sh_degree: int) -> None:
         """Learn from a photo."""
@@ -39,7 +42,7 @@ class Step:
     def derive(self, photo: Photo, sh_degree: int) -> tuple[Tensor, Rendering]:
         """Return the loss, [], and the rendering; the gradients lie in the Gaussians."""
         options = RasterOptions.of(self.recipe, sh_degree)
-        rendering = rasterize(self.gaussians, photo.view, options, self.capacity.entries)
+        rendering = rasterize(self.surroundings.drawn_with(self.gaussians), photo.view, options, self.capacity.entries)
         self.capacity.note(rendering)
         self.strategy.step_pre_backward(rendering)
         compared = masked(*self._to_compare(rendering.colors, photo), photo.valid())
@@ -53,6 +56,13 @@ class Step:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         self.strategy.step_post_backward(rendering, decay(self.optimizers, self.plan))
+
+    def refine(self, step: int) -> bool:
+        """Add, move and remove Gaussians if it is time; return whether steps are different from now on."""
+        has_changed = self.strategy.refine(step)
+        if step % self.plan.refine_every == 0:
+            self.surroundings.hold_back(self.gaussians)
+        return has_changed
 
     def _to_compare(self, colors: Tensor, photo: Photo) -> tuple[Tensor, Tensor]:
         """Return a rendering and what it should be: the photograph, evened if it has a tone."""

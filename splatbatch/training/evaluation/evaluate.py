@@ -6,7 +6,7 @@ import contextlib
 import math
 import resource
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -37,7 +37,7 @@ class Evaluator:
     def __init__(self, views: Views, recipe: Recipe, progress: Progress, device: torch.device) -> None:
         self._recipe, self._plan, self._progress = recipe, schedule(recipe), progress
         self._holdout, self._sample = views.holdout, _spread(views.training, TRAINING_VIEWS)
-        self._is_evened = views.have_tones
+        self._is_evened, self._surroundings = views.have_tones, views.surroundings
         self._peaks = MemoryPeaks(device)
         lpips = load_lpips() if views.holdout else ""
         self._lpips = lpips if isinstance(lpips, Lpips) else None
@@ -61,7 +61,7 @@ class Evaluator:
             self.stopped_at = step
         return self.stopped_at is not None
 
-    def measure(self, gaussians: Parameters, step: int) -> Metrics | None:
+    def measure(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         """Measure the splat after so many steps; None without held-out photographs.
 
         Raises:
@@ -69,7 +69,8 @@ class Evaluator:
         """
         if self.evaluations and self.evaluations[-1]["step"] == step:
             return self.evaluations[-1]
-        with self._peaks.evaluating():
+        with self._peaks.evaluating(), torch.inference_mode():
+            gaussians = self._surroundings.drawn_with(gaussians)
             figures = evaluate(gaussians, self._holdout, self._recipe, self._lpips, is_evened=self._is_evened)
             if figures is None:
                 return None
@@ -81,7 +82,7 @@ class Evaluator:
             self._progress.evaluated(metrics)
         return metrics
 
-    def measure_written(self, gaussians: Parameters, step: int) -> Metrics | None:
+    def measure_written(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         """Measure the splat as its file holds it, which is what counts, in place of the one in memory.
 
         Raises:
@@ -101,7 +102,7 @@ class Evaluator:
 
 @torch.inference_mode()
 def evaluate(
-    gaussians: Parameters,
+    gaussians: Mapping[str, Tensor],
     photos: Sequence[Photo],
     recipe: Recipe,
     lpips: Lpips | None = None,
@@ -126,7 +127,7 @@ def evaluate(
 
 
 def _measure(
-    gaussians: Parameters, photo: Photo, recipe: Recipe, lpips: Lpips | None, *, is_evened: bool = False
+    gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe, lpips: Lpips | None, *, is_evened: bool = False
 ) -> dict[str, float]:
     mask, colors = photo.valid(), _render(gaussians, photo, recipe)
     of_even = {}
@@ -159,11 +160,11 @@ def _ssim(recipe: Recipe, colors: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 @torch.inference_mode()
-def _psnr(gaussians: Parameters, photo: Photo, recipe: Recipe) -> float:
+def _psnr(gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe) -> float:
     return _measure(gaussians, photo, recipe, None)["psnr"]
 
 
-def _render(gaussians: Parameters, photo: Photo, recipe: Recipe) -> Tensor:
+def _render(gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe) -> Tensor:
     return rasterize(gaussians, photo.view, RasterOptions.of(recipe)).colors
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image as Pillow
+from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.files import write_json, write_whole
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.training.gaussians import Parameters
 from splatbatch.training.photos.decode import Pixels
 from splatbatch.training.photos.tones import in_tone
 from splatbatch.training.photos.views import Photo
@@ -31,7 +32,7 @@ RAMP = np.array([[0, 0, 4], [87, 16, 110], [188, 55, 84], [249, 142, 9], [252, 2
 
 def picture_views(
     folder: AttemptFolder,
-    gaussians: Parameters,
+    gaussians: Mapping[str, Tensor],
     photos: tuple[Photo, ...],
     metrics: dict[str, Any] | None,
     recipe: Recipe,
@@ -61,7 +62,9 @@ def ranked(images: dict[str, dict[str, float]]) -> dict[str, str]:
 
 
 @torch.inference_mode()
-def _picture(folder: AttemptFolder, rank: str, gaussians: Parameters, photo: Photo, recipe: Recipe) -> tuple[int, int]:
+def _picture(
+    folder: AttemptFolder, rank: str, gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe
+) -> tuple[int, int]:
     colors = rasterize(gaussians, photo.view, RasterOptions.of(recipe)).colors
     colors = in_tone(colors, photo.tone, photo.view).clamp(0, 1)
     rendered = (255 * colors).round().to(torch.uint8).cpu().numpy()

@@ -21,6 +21,7 @@ from splatbatch.scene.colors.tone import NEUTRAL, Tone
 from splatbatch.scene.photos.folders import find_masks
 from splatbatch.scene.photos.photographs import Photographs, choose_photographs
 from splatbatch.scene.photos.resolution import DIVISORS
+from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.photos.decode import Decoded, Source, decode
 from splatbatch.training.photos.tones import alike, tone_of
 from splatbatch.training.rendering.rasterize import View
@@ -83,6 +84,8 @@ class Views:
     warnings: tuple[str, ...]
     loaded: Mapping[str, Any]
     """At which resolution, and from which folder."""
+    surroundings: Surroundings = NONE
+    """What bounds the patch, and what is drawn behind it."""
 
     @property
     def have_tones(self) -> bool:
@@ -95,7 +98,7 @@ class Views:
         training, holdout = (
             tuple(_settle(photo, home, device) for photo in photos) for photos in (self.training, self.holdout)
         )
-        return replace(self, training=training, holdout=holdout)
+        return replace(self, training=training, holdout=holdout, surroundings=self.surroundings.to(device))
 
 
 NO_TONES: Mapping[str, Tone] = {}

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from splatbatch.training import cuda
+from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import RasterOptions, Rendering
@@ -23,9 +24,16 @@ class TileCapacity:
 
     entries: int | None = None
 
-    def __init__(self, gaussians: Parameters, photos: tuple[Photo, ...], options: RasterOptions) -> None:
+    def __init__(
+        self,
+        gaussians: Parameters,
+        photos: tuple[Photo, ...],
+        options: RasterOptions,
+        surroundings: Surroundings = NONE,
+    ) -> None:
         self._gaussians = gaussians
-        self._num_gaussians = len(gaussians["means"])
+        self._num_behind = surroundings.num_behind
+        self._num_drawn = self._count()
         self._most: Tensor | None = None
         self.overflown = 0
         """Looks that found a list that had not fitted: its farthest Gaussians were not drawn in that step."""
@@ -35,7 +43,8 @@ class TileCapacity:
             return
         from splatbatch.training.cuda.rasterization import num_entries
 
-        needed = torch.stack([num_entries(gaussians, photo.view) for photo in photos])
+        drawn = surroundings.drawn_with(gaussians)
+        needed = torch.stack([num_entries(drawn, photo.view) for photo in photos])
         self._most = needed.max()
         self.entries = self._room(int(self._most))
 
@@ -51,12 +60,12 @@ class TileCapacity:
         """
         if self._most is None or self.entries is None:
             return False
-        num, longest = len(self._gaussians["means"]), int(self._most)
+        num, longest = self._count(), int(self._most)
         self.overflown += longest > self.entries
         # between two looks not every photo is seen: what was the longest counts on, but less
         self._most.copy_(self._most * 9 // 10)
-        needed = longest * max(1.0, num / self._num_gaussians)
-        self._num_gaussians = num
+        needed = longest * max(1.0, num / self._num_drawn)
+        self._num_drawn = num
         return self._fit(needed)
 
     def resize(self, gain: float) -> None:
@@ -70,6 +79,9 @@ class TileCapacity:
             return False
         before, self.entries = self.entries, self._room(needed)
         return self.entries != before
+
+    def _count(self) -> int:
+        return len(self._gaussians["means"]) + self._num_behind
 
     def warnings(self) -> tuple[str, ...]:
         """Return what was not as it should be in a run."""

@@ -6,11 +6,13 @@ from typing import Any
 
 import torch
 from gsplat.strategy import DefaultStrategy
-from gsplat.strategy.ops import reset_opa
+from gsplat.strategy.ops import remove, reset_opa
 from torch import Tensor
+from torch.nn.functional import pad
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
+from splatbatch.training.border.surroundings import Surroundings
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
 from splatbatch.training.rendering.rasterize import Rendering
@@ -42,6 +44,11 @@ class Default(Strategy):
         for name in ("grad2d", "count"):
             self._state[name] = torch.zeros_like(gaussians["opacities"], requires_grad=False)
 
+    def within(self, surroundings: Surroundings) -> None:
+        """Keep to what bounds the patch."""
+        super().within(surroundings)
+        self._rule.num_behind = surroundings.num_behind
+
     def step_pre_backward(self, rendering: Rendering) -> None:
         """Keep the gradients of the projected means."""
         if self._watches:
@@ -63,12 +70,20 @@ class Default(Strategy):
         if step >= plan.refine_stop:
             has_changed, self._watches = self._watches, False
         elif step > plan.refine_start and step % plan.refine_every == 0:
+            self._leave_out_strays()
             self._rule.refine(self._gaussians, self._optimizers, self._state, step)
             has_changed = True
         if plan.reset_every and 0 < step < plan.reset_stop and step % plan.reset_every == 0:
             reset_opa(self._gaussians, self._optimizers, self._state, value=2 * self._rule.prune_opa)
             has_changed = True
         return has_changed
+
+    @torch.no_grad()
+    def _leave_out_strays(self) -> None:
+        """Remove what has left the patch."""
+        outside = self._surroundings.outside(self._gaussians)
+        if outside is not None and outside.any():
+            remove(self._gaussians, self._optimizers, self._state, outside)
 
     def limit(self, most: int) -> None:
         """Grow no further than that."""
@@ -93,19 +108,27 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
     def __init__(self, cap_max: int, **settings: Any) -> None:
         super().__init__(**settings)
         self.cap_max = cap_max
+        self.num_behind = 0
+        """Gaussians that are drawn after those of the patch, and are nobody's to refine."""
 
     @torch.no_grad()
     def observe(self, state: dict[str, Any], rendering: Rendering) -> None:
         """Add up how strongly each Gaussian is pulled across the image, in halves of it, and how often it is seen."""
-        info = rendering.info
+        info, num = rendering.info, len(state["count"])  # of the patch's own, which come first
         if rendering.packed:
-            # it asks for the number of parameters alone
-            self._update_state({"means": state["count"]}, state, info, packed=True)
+            self._observe_packed(state, info)
             return
         means2d = info["means2d"]
-        pull = (means2d.absgrad if self.absgrad else means2d.grad)[0]  # [N, 2]; 0 where a Gaussian is not seen
+        pull = (means2d.absgrad if self.absgrad else means2d.grad)[0, :num]  # [N, 2]; 0 where one is not seen
         state["grad2d"] += torch.hypot(pull[:, 0] * (info["width"] / 2), pull[:, 1] * (info["height"] / 2))
-        state["count"] += (info["radii"][0] > 0).all(dim=-1)
+        state["count"] += (info["radii"][0, :num] > 0).all(dim=-1)
+
+    def _observe_packed(self, state: dict[str, Any], info: dict[str, Any]) -> None:
+        """Let gsplat do it, which counts all that is drawn: what is behind is counted, and forgotten."""
+        num, names = len(state["count"]), ("grad2d", "count")
+        seen = {name: pad(state[name], (0, self.num_behind)) for name in names}
+        self._update_state({"means": seen["count"]}, seen, info, packed=True)  # it asks for their number alone
+        state.update({name: seen[name][:num] for name in names})
 
     @torch.no_grad()
     def refine(self, params: Parameters, optimizers: Optimizers, state: dict[str, Any], step: int) -> None:

@@ -49,9 +49,20 @@ class Mcmc(Strategy):
         plan = self._plan
         if not plan.refine_start < step < plan.refine_stop or step % plan.refine_every:
             return False
-        self._rule._relocate_gs(self._gaussians, self._optimizers, self._binoms)
+        self._relocate()
         self._rule._add_new_gs(self._gaussians, self._optimizers, self._binoms)
         return True
+
+    def _relocate(self) -> None:
+        """Relocate what is too transparent, and what has left the patch."""
+        outside = self._surroundings.outside(self._gaussians)
+        if outside is None:
+            self._rule._relocate_gs(self._gaussians, self._optimizers, self._binoms)
+            return
+        min_opacity = self._rule.min_opacity
+        dead = (self._gaussians["opacities"].sigmoid() <= min_opacity) | outside
+        if dead.any() and not dead.all():
+            ops.relocate(self._gaussians, self._optimizers, {}, dead, self._binoms, min_opacity)
 
     def limit(self, most: int) -> None:
         """Add no further than that."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.rendering.rasterize import Rendering
 
 
@@ -15,6 +16,12 @@ class Strategy:
     All but `refine` are part of the step itself: they do the same things in every step, on the device, and never wait
     for it, so that a step can be recorded and replayed.
     """
+
+    _surroundings: Surroundings = NONE
+
+    def within(self, surroundings: Surroundings) -> None:
+        """Keep to what bounds the patch: a Gaussian that has left it does not count as alive."""
+        self._surroundings = surroundings
 
     def regularise(self, loss: Tensor) -> Tensor:
         """Add what the rule wants minimised."""

@@ -1,0 +1,64 @@
+"""The backdrop of a patch: the splat of the whole scene, read without what the patch itself explains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from splatbatch.config import Offset, Training
+from splatbatch.errors import TrainerError
+from splatbatch.scene.colmap.reconstruction import Reconstruction
+from splatbatch.scene.partition.border import Border
+from splatbatch.splats import read_header, read_splat
+from splatbatch.store.hashes import sha256_of
+from splatbatch.store.records.metrics import TrainingSettings
+from splatbatch.training.border.surroundings import NONE, Bounds, Surroundings
+from splatbatch.training.gaussians import chosen, values_of
+from splatbatch.training.photos.views import Frame
+
+MOST_PHOTOS = 1000
+"""Of the whole scene, for its backdrop: so many fit any host, and show every place of it, coarsely."""
+
+
+def surroundings_of(settings: TrainingSettings, frame: Frame, training: Training) -> Surroundings:
+    """Return what lies around a patch, in host memory.
+
+    Raises:
+        TrainerError: the backdrop is not the one that the patch is to be trained against.
+    """
+    border = Border.from_record(settings.border)
+    if border is None:
+        return NONE
+    bounds = Bounds.of(border, frame, settings.offset)
+    if not settings.backdrop:
+        return Surroundings(bounds)
+    values = _read(settings, frame, training.sh_degree)
+    return Surroundings(bounds, chosen(values, ~bounds.holds(values["means"])))
+
+
+def _read(settings: TrainingSettings, frame: Frame, sh_degree: int) -> dict[str, Tensor]:
+    path = Path(settings.backdrop)
+    if sha256_of(path) != settings.backdrop_sha256:
+        raise TrainerError(f"{path}: the backdrop is missing or has changed since the patch was started")
+    try:
+        offset: Offset = read_header(path).offset
+        values = values_of(read_splat(path), frame)
+    except (OSError, ValueError) as error:
+        raise TrainerError(f"{path}: the backdrop cannot be read ({error})") from error
+    if offset != settings.offset:
+        raise TrainerError(f"{path}: the backdrop lies in another frame: offset {offset}, not {settings.offset}")
+    num = (sh_degree + 1) ** 2 - 1
+    values["shN"] = pad(values["shN"][:, :num], (0, 0, 0, max(0, num - values["shN"].shape[1])))
+    return values
+
+
+def thinned(model: Reconstruction, most_points: int) -> Reconstruction:
+    """Return a whole scene as its backdrop is trained from it: at most so many points, and photographs of all of it."""
+    points, images = model.points, model.images
+    rows = torch.arange(len(points))[:: -(-len(points) // most_points) or 1].numpy()
+    kept = {name: value[rows] for name, value in vars(points).items() if name != "tracks"}
+    return replace(model, points=replace(points, **kept, tracks=None), images=images[:: -(-len(images) // MOST_PHOTOS)])
