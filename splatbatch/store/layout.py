@@ -7,16 +7,21 @@ import uuid
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from splatbatch.errors import OutputError
 from splatbatch.files import read_json
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder, FileIn
+from splatbatch.store.hashes import file_fact
 from splatbatch.store.records.colors import Colors
 from splatbatch.store.records.frame import Frame
 from splatbatch.store.records.result import Result
 from splatbatch.store.records.run import CancelRequest
 
-SPLAT, RESULT = "splat.ply", "result.json"
+if TYPE_CHECKING:
+    from splatbatch.store.records.merge import Merge
+
+SPLAT, RESULT, MERGE = "splat.ply", "result.json", "merge.json"
 _PREFIX_LENGTH = len(ATTEMPT_PREFIX)
 
 
@@ -98,6 +103,49 @@ def never_went(folder: AttemptFolder) -> bool:
 
 
 @dataclass(frozen=True)
+class MergedFiles:
+    """A merged splat, and beside it what it was made of."""
+
+    splat: Path
+    record: Path
+
+    @staticmethod
+    def at(splat: Path) -> MergedFiles:
+        """Return the files of a splat that is merged to a place of somebody's choice."""
+        return MergedFiles(splat, splat.with_name(f"{splat.stem}.{MERGE}"))
+
+    def read(self) -> Merge | None:
+        """Return what the splat was made of; None if nobody knows, or another file stands there by now."""
+        from splatbatch.store.records.merge import Merge  # of which `status` knows nothing
+
+        record, fact = read_json(self.record), file_fact(self.splat)
+        found = Merge.from_record(record)
+        return found if record is not None and (found.bytes, found.mtime_ns) == fact[:2] else None
+
+
+@dataclass(frozen=True)
+class SceneFolder:
+    """What lies in the output folder for the whole scene, as merged from its patches."""
+
+    path: Path
+
+    splat = FileIn(SPLAT)
+    """All patches in one."""
+    merge = FileIn(MERGE)
+    """What it was merged from."""
+
+    @property
+    def merged(self) -> MergedFiles:
+        """The merged splat and what it was made of."""
+        return MergedFiles(self.splat, self.merge)
+
+    @property
+    def uncleaned(self) -> MergedFiles:
+        """The same before it was cleaned, where somebody wants to compare."""
+        return MergedFiles.at(self.path / "uncleaned.ply")
+
+
+@dataclass(frozen=True)
 class OutputFolder:
     """Everything a batch writes."""
 
@@ -154,6 +202,11 @@ class OutputFolder:
     def report(self, suffix: str) -> Path:
         """Return report.json, report.md, …"""
         return self.path / f"report.{suffix}"
+
+    @property
+    def scene(self) -> SceneFolder:
+        """The folder of the whole scene."""
+        return SceneFolder(self.path / "scene")
 
     def patch(self, name: str) -> PatchFolder:
         """Return the folder of a patch."""

@@ -18,7 +18,7 @@ from splatbatch.splats import Gaussians, read_header, read_splat, write_splat
 from splatbatch.splats.check import check_splat
 from splatbatch.splats.merge import rows
 from splatbatch.splats.merge.ranges import Earlier
-from splatbatch.splats.merge.regions import BehindAll
+from splatbatch.splats.merge.regions import Inside, Outside
 from splatbatch.splats.merge.write import Part, merge_splats
 
 NONE = (0.0, 0.0, 0.0)
@@ -207,13 +207,16 @@ def test_a_splat_with_nothing_in_its_core_was_trained_in_another_frame(quarters:
         merge_splats(tmp_path / "scene.ply", parts, NONE)
 
 
-def test_the_backdrop_shows_where_no_merged_patch_was_trained_and_in_the_holes(tmp_path: Path) -> None:
-    partition = partition_of_boxes(tmp_path, tiles([(0, 0, 0.0)]))
-    region = BehindAll(partition, NONE, partition.cores[:1])  # p0, x < 0, reaches to -110
-    means = np.array([[-1, 0, 0], [-109, 0, 0], [-1000, 0, 0], [0, 0, 0], [0.5, 0, 0], [50, 0, 0]], np.float32)
-    assert region.holds(means).tolist() == [False, False, True, True, True, True]
-    both = BehindAll(partition, NONE, partition.cores)
-    assert both.holds(means).tolist() == [False, False, True, False, False, False]
+@given(cuts=cuts, turn=turns, num=st.integers(1, 300), without=st.integers(0, 9))
+def test_each_gaussian_of_a_backdrop_shows_where_no_patch_has_it(
+    tmp_path_factory: pytest.TempPathFactory, cuts, turn, num: int, without: int
+) -> None:
+    folder, splat = tmp_path_factory.mktemp("cut"), random_splat(num)
+    partition = partition_of_boxes(folder, tiles(cuts), axes_of(turn))
+    boxes = [core.core.clipped(core.bounds) for core in partition.cores if core.name != f"p{without}"]
+    inside = [Inside(partition, UTM, box).holds(splat.means) for box in boxes]
+    behind = Outside(partition, UTM, tuple(boxes)).holds(splat.means)
+    assert (np.sum([*inside, behind], axis=0) == 1).all()
 
 
 @pytest.mark.parametrize("num_patches", [2, 16])

@@ -10,7 +10,7 @@ from splatbatch.scene.partition.boxes import EVERYWHERE, Box
 from splatbatch.scene.partition.record import Core, Partition
 from splatbatch.splats import Gaussians, offset_comments, write_splat
 from splatbatch.splats.export import Source
-from splatbatch.splats.merge.regions import InCore
+from splatbatch.splats.merge.regions import Inside
 from splatbatch.splats.merge.write import Part
 
 CONTENT = Box((-10.0, -10.0, -10.0), (10.0, 10.0, 10.0))
@@ -62,7 +62,7 @@ def write_parts(partition: Partition, splat: Gaussians, offset: Triple = (0.0, 0
         if core.core.holds(places).any():
             path = folder / f"{core.name}.ply"
             write_splat(path, some(splat, own), 20, comments=offset_comments(offset))
-            parts.append(Part(Source(path, core.name), InCore(partition, offset, core.core), core.name))
+            parts.append(Part(Source(path, core.name), Inside(partition, offset, core.core), core.name))
     return parts
 
 

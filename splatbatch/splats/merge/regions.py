@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from splatbatch.config import Offset
 from splatbatch.scene.partition.boxes import Box
-from splatbatch.scene.partition.record import Core, Partition
+from splatbatch.scene.partition.record import Partition
 from splatbatch.splats.ply import FloatArray
 
 Mask = NDArray[np.bool_]
@@ -25,41 +25,31 @@ class Region(Protocol):
 
 
 @dataclass(frozen=True)
-class InCore:
-    """The core of a patch: half-open, so that each place belongs to one patch."""
+class Inside:
+    """A box of the partition: half-open, so that a place on a side of two belongs to one of them."""
 
     partition: Partition
     offset: Offset
-    core: Box
+    """Of the frame of the splats."""
+    box: Box
 
     def holds(self, means: FloatArray) -> Mask:
-        """Return which means [N, 3] lie in the core."""
-        return self.core.holds(self.partition.in_axes(means.astype(np.float64), self.offset))
+        """Return which means [N, 3] lie in the box."""
+        return self.box.holds(self.partition.in_axes(means.astype(np.float64), self.offset))
 
 
 @dataclass(frozen=True)
-class BehindAll:
-    """Where the backdrop shows: outside of what any merged patch was trained for, and in the cores of missing ones."""
+class Outside:
+    """What no box of a list holds."""
 
     partition: Partition
     offset: Offset
-    merged: tuple[Core, ...]
+    boxes: tuple[Box, ...]
 
     def holds(self, means: FloatArray) -> Mask:
-        """Return which means [N, 3] lie there."""
+        """Return which means [N, 3] lie in none of the boxes."""
         places = self.partition.in_axes(means.astype(np.float64), self.offset)
-        here = ~self._any([core.core for core in self.merged], places)
-        return here | ~self._any([trained_box(core, self.partition.overlap) for core in self.merged], places)
-
-    def _any(self, boxes: list[Box], places: NDArray[np.float64]) -> Mask:
-        inside = np.zeros(len(places), dtype=bool)
-        for box in boxes:
-            inside |= box.holds(places)
-        return inside
-
-
-def trained_box(core: Core, overlap: float) -> Box:
-    """Return where a patch puts its Gaussians: its core with the overlap, as far as the scene reaches."""
-    low, high = np.array(core.bounds.lower), np.array(core.bounds.upper)
-    x, y, z = (overlap * (high - low)).tolist()
-    return core.grown.clipped(core.bounds.grown((x, y, z)))
+        outside = np.ones(len(places), dtype=bool)
+        for box in self.boxes:
+            outside &= ~box.holds(places)
+        return outside

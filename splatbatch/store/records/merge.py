@@ -1,0 +1,106 @@
+"""merge.json: what a merged splat was made of, part by part, where holes are, and what cleaning removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from splatbatch.fields import mapping, whole
+from splatbatch.store.records.fingerprint import Place, place
+from splatbatch.store.records.record import TypedRecord, reads
+
+FORMAT = 1
+Kind = TypeVar("Kind", bound=TypedRecord)
+
+
+def _counts(value: object) -> dict[str, int]:
+    return {name: whole(one) or 0 for name, one in mapping(value).items()}
+
+
+@dataclass(frozen=True)
+class MergedPart(TypedRecord):
+    """A patch, or the backdrop, in the merged splat."""
+
+    patch: str = ""
+    attempt: str = ""
+    sha256: str = ""
+    """Of its splat; empty where an earlier version accepted it, which wrote none down."""
+    start: int = 0
+    """Its first Gaussian in the merged splat."""
+    num_gaussians: int = 0
+    """It has there."""
+    num_read: int = 0
+    """Of its splat."""
+    num_outside: int = 0
+    """Of them outside its core."""
+    removed: dict[str, int] = field(default_factory=dict, metadata=reads(_counts))
+    """By cleaning, by rule."""
+    warnings: tuple[str, ...] = ()
+    """Of its training."""
+    key: str = ""
+    """Hash of all that decides which Gaussians it has here."""
+
+    @property
+    def survivors(self) -> float:
+        """Return the share of its Gaussians that its core holds."""
+        return 1 - self.num_outside / self.num_read if self.num_read else 0.0
+
+
+@dataclass(frozen=True)
+class Hole(TypedRecord):
+    """A patch that is missing, and the part of space that is empty for it, or shows the backdrop alone."""
+
+    patch: str = ""
+    reason: str = ""
+    lower: tuple[float | None, ...] = field(default=(), metadata=reads(lambda value: tuple(value or ())))
+    """Of its core, in the axes of the partition; None: infinitely far."""
+    upper: tuple[float | None, ...] = field(default=(), metadata=reads(lambda value: tuple(value or ())))
+
+
+@dataclass(frozen=True)
+class Cleaned(TypedRecord):
+    """What cleaning has removed, and by which rules."""
+
+    rules: dict[str, str] = field(
+        default_factory=dict, metadata=reads(lambda value: {name: str(one) for name, one in mapping(value).items()})
+    )
+    """In words, by name."""
+    removed: dict[str, int] = field(default_factory=dict, metadata=reads(_counts))
+    """Gaussians of all parts, by rule."""
+
+
+def _list(kind: type[Kind], value: object) -> tuple[Kind, ...]:
+    return tuple(map(kind.from_record, value)) if isinstance(value, list | tuple) else ()
+
+
+@dataclass(frozen=True)
+class Merge(TypedRecord):
+    """What a merged splat was made of."""
+
+    format: int = FORMAT
+    bytes: int | None = None
+    """Of the splat."""
+    mtime_ns: int | None = None
+    num_gaussians: int = 0
+    sh_degree: int = 0
+    offset: Place = field(default=(0.0, 0.0, 0.0), metadata=reads(place))
+    """What was taken off the coordinates of the model."""
+    partition: str = ""
+    """SHA-256 of partition.json."""
+    key: str = ""
+    """Hash of all that decides which bytes the splat has."""
+    parts: tuple[MergedPart, ...] = field(default=(), metadata=reads(lambda value: _list(MergedPart, value)))
+    """In their order in the splat."""
+    holes: tuple[Hole, ...] = field(default=(), metadata=reads(lambda value: _list(Hole, value)))
+    cleaned: Cleaned | None = field(
+        default=None, metadata=reads(lambda value: Cleaned.from_record(value) if isinstance(value, Mapping) else None)
+    )
+    """None: nothing was cleaned."""
+    version: str = ""
+    """Of the splatbatch that wrote it."""
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as merge.json holds it."""
+        lists = {"parts": [one.to_record() for one in self.parts], "holes": [one.to_record() for one in self.holes]}
+        return super().to_record() | lists
