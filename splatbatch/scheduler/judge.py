@@ -16,7 +16,19 @@ from splatbatch.failures.rules.exits import in_words
 from splatbatch.failures.settings import Difference
 from splatbatch.files import PRIVATE, SHARED_MEMORY, is_out_of_space, sweep, write_json
 from splatbatch.machine.protocol import Key, Slot
-from splatbatch.outcome import Cancelled, Exit, Exited, Failed, Outcome, Rejected, Splat, Stopped, TimedOut, Trained
+from splatbatch.outcome import (
+    Cancelled,
+    Diagnosis,
+    Exit,
+    Exited,
+    Failed,
+    Outcome,
+    Rejected,
+    Splat,
+    Stopped,
+    TimedOut,
+    Trained,
+)
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
 from splatbatch.store.layout import PatchFolder
 from splatbatch.store.log_ends import read_ends
@@ -115,7 +127,21 @@ def judge(folder: AttemptFolder, trainer: Trainer, end: Exit, differences: Seque
         case Rejected(), Cancelled(by=by):
             return Stopped(by)
         case Rejected(reason=reason), _:
-            return Failed(diagnose(_evidence(folder, end, reason, differences)))
+            return Failed(why(folder, end, reason, differences))
+
+
+def why(
+    folder: AttemptFolder, end: Exit, artifact: str | None = None, differences: Sequence[Difference] = ()
+) -> Diagnosis:
+    """Say why an attempt failed, by all that its folder tells.
+
+    Args:
+        folder: of the attempt.
+        end: how the process ended.
+        artifact: why its splat does not count; None: it was to make none.
+        differences: what the patch sets differently from its batch.
+    """
+    return diagnose(_evidence(folder, end, artifact, differences))
 
 
 def tidy(folder: AttemptFolder) -> None:
@@ -155,7 +181,7 @@ def _most(figures: Iterable[float | None]) -> float | None:
     return max((figure for figure in figures if figure is not None), default=None)
 
 
-def _evidence(folder: AttemptFolder, end: Exit, artifact: str, differences: Sequence[Difference]) -> Evidence:
+def _evidence(folder: AttemptFolder, end: Exit, artifact: str | None, differences: Sequence[Difference]) -> Evidence:
     last, told = folder.last_progress(), folder.read_exit() or ExitFacts()
     log = read_ends(folder.log)
     return Evidence(
@@ -163,7 +189,7 @@ def _evidence(folder: AttemptFolder, end: Exit, artifact: str, differences: Sequ
         log=log.text,
         gap=Gap(log.after, log.left_out),
         differences=differences,
-        patch=folder.path.parent.name,
+        patch=folder.path.parent.name if artifact is not None else "",
         phase=last.phase,
         step=last.step,
         artifact=artifact,

@@ -16,6 +16,7 @@ from splatbatch.store.records.record import TypedRecord
 from splatbatch.store.records.watch import Watch
 
 if TYPE_CHECKING:  # every attempt's supervisor would wait for what it never reads
+    from splatbatch.store.records.evaluation import EvaluationSettings, SceneEvaluation
     from splatbatch.store.records.metrics import Metrics, TrainingSettings, Views
     from splatbatch.store.records.result import Result
 
@@ -139,6 +140,18 @@ class AttemptFolder:
         from splatbatch.store.records.metrics import TrainingSettings
 
         return self._read(self.settings, TrainingSettings) or TrainingSettings()
+
+    def read_evaluation_settings(self) -> EvaluationSettings:
+        """Return what is asked of settings.json where a scene is measured; blank without it."""
+        from splatbatch.store.records.evaluation import EvaluationSettings
+
+        return self._read(self.settings, EvaluationSettings) or EvaluationSettings()
+
+    def read_evaluation(self) -> SceneEvaluation | None:
+        """Return metrics.json where a scene is measured; None before the end."""
+        from splatbatch.store.records.evaluation import SceneEvaluation
+
+        return self._read(self.metrics, SceneEvaluation)
 
     def read_metrics(self) -> Metrics | None:
         """Return metrics.json; None before the last evaluation, and without held-out photographs."""

@@ -19,9 +19,9 @@ from splatbatch.store.records.result import Result
 from splatbatch.store.records.run import CancelRequest
 
 if TYPE_CHECKING:
-    from splatbatch.store.records.merge import Merge
+    from splatbatch.store.records.evaluation import SceneEvaluation
 
-SPLAT, RESULT, MERGE = "splat.ply", "result.json", "merge.json"
+SPLAT, RESULT = "splat.ply", "result.json"
 _PREFIX_LENGTH = len(ATTEMPT_PREFIX)
 
 
@@ -103,27 +103,6 @@ def never_went(folder: AttemptFolder) -> bool:
 
 
 @dataclass(frozen=True)
-class MergedFiles:
-    """A merged splat, and beside it what it was made of."""
-
-    splat: Path
-    record: Path
-
-    @staticmethod
-    def at(splat: Path) -> MergedFiles:
-        """Return the files of a splat that is merged to a place of somebody's choice."""
-        return MergedFiles(splat, splat.with_name(f"{splat.stem}.{MERGE}"))
-
-    def read(self) -> Merge | None:
-        """Return what the splat was made of; None if nobody knows, or another file stands there by now."""
-        from splatbatch.store.records.merge import Merge  # of which `status` knows nothing
-
-        record, fact = read_json(self.record), file_fact(self.splat)
-        found = Merge.from_record(record)
-        return found if record is not None and (found.bytes, found.mtime_ns) == fact[:2] else None
-
-
-@dataclass(frozen=True)
 class SceneFolder:
     """What lies in the output folder for the whole scene, as merged from its patches."""
 
@@ -131,18 +110,27 @@ class SceneFolder:
 
     splat = FileIn(SPLAT)
     """All patches in one."""
-    merge = FileIn(MERGE)
+    merge = FileIn("merge.json")
     """What it was merged from."""
+    evaluation = FileIn("evaluation.json")
+    """How good it is; `evaluate` copies it here from its attempt."""
+
+    def evaluation_of(self, splat: Path) -> Path:
+        """Return where the evaluation of a splat goes: of another one than the scene's own, under a name of its own."""
+        is_own = splat.resolve() == self.splat.resolve()
+        return self.evaluation if is_own else self.path / f"evaluation-{splat.stem}.json"
+
+    def read_evaluation(self, splat: Path | None = None) -> SceneEvaluation | None:
+        """Return how good the scene, or another splat, was found to be; None if nobody has measured it."""
+        from splatbatch.store.records.evaluation import SceneEvaluation  # of which `status` knows nothing
+
+        record = read_json(self.evaluation_of(splat or self.splat))
+        return None if record is None else SceneEvaluation.from_record(record)
 
     @property
-    def merged(self) -> MergedFiles:
-        """The merged splat and what it was made of."""
-        return MergedFiles(self.splat, self.merge)
-
-    @property
-    def uncleaned(self) -> MergedFiles:
-        """The same before it was cleaned, where somebody wants to compare."""
-        return MergedFiles.at(self.path / "uncleaned.ply")
+    def evaluating(self) -> PatchFolder:
+        """The attempts at measuring it."""
+        return PatchFolder(self.path / "evaluating")
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     recipe = prepared.recipe
 
     progress.phase("init")
-    device = _device(recipe.training.device)
+    device = open_device(recipe.training.device)
     torch.manual_seed(recipe.training.seed)
     # what this process may come to take on its GPU, its context included
     free_mib = GPU_CONTEXT_MIB + torch.cuda.mem_get_info(device)[0] // MIB if device.type == "cuda" else None
@@ -182,7 +182,7 @@ def _versions(device: torch.device) -> dict[str, str]:
     return versions
 
 
-def _device(wanted: str) -> torch.device:
+def open_device(wanted: str) -> torch.device:
     """Return the device to train on; on the CPU with one thread, since patches in parallel use cores better.
 
     Raises:

@@ -96,7 +96,7 @@ class Views:
         """Return the views for a device: cameras on it, photographs there or in host memory."""
         home = device if wanted == "gpu" else torch.device("cpu")
         training, holdout = (
-            tuple(_settle(photo, home, device) for photo in photos) for photos in (self.training, self.holdout)
+            tuple(settled(photo, home, device) for photo in photos) for photos in (self.training, self.holdout)
         )
         return replace(self, training=training, holdout=holdout, surroundings=self.surroundings.to(device))
 
@@ -125,9 +125,9 @@ def decode_views(
         for image in model.images
     ]
     decoded = _decode_all(sources, training.workers)
-    frame = _frame(model.images)
+    frame = frame_of(model.images)
     photos = [
-        _photo(image, one, frame, tones.get(image.name, NEUTRAL))
+        photo_in(image, one, frame, tones.get(image.name, NEUTRAL))
         for image, one in zip(model.images, decoded, strict=True)
     ]
     photos = [replace(photo, tone=tone) for photo, tone in zip(photos, alike(one.tone for one in photos), strict=True)]
@@ -148,7 +148,7 @@ def _decode_all(sources: Sequence[Source], workers: int | Literal["auto"]) -> li
         return list(pool.map(decode, sources))
 
 
-def _photo(image: Image, decoded: Decoded, frame: Frame, tone: Tone) -> Photo:
+def photo_in(image: Image, decoded: Decoded, frame: Frame, tone: Tone) -> Photo:
     """Return a photograph with its pinhole camera in the frame that is trained."""
     viewmat, camera = image.world_to_camera(), decoded.camera
     viewmat[:3, 3] = (viewmat[:3, 3] + viewmat[:3, :3] @ frame.center) / frame.unit
@@ -158,7 +158,7 @@ def _photo(image: Image, decoded: Decoded, frame: Frame, tone: Tone) -> Photo:
     return Photo(image.name, view, pixels, mask, tone_of(tone, decoded))
 
 
-def _settle(photo: Photo, home: torch.device, device: torch.device) -> Photo:
+def settled(photo: Photo, home: torch.device, device: torch.device) -> Photo:
     """Return a photograph with its camera on `device` and its pixels at home; pinned in host memory to upload fast."""
     view = replace(photo.view, viewmat=photo.view.viewmat.to(device), K=photo.view.K.to(device))
 
@@ -199,7 +199,8 @@ def _as_loaded(chosen: Photographs, decoded: Sequence[Decoded]) -> dict[str, Any
     return {"used": name, "folder": chosen.folder.name, "shrunk_by": chosen.shrink, "largest": list(largest)}
 
 
-def _frame(images: Sequence[Image]) -> Frame:
+def frame_of(images: Sequence[Image]) -> Frame:
+    """Return the frame in which the photographs of a patch are trained."""
     centers = np.array([image.center() for image in images])  # [n, 3]
     middle = centers.mean(axis=0)
     distances = np.linalg.norm(centers - middle, axis=1)

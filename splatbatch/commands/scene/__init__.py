@@ -1,0 +1,1 @@
+"""`evaluate` and `scene`: the commands about the whole scene."""

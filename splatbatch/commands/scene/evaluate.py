@@ -1,0 +1,60 @@
+"""`evaluate`: how good the merged scene is, on photographs that nobody was trained on and where patches meet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from splatbatch import terminal
+from splatbatch.commands.output import open_console, print_json, print_warnings
+from splatbatch.commands.scene.table import tables
+from splatbatch.commands.train.train import Interruption
+from splatbatch.plain_text import one_line
+from splatbatch.scheduler.scene.attempt import Hooks
+from splatbatch.scheduler.scene.evaluating import evaluate as measure
+from splatbatch.store.lock import OutputLock
+from splatbatch.store.records.evaluation import SceneEvaluation
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.scene.evaluation import order
+
+NOT_WHOLE = 1
+
+
+def evaluate(config: Path | None, splat: Path | None, *, as_json: bool) -> None:
+    """Measure a splat of the whole scene; exit with 1 if some patch is missing beside it."""
+    terminal.never_block()
+    batch = open_batch(config)
+    print_warnings(batch.config.warnings)
+    interruption = Interruption()
+    found = evaluated(batch, splat or batch.output.scene.splat, interruption)
+    if as_json:
+        print_json(found.to_record())
+    else:
+        show(found)
+    if interruption.signal:
+        raise typer.Exit(interruption.exit_code)
+    raise typer.Exit(NOT_WHOLE if found.lacking else 0)
+
+
+def evaluated(batch: Batch, splat: Path, interruption: Interruption) -> SceneEvaluation:
+    """Measure a splat of the scene, and write down how good it is.
+
+    Raises:
+        SplatbatchError: it cannot be measured.
+    """
+    settings = order(batch, splat)
+    batch.output.create()
+    with OutputLock(batch.output.lock) as lock:
+        return measure(batch.config, settings, batch.output.scene, Hooks(interruption.reason, lock.beat))
+
+
+def show(found: SceneEvaluation) -> None:
+    """Print what was found as tables."""
+    console = open_console()
+    for part in tables(found):
+        console.print(part)
+    for name, why in found.lacking.items():
+        typer.echo(one_line(f"{name}: {why}: its seams were not measured"), err=True)
+    for note in found.notes:
+        typer.echo(one_line(note), err=True)

@@ -1,0 +1,49 @@
+"""How good a scene is, as tables: the whole, its patches, its seams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from splatbatch.commands.output import open_table
+from splatbatch.plain_text import one_line
+from splatbatch.store.records.evaluation import Measured, SceneEvaluation, SeamMeasured
+
+OF_PHOTOS = ("photographs", "number", "PSNR dB", "SSIM", "LPIPS", "patches' own dB", "gain dB")
+OF_SEAMS = (
+    *("seam", "across", "PSNR dB", "views", "between dB", "colour /255", "depth step %", "density", "pixels %", "note"),
+)
+
+
+def tables(found: SceneEvaluation) -> Iterator[Table]:
+    """Yield the tables of an evaluation; LPIPS where it was measured."""
+    rows = [("all held-out", found.total), ("across a seam", found.across), ("the others", found.within)]
+    rows += [("held out in one piece", found.contiguous)] if found.contiguous.num_photos else []
+    rows += [(name, one) for name, one in found.patches.items()]
+    table = open_table(OF_PHOTOS, ("photographs",))
+    for name, one in rows:
+        table.add_row(one_line(name), *_of_photos(one))
+    yield table
+    if found.seams:
+        seams = open_table(OF_SEAMS, ("seam", "note"))
+        for seam in found.seams:
+            seams.add_row(one_line(seam.name), *_of_seam(seam))
+        yield seams
+
+
+def _of_photos(one: Measured) -> list[str]:
+    figures = ((one.psnr, ".2f"), (one.ssim, ".3f"), (one.lpips, ".3f"), (one.own_psnr, ".2f"), (one.gain_db, "+.2f"))
+    return [str(one.num_photos), *(figure(value, form) for value, form in figures)]
+
+
+def _of_seam(seam: SeamMeasured) -> list[str]:
+    across = [str(seam.across.num_photos), figure(seam.across.psnr, ".2f"), str(seam.num_views)]
+    step, share = ((None if one is None else 100 * one) for one in (seam.depth_step, seam.share))
+    figures = ((seam.psnr_between, ".2f"), (seam.color_offset, ".2f"), (step, "+.2f"), (seam.density_ratio, ".2f"))
+    return [*across, *(figure(value, form) for value, form in (*figures, (share, ".0f"))), one_line(seam.problem)]
+
+
+def figure(value: float | None, form: str) -> str:
+    """Return a figure in words; a dash for one that nobody knows."""
+    return "-" if value is None else f"{value:{form}}"

@@ -1,0 +1,1 @@
+"""Processes about the whole scene, supervised like a training."""

@@ -1,0 +1,179 @@
+"""A splat file seen as blocks of space, so that what is looked at fits in memory and the whole need not.
+
+The file is read twice, a few thousand Gaussians at a time: some of it for where to cut, all of it for what lies where.
+Two bytes for each Gaussian are kept. Read, not mapped: a mapped file that is cut in the meantime ends the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from splatbatch.splats.ply import FloatArray, SplatHeader, property_names, read_header
+
+ROWS_AT_ONCE = 1 << 16
+SAMPLED_CHUNKS, SAMPLED_ROWS = 256, 256
+MOST_PER_BLOCK = 1 << 19
+SIGMAS = 3.5
+"""As far as a Gaussian is drawn, a little more: beyond, an opaque one is fainter than 1/255."""
+MEANS = slice(0, 3)
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Space cut in halves, and these again: of a node i, a heap's, the halves are 2i + 1 and 2i + 2."""
+
+    axis: Ids  # [2^depth - 1]
+    at: FloatArray  # [2^depth - 1]
+
+    def leaf_of(self, means: FloatArray) -> Ids:
+        """Return in which of the smallest parts places [N, 3] lie, [N]."""
+        node, rows = np.zeros(len(means), dtype=np.int64), np.arange(len(means))
+        while len(self.axis) and len(node) and node[0] < len(self.axis):  # all leaves lie equally deep
+            node = 2 * node + 1 + (means[rows, self.axis[node]] >= self.at[node])
+        return node - len(self.axis)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Which rows of a splat file lie in which block, and how far what lies there reaches."""
+
+    path: Path
+    header: SplatHeader
+    columns: tuple[str, ...]
+    """The properties of a row as `rows` returns it."""
+    of_row: npt.NDArray[np.uint16]  # [N]
+    counts: Ids  # [B]
+    lower: FloatArray  # [B, 3], with what the Gaussians cover
+    upper: FloatArray  # [B, 3]
+    first: Ids  # [B], the first row of each
+    last: Ids  # [B], the row behind its last
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def rows(self, wanted: Sequence[int]) -> dict[int, FloatArray]:
+        """Return the rows of some blocks, each [n, columns], in the order of the file; it is gone through once.
+
+        Raises:
+            ValueError: the file has become shorter.
+            OSError: it cannot be read.
+        """
+        found = {one: np.empty((int(self.counts[one]), len(self.columns)), dtype=np.float32) for one in wanted}
+        filled = dict.fromkeys(wanted, 0)
+        begin, end = int(min(self.first[list(wanted)])), int(max(self.last[list(wanted)]))
+        for start, rows in read_rows(self.path, self.header, self.columns, (begin, end)):
+            of_row = self.of_row[start : start + len(rows)]
+            for one in np.intersect1d(of_row, wanted).tolist():
+                here = rows[of_row == one]
+                found[one][filled[one] : filled[one] + len(here)] = here
+                filled[one] += len(here)
+        return found
+
+
+def index_blocks(path: Path, most: int = MOST_PER_BLOCK) -> Blocks:
+    """Cut a splat file into blocks of about at most so many Gaussians; those that reach far make one of their own.
+
+    Raises:
+        ValueError: it is no splat, or cut.
+        OSError: it cannot be read.
+    """
+    header = read_header(path)
+    num_rest = sum(name.startswith("f_rest_") for name in header.properties)
+    columns = property_names(num_rest)
+    sample = _sample(path, header)
+    depth = max(0, int(np.ceil(np.log2(max(1, header.num_gaussians) / most))))
+    cuts = cut_in_halves(sample, depth)
+    reach = _usual_reach(sample, cuts)
+    num = 2**depth + 1  # the last one: of those that reach far
+    of_row = np.zeros(header.num_gaussians, dtype=np.uint16)
+    lower, upper = np.full((num, 3), np.inf, np.float32), np.full((num, 3), -np.inf, np.float32)
+    first, last = np.full(num, header.num_gaussians), np.zeros(num, dtype=np.int64)
+    for start, rows in read_rows(path, header, _PLACED):
+        radius = reach_of(rows[:, 3:])
+        block = np.where(radius > reach, num - 1, cuts.leaf_of(rows[:, MEANS]))
+        of_row[start : start + len(rows)] = block
+        for one in np.unique(block).tolist():
+            own, means = radius[block == one, None], rows[block == one, MEANS]
+            lower[one] = np.minimum(lower[one], (means - own).min(axis=0))
+            upper[one] = np.maximum(upper[one], (means + own).max(axis=0))
+            first[one], last[one] = min(first[one], start), start + len(rows)
+    return Blocks(path, header, columns, of_row, np.bincount(of_row, minlength=num), lower, upper, first, last)
+
+
+def read_rows(
+    path: Path, header: SplatHeader, columns: Sequence[str], between: tuple[int, int] | None = None
+) -> Iterator[tuple[int, FloatArray]]:
+    """Yield the rows of a splat file, a few thousand at a time: the first one's number, and [n, columns].
+
+    Raises:
+        ValueError: a property is missing, or the file ends before its last row.
+        OSError: it cannot be read.
+    """
+    if missing := [name for name in columns if name not in header.properties]:
+        raise ValueError(f"no property {missing[0]}")
+    width, picked = len(header.properties), [header.properties.index(name) for name in columns]
+    begin, end = between or (0, header.num_gaussians)
+    with path.open("rb") as file:
+        file.seek(header.header_bytes + 4 * width * begin)
+        for start in range(begin, end, ROWS_AT_ONCE):
+            num = min(ROWS_AT_ONCE, end - start)
+            data = file.read(4 * width * num)
+            if len(data) < 4 * width * num:
+                raise ValueError(f"cut: it ends before Gaussian {start + num} of {header.num_gaussians}")
+            yield start, np.frombuffer(data, dtype="<f4").reshape(num, width)[:, picked]
+
+
+def reach_of(scales: FloatArray) -> FloatArray:
+    """Return how far Gaussians of these scales [N, 3], logarithms, are drawn around their means, [N]."""
+    reach: FloatArray = np.float32(SIGMAS) * np.exp(scales.max(axis=1))
+    return reach
+
+
+_PLACED = ("x", "y", "z", "scale_0", "scale_1", "scale_2")
+
+
+def _sample(path: Path, header: SplatHeader) -> FloatArray:
+    """Return places and scales of some Gaussians from all over the file, [n, 6]."""
+    starts = np.linspace(0, max(0, header.num_gaussians - SAMPLED_ROWS), SAMPLED_CHUNKS).astype(int)
+    ends = np.minimum(starts + SAMPLED_ROWS, header.num_gaussians)
+    pairs = dict.fromkeys(zip(starts.tolist(), ends.tolist(), strict=True))
+    found = [rows for pair in pairs for _, rows in read_rows(path, header, _PLACED, pair)]
+    return np.concatenate(found) if found else np.zeros((0, len(_PLACED)), np.float32)
+
+
+def cut_in_halves(sample: FloatArray, depth: int) -> Cuts:
+    """Return cuts that leave as many of a sample [n, 3 or more] on each side, each across the longer way."""
+    axis, at = np.zeros(2**depth - 1, dtype=np.int64), np.zeros(2**depth - 1, dtype=np.float32)
+    parts = [sample[:, MEANS]]
+    for node in range(2**depth - 1):
+        part = parts[node]
+        if len(part):
+            low, high = np.percentile(part, (5, 95), axis=0)
+            axis[node] = int((high - low).argmax())
+            at[node] = np.median(part[:, axis[node]])
+        above = part[:, axis[node]] >= at[node]
+        parts += [part[~above], part[above]]
+    return Cuts(axis, at)
+
+
+def _usual_reach(sample: FloatArray, cuts: Cuts) -> float:
+    """Return what a Gaussian of a block may reach: half of the block's width, of most blocks."""
+    leaves = cuts.leaf_of(sample[:, MEANS]) if len(sample) else np.zeros(0, dtype=np.int64)
+    widths = [float(np.ptp(sample[leaves == one, MEANS], axis=0).max()) for one in np.unique(leaves).tolist()]
+    return float(np.median(widths)) / 2 if widths and max(widths) > 0 else float("inf")
+
+
+def sample_means(path: Path) -> FloatArray:
+    """Return places of some Gaussians from all over a splat file, [n, 3].
+
+    Raises:
+        ValueError: it is no splat, or cut.
+        OSError: it cannot be read.
+    """
+    return _sample(path, read_header(path))[:, MEANS]

@@ -1,0 +1,157 @@
+"""evaluation.json: how good the merged scene is; and settings.json of the attempt that measures it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from splatbatch.fields import mapping, number, text
+from splatbatch.store.records.metrics import Figures, TrainingSettings
+from splatbatch.store.records.record import TypedRecord, reads
+
+Kind = TypeVar("Kind", bound=TypedRecord)
+
+
+def _by_name(kind: type[Kind]) -> Callable[[Any], dict[str, Kind]]:
+    return lambda value: {name: kind.from_record(one) for name, one in mapping(value).items()}
+
+
+def _numbers(value: object) -> dict[str, float]:
+    found = {name: number(one) for name, one in mapping(value).items()}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _channels(value: object) -> tuple[float, ...]:
+    found = [number(one) for one in value] if isinstance(value, list | tuple) else []
+    return tuple(float(one) for one in found if one is not None) if len(found) == 3 and None not in found else ()
+
+
+def _texts(value: object) -> dict[str, str]:
+    return {name: text(one) for name, one in mapping(value).items()}
+
+
+@dataclass(frozen=True)
+class Measured(Figures):
+    """The merged scene on some photographs, beside the splats of the patches on the same ones."""
+
+    num_photos: int = 0
+    own_psnr: float | None = None
+    """In the mean over those that a patch has measured: what the patch's own splat reached."""
+    own_ssim: float | None = None
+    gain_db: float | None = None
+    """PSNR of the merged scene less `own_psnr`, on the photographs that both have."""
+
+
+@dataclass(frozen=True)
+class PhotoMeasured(Figures):
+    """The merged scene on one photograph."""
+
+    home: str = ""
+    """The patch whose core it sees most of; empty: it sees none."""
+    own_psnr: float | None = None
+    """Of the splat of that patch."""
+    shares: dict[str, float] = field(default_factory=dict, metadata=reads(_numbers))
+    """Of the points that it sees, by core."""
+    is_contiguous: bool = False
+    """It was held out in one piece with its neighbours."""
+
+
+@dataclass(frozen=True)
+class SeamMeasured(TypedRecord):
+    """Where two patches meet: the merged scene on photographs that look across, and the patches' splats compared."""
+
+    one: str = ""
+    other: str = ""
+    across: Measured = field(default=Measured(), metadata=reads(Measured.from_record))
+    """The merged scene on the held-out photographs that look across."""
+    num_views: int = 0
+    """Cameras from which both sides were rendered."""
+    share: float | None = None
+    """Of the pixels of these, how many show what both patches were trained on, and were compared."""
+    psnr_between: float | None = None
+    """Of the rendering of one patch against that of the other, in dB."""
+    color_offset: float | None = None
+    """In 1/255: of the channel that differs most, how much brighter the one is, in the median."""
+    color_offsets: tuple[float, ...] = field(default=(), metadata=reads(_channels))
+    """R, G, B, with their signs: one less other."""
+    depth_step: float | None = None
+    """How much farther away the one is, in the median, as a share of the depth."""
+    density_ratio: float | None = None
+    """Gaussians of the one where both were trained, for each of the other."""
+    problem: str = ""
+    """Why it was not measured; empty if it was."""
+
+    @property
+    def name(self) -> str:
+        """Its name in messages: "p0|p1"."""
+        return f"{self.one}|{self.other}"
+
+
+def _seams(value: object) -> tuple[SeamMeasured, ...]:
+    return tuple(map(SeamMeasured.from_record, value)) if isinstance(value, list | tuple) else ()
+
+
+@dataclass(frozen=True)
+class SceneEvaluation(TypedRecord):
+    """How good a merged scene is."""
+
+    splat: str = ""
+    """Its file."""
+    num_gaussians: int | None = None
+    inputs: str = ""
+    """Hash of what it was measured from; the same again gives the same."""
+    total: Measured = field(default=Measured(), metadata=reads(Measured.from_record))
+    """On all photographs that are held out everywhere."""
+    contiguous: Measured = field(default=Measured(), metadata=reads(Measured.from_record))
+    """On those held out in one piece."""
+    across: Measured = field(default=Measured(), metadata=reads(Measured.from_record))
+    """On those of `total` that look across some seam."""
+    within: Measured = field(default=Measured(), metadata=reads(Measured.from_record))
+    """On the others."""
+    patches: dict[str, Measured] = field(default_factory=dict, metadata=reads(_by_name(Measured)))
+    """On the photographs that each patch has measured itself on."""
+    seams: tuple[SeamMeasured, ...] = field(default=(), metadata=reads(_seams))
+    photos: dict[str, PhotoMeasured] = field(default_factory=dict, metadata=reads(_by_name(PhotoMeasured)))
+    lacking: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+    """Patches whose seams could not be measured, and why."""
+    notes: tuple[str, ...] = ()
+    seconds: float | None = None
+    peak: dict[str, float] = field(default_factory=dict, metadata=reads(_numbers))
+    """The most memory in use, in MiB."""
+    made_with: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as evaluation.json holds it."""
+        nested = {
+            "patches": {name: one.to_record() for name, one in self.patches.items()},
+            "photos": {name: one.to_record() for name, one in self.photos.items()},
+            "seams": [one.to_record() for one in self.seams],
+        }
+        return super().to_record() | nested
+
+
+def _own(value: object) -> dict[str, dict[str, Figures]]:
+    return {patch: _by_name(Figures)(photos) for patch, photos in mapping(value).items()}
+
+
+@dataclass(frozen=True)
+class EvaluationSettings(TrainingSettings):
+    """settings.json of an attempt that measures a scene: what its process is to do, on the model that was cut."""
+
+    splat: str = ""
+    partition: str = ""
+    splats: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+    """Of the patches that have one."""
+    lacking: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+    """Why the other patches have none that counts."""
+    own: dict[str, dict[str, Figures]] = field(default_factory=dict, metadata=reads(_own))
+    """By patch, what its splat reached on its held-out photographs."""
+    inputs: str = ""
+    most_gaussians: int = 0
+    """To be held in memory beside what is drawn; 0: as the machine allows."""
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as settings.json holds it."""
+        own = {patch: {name: one.to_record() for name, one in photos.items()} for patch, photos in self.own.items()}
+        return super().to_record() | {"own": own}

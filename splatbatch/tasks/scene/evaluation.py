@@ -1,0 +1,181 @@
+"""What is to be measured of a merged scene: splat, hold-out, the patches' own figures; or why that cannot be done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from splatbatch.config import NO_OFFSET, Offset
+from splatbatch.errors import ConfigError, SceneError
+from splatbatch.fields import mapping
+from splatbatch.outcome import Rejected
+from splatbatch.plain_text import spell_place
+from splatbatch.scene.partition.record import Partition, partition_of
+from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, spell
+from splatbatch.scene.photos.folders import Folders, Found
+from splatbatch.scene.photos.resolution import stored_photographs
+from splatbatch.splats import check_splat, read_header
+from splatbatch.splats.blocks import sample_means
+from splatbatch.store.hashes import file_fact, sha256_of, short_hash
+from splatbatch.store.records.colors import tones_to_record
+from splatbatch.store.records.evaluation import EvaluationSettings
+from splatbatch.store.records.metrics import Figures
+from splatbatch.store.records.result import Result
+from splatbatch.store.results import why_not_the_splat
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.task import patches_of
+
+VERSION = 1
+"""Raise it when something is measured otherwise: scenes are then measured again."""
+LEAST_INSIDE = 0.01
+"""Of a splat's Gaussians that lie where the partition's scene is, at least, if it is a splat of that scene."""
+
+
+def partition_for(batch: Batch) -> Partition:
+    """Return the partition that a batch's patches were cut by.
+
+    Raises:
+        SceneError: there is none, or it cannot be read.
+        ConfigError: the batch is a sweep, or a list of scenes.
+    """
+    config = batch.config
+    if config.variants:
+        message = f"sweep: {len(config.variants)} variants, and a scene is made of one splat for each patch"
+        raise ConfigError(message, "Write a YAML without a sweep for it.")
+    if config.scene.scenes:
+        raise ConfigError("scene.scenes: these stand by themselves, and make no scene together")
+    partition = partition_of(config.scene.patches)
+    if partition is None:
+        hint = "Cut the scene first: splatbatch split --source sparse/0 --images images."
+        raise SceneError(f"{config.scene.patches}: no partition.json: nobody knows where one patch ends", hint)
+    return partition
+
+
+@dataclass(frozen=True)
+class _Splats:
+    """The splats of the patches, as far as they count."""
+
+    paths: Mapping[str, str]
+    lacking: Mapping[str, str]
+    own: Mapping[str, Mapping[str, Figures]]
+    hashes: Mapping[str, str]
+
+
+def order(batch: Batch, splat: Path) -> EvaluationSettings:
+    """Return what the process is told that measures a splat of the scene.
+
+    Raises:
+        SceneError: there is no partition, splat or photograph, or one that does not fit the others.
+        ConfigError: the batch is none that makes one scene.
+    """
+    partition = partition_for(batch)
+    check_place(splat, partition)
+    patches = patches_of(batch.every)
+    images, masks = _folders(patches)
+    splats = _splats(batch, partition)
+    tones = {name: tone for patch in patches for name, tone in patch.tones.items()}
+    settings = EvaluationSettings(
+        splat=str(splat),
+        partition=str(partition.path),
+        offset=partition.offset,
+        images=str(images),
+        masks=str(masks) if masks else None,
+        recipe=batch.config.recipe("").model_dump(mode="json", exclude={"program"}),
+        tones=tones_to_record(tones),
+        splats=dict(splats.paths),
+        lacking=dict(splats.lacking),
+        own={name: dict(figures) for name, figures in splats.own.items()},
+    )
+    return replace(settings, inputs=_inputs(settings, partition, splats, _photographs(images, partition)))
+
+
+def check_place(splat: Path, partition: Partition) -> None:
+    """See that a splat is whole and lies in the frame of a partition.
+
+    Raises:
+        SceneError: it is not, or does not.
+    """
+    found = check_splat(splat)
+    if isinstance(found, Rejected):
+        hint = "Merge the patches first: splatbatch merge." if found.reason == "missing" else "Write it again."
+        raise SceneError(f"{splat}: {found.reason}", hint)
+    offset = read_header(splat).offset
+    if _is_elsewhere(offset, partition):
+        message = f"{splat}: lies in another frame: it takes {spell_place(offset)} off its coordinates"
+        raise SceneError(f"{message}, {partition.path} {spell_place(partition.offset)}", "Name a splat in that frame.")
+    low = np.min([core.bounds.lower for core in partition.cores], axis=0)
+    high = np.max([core.bounds.upper for core in partition.cores], axis=0)
+    places = partition.in_axes(sample_means(splat).astype(np.float64), partition.offset)
+    inside = ((places >= low) & (places <= high)).all(axis=1).mean()
+    if inside < LEAST_INSIDE:
+        said = f"{100 * inside:.2g} % of its Gaussians lie where {partition.path} has its scene"
+        raise SceneError(f"{splat}: lies in another frame: {said}", "Name a splat of this scene, in its coordinates.")
+
+
+def _is_elsewhere(offset: Offset, partition: Partition) -> bool:
+    """Return whether a header says so; other programs write no offset, whatever frame they were given."""
+    return offset not in (NO_OFFSET, partition.offset)
+
+
+def _folders(patches: tuple[Patch, ...]) -> tuple[Path, Path | None]:
+    """Return where the photographs of all patches lie, and their masks."""
+    folders = {(patch.images, patch.masks) for patch in patches}
+    if len(folders) > 1:
+        names = spell(sorted(str(images) for images, _ in folders), 3)
+        raise SceneError(
+            f"scene.images: each patch has photographs of its own ({names})", "Name the folder that has them all."
+        )
+    return folders.pop()
+
+
+def _splats(batch: Batch, partition: Partition) -> _Splats:
+    paths, lacking, own, hashes = {}, {}, {}, {}
+    for core in partition.cores:
+        folder = batch.output.patch(core.name)
+        result = folder.read_result()
+        why = "not trained yet" if result is None else why_not_the_splat(folder, result, "time")
+        if not why and _is_elsewhere(read_header(folder.splat).offset, partition):
+            why = "its splat lies in another frame"
+        if why or result is None:
+            lacking[core.name] = why
+            continue
+        paths[core.name], hashes[core.name] = str(folder.splat), result.sha256
+        own[core.name] = own_figures(result)
+    return _Splats(paths, lacking, own, hashes)
+
+
+def own_figures(result: Result) -> dict[str, Figures]:
+    """Return what a patch's own splat reached on each of its held-out photographs."""
+    images = mapping(mapping(result.metrics.written.get("final")).get("images"))
+    return {name: Figures.from_record(one) for name, one in images.items()}
+
+
+def _photographs(images: Path, partition: Partition) -> list[str]:
+    """Return the files of the held-out photographs.
+
+    Raises:
+        SceneError: some are not there.
+    """
+    from splatbatch.scene.colmap.reconstruction import read_images
+
+    held_out = partition.test | partition.contiguous
+    names = sorted(image.name for image in read_images(partition.source) if image.name in held_out)
+    folder, folders = stored_photographs(images)[0], Folders()
+    missing = [name for name in names if not isinstance(folders.locate(folder, name), Found)]
+    if missing:
+        message = f"{folder}: {len(missing)} of {len(names)} held-out photographs are missing: {spell(missing, 3)}"
+        raise SceneError(message, "Put them back, or name their folder as scene.images.")
+    return [f"{folder}/{name}" for name in names]
+
+
+def _inputs(settings: EvaluationSettings, partition: Partition, splats: _Splats, photographs: list[str]) -> str:
+    """Return a hash of all that the figures depend on."""
+    files = [settings.splat, *(f"{partition.source}/{name}" for name in MODEL_FILE_NAMES), *photographs]
+    facts = {path: file_fact(path)[:2] for path in files}
+    told = settings.to_record() | {"recipe": settings.recipe.get("training")}
+    known = [VERSION, sha256_of(partition.path), facts, dict(splats.hashes), told]
+    return short_hash(json.dumps(known, sort_keys=True, default=str))

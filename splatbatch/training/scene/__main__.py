@@ -1,0 +1,42 @@
+"""`python -m splatbatch.training.scene <attempt folder>`: measure the scene of settings.json, into metrics.json."""
+
+import os
+import sys
+from pathlib import Path
+
+# before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
+os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+
+from splatbatch.config import Recipe
+from splatbatch.errors import SplatbatchError
+from splatbatch.files import write_json
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.training.scene.measure import measure
+from splatbatch.training.scene.opened import open_scene
+from splatbatch.training.session import open_device
+
+
+def evaluate(folder: AttemptFolder) -> None:
+    """Measure the scene that an attempt's settings name.
+
+    Raises:
+        SplatbatchError: a splat, a photograph or the partition cannot be read, or a rendering is not finite.
+    """
+    settings = folder.read_evaluation_settings()
+    recipe = Recipe.model_validate(settings.recipe)
+    scene = open_scene(settings, recipe, open_device(recipe.training.device))
+    write_json(folder.metrics, measure(scene, folder).to_record())
+
+
+def main(folder: Path) -> int:
+    """Measure; known causes of failure end in one line that the diagnosis reads, others in a traceback."""
+    try:
+        evaluate(AttemptFolder(folder))
+    except SplatbatchError as error:
+        print(f"splatbatch: {error.message}", file=sys.stderr)  # noqa: T201 - the log is read by the parent
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

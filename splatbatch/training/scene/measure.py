@@ -1,0 +1,174 @@
+"""How good a merged scene is: on photographs that nobody was trained on, and where patches meet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from splatbatch.config.recipe import Recipe
+from splatbatch.files import append_line
+from splatbatch.scene.partition.seams import Seam, looks_across, seams_of
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
+from splatbatch.store.records.metrics import Figures
+from splatbatch.store.records.progress import Progress
+from splatbatch.training.evaluation.evaluate import MemoryPeaks, evaluate
+from splatbatch.training.evaluation.lpips import Lpips, load_lpips
+from splatbatch.training.photos.tones import tone_from
+from splatbatch.training.photos.views import Folders
+from splatbatch.training.scene.opened import Scene
+from splatbatch.training.scene.photographs import Photographs
+from splatbatch.training.scene.sides import Band, Sides
+from splatbatch.training.scene.summary import measured, of_photos
+
+MOST_VIEWS = 12
+"""Cameras from which a seam is rendered: held-out ones first."""
+Photos = dict[str, PhotoMeasured]
+Item = TypeVar("Item")
+
+
+@dataclass
+class Telling:
+    """Writes down how far it is, for whoever watches whether it stands still."""
+
+    folder: AttemptFolder
+    max_steps: int
+    phase: str = "start"
+    step: int = 0
+    began: float = 0.0
+
+    def each(self, phase: str, items: Sequence[Item]) -> Iterator[Item]:
+        """Yield items, and tell of each that was done."""
+        self.phase, self.began = phase, self.began or time.monotonic()
+        for item in items:
+            yield item
+            self.step += 1
+            seconds = round(time.monotonic() - self.began, 2)
+            line = Progress(round(time.time(), 2), seconds, self.phase, self.step, self.max_steps)
+            append_line(self.folder.progress, line.to_record(), durable=False)
+
+
+def measure(scene: Scene, folder: AttemptFolder) -> SceneEvaluation:
+    """Return how good the merged scene is.
+
+    Raises:
+        SceneError: a splat or a photograph cannot be read.
+        TrainerError: a rendering is not finite.
+    """
+    began, peaks = time.monotonic(), MemoryPeaks(scene.device)
+    seams = seams_of(scene.partition)
+    views = {seam.name: _views_of(scene, seam) for seam in seams}
+    held_out = scene.held_out
+    wanted = {*held_out, *(name for names in views.values() for name in names)}
+    settings = scene.settings
+    folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    photographs = Photographs(scene.model, folders, scene.recipe.training, wanted)
+    told = Telling(folder, len(held_out) + len(seams))
+    lpips = load_lpips()
+    photos, num_gaussians = _measured_photos(scene, photographs, told, lpips if isinstance(lpips, Lpips) else None)
+    found = [
+        replace(_seen_from_both(scene, seam, photographs, views[seam.name]), one=seam.one.name, other=seam.other.name)
+        for seam in told.each("seams", seams)
+    ]
+    evaluation = SceneEvaluation(
+        splat=settings.splat,
+        num_gaussians=num_gaussians,
+        inputs=settings.inputs,
+        lacking=settings.lacking,
+        photos=photos,
+        notes=tuple(note for note in (photographs.note, lpips) if isinstance(note, str) and note),
+        peak={name: float(mib) for name, mib in peaks.to_record().items()},
+        seconds=round(time.monotonic() - began, 2),
+    )
+    return _taken_together(scene, evaluation, found)
+
+
+def _measured_photos(scene: Scene, photographs: Photographs, told: Telling, lpips: Lpips | None) -> tuple[Photos, int]:
+    """Return what the merged scene shows of each held-out photograph, and how many Gaussians it has."""
+    store, photos = scene.store(Path(scene.settings.splat)), Photos()
+    recipe = _with_degree(scene.recipe, store.blocks.header.sh_degree)
+    tones = {name: tone_from(values) for name, values in scene.settings.tones.items()}
+    shots = photographs.shots(scene.held_out, scene.unit, scene.device, tones)
+    for name in told.each("photos", scene.held_out):
+        shot = next(shots)
+        if not shot.photo.counts():
+            continue
+        gaussians = store.seen_from(shot.standpoint, shot.photo.view)
+        figures = evaluate(gaussians, [shot.photo], recipe, lpips, is_evened=bool(tones)) or {}
+        photos[name] = _with_circumstances(scene, name, PhotoMeasured.from_record(figures.get("images", {}).get(name)))
+    return photos, len(store.blocks.of_row)
+
+
+def _with_circumstances(scene: Scene, name: str, photo: PhotoMeasured) -> PhotoMeasured:
+    home = scene.home(name)
+    own = scene.settings.own.get(home, {}).get(name, Figures())
+    cores, share = scene.partition.cores, scene.shares[name]
+    shares = {core.name: round(float(one), 4) for core, one in zip(cores, share, strict=True) if one > 0}
+    is_contiguous = name in scene.partition.contiguous
+    return replace(photo, home=home, own_psnr=own.psnr, shares=shares, is_contiguous=is_contiguous)
+
+
+def _with_degree(recipe: Recipe, degree: int) -> Recipe:
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"sh_degree": degree})})
+
+
+def _across(scene: Scene, seam: Seam, names: Sequence[str]) -> list[str]:
+    """Return which photographs look across a seam."""
+    order = [core.name for core in scene.partition.cores]
+    one, other = order.index(seam.one.name), order.index(seam.other.name)
+    return [name for name in names if looks_across(scene.shares[name], one, other)]
+
+
+def _views_of(scene: Scene, seam: Seam) -> list[str]:
+    """Return the cameras from which a seam is rendered: held-out ones, and others where these are few."""
+    held_out = _across(scene, seam, scene.held_out)
+    others = _across(scene, seam, sorted(scene.shares.keys() - set(held_out)))
+    room = max(0, MOST_VIEWS - len(held_out))
+    return [*_spread(held_out, MOST_VIEWS), *_spread(others, room)]
+
+
+def _spread(names: Sequence[str], most: int) -> list[str]:
+    """Return at most so many, evenly spread over all."""
+    count = min(most, len(names))
+    return [names[place * len(names) // count] for place in range(count)]
+
+
+def _seen_from_both(scene: Scene, seam: Seam, photographs: Photographs, names: Sequence[str]) -> SeamMeasured:
+    """Return how the splats of two patches differ where they meet, or why that cannot be told."""
+    settings, pair = scene.settings, (seam.one.name, seam.other.name)
+    if lacking := [f"{name}: {settings.lacking.get(name, 'no splat')}" for name in pair if name not in settings.splats]:
+        return SeamMeasured(problem="; ".join(lacking))
+    if not names:
+        return SeamMeasured(problem="no photograph looks across")
+    one, other = (scene.store(Path(settings.splats[name]), shared_by=2) for name in pair)
+    sides = Sides(one, other, Band(scene.partition, seam.band, settings.offset), scene.options(one))
+    sides.look(photographs.shots(names, scene.unit, scene.device, {}))
+    return sides.figures()
+
+
+def _taken_together(scene: Scene, found: SceneEvaluation, seams: Sequence[SeamMeasured]) -> SceneEvaluation:
+    """Return an evaluation with its means."""
+    photos = found.photos
+    test = [name for name, one in photos.items() if not one.is_contiguous]
+    by_seam = {one.name: _across(scene, one, test) for one in seams_of(scene.partition)}
+    across = {name for names in by_seam.values() for name in names}
+    return replace(
+        found,
+        total=of_photos(photos, test),
+        contiguous=of_photos(photos, [name for name in photos if name not in set(test)]),
+        across=of_photos(photos, [name for name in test if name in across]),
+        within=of_photos(photos, [name for name in test if name not in across]),
+        patches=_patches(scene.settings.own, photos),
+        seams=tuple(replace(one, across=of_photos(photos, by_seam[one.name])) for one in seams),
+    )
+
+
+def _patches(own: Mapping[str, Mapping[str, Figures]], photos: Photos) -> dict[str, Measured]:
+    """Return the merged scene on the photographs that each patch has measured itself on."""
+    return {
+        patch: measured((photos[name], figures) for name, figures in by_name.items() if name in photos)
+        for patch, by_name in own.items()
+    }

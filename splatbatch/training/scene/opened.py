@@ -1,0 +1,103 @@
+"""What is measured of a scene: its partition, its cameras in the splats' frame, and who sees what of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from splatbatch.config import Recipe
+from splatbatch.errors import SceneError
+from splatbatch.files import MIB
+from splatbatch.machine.slots import available_mib
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
+from splatbatch.scene.frame import shifted
+from splatbatch.scene.partition.record import Partition, read_partition
+from splatbatch.scene.partition.seams import Shares, shares_of
+from splatbatch.splats.blocks import index_blocks
+from splatbatch.store.records.evaluation import EvaluationSettings
+from splatbatch.training.rendering.rasterize import RasterOptions
+from splatbatch.training.scene.photographs import usual_unit
+from splatbatch.training.scene.store import Store
+
+HELD_SHARE = 0.3
+"""Of the free memory that Gaussians may take which wait to be drawn; drawing takes the rest."""
+FLOAT = 4
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is measured, and from where."""
+
+    settings: EvaluationSettings
+    recipe: Recipe
+    partition: Partition
+    model: Reconstruction
+    """In the splats' frame."""
+    shares: Shares
+    device: torch.device
+
+    @property
+    def held_out(self) -> list[str]:
+        """Return the photographs that no patch was trained on, in an order that loads little anew."""
+        wanted = self.partition.test | self.partition.contiguous
+        return self.in_order([image.name for image in self.model.images if image.name in wanted])
+
+    def home(self, name: str) -> str:
+        """Return the patch whose core a photograph sees most of; empty: it sees none."""
+        share = self.shares[name]
+        return self.partition.cores[int(share.argmax())].name if share.any() else ""
+
+    def in_order(self, names: Sequence[str]) -> list[str]:
+        """Return photographs so that those which see the same stand together: their blocks are loaded once."""
+        order = {core.name: place for place, core in enumerate(self.partition.cores)}
+        return sorted(names, key=lambda name: (order.get(self.home(name), -1), name))
+
+    @property
+    def unit(self) -> float:
+        """Return what is one unit for a patch, in the median: the near plane is as far away as in training."""
+        groups: dict[str, list[str]] = {}
+        for name in self.shares:
+            groups.setdefault(self.home(name), []).append(name)
+        by_name = {image.name: image for image in self.model.images}
+        return usual_unit([by_name[name] for name in group] for group in groups.values())
+
+    def store(self, splat: Path, shared_by: int = 1) -> Store:
+        """Return what draws a splat; several share the memory.
+
+        Raises:
+            SceneError: it cannot be read.
+        """
+        try:
+            blocks = index_blocks(splat)
+        except (OSError, ValueError) as error:
+            raise SceneError(f"{splat}: cannot be read ({error})", "Train or merge it again.") from error
+        most = self.settings.most_gaussians or _room(self.device) // (FLOAT * len(blocks.columns))
+        return Store(blocks, self.device, max(1, most // shared_by))
+
+    def options(self, store: Store) -> RasterOptions:
+        """Return how a splat is drawn: as the recipe says, with all the colours that its file has."""
+        return RasterOptions.of(self.recipe, store.blocks.header.sh_degree)
+
+
+def open_scene(settings: EvaluationSettings, recipe: Recipe, device: torch.device) -> Scene:
+    """Read what is measured.
+
+    Raises:
+        SceneError: the partition, or the model that was cut, cannot be read, or nothing is held out.
+    """
+    partition = read_partition(Path(settings.partition))
+    world = read_reconstruction(partition.source, tracks=True)
+    shares = shares_of(partition, world)
+    scene = Scene(settings, recipe, partition, shifted(world, settings.offset), shares, device)
+    if not scene.held_out:
+        raise SceneError(f"{partition.path}: test: no photograph of {partition.source} is held out to measure on")
+    return scene
+
+
+def _room(device: torch.device) -> int:
+    """Return the bytes that may be taken for Gaussians which wait to be drawn."""
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_mib() * MIB
+    return int(HELD_SHARE * min(free, 1 << 40))

@@ -1,0 +1,98 @@
+"""Photographs of the whole scene, one after the other, each with its camera standing at the origin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from splatbatch.config import Training
+from splatbatch.scene.colmap.reconstruction import Image, Reconstruction
+from splatbatch.scene.colors.tone import NEUTRAL, Tone
+from splatbatch.scene.photos.folders import find_masks
+from splatbatch.scene.photos.photographs import choose_photographs
+from splatbatch.training.photos.decode import Source, decode
+from splatbatch.training.photos.views import Folders, Frame, Photo, frame_of, photo_in, settled
+from splatbatch.training.scene.store import Standpoint
+
+AHEAD = 4
+"""Photographs decoded before their turn."""
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A photograph, its camera in a frame around it, and where that frame stands."""
+
+    photo: Photo
+    standpoint: Standpoint
+
+
+class Photographs:
+    """The photographs of a model that has the splat's offset taken off, decoded when they are asked for."""
+
+    def __init__(self, model: Reconstruction, folders: Folders, training: Training, names: Iterable[str]) -> None:
+        """Choose their resolution as a training does, by those that are named alone."""
+        wanted = set(names)
+        self._images = {image.name: image for image in model.images if image.name in wanted}
+        self._cameras, self._workers = model.cameras, 1 if training.workers == 0 else AHEAD
+        self._chosen = choose_photographs(folders.images, [*self._images.values()], model.cameras, training.resolution)
+        self._masks = find_masks(folders.masks, self._images)
+
+    @property
+    def note(self) -> str:
+        """Why they are not loaded as one would expect; empty if they are."""
+        return self._chosen.note
+
+    def shots(
+        self, names: Iterable[str], unit: float, device: torch.device, tones: Mapping[str, Tone]
+    ) -> Iterator[Shot]:
+        """Yield photographs in this order, on the device that renders; some are decoded ahead.
+
+        Raises:
+            SceneError: one is missing or unreadable, or its lens cannot be undistorted.
+        """
+        with ThreadPoolExecutor(max_workers=self._workers) as pool:
+            waiting: list[Future[Shot]] = []
+            todo = iter(names)
+            try:
+                while True:
+                    with suppress(StopIteration):
+                        while len(waiting) <= self._workers:
+                            name = next(todo)
+                            waiting.append(pool.submit(self._shot, name, unit, tones.get(name, NEUTRAL)))
+                    if not waiting:
+                        return
+                    shot = waiting.pop(0).result()
+                    yield Shot(settled(shot.photo, device, device), shot.standpoint)
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _shot(self, name: str, unit: float, tone: Tone) -> Shot:
+        image, chosen = self._images[name], self._chosen
+        camera = self._cameras[image.camera_id]
+        decoded = decode(Source(chosen.folder / name, camera, chosen.shrink, self._masks.get(name)))
+        x, y, z = image.center().astype(np.float32).tolist()
+        photo = photo_in(image, decoded, Frame(np.array([x, y, z]), unit, scene_scale=1.0), tone)
+        return Shot(photo, Standpoint((x, y, z), unit))
+
+    def has(self, name: str) -> bool:
+        """Return whether a photograph is among them."""
+        return name in self._images
+
+    def file(self, name: str) -> Path:
+        """Return where a photograph is loaded from."""
+        return self._chosen.folder / name
+
+
+def usual_unit(groups: Iterable[Iterable[Image]]) -> float:
+    """Return what was one unit for the patches that groups of images make, in the median.
+
+    A camera of the whole scene has the near plane that its patch was trained with.
+    """
+    units = [frame_of(images).unit for group in groups if (images := tuple(group))]
+    return float(np.median(units)) if units else 1.0
