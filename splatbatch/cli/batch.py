@@ -23,6 +23,30 @@ def init(
     prepare.init(folder, out)
 
 
+@app.command()
+def split(
+    source: options.SourceOption,
+    out: options.PatchesOption,
+    images: options.ImagesOption = None,
+    max_images: options.MaxImagesOption = None,
+    overlap: options.OverlapOption = 0.15,
+    grid: options.GridOption = "",
+    boxes: options.BoxesOption = None,
+    axis: options.AxisOption = "",
+    holdout_block: options.BlockOption = 0.0,
+    seed: options.SeedOption = 0,
+    picture: options.PictureOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how it would be cut, write nothing.")] = False,
+    json_: options.JsonOption = False,
+) -> None:
+    """Cut a COLMAP scene into patches that share its photographs; again, once photographs were added."""
+    from splatbatch.commands import split as splitting
+    from splatbatch.scene.partition.split import Asked
+
+    wish = splitting.wish_for(splitting.Cuts(max_images, overlap, grid, boxes, axis), holdout_block, seed)
+    splitting.run(Asked(source, images, out, wish), splitting.Output(picture, dry_run, json_))
+
+
 @app.command("verify-dims")
 def verify_dims(
     patches: options.PatchArguments = None,

@@ -69,3 +69,48 @@ OpacityOption = Annotated[
 ConfigPathOption = Annotated[
     Optional[Path], typer.Option("--out", metavar="FILE", help="Where to write; else FOLDER/splat_config.yml.")
 ]
+SourceOption = Annotated[
+    Path, typer.Option("--source", metavar="DIR", help="The COLMAP model to cut, as sparse/0; bin or txt.")
+]
+PatchesOption = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Folder for the patches: new, or of a split.")
+]
+ImagesOption = Annotated[
+    Optional[Path], typer.Option("--images", metavar="DIR", help="The photographs; else images beside the model.")
+]
+MaxImagesOption = Annotated[
+    Optional[int],
+    typer.Option("--max-images", metavar="N", min=1, help="Photographs of a patch, at most; 400 unless boxes say."),
+]
+OverlapOption = Annotated[
+    float, typer.Option("--overlap", metavar="X", help="By how much a core is grown on each side, of its width.")
+]
+GridOption = Annotated[
+    str,
+    typer.Option("--grid", metavar="AxB", show_default=False, help="A rows along the cameras' longest way, B in each."),
+]
+BoxesOption = Annotated[
+    Optional[Path], typer.Option("--boxes", metavar="FILE", help="JSON of cores: yours, or another partition.json.")
+]
+AxisOption = Annotated[
+    str,
+    typer.Option(
+        "--axis",
+        metavar="X,Y,Z",
+        show_default=False,
+        help="Direction that is not cut, as up; else that in which cameras vary least.",
+    ),
+]
+BlockOption = Annotated[
+    float,
+    typer.Option(
+        "--holdout-block",
+        metavar="X",
+        show_default=False,
+        help="Share of the photographs, side by side, for evaluation.holdout: contiguous.",
+    ),
+]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of where that piece lies.")]
+PictureOption = Annotated[
+    Optional[Path], typer.Option("--picture", metavar="FILE", help="Draw the plan, as .svg or .png; also if --dry-run.")
+]

@@ -24,6 +24,10 @@ MODEL_FOLDERS = ("sparse/0", "sparse")
 MODEL_FILE_NAMES = tuple(
     f"{name}{suffix}" for suffix in (".bin", ".txt") for name in ("cameras", "images", "points3D", "rigs", "frames")
 )
+PARTITION, PATCH = "partition.json", "patch.json"
+"""What `split` writes beside the patches, and in each of them."""
+SPLIT_READY = ".split-ready"
+"""Beside them: patches of a split that was interrupted while they were put in place."""
 _DIGITS = re.compile(r"(\d+)")
 _NUMBERED = re.compile(r"[A-Za-z_-]*\d+")
 _WILDCARD = re.compile(r"[*?[]")

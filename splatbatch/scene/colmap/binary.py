@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.files import ModelError, opened, shown
 from splatbatch.scene.colmap.types import CAMERA_MODELS_BY_ID, Camera, Image, Ints, Points, Points2D, Tracks
@@ -16,10 +17,12 @@ from splatbatch.scene.colmap.types import CAMERA_MODELS_BY_ID, Camera, Image, In
 _COUNT = struct.Struct("<Q")
 _CAMERA = struct.Struct("<IiQQ")  # id, model, width, height; then the parameters as doubles
 _IMAGE = struct.Struct("<I7dI")  # id, quaternion wxyz, translation, camera; then name, NUL, count, keypoints
-_POINT = np.dtype([("id", "<u8"), ("xyz", "<f8", 3), ("rgb", "u1", 3), ("error", "<f8"), ("length", "<u8")])
-_ELEMENT = np.dtype([("image", "<u4"), ("point2d", "<u4")])
+POINT = np.dtype([("id", "<u8"), ("xyz", "<f8", 3), ("rgb", "u1", 3), ("error", "<f8"), ("length", "<u8")])
+ELEMENT = np.dtype([("image", "<u4"), ("point2d", "<u4")])
 KEYPOINT = np.dtype([("xy", "<f8", 2), ("point3d", "<u8")])
 _LONGEST_NAME = 4096  # bytes; PATH_MAX of Linux
+_AT_ONCE = 1 << 16  # points
+Records = NDArray[np.void]
 
 
 def read_cameras(path: Path) -> list[Camera]:
@@ -124,7 +127,7 @@ def count_points(path: Path) -> int:
         ModelError: the file is too small for it.
     """
     with opened(path) as (file, size):
-        return _checked_count(path, file.read(_COUNT.size), size, _POINT.itemsize)
+        return _checked_count(path, file.read(_COUNT.size), size, POINT.itemsize)
 
 
 def read_points(path: Path, *, tracks: bool = False) -> Points:
@@ -136,8 +139,7 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
     with opened(path) as (file, size):
         data = file.read()
     offsets = _walk_points(path, data, size)
-    head = np.frombuffer(data, np.uint8)[offsets[:-1, None] + np.arange(_POINT.itemsize)]  # [P, 51]
-    record = np.ascontiguousarray(head).view(_POINT)[:, 0]
+    record, elements = _taken_apart(np.frombuffer(data, np.uint8), offsets, with_elements=tracks)
     lengths = record["length"].astype(np.int64)
     return Points(
         xyz=record["xyz"].astype(np.float64),
@@ -145,18 +147,18 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
         errors=record["error"].astype(np.float64),
         track_lengths=lengths,
         ids=record["id"].astype(np.uint64),
-        tracks=_tracks(data, offsets, lengths) if tracks else None,
+        tracks=_tracks(elements, lengths) if tracks else None,
     )
 
 
 def _walk_points(path: Path, data: bytes, size: int) -> Ints:
     """Return where every point starts, and where the last one ends."""
-    count = _checked_count(path, data, size, _POINT.itemsize)
+    count = _checked_count(path, data, size, POINT.itemsize)
     offsets, offset = [_COUNT.size], _COUNT.size
-    read_length, until_length = _COUNT.unpack_from, _POINT.itemsize - _COUNT.size
+    read_length, until_length = _COUNT.unpack_from, POINT.itemsize - _COUNT.size
     try:
         for _ in range(count):
-            offset += _POINT.itemsize + _ELEMENT.itemsize * read_length(data, offset + until_length)[0]
+            offset += POINT.itemsize + ELEMENT.itemsize * read_length(data, offset + until_length)[0]
             offsets.append(offset)
     except (struct.error, OverflowError) as error:  # the next length lies beyond the end
         raise _cut(path, len(offsets) - 1, count, "points") from error
@@ -166,16 +168,28 @@ def _walk_points(path: Path, data: bytes, size: int) -> Ints:
     return np.array(offsets, dtype=np.int64)
 
 
-def _tracks(
-    data: bytes,
-    offsets: Ints,
-    lengths: Ints,
-) -> Tracks:
+def _taken_apart(data: NDArray[np.uint8], offsets: Ints, *, with_elements: bool) -> tuple[Records, Records]:
+    """Return the heads of all points and, one after the other, the elements of their tracks.
+
+    Some at a time: the place of every byte of millions of points takes gigabytes.
+    """
+    heads = np.empty(len(offsets) - 1, POINT)
+    rows = heads.view(np.uint8).reshape(-1, POINT.itemsize)
+    elements = [np.zeros(0, ELEMENT)]
+    for first in range(0, len(heads), _AT_ONCE):
+        part = offsets[first : first + _AT_ONCE + 1]
+        records = data[part[0] : part[-1]]
+        places = (part[:-1] - part[0])[:, None] + np.arange(POINT.itemsize)
+        rows[first : first + _AT_ONCE] = records[places]
+        if with_elements:
+            is_element = np.ones(len(records), dtype=bool)
+            is_element[places] = False
+            elements.append(records[is_element].view(ELEMENT))
+    return heads, np.concatenate(elements)
+
+
+def _tracks(elements: Records, lengths: Ints) -> Tracks:
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    is_element = np.ones(len(data), dtype=bool)
-    is_element[: _COUNT.size] = False
-    is_element[(offsets[:-1, None] + np.arange(_POINT.itemsize)).ravel()] = False
-    elements = np.frombuffer(data, np.uint8)[is_element].view(_ELEMENT)
     return Tracks(starts, elements["image"].copy(), elements["point2d"].copy())
 
 

@@ -16,10 +16,11 @@ from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
 from splatbatch.files import read_json, write_json
 from splatbatch.scene.colmap.types import Floats
-from splatbatch.scene.partition.boxes import Box, first_meeting, owners, tile
+from splatbatch.scene.partition.boxes import Box, owners
+from splatbatch.scene.partition.checks import box_of, first_mistake, mistake_in
+from splatbatch.scene.patches import PARTITION, SPLIT_READY
 
-PARTITION = "partition.json"
-AGAIN = "Cut the scene again: splatbatch split."
+AGAIN = "Cut the scene again, into another folder: splatbatch split."
 Axes = tuple[Offset, Offset, Offset]
 
 
@@ -96,6 +97,9 @@ def partition_of(patches: Path) -> Partition | None:
         SceneError: it cannot be read, or is none.
     """
     path = patches / PARTITION
+    if (patches / SPLIT_READY / PARTITION).exists():
+        message = f"{patches}: a split was interrupted while its patches were put in place: some are new, others not"
+        raise SceneError(message, "Run the same `splatbatch split` again: it finishes what is ready.")
     return read_partition(path) if is_ours(path) else None
 
 
@@ -118,13 +122,17 @@ def read_partition(path: Path) -> Partition:
     return _read(path, status.st_mtime_ns, status.st_size)
 
 
-def write_partition(partition: Partition) -> None:
+def write_partition(partition: Partition, home: Path | None = None) -> None:
     """Write partition.json, whole or not at all.
+
+    Args:
+        partition: with the path to write.
+        home: the folder it will lie in, if it is prepared elsewhere: its paths are relative to that.
 
     Raises:
         OSError: it cannot be written.
     """
-    write_json(partition.path, _to_record(partition))
+    write_json(partition.path, _to_record(partition, home or partition.path.parent))
 
 
 @lru_cache(maxsize=8)
@@ -139,9 +147,11 @@ def _read(path: Path, mtime_ns: int, size: int) -> Partition:
     except OSError as error:
         raise SceneError(f"{path}: cannot be read ({error.strerror})", AGAIN) from error
     except ValidationError as error:
-        raise SceneError(f"{path}: {_first_mistake(error)}", AGAIN) from error
+        raise SceneError(f"{path}: {first_mistake(error)}", AGAIN) from error
     cores = tuple(
-        Core(**{**dict(patch), "core": _box(patch.core), "grown": _box(patch.grown), "bounds": _box(patch.bounds)})
+        Core(
+            **{**dict(patch), "core": box_of(patch.core), "grown": box_of(patch.grown), "bounds": box_of(patch.bounds)}
+        )
         for patch in form.patches
     )
     found = Partition(
@@ -160,47 +170,12 @@ def _read(path: Path, mtime_ns: int, size: int) -> Partition:
     return found
 
 
-def mistake_in(partition: Partition) -> str:
-    """Return what keeps a partition from being one, in words; empty if nothing does."""
-    axes, names = np.array(partition.axes), [core.name for core in partition.cores]
-    boxes = [core.core for core in partition.cores]
-    if not np.allclose(axes @ axes.T, np.eye(3), atol=1e-6):
-        return f"axes: {axes.tolist()}: should be three unit vectors at right angles"
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        return f"patches: {twice[0]}: two patches have this name"
-    if wrong := next(filter(None, map(_misfit, partition.cores)), ""):
-        return wrong
-    if pair := first_meeting(boxes):
-        return f"patches: the cores of {names[pair[0]]} and {names[pair[1]]} overlap: a place would belong to both"
-    if not tile(boxes):
-        return "patches: the cores leave space between them: a place there would belong to no patch"
-    if both := sorted(partition.test & partition.train):
-        return f"test: {both[0]}: is named under train too; a photograph is test everywhere or nowhere"
-    return ""
-
-
-def _misfit(core: Core) -> str:
-    """Return how the boxes of a patch do not fit each other; empty if they do."""
-    if not core.core.within(core.grown):
-        return f"patches: {core.name}: grown: {core.grown}: should hold the core, {core.core}"
-    if not (core.bounds.is_finite() and core.bounds.within(core.core)):
-        return f"patches: {core.name}: bounds: {core.bounds}: should be a finite part of the core, {core.core}"
-    return ""
-
-
-def _first_mistake(error: Any) -> str:
-    first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"])
-    value = "" if first["type"] in ("missing", "json_invalid") else f"{str(first['input'])[:80]}: "
-    return f"{key}: {value}{first['msg']}" if key else str(first["msg"])
-
-
-def _to_record(partition: Partition) -> dict[str, Any]:
+def _to_record(partition: Partition, home: Path) -> dict[str, Any]:
     from splatbatch.scene.partition.form import FORMAT
 
     return {
         "format": FORMAT,
-        "source": relative(partition.source, partition.path.parent),
+        "source": relative(partition.source, home),
         "axes": [list(axis) for axis in partition.axes],
         "offset": list(partition.offset),
         "overlap": partition.overlap,
@@ -208,6 +183,21 @@ def _to_record(partition: Partition) -> dict[str, Any]:
         "test": sorted(partition.test),
         "contiguous": sorted(partition.contiguous),
         "train": sorted(partition.train),
+    }
+
+
+def patch_record(partition: Partition, name: str, photographs: set[str]) -> dict[str, Any]:
+    """Return what patch.json says: all of partition.json that matters to one patch, so that a change is seen there."""
+    core = next(core for core in partition.cores if core.name == name)
+    boxes = {"core": core.core, "grown": core.grown, "bounds": core.bounds}
+    return {
+        "format": 1,
+        "name": name,
+        **{key: _box_record(box) for key, box in boxes.items()},
+        "axes": [list(axis) for axis in partition.axes],
+        "offset": list(partition.offset),
+        "test": sorted(partition.test & photographs),
+        "contiguous": sorted(partition.contiguous & photographs),
     }
 
 
@@ -224,14 +214,13 @@ def _side(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _box(form: Any) -> Box:
-    lower = [-math.inf if side is None else side for side in form.lower]
-    upper = [math.inf if side is None else side for side in form.upper]
-    return Box((lower[0], lower[1], lower[2]), (upper[0], upper[1], upper[2]))
-
-
 def relative(path: Path, base: Path) -> str:
     """Return a path as a file in `base` names it: relative, unless they have nothing but the root in common."""
-    path, base = Path(os.path.abspath(path)), Path(os.path.abspath(base))  # noqa: PTH100 - a link keeps its name
+    path, base = absolute(path), absolute(base)
     common = Path(os.path.commonpath([path, base]))
     return os.path.relpath(path, base) if common != Path(common.anchor) else str(path)
+
+
+def absolute(path: Path) -> Path:
+    """Return a path from the root on, its links as they are."""
+    return Path(os.path.abspath(path))  # noqa: PTH100

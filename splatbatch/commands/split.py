@@ -1,0 +1,93 @@
+"""`split`: a scene cut into patches that share its photographs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
+from splatbatch.plain_text import counted, one_line
+from splatbatch.scene.partition.form import json_schema
+from splatbatch.scene.partition.output.picture import check_picture, draw
+from splatbatch.scene.partition.split import Asked, Split, split
+from splatbatch.scene.partition.wish import Wish, check_block, parse_axis, parse_grid, read_boxes
+
+STATES = {"new": "", "stays": "stays as it is", "changes": "cut anew"}
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Where the user wants cuts, as it was typed."""
+
+    max_images: int | None
+    overlap: float
+    grid: str
+    boxes: Path | None
+    axis: str
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is wanted besides patches."""
+
+    picture: Path | None
+    dry_run: bool
+    as_json: bool
+
+
+def wish_for(cuts: Cuts, block: float, seed: int) -> Wish:
+    """Return what was asked for.
+
+    Raises:
+        ConfigError: an option is wrong.
+    """
+    check_block(block)
+    boxes = read_boxes(cuts.boxes) if cuts.boxes else None
+    return Wish(cuts.max_images, cuts.overlap, parse_grid(cuts.grid), boxes, parse_axis(cuts.axis), block, seed)
+
+
+def run(asked: Asked, output: Output) -> None:
+    """Cut a scene into patches and say how, or only say it.
+
+    Raises:
+        ConfigError: the wish cannot be met; the nearest that can is named.
+        SceneError: the source cannot be read, or something else lies where the patches should go.
+    """
+    if output.picture:
+        check_picture(output.picture)
+    done = split(asked, dry_run=output.dry_run)
+    if output.picture:
+        draw(done.plan, output.picture)
+    if output.as_json:
+        print_json(done.to_record())
+        return
+    _print(done, asked.out, dry_run=output.dry_run)
+
+
+def schema() -> None:
+    """Print the JSON Schema of partition.json."""
+    typer.echo(json.dumps(json_schema(), indent=1))
+
+
+def _print(done: Split, out: Path, *, dry_run: bool) -> None:
+    record = done.to_record()
+    table = open_table(("patch", "photographs", "held out", "points", "in its core", "cost", ""), ("patch", ""))
+    for row in record["patches"]:
+        figures = (f"{row[key]:,}" for key in ("num_images", "num_test", "num_points", "num_core_points"))
+        table.add_row(row["name"], *figures, f"{row['cost']:.1%}", STATES[row["state"]])
+    open_console().print(table)
+    for name in record["gone"]:
+        typer.echo(one_line(f"{name}: is no more"))
+    print_warnings(done.notes)
+    held = f"{counted(record['num_test'], 'photograph')} held out in every patch"
+    piece = f", {record['num_contiguous']:,} in one piece" if record["num_contiguous"] else ""
+    total = f"{counted(len(record['patches']), 'patch', 'es')} of {counted(record['num_photographs'], 'photograph')}"
+    typer.echo(one_line(f"{total}, {held}{piece}; costs even within {record['evenness']:.2f}x"))
+    if dry_run:
+        typer.echo("nothing was written")
+        return
+    typer.echo(one_line(f"{out}: partition.json, partition.svg. Next: splatbatch init {shlex.quote(str(out))}"))

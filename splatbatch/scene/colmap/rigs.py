@@ -1,0 +1,189 @@
+"""rigs and frames, the two files that COLMAP writes since 3.12: read, and written for some of the images."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch.scene.colmap.files import ModelError, choose_format, opened
+
+CAMERA = 0
+_TYPES = {"CAMERA": CAMERA, "IMU": 1}
+_COUNT, _PAIR, _SENSOR = struct.Struct("<Q"), struct.Struct("<II"), struct.Struct("<iI")
+_POSE, _DATUM = struct.Struct("<7d"), struct.Struct("<iIQ")
+Sensor = tuple[int, int]
+Pose = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Rig:
+    """Sensors that are fixed to each other; the first is the reference and has no pose."""
+
+    id: int
+    sensors: tuple[tuple[Sensor, Pose | None], ...]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What the sensors of a rig took at one moment."""
+
+    id: int
+    rig_id: int
+    pose: Pose
+    data: tuple[tuple[int, int, int], ...]
+    """Type and id of a sensor, and id of what it took: for a camera an image's."""
+
+    def image_ids(self) -> Iterator[int]:
+        """Yield the ids of its images."""
+        return (datum for kind, _, datum in self.data if kind == CAMERA)
+
+
+@dataclass(frozen=True)
+class Rigs:
+    """The rigs of a model and their frames."""
+
+    rigs: tuple[Rig, ...]
+    frames: tuple[Frame, ...]
+
+    def of(self, image_ids: Collection[int]) -> Rigs:
+        """Return those of some images: a frame keeps the images that are among them, a rig all of its sensors."""
+        kept = []
+        for frame in self.frames:
+            data = tuple(one for one in frame.data if one[0] != CAMERA or one[2] in image_ids)
+            if any(one[0] == CAMERA for one in data):
+                kept.append(Frame(frame.id, frame.rig_id, frame.pose, data))
+        used = {frame.rig_id for frame in kept}
+        return Rigs(tuple(rig for rig in self.rigs if rig.id in used), tuple(kept))
+
+    def camera_ids(self) -> set[int]:
+        """Return the cameras that the rigs name."""
+        return {number for rig in self.rigs for (kind, number), _ in rig.sensors if kind == CAMERA}
+
+    def misfit(self, images: Collection[tuple[int, int]], cameras: Collection[int]) -> str:
+        """Return what keeps the frames from being those of some images (id, camera), in words; empty if none."""
+        known = {rig.id: {sensor for sensor, _ in rig.sensors} for rig in self.rigs}
+        data = [(datum, sensor) for frame in self.frames for kind, sensor, datum in frame.data if kind == CAMERA]
+        if len(known) != len(self.rigs) or len({frame.id for frame in self.frames}) != len(self.frames):
+            return "two rigs or frames share an id"
+        for frame in self.frames:
+            if not {one[:2] for one in frame.data} <= known.get(frame.rig_id, set()):
+                return f"frame {frame.id} is of sensors that rig {frame.rig_id} lacks"
+        if sorted(data) != sorted(images):
+            return "frames and images do not name each other"
+        return "" if self.camera_ids() <= set(cameras) else "a rig is of cameras that the model lacks"
+
+
+def read_rigs(sparse: Path) -> Rigs | None:
+    """Return the rigs and frames of a model; None where there are neither.
+
+    Raises:
+        ModelError: one is there without the other, or cannot be read.
+    """
+    suffix = choose_format(sparse)
+    paths = [sparse / f"{name}.{suffix}" for name in ("rigs", "frames")]
+    there = [path for path in paths if path.exists()]
+    if not there:
+        return None
+    if len(there) == 1:
+        raise ModelError(there[0], "rigs and frames: one is there without the other")
+    try:
+        if suffix == "txt":
+            return Rigs(tuple(_text_rigs(paths[0])), tuple(_text_frames(paths[1])))
+        return Rigs(tuple(_binary_rigs(_Bytes(paths[0]))), tuple(_binary_frames(_Bytes(paths[1]))))
+    except (struct.error, ValueError, IndexError, KeyError) as error:
+        raise ModelError(paths[0], f"rigs or frames are cut or garbage ({error})") from error
+
+
+def rigs_bytes(rigs: Rigs) -> bytes:
+    """Return rigs.bin."""
+    parts = [_COUNT.pack(len(rigs.rigs))]
+    for rig in rigs.rigs:
+        parts.append(_PAIR.pack(rig.id, len(rig.sensors)))
+        for index, (sensor, pose) in enumerate(rig.sensors):
+            parts.append(_SENSOR.pack(*sensor))
+            if index:
+                parts.append(struct.pack("<B", pose is not None) + (_POSE.pack(*pose) if pose else b""))
+    return b"".join(parts)
+
+
+def frames_bytes(rigs: Rigs) -> bytes:
+    """Return frames.bin."""
+    parts = [_COUNT.pack(len(rigs.frames))]
+    for frame in rigs.frames:
+        parts.append(_PAIR.pack(frame.id, frame.rig_id) + _POSE.pack(*frame.pose) + struct.pack("<I", len(frame.data)))
+        parts += [_DATUM.pack(*datum) for datum in frame.data]
+    return b"".join(parts)
+
+
+class _Bytes:
+    """A file, taken from its beginning."""
+
+    def __init__(self, path: Path) -> None:
+        with opened(path) as (file, _):
+            self._data = file.read()
+        self._at, self._path = 0, path
+
+    def take(self, form: struct.Struct) -> tuple[int, ...]:
+        found = form.unpack_from(self._data, self._at)
+        self._at += form.size
+        return found
+
+    def one(self, form: str) -> int:
+        return self.take(struct.Struct(form))[0]
+
+    def end(self) -> None:
+        if self._at != len(self._data):
+            raise ModelError(self._path, f"its entries take {self._at} bytes, the file has {len(self._data)}")
+
+
+def _binary_rigs(file: _Bytes) -> Iterator[Rig]:
+    for _ in range(file.one("<Q")):
+        number, num_sensors = file.take(_PAIR)
+        sensors: list[tuple[Sensor, Pose | None]] = []
+        for index in range(num_sensors):
+            kind, sensor = file.take(_SENSOR)
+            has_pose = bool(index) and bool(file.one("<B"))
+            sensors.append(((kind, sensor), tuple(file.take(_POSE)) if has_pose else None))
+        yield Rig(number, tuple(sensors))
+    file.end()
+
+
+def _binary_frames(file: _Bytes) -> Iterator[Frame]:
+    for _ in range(file.one("<Q")):
+        number, rig = file.take(_PAIR)
+        pose = tuple(file.take(_POSE))
+        data = tuple(file.take(_DATUM) for _ in range(file.one("<I")))
+        yield Frame(number, rig, pose, tuple((kind, sensor, datum) for kind, sensor, datum in data))
+    file.end()
+
+
+def _lines(path: Path) -> Iterator[Iterator[str]]:
+    with opened(path) as (file, _):
+        for line in file:
+            if line.strip() and not line.startswith(b"#"):
+                yield iter(line.decode().split())
+
+
+def _text_rigs(path: Path) -> Iterator[Rig]:
+    for words in _lines(path):
+        number, num_sensors = int(next(words, "")), int(next(words, ""))
+        sensors: list[tuple[Sensor, Pose | None]] = []
+        for index in range(num_sensors):
+            sensor = (_TYPES[next(words, "")], int(next(words, "")))
+            has_pose = bool(index) and bool(int(next(words, "")))
+            sensors.append((sensor, _pose(words) if has_pose else None))
+        yield Rig(number, tuple(sensors))
+
+
+def _text_frames(path: Path) -> Iterator[Frame]:
+    for words in _lines(path):
+        number, rig = int(next(words, "")), int(next(words, ""))
+        pose = _pose(words)
+        data = [(_TYPES[next(words, "")], int(next(words, "")), int(next(words, ""))) for _ in range(int(next(words)))]
+        yield Frame(number, rig, pose, tuple(data))
+
+
+def _pose(words: Iterator[str]) -> Pose:
+    return tuple(float(next(words, "")) for _ in range(7))

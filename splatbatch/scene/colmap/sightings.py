@@ -1,0 +1,127 @@
+"""Which photograph sees which point: the tracks of a model without loose ends, indexed both ways."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.scene.colmap.files import ModelError
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
+from splatbatch.scene.colmap.types import Camera, Floats, Image, Ints, Points, Tracks
+
+Indices = NDArray[np.int32]
+Mask = NDArray[np.bool_]
+NONE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Sightings:
+    """A model in which photographs and points go by their places in two lists; n sightings, in the order of points."""
+
+    folder: Path
+    cameras: dict[int, Camera]
+    images: tuple[Image, ...]  # I, sorted by name
+    points: Points  # P
+    starts: Ints  # [P + 1]: sightings starts[i] to starts[i + 1] are of point i
+    photo: Indices  # [n], which image
+    keypoint: NDArray[np.uint32]  # [n], which of its keypoints
+    first_keypoint: Ints  # [I + 1]: keypoints of all images in one row
+    xy: Floats  # [K, 2], of every keypoint
+    point_of_keypoint: Indices  # [K], `NONE` where it was not triangulated
+
+    @property
+    def point(self) -> Indices:
+        """Return which point each sighting is of, [n]."""
+        return np.repeat(np.arange(len(self.points), dtype=np.int32), np.diff(self.starts))
+
+    def seen_by(self, photos: Mask, least: int = 2) -> Mask:
+        """Return which points [P] at least so many of some photographs [I] see."""
+        counted = np.concatenate([[0], np.cumsum(photos[self.photo], dtype=np.int32)])
+        seen: Mask = counted[self.starts[1:]] - counted[self.starts[:-1]] >= least
+        return seen
+
+    def pixels(self) -> Floats:
+        """Return how many pixels each photograph has, [I]."""
+        cameras = [self.cameras[image.camera_id] for image in self.images]
+        return np.array([float(camera.width) * camera.height for camera in cameras])
+
+    def centers(self) -> Floats:
+        """Return where the photographs were taken, [I, 3]; NaN where a pose is none."""
+        centers: Floats = np.array([image.center() for image in self.images], dtype=np.float64).reshape(-1, 3)
+        return centers
+
+    def some(self, most: int) -> Sightings:
+        """Return the sightings of at most so many points, evenly taken; keypoints are left out."""
+        if len(self.points) <= most:
+            return self
+        kept = np.unique(np.linspace(0, len(self.points) - 1, most).astype(np.int64))
+        lengths = np.diff(self.starts)[kept]
+        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        at = np.repeat(self.starts[kept] - starts[:-1], lengths) + np.arange(starts[-1])
+        points = Points(*(getattr(self.points, key)[kept] for key in ("xyz", "rgb", "errors", "track_lengths", "ids")))
+        nothing = (np.zeros(len(self.images) + 1, np.int64), np.zeros((0, 2)), np.zeros(0, np.int32))
+        return Sightings(
+            self.folder, self.cameras, self.images, points, starts, self.photo[at], self.keypoint[at], *nothing
+        )
+
+
+def read_sightings(sparse: Path) -> Sightings:
+    """Read a model with all its keypoints and tracks.
+
+    A loose end is none: an element of a track that names no image or keypoint, or one that another point has; and
+    what belongs to a point that lies nowhere.
+
+    Raises:
+        ModelError: a file is missing, unreadable, cut or garbage; it is named.
+    """
+    model = read_reconstruction(sparse, tracks=True)
+    if model.points.tracks is None:
+        raise ModelError(sparse, "was read without its tracks")
+    keypoints = read_points2d(sparse)
+    rows = [keypoints.pop(image.id).xy for image in model.images]
+    counts = np.array([len(row) for row in rows], dtype=np.int64)
+    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    xy = np.concatenate([np.zeros((0, 2)), *rows])
+    del keypoints, rows
+    return _indexed(model, model.points.tracks, first, xy)
+
+
+def _indexed(model: Reconstruction, tracks: Tracks, first: Ints, xy: Floats) -> Sightings:
+    photo = _places(np.array([image.id for image in model.images], dtype=np.int64), tracks.image_ids)
+    lengths = np.diff(tracks.starts)
+    point = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    is_place: Mask = np.isfinite(model.points.xyz).all(axis=1)
+    is_sound = is_place[point] & (photo != NONE)
+    is_sound &= tracks.point2d_idxs < np.diff(first, append=first[-1])[photo]
+    row = first[photo] + tracks.point2d_idxs
+    seen = np.full(len(xy), NONE, dtype=np.int64)  # which sighting each keypoint is
+    chosen = np.flatnonzero(is_sound)
+    seen[row[chosen]] = chosen
+    is_sound[chosen] = seen[row[chosen]] == chosen  # two points at one keypoint: the later has it
+    counted = np.concatenate([[0], np.cumsum(is_sound)]).astype(np.int64)
+    of_point = np.append(point, NONE)[seen] if len(seen) else np.zeros(0, np.int32)
+    return Sightings(
+        model.folder,
+        model.cameras,
+        model.images,
+        Points(**{**vars(model.points), "tracks": None}),
+        counted[tracks.starts],
+        photo[is_sound].astype(np.int32),
+        tracks.point2d_idxs[is_sound],
+        first,
+        xy,
+        of_point.astype(np.int32),
+    )
+
+
+def _places(known: Ints, asked: NDArray[np.uint32]) -> Indices:
+    """Return where each id stands in a list; `NONE` where it does not."""
+    if not len(known):
+        return np.full(len(asked), NONE, dtype=np.int32)
+    order = np.argsort(known, kind="stable")
+    at = np.minimum(np.searchsorted(known[order], asked), len(known) - 1)
+    found: Indices = np.where(known[order][at] == asked, order[at], NONE).astype(np.int32)
+    return found

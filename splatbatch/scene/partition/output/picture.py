@@ -1,0 +1,246 @@
+"""A picture of a plan from above: cores, overlaps, points, cameras and cost; the same shapes as SVG and as PNG."""
+
+from __future__ import annotations
+
+import colorsys
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.errors import ConfigError
+from splatbatch.files import write_text, write_whole
+from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.partition.boxes import Box
+from splatbatch.scene.partition.plan import Plan
+
+WIDTH_PX, MOST_HEIGHT_PX, EDGE_PX, HEAD_PX = 1400, 2400, 40, 80
+POINTS_DRAWN, POINTS_ASKED = 6000, 200_000
+TAILS = (0.5, 99.5)
+GOLDEN = 0.618034
+"""Of a turn of the colour wheel from patch to patch: neighbours in number are never neighbours in colour."""
+INK, FAINT = (40, 40, 40), (190, 190, 190)
+Color = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """Where places of the scene lie on the picture."""
+
+    low: Floats  # [2]
+    high: Floats  # [2]
+    scale: float
+    """Pixels per unit."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        wide, high = np.ceil((self.high - self.low) * self.scale).astype(int)
+        return int(wide) + 2 * EDGE_PX, int(high) + 2 * EDGE_PX + HEAD_PX
+
+    def at(self, places: Floats) -> Floats:
+        """Return pixels [N, 2] of places [N, 2]; the second axis runs upwards."""
+        away = np.clip(places, self.low - 1e6 / self.scale, self.high + 1e6 / self.scale) - self.low
+        pixels = np.stack([away[:, 0], (self.high - self.low)[1] - away[:, 1]], axis=1) * self.scale
+        found: Floats = np.round(pixels + np.array([EDGE_PX, EDGE_PX + HEAD_PX]), 1)
+        return found
+
+    def box(self, box: Box) -> tuple[float, float, float, float]:
+        """Return left, top, right and bottom of a box."""
+        (left, bottom), (right, top) = self.at(np.array([box.lower[:2], box.upper[:2]])).tolist()
+        return left, top, right, bottom
+
+
+@dataclass(frozen=True)
+class _Shapes:
+    """What is drawn, in pixels."""
+
+    size: tuple[int, int]
+    points: Floats  # [N, 2]
+    boxes: list[tuple[tuple[float, float, float, float], Color, bool]]
+    """With colour, and whether it is dashed."""
+    cameras: list[tuple[float, float, Color, bool]]
+    """With colour, and whether it is held out."""
+    words: list[tuple[float, float, int, str]]
+    """With the height of the letters; the first letter stands there."""
+    bar: tuple[float, float, float]
+    """Left, y, right."""
+
+
+def check_picture(path: Path) -> None:
+    """See that a picture can be written as a file's name says.
+
+    Raises:
+        ConfigError: it cannot, or somebody else's file lies there.
+    """
+    if path.suffix not in (".svg", ".png"):
+        raise ConfigError(f"--picture {path}: should end in .svg or .png")
+    if path.is_dir() or (path.exists() and not _is_ours(path)):
+        raise ConfigError(f"--picture {path}: something else lies there", "Choose another name.")
+
+
+def draw(plan: Plan, path: Path) -> None:
+    """Write a picture of a plan, as SVG or PNG as its name says.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    shapes = _shapes(plan)
+    if path.suffix == ".svg":
+        write_text(path, _svg(shapes))
+    else:
+        _write_png(shapes, path)
+
+
+def _is_ours(path: Path) -> bool:
+    with path.open("rb") as file:
+        return MARK.encode() in file.read(1024)
+
+
+MARK = "splatbatch split"
+"""What tells our pictures from others."""
+
+
+def _shapes(plan: Plan) -> _Shapes:
+    partition, some = plan.partition, plan.sightings.some(POINTS_ASKED)
+    places = partition.in_axes(some.points.xyz)
+    sound = np.isfinite(places).all(axis=1)
+    cameras = partition.in_axes(plan.sightings.centers())[:, :2]
+    sheet = _sheet([core.bounds for core in partition.cores], cameras[np.isfinite(cameras).all(axis=1)])
+    colors = [_color(index) for index in range(len(partition.cores))]
+    step = max(1, int(sound.sum()) // POINTS_DRAWN)
+    boxes = []
+    for core, color in zip(partition.cores, colors, strict=True):
+        boxes.append((sheet.box(core.grown.clipped(_around(sheet, core.bounds))), color, True))
+        boxes.append((sheet.box(core.bounds), color, False))
+    held = partition.test | partition.contiguous
+    dots = [
+        (x, y, colors[home] if home >= 0 else FAINT, image.name in held)
+        for (x, y), home, image in zip(
+            sheet.at(cameras).tolist(), _homes(plan, places), plan.sightings.images, strict=True
+        )
+        if math.isfinite(x) and math.isfinite(y)
+    ]
+    return _Shapes(sheet.size, sheet.at(places[sound][::step, :2]), boxes, dots, _words(plan, sheet), _bar(sheet))
+
+
+def _around(sheet: _Sheet, bounds: Box) -> Box:
+    """Return what of a grown core is shown: to the edge of the picture where it has no end."""
+    (x0, y0), (x1, y1) = sheet.low.tolist(), sheet.high.tolist()
+    return Box((x0, y0, bounds.lower[2]), (x1, y1, bounds.upper[2]))
+
+
+def _sheet(bounds: Sequence[Box], cameras: Floats) -> _Sheet:
+    corners = np.array([corner[:2] for box in bounds for corner in (box.lower, box.upper)])
+    shown = np.concatenate([corners, np.percentile(cameras, TAILS, axis=0)]) if len(cameras) else corners
+    low, high = shown.min(axis=0), shown.max(axis=0)
+    wide, tall = np.maximum(high - low, 1e-12).tolist()
+    return _Sheet(low, high, min((WIDTH_PX - 2 * EDGE_PX) / wide, (MOST_HEIGHT_PX - 2 * EDGE_PX - HEAD_PX) / tall))
+
+
+def _homes(plan: Plan, places: Floats) -> list[int]:
+    """Return in which core each photograph sees most; -1 where it sees nothing."""
+    some, count = plan.sightings.some(POINTS_ASKED), len(plan.partition.cores)
+    owner = plan.partition.owner(places)[some.point]
+    is_in = owner >= 0
+    pairs = some.photo[is_in].astype(np.int64) * count + owner[is_in]
+    table = np.bincount(pairs, minlength=len(some.images) * count).reshape(-1, count)
+    homes: NDArray[np.int64] = np.where(table.sum(axis=1) > 0, table.argmax(axis=1), -1)
+    return [int(home) for home in homes]
+
+
+def _words(plan: Plan, sheet: _Sheet) -> list[tuple[float, float, int, str]]:
+    partition = plan.partition
+    total = sum(core.cost for core in partition.cores)
+    words: list[tuple[float, float, int, str]] = [
+        (EDGE_PX, 34.0, 20, f"{len(partition.cores)} patches, {len(plan.sightings.images):,} photographs"),
+        (EDGE_PX, 60.0, 14, "solid: cores; dashed: with overlap; rings: held out; seen against the last axis"),
+    ]
+    for core in partition.cores:
+        left, top, _, _ = sheet.box(core.bounds)
+        words.append((left + 8, top + 24, 18, core.name))
+        about = f"{core.num_images:,} photographs, {core.num_core_points:,} points"
+        words.append((left + 8, top + 42, 12, about))
+        words.append((left + 8, top + 58, 12, f"{core.cost / total:.0%} of the cost" if total else ""))
+    left, y, right = _bar(sheet)
+    return [*words, (right + 8, y + 4, 12, f"{(right - left) / sheet.scale:g} units")]
+
+
+def _bar(sheet: _Sheet) -> tuple[float, float, float]:
+    longest = (sheet.size[0] - 2 * EDGE_PX) / 5 / sheet.scale
+    power = 10.0 ** math.floor(math.log10(longest))
+    length = next(step * power for step in (5, 2, 1) if step * power <= longest)
+    y = sheet.size[1] - EDGE_PX / 2
+    return EDGE_PX, y, round(EDGE_PX + length * sheet.scale, 1)
+
+
+def _color(index: int) -> Color:
+    red, green, blue = colorsys.hls_to_rgb((index * GOLDEN) % 1, 0.42, 0.6)
+    return round(red * 255), round(green * 255), round(blue * 255)
+
+
+def _svg(shapes: _Shapes) -> str:
+    wide, tall = shapes.size
+    dots = "".join(f"M{x:g} {y:g}h1" for x, y in shapes.points.tolist())
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{tall}" viewBox="0 0 {wide} {tall}">',
+        f"<!-- {MARK} -->",
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<path d="{dots}" stroke="rgb{FAINT}" fill="none"/>',
+    ]
+    for (left, top, right, bottom), color, is_dashed in shapes.boxes:
+        dash = ' stroke-dasharray="6 5"' if is_dashed else f' stroke-width="2.5" fill="rgb{color}" fill-opacity="0.07"'
+        place = f'x="{left:g}" y="{top:g}" width="{right - left:g}" height="{bottom - top:g}"'
+        lines.append(
+            f'<rect {place} stroke="rgb{color}"{dash}{" fill=" + chr(34) + "none" + chr(34) if is_dashed else ""}/>'
+        )
+    for x, y, color, is_held_out in shapes.cameras:
+        fill = "white" if is_held_out else f"rgb{color}"
+        lines.append(f'<circle cx="{x:g}" cy="{y:g}" r="4" fill="{fill}" stroke="rgb{color}" stroke-width="1.5"/>')
+    for x, y, height, text in shapes.words:
+        style = f'font-family="sans-serif" font-size="{height}" fill="rgb{INK}"'
+        lines.append(f'<text x="{x:g}" y="{y:g}" {style}>{escape(text)}</text>')
+    left, y, right = shapes.bar
+    return "\n".join(
+        [*lines, f'<path d="M{left:g} {y:g}H{right:g}" stroke="rgb{INK}" stroke-width="2"/>', "</svg>", ""]
+    )
+
+
+def _write_png(shapes: _Shapes, path: Path) -> None:
+    from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
+
+    picture = Image.new("RGB", shapes.size, "white")
+    pen = ImageDraw.Draw(picture, "RGBA")
+    pen.point([(x, y) for x, y in shapes.points.tolist()], fill=FAINT)
+    for (left, top, right, bottom), color, is_dashed in shapes.boxes:
+        if is_dashed:
+            _dashed(pen, (left, top, right, bottom), color)
+        else:
+            pen.rectangle((left, top, right, bottom), fill=(*color, 18), outline=color, width=2)
+    for x, y, color, is_held_out in shapes.cameras:
+        pen.ellipse((x - 4, y - 4, x + 4, y + 4), fill="white" if is_held_out else color, outline=color, width=2)
+    for x, y, height, text in shapes.words:
+        pen.text((x, y), text, fill=INK, font=ImageFont.load_default(height), anchor="ls")
+    left, y, right = shapes.bar
+    pen.line((left, y, right, y), fill=INK, width=2)
+    told = PngImagePlugin.PngInfo()
+    told.add_text("Software", MARK)
+    write_whole(path, lambda file: picture.save(file, "PNG", pnginfo=told))
+
+
+def _dashed(pen: object, box: tuple[float, float, float, float], color: Color, dash: float = 6.0) -> None:
+    left, top, right, bottom = box
+    for start, end in (
+        ((left, top), (right, top)),
+        ((right, top), (right, bottom)),
+        ((right, bottom), (left, bottom)),
+        ((left, bottom), (left, top)),
+    ):
+        along = np.array(end) - start
+        length = float(np.linalg.norm(along))
+        for at in np.arange(0.0, length, 2 * dash):
+            ends = np.array([start, start]) + along * np.array([[at], [min(at + dash, length)]]) / max(length, 1e-9)
+            pen.line([tuple(one) for one in ends.tolist()], fill=color)  # type: ignore[attr-defined]
