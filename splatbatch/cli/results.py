@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -115,6 +115,29 @@ def export(
 
     cut = Cut(sh_degree, min_opacity, in_source_frame=frame == "source")
     exporting.export(config, all_named(patches, patch), exporting.To(to, force), cut, as_json=json_)
+
+
+@app.command()
+def merge(
+    config: options.ConfigOption = None,
+    out: Annotated[
+        Optional[Path], typer.Option("--out", metavar="FILE", help="The merged splat; else OUTPUT/scene/splat.ply.")
+    ] = None,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Leave holes where patches are missing, stale or failed.")
+    ] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean/--no-clean", help="Leave out what is invisible, oversized or floats.")
+    ] = False,
+    keep_uncleaned: Annotated[
+        bool, typer.Option("--keep-uncleaned", help="With --clean: write the scene without it, too, to compare.")
+    ] = False,
+    json_: options.JsonOption = False,
+) -> None:
+    """Merge the splats of all patches into one, each cropped to its core; only what has changed is read again."""
+    from splatbatch.commands.scene import merge as merging
+
+    merging.merge(config, merging.MergeOptions(out, allow_missing, clean, keep_uncleaned), as_json=json_)
 
 
 @app.command()

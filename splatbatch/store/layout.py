@@ -128,9 +128,9 @@ class SceneFolder:
         return None if record is None else SceneEvaluation.from_record(record)
 
     @property
-    def evaluating(self) -> PatchFolder:
-        """The attempts at measuring it."""
-        return PatchFolder(self.path / "evaluating")
+    def merged(self) -> MergedFiles:
+        """The merged splat and what it was made of."""
+        return MergedFiles(self.splat, self.merge)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from splatbatch.fields import mapping, whole
+from splatbatch.fields import mapping, number, whole
 from splatbatch.store.records.fingerprint import Place, place
 from splatbatch.store.records.record import TypedRecord, reads
 
@@ -16,6 +16,10 @@ Kind = TypeVar("Kind", bound=TypedRecord)
 
 def _counts(value: object) -> dict[str, int]:
     return {name: whole(one) or 0 for name, one in mapping(value).items()}
+
+
+def _corner(value: object) -> tuple[float | None, ...]:
+    return tuple(number(one) for one in value) if isinstance(value, list | tuple) else ()
 
 
 @dataclass(frozen=True)
@@ -53,9 +57,9 @@ class Hole(TypedRecord):
 
     patch: str = ""
     reason: str = ""
-    lower: tuple[float | None, ...] = field(default=(), metadata=reads(lambda value: tuple(value or ())))
+    lower: tuple[float | None, ...] = field(default=(), metadata=reads(_corner))
     """Of its core, in the axes of the partition; None: infinitely far."""
-    upper: tuple[float | None, ...] = field(default=(), metadata=reads(lambda value: tuple(value or ())))
+    upper: tuple[float | None, ...] = field(default=(), metadata=reads(_corner))
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,8 @@ class Merge(TypedRecord):
         default=None, metadata=reads(lambda value: Cleaned.from_record(value) if isinstance(value, Mapping) else None)
     )
     """None: nothing was cleaned."""
+    warnings: tuple[str, ...] = ()
+    """Of the scene as a whole."""
     version: str = ""
     """Of the splatbatch that wrote it."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,12 @@ class Views:
     turns: Floats  # [C, 3, 3], world to camera
     shifts: Floats  # [C, 3]
     reaches: Floats  # [C, 4]: least and greatest x / z, least and greatest y / z
+
+    @staticmethod
+    def of_all(parts: Sequence[Views]) -> Views:
+        """Return the cameras of some sets as one."""
+        arrays = ([getattr(part, name) for part in parts] for name in ("turns", "shifts", "reaches"))
+        return Views(*(np.concatenate(one) for one in arrays))
 
     def __len__(self) -> int:
         return len(self.turns)
@@ -82,7 +88,8 @@ def views_of(images: Iterable[Image], cameras: Mapping[int, Camera], offset: Off
             turns.append(turn)
             shifts.append(shift)
             reaches.append(reach)
-    return Views(*(np.array(one, dtype=np.float64) for one in (turns, shifts, reaches)))
+    shapes = ((turns, (-1, 3, 3)), (shifts, (-1, 3)), (reaches, (-1, 4)))
+    return Views(*(np.array(one, dtype=np.float64).reshape(shape) for one, shape in shapes))
 
 
 def _reach(camera: Camera) -> tuple[float, float, float, float] | None:

@@ -1,0 +1,181 @@
+"""Merging a batch's patches into one splat: what goes in, what is missing, and merge.json, which says so."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from splatbatch import __version__
+from splatbatch.config import Offset
+from splatbatch.errors import OutputError
+from splatbatch.files import write_json
+from splatbatch.scene.partition.border import reach_of
+from splatbatch.scene.partition.boxes import Box
+from splatbatch.scene.partition.record import Partition
+from splatbatch.splats.export import Source
+from splatbatch.splats.merge.clean.rules import IN_WORDS
+from splatbatch.splats.merge.ranges import Earlier, Written
+from splatbatch.splats.merge.regions import Inside, Outside, Region
+from splatbatch.splats.merge.write import Part, merge_splats
+from splatbatch.store.hashes import file_fact, sha256_of, short_hash
+from splatbatch.store.layout import MergedFiles
+from splatbatch.store.records.merge import FORMAT, Cleaned, Hole, Merge, MergedPart
+from splatbatch.store.records.result import Result
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.scene.cleaning import Cleaning
+from splatbatch.tasks.scene.partition import check_scene, partition_for
+from splatbatch.tasks.scene.usable import Standing, look
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a scene is merged from."""
+
+    batch: Batch
+    partition: Partition
+    usable: tuple[Standing, ...]
+    """In the order of the partition, the backdrop last."""
+    lacking: tuple[Standing, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def offset(self) -> Offset:
+        """Return what was taken off the coordinates of all of them."""
+        first = self.usable[0].result
+        return first.trained_from.offset if first else self.partition.offset
+
+    def holes(self) -> tuple[Hole, ...]:
+        """Return the boxes of what is missing, infinite sides as None."""
+        return tuple(
+            Hole(one.name, one.lacking, *((_sides(box.lower), _sides(box.upper)) if box else ((), ())))
+            for one in self.lacking
+            for box in [one.core.core if one.core else None]
+        )
+
+
+def gather(batch: Batch, *, allow_missing: bool) -> Parts:
+    """Return what a batch's scene can be merged from.
+
+    Raises:
+        ConfigError: the batch is none that makes one scene.
+        SceneError: the partition is none, or no longer that of its scene.
+        OutputError: some patches are missing and may not be, or all are.
+    """
+    partition = partition_for(batch)
+    check_scene(partition)
+    standings, warnings = look(batch, partition)
+    usable = tuple(one for one in standings if not one.lacking)
+    lacking = tuple(one for one in standings if one.lacking)
+    if lacking and not (allow_missing and any(one.core for one in usable)):
+        reasons = "; ".join(f"{one.name}: {one.lacking}" for one in lacking)
+        hint = "Train what is missing: splatbatch train. With --allow-missing the scene has holes there."
+        raise OutputError(f"{len(lacking)} of {len(standings)} patches cannot be merged: {reasons}", hint)
+    return Parts(batch, partition, usable, lacking, warnings)
+
+
+def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None) -> tuple[Merge, int]:
+    """Merge to some files, unless they hold the very same already; return what was merged, and how many parts anew.
+
+    What stands there is as it was before until the splat is whole; merge.json follows, and counts for no other splat.
+
+    Raises:
+        OutputError: a splat is not what was accepted, not sound, or the scene cannot be written.
+    """
+    wanted = [_part(parts, one, cleaning) for one in parts.usable]
+    key = _hash([FORMAT, *(part.key for part in wanted)])
+    before = files.read()
+    if before is not None and before.key == key:
+        merged, num_new = before, 0
+    else:
+        merged, num_new = _written(wanted, files, before, parts.offset)
+        cleaned = Cleaned(dict(IN_WORDS), _totals(merged.parts)) if cleaning else None
+        merged = replace(merged, key=key, cleaned=cleaned)
+    merged = replace(
+        merged,
+        partition=sha256_of(parts.partition.path),
+        parts=_named(parts, merged.parts),
+        holes=parts.holes(),
+        warnings=parts.warnings,
+    )
+    if merged != before:
+        write_json(files.record, merged.to_record())
+    return merged, num_new
+
+
+def _written(wanted: Sequence[Part], files: MergedFiles, before: Merge | None, offset: Offset) -> tuple[Merge, int]:
+    """Write the splat; return what is known of it, and how many parts were not there already."""
+    earlier = Earlier(files.splat, {one.key: _as_written(one) for one in before.parts}) if before else None
+    found = merge_splats(files.splat, wanted, offset, earlier)
+    fact = file_fact(files.splat)
+    merged = Merge(
+        bytes=fact.num_bytes,
+        mtime_ns=fact.mtime_ns,
+        num_gaussians=found.num_gaussians,
+        sh_degree=found.sh_degree,
+        offset=offset,
+        parts=tuple(_record(part, one) for part, one in zip(wanted, found.parts, strict=True)),
+        version=__version__,
+    )
+    return merged, sum(not one.is_taken_over for one in found.parts)
+
+
+def _part(parts: Parts, one: Standing, cleaning: Cleaning | None) -> Part:
+    result = one.result or Result()
+    splat = parts.batch.output.patch(one.name).splat
+    region, boxes = _region(parts, one)
+    content = result.sha256 or [*file_fact(splat)]  # 0.1.0 wrote no hash down
+    rules = cleaning.rules(one.name) if cleaning else None
+    key = _hash([FORMAT, content, parts.offset, parts.partition.axes, boxes, cleaning.key if cleaning else ""])
+    source = Source(splat, one.name, result.sha256)
+    return Part(source, region, key, rules, may_be_empty=one.core is None)
+
+
+def _region(parts: Parts, one: Standing) -> tuple[Region, list[list[list[float | None]]]]:
+    """Return where a splat counts, and the boxes that say so: each place is drawn by one patch, or by the backdrop."""
+    if one.core is not None:
+        return Inside(parts.partition, parts.offset, one.core.core), [_corners(one.core.core)]
+    boxes = tuple(other.core.core.clipped(reach_of(other.core)) for other in parts.usable if other.core)
+    return Outside(parts.partition, parts.offset, boxes), [_corners(box) for box in boxes]
+
+
+def _record(part: Part, one: Written) -> MergedPart:
+    return MergedPart(
+        patch=one.name,
+        sha256=part.source.sha256,
+        start=one.start,
+        num_gaussians=one.num_gaussians,
+        num_read=one.num_read,
+        num_outside=one.num_read - one.num_gaussians - sum(one.removed.values()),
+        removed=dict(one.removed),
+        key=part.key,
+    )
+
+
+def _as_written(one: MergedPart) -> Written:
+    return Written(one.patch, one.start, one.num_gaussians, one.num_read, one.removed)
+
+
+def _named(parts: Parts, records: Sequence[MergedPart]) -> tuple[MergedPart, ...]:
+    """Return parts with the attempts that they come from, and what is odd about these."""
+    return tuple(
+        replace(record, attempt=one.result.attempt if one.result else "", warnings=one.warnings)
+        for record, one in zip(records, parts.usable, strict=True)
+    )
+
+
+def _totals(records: Sequence[MergedPart]) -> dict[str, int]:
+    return dict(sum((Counter(one.removed) for one in records), Counter[str]()))
+
+
+def _corners(box: Box) -> list[list[float | None]]:
+    return [list(_sides(box.lower)), list(_sides(box.upper))]
+
+
+def _sides(corner: tuple[float, float, float]) -> tuple[float | None, ...]:
+    return tuple(None if abs(side) == float("inf") else side for side in corner)
+
+
+def _hash(known: object) -> str:
+    return short_hash(json.dumps(known))

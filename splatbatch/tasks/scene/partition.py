@@ -1,0 +1,61 @@
+"""The partition that a batch's patches were cut by: which one it is, and whether it is still that of its scene."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from splatbatch.errors import ConfigError, SceneError
+from splatbatch.plain_text import counted
+from splatbatch.scene.partition.record import AGAIN, Partition, partition_of
+from splatbatch.scene.patches import spell
+from splatbatch.tasks.batch import Batch
+
+FEW = 3
+"""Names that a message holds."""
+
+
+def partition_for(batch: Batch) -> Partition:
+    """Return the partition that a batch's patches were cut by.
+
+    Raises:
+        SceneError: there is none, it cannot be read, or there are patches that it does not know.
+        ConfigError: the batch is a sweep, or a list of scenes.
+    """
+    config = batch.config
+    if config.variants:
+        message = f"sweep: {len(config.variants)} variants, and a scene is made of one splat for each patch"
+        raise ConfigError(message, "Write a YAML without a sweep for it.")
+    if config.scene.scenes:
+        hint = "Name the patches of one scene as scene.patches; `splatbatch export` writes splats one by one."
+        raise ConfigError("scene.scenes: these stand by themselves, and make no scene together", hint)
+    partition = partition_of(config.scene.patches)
+    if partition is None:
+        hint = "Cut the scene first: splatbatch split --source sparse/0 --images images."
+        raise SceneError(f"{config.scene.patches}: no partition.json: nobody knows where one patch ends", hint)
+    strangers = [task.name for task in batch.every if not task.patch.is_backdrop and not partition.core(task.name)]
+    if strangers:
+        hint = f"Move what is no patch of this scene elsewhere, or cut it again: {AGAIN}"
+        raise SceneError(f"{partition.path}: patches: knows nothing of {spell(strangers, FEW)}", hint)
+    return partition
+
+
+def check_scene(partition: Partition) -> None:
+    """See that the scene still has the photographs that its partition was made for.
+
+    Raises:
+        SceneError: it has others; which of them would be test is open, and patches lack those that are new.
+    """
+    from splatbatch.scene.colmap.reconstruction import read_images
+
+    known = partition.test | partition.contiguous | partition.train
+    if not partition.train:  # nobody wrote down which there were
+        return
+    names = {image.name for image in read_images(partition.source)}
+    if names != known:
+        said = " and ".join(filter(None, (_many("new", sorted(names - known)), _many("gone", sorted(known - names)))))
+        hint = f"{AGAIN} Patches that stay as they are are not trained again."
+        raise SceneError(f"{partition.path}: its scene has changed, {partition.source}: {said}", hint)
+
+
+def _many(what: str, names: Sequence[str]) -> str:
+    return f"{counted(len(names), 'photograph')} {what} ({spell(names, FEW)})" if names else ""

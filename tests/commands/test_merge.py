@@ -1,0 +1,326 @@
+"""The command `merge`: what goes into a scene, what is refused and why, and what it leaves on the disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import invoke
+from cut_batch import NAMES, TEST, accept, copy_of, cut, expected, put, trained
+from fake_batch import FakeBatch, write_model
+from tiled import random_splat, some
+
+from splatbatch.splats import Gaussians, read_splat, write_splat
+from splatbatch.store.layout import OutputFolder
+
+ALL = ("p0", "p1", "p2", "p3")
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
+    return trained(tmp_path_factory.mktemp("trained") / "batch")
+
+
+@pytest.fixture
+def batch(trained_once: FakeBatch, tmp_path: Path) -> FakeBatch:
+    return copy_of(trained_once, tmp_path / "batch")
+
+
+def scene(batch: FakeBatch) -> Path:
+    return batch.output / "scene/splat.ply"
+
+
+def place(batch: FakeBatch, patch: str) -> Path:
+    return batch.output / "patches" / patch
+
+
+def record(batch: FakeBatch) -> dict[str, Any]:
+    return json.loads((batch.output / "scene/merge.json").read_text())
+
+
+def refused(batch: FakeBatch, *arguments: str) -> str:
+    """Run a merge that must be refused, with nothing written; return what it says, on one line."""
+    before = {path: path.stat().st_mtime_ns for path in (batch.output / "scene").glob("*")}
+    ended = invoke("merge", *arguments, batch=batch)
+    assert ended.code in (2, 3, 6), ended.out + ended.err
+    assert {path: path.stat().st_mtime_ns for path in (batch.output / "scene").glob("*")} == before
+    assert "hint: " in ended.err
+    return " ".join(ended.err.split())
+
+
+def test_a_scene_has_of_each_patch_what_lies_in_its_core(batch: FakeBatch) -> None:
+    ended = invoke("merge", batch=batch)
+    assert ended.code == 0, ended.err
+    merged, wanted = read_splat(scene(batch)), []
+    for patch in ALL:
+        splat = random_splat(400, 1, int(patch[1]))
+        left, below = splat.means[:, 0] < 0, splat.means[:, 1] < 0
+        wanted.append(some(splat, (left == (patch in ("p0", "p1"))) & (below == (patch in ("p0", "p2")))).means)
+    assert np.array_equal(merged.means, np.concatenate(wanted))
+    assert f"{len(merged):,} Gaussians" in ended.out
+    assert "4 of 4 parts written anew" in ended.out
+
+
+def test_merge_json_says_what_the_scene_was_made_of(batch: FakeBatch) -> None:
+    told = json.loads(invoke("merge", "--json", batch=batch).out)
+    said = record(batch)
+    assert told == {"splat": str(scene(batch)), "parts_written": 4, **said}
+    assert [part["patch"] for part in said["parts"]] == list(ALL)
+    assert [part["sha256"] for part in said["parts"]] == [batch.result(patch)["splat"]["sha256"] for patch in ALL]
+    assert [part["num_gaussians"] for part in said["parts"]] == [expected(batch, patch) for patch in ALL]
+    assert [part["num_outside"] for part in said["parts"]] == [400 - expected(batch, patch) for patch in ALL]
+    assert np.cumsum([0, *(part["num_gaussians"] for part in said["parts"])])[:-1].tolist() == [
+        part["start"] for part in said["parts"]
+    ]
+    assert (said["holes"], said["cleaned"], said["bytes"]) == ([], None, scene(batch).stat().st_size)
+
+
+def test_a_scene_that_has_not_changed_is_not_written_again(batch: FakeBatch) -> None:
+    invoke("merge", batch=batch)
+    before = [path.stat() for path in sorted((batch.output / "scene").iterdir())]
+    assert "nothing has changed" in invoke("merge", batch=batch).out
+    assert [path.stat() for path in sorted((batch.output / "scene").iterdir())] == before
+
+
+def test_of_one_patch_trained_again_only_its_part_is_written_anew(batch: FakeBatch, tmp_path: Path) -> None:
+    invoke("merge", batch=batch)
+    put(batch, "p2", seed=9)
+    assert json.loads(invoke("merge", "--json", batch=batch).out)["parts_written"] == 1
+    invoke("merge", "--out", str(tmp_path / "fresh.ply"), batch=batch)
+    assert scene(batch).read_bytes() == (tmp_path / "fresh.ply").read_bytes()
+    fresh = json.loads((tmp_path / "fresh.merge.json").read_text())
+    assert {**fresh, "mtime_ns": 0} == {**record(batch), "mtime_ns": 0}
+
+
+@pytest.mark.parametrize("spoil", [b"", b"{", b"[]", b'{"parts": 7, "holes": [null], "bytes": "x"}'])
+def test_a_scene_whose_record_is_torn_or_a_strangers_is_written_anew(batch: FakeBatch, spoil: bytes) -> None:
+    invoke("merge", batch=batch)
+    whole = scene(batch).read_bytes()
+    (batch.output / "scene/merge.json").write_bytes(spoil)
+    assert json.loads(invoke("merge", "--json", batch=batch).out)["parts_written"] == 4
+    assert scene(batch).read_bytes() == whole
+
+
+def test_of_a_scene_that_somebody_changed_nothing_is_taken_over(batch: FakeBatch) -> None:
+    invoke("merge", batch=batch)
+    whole = scene(batch).read_bytes()
+    scene(batch).write_bytes(whole[:-4] + b"\0\0\0\0")
+    assert json.loads(invoke("merge", "--json", batch=batch).out)["parts_written"] == 4
+    assert scene(batch).read_bytes() == whole
+
+
+def test_a_patch_of_a_higher_degree_raises_that_of_the_scene(batch: FakeBatch) -> None:
+    invoke("merge", batch=batch)
+    put(batch, "p1", seed=1, degree=3)
+    told = json.loads(invoke("merge", "--json", batch=batch).out)
+    assert (told["sh_degree"], told["parts_written"]) == (3, 4)
+
+
+# what is missing
+
+
+def lose(batch: FakeBatch) -> None:
+    (place(batch, "p1") / "result.json").unlink()
+
+
+def cut_short(batch: FakeBatch) -> None:
+    os.truncate(place(batch, "p1") / "splat.ply", 900)
+
+
+def make_stale(batch: FakeBatch) -> None:
+    batch.change(patches={"p1": {"training": {"max_steps": 30}}})
+
+
+def fail_health(batch: FakeBatch) -> None:
+    batch.script(p1=["exit 1 health: nan_loss: loss nan, gradient norm nan at step 7"])
+    make_stale(batch)
+    assert invoke("train", "p1", batch=batch).code == 1
+
+
+def move_frame(batch: FakeBatch) -> None:
+    accept(place(batch, "p1"), offset=[100.0, 0.0, 0.0])
+
+
+def change_holdout(batch: FakeBatch) -> None:
+    accept(place(batch, "p1"), changes={"evaluation.holdout_every": 4})
+
+
+def remove_folder(batch: FakeBatch) -> None:
+    (batch.folder / "patches/p1").rename(batch.folder / "elsewhere")
+
+
+MISSING = [
+    (lose, "p1: not trained yet"),
+    (cut_short, "p1: stale: splat.ply changed on disk"),
+    (make_stale, "p1: stale: settings have changed: training.max_steps 20 -> 30"),
+    (fail_health, "p1: failed: "),
+    (move_frame, "p1: stale: "),
+    (change_holdout, "p1: its hold-out is another: img4.png is none by partition.json"),
+    (remove_folder, "p1: no such patch in"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "words"), MISSING, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_patch_that_does_not_count_is_a_reason_to_refuse_or_a_hole(batch: FakeBatch, spoil: Any, words: str) -> None:
+    spoil(batch)
+    said = refused(batch)
+    assert words in said
+    assert "1 of 4 patches cannot be merged" in said
+    assert "--allow-missing" in said
+    ended = invoke("merge", "--allow-missing", batch=batch)
+    assert ended.code == 0, ended.err
+    hole = record(batch)["holes"][0]
+    assert f"{hole['patch']}: {hole['reason']}".startswith(words)
+    assert (hole["lower"], hole["upper"]) == ([None, 0.0, None], [0.0, None, None])
+    assert "x -inf to 0, y 0 to inf, z -inf to inf" in " ".join(ended.err.split())
+    assert "1 hole" in ended.out
+    assert len(read_splat(scene(batch))) == expected(batch, "p0", "p2", "p3")
+
+
+def test_a_hole_is_filled_once_its_patch_is_there(batch: FakeBatch) -> None:
+    kept = (place(batch, "p1") / "result.json").read_bytes()
+    lose(batch)
+    invoke("merge", "--allow-missing", batch=batch)
+    (place(batch, "p1") / "result.json").write_bytes(kept)
+    told = json.loads(invoke("merge", "--json", batch=batch).out)
+    assert (told["parts_written"], told["holes"]) == (1, [])
+
+
+def test_a_scene_of_holes_alone_is_none(batch: FakeBatch) -> None:
+    for patch in ALL:
+        (place(batch, patch) / "result.json").unlink()
+    assert "4 of 4 patches cannot be merged" in refused(batch, "--allow-missing")
+
+
+def test_what_is_odd_about_a_training_is_said_again(batch: FakeBatch) -> None:
+    accept(place(batch, "p3"), warnings=["health: loss_not_falling: loss 0.2 at the start, 0.2 at step 20"])
+    ended = invoke("merge", batch=batch)
+    assert ended.code == 0
+    assert "warning: p3: health: loss_not_falling" in ended.err
+    assert record(batch)["parts"][3]["warnings"] == ["health: loss_not_falling: loss 0.2 at the start, 0.2 at step 20"]
+
+
+def test_patches_that_agree_on_another_holdout_are_merged_with_a_warning(batch: FakeBatch) -> None:
+    for patch in ALL:
+        accept(place(batch, patch), changes={"evaluation.holdout_every": 0})
+    ended = invoke("merge", batch=batch)
+    assert ended.code == 0
+    assert (
+        "warning: all patches have another hold-out than partition.json: its hold-out is another: img0.png" in ended.err
+    )
+
+
+# what is no scene
+
+
+def test_a_sweep_makes_no_scene(batch: FakeBatch) -> None:
+    batch.change(sweep={"matrix": {"training.max_steps": [10, 20]}})
+    assert "sweep: 2 variants" in refused(batch)
+
+
+def test_scenes_that_stand_by_themselves_make_no_scene(batch: FakeBatch) -> None:
+    batch.settings["scene"] = {"scenes": ["patches/*"]}
+    batch.change()
+    assert "scene.scenes: " in refused(batch)
+
+
+def test_patches_without_a_partition_make_no_scene(batch: FakeBatch) -> None:
+    (batch.folder / "patches/partition.json").unlink()
+    assert "splatbatch split" in refused(batch)
+
+
+def test_two_patches_with_one_core_make_no_scene(batch: FakeBatch) -> None:
+    path = batch.folder / "patches/partition.json"
+    known = json.loads(path.read_text())
+    known["patches"][1] = {**known["patches"][0], "name": "p1"}
+    path.write_text(json.dumps(known))
+    assert "the cores of p0 and p1 overlap" in refused(batch)
+
+
+def test_a_patch_that_the_partition_does_not_know_is_named(batch: FakeBatch) -> None:
+    write_model(batch.folder / "patches/p9/sparse/0", NAMES)
+    assert "partition.json: patches: knows nothing of p9" in refused(batch)
+
+
+def test_a_scene_that_has_changed_since_it_was_cut_is_named(batch: FakeBatch) -> None:
+    write_model(batch.folder / "sparse/0", [*NAMES[1:], "new.png"])
+    said = refused(batch)
+    assert "its scene has changed" in said
+    assert "1 photograph new (new.png) and 1 photograph gone (img0.png)" in said
+
+
+# places
+
+
+def test_a_scene_may_be_written_elsewhere_and_again(batch: FakeBatch, tmp_path: Path) -> None:
+    for parts_written in (4, 0):
+        told = json.loads(invoke("merge", "--json", "--out", str(tmp_path / "new/scene.ply"), batch=batch).out)
+        assert told["parts_written"] == parts_written
+    assert not (batch.output / "scene").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["theirs.ply", "output/patches/p0/splat.ply", "output/mine.ply", "scene.spz", "patches"]
+)
+def test_nothing_of_anybody_else_is_written_over(batch: FakeBatch, name: str) -> None:
+    (batch.folder / "theirs.ply").write_text("years of work")
+    before = (place(batch, "p0") / "splat.ply").read_bytes()
+    assert "--out" in refused(batch, "--out", str(batch.folder / name))
+    assert (batch.folder / "theirs.ply").read_text() == "years of work"
+    assert (place(batch, "p0") / "splat.ply").read_bytes() == before
+
+
+def test_while_a_batch_runs_nothing_is_merged(batch: FakeBatch) -> None:
+    batch.script(p0=["hang"])
+    batch.change(patches={"p0": {"training": {"max_steps": 30}}})
+    process = batch.start("train", "p0")
+    try:
+        assert process.stderr is not None
+        while "attempt 2 started" not in process.stderr.readline():
+            assert process.poll() is None
+        assert "is training into this folder" in refused(batch, "--allow-missing")
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+# cleaning
+
+
+def test_cleaning_says_what_it_took_by_which_rule_and_may_leave_the_other_beside(batch: FakeBatch) -> None:
+    path = place(batch, "p0") / "splat.ply"
+    splat = read_splat(path)
+    faint = np.arange(400) % 10 == 0
+    path.unlink()
+    write_splat(path, Gaussians(**{**vars(splat), "opacities": np.where(faint, -9, 1).astype(np.float32)}), 20)
+    accept(path.parent)
+    ended = invoke("merge", "--clean", "--keep-uncleaned", batch=batch)
+    assert ended.code == 0, ended.err
+    said, uncleaned = record(batch), batch.output / "scene/splat-uncleaned.ply"
+    inside = int(np.count_nonzero((splat.means[faint, :2] < 0).all(axis=1)))
+    assert (said["parts"][0]["removed"]["faint"], said["cleaned"]["rules"]["faint"]) == (inside, "opacity below 0.005")
+    assert len(read_splat(uncleaned)) == said["num_gaussians"] + sum(said["cleaned"]["removed"].values())
+    assert f"{said['cleaned']['removed']['faint']:,} faint" in ended.out
+
+
+def test_a_scene_is_cleaned_anew_where_it_was_not_and_the_other_way_round(batch: FakeBatch) -> None:
+    first = json.loads(invoke("merge", "--json", batch=batch).out)
+    assert json.loads(invoke("merge", "--json", "--clean", batch=batch).out)["parts_written"] == 4
+    again = json.loads(invoke("merge", "--json", batch=batch).out)
+    assert {**first, "mtime_ns": 0} == {**again, "mtime_ns": 0}
+
+
+def test_a_record_of_a_merge_is_read_as_it_was_written(batch: FakeBatch) -> None:
+    lose(batch)
+    invoke("merge", "--allow-missing", "--clean", batch=batch)
+    found = OutputFolder(batch.output).scene.merged.read()
+    assert found.to_record() == record(batch)
+    assert found.holes[0].lower == (None, 0.0, None)
+
+
+def test_the_partition_of_a_cut_batch_is_the_one_the_tests_mean(batch: FakeBatch) -> None:
+    assert cut(batch).test == TEST

@@ -1,0 +1,74 @@
+"""A batch whose patches were cut from one scene: four quarters, and a trainer that leaves the same splat for each."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from copy import deepcopy
+from pathlib import Path
+
+import numpy as np
+from fake_batch import FakeBatch, write_model
+from tiled import partition_of_boxes, random_splat, tiles
+
+from splatbatch.scene.partition.record import Partition, read_partition, write_partition
+from splatbatch.splats import write_splat
+
+NAMES = [f"img{i}.png" for i in range(9)]
+TEST = frozenset({"img0.png", "img8.png"})
+QUARTERS = [(0, 0, 0.0), (0, 1, 0.0), (2, 1, 0.0)]
+
+
+def cut(batch: FakeBatch, **changes: object) -> Partition:
+    """Write the partition of the patches p0 to p3, and the scene that they were cut from."""
+    write_model(batch.folder / "sparse" / "0", NAMES)
+    made = partition_of_boxes(batch.folder / "patches", tiles(QUARTERS))
+    facts = {"source": batch.folder / "sparse/0", "test": TEST, "train": frozenset(NAMES) - TEST}
+    partition = Partition(**{**vars(made), **facts, **changes})
+    write_partition(partition)
+    return partition
+
+
+def trained(folder: Path) -> FakeBatch:
+    """Return a batch of four patches, trained, each with a splat of its own that covers the whole scene."""
+    batch = FakeBatch(folder).make("p0", "p1", "p2", "p3")
+    cut(batch)
+    assert batch.run("train").returncode == 0
+    for i in range(4):
+        put(batch, f"p{i}", seed=i)
+    return batch
+
+
+def put(batch: FakeBatch, patch: str, seed: int, degree: int = 1) -> None:
+    """Make another splat the accepted one of a patch, as a training would that ended now."""
+    place = batch.output / "patches" / patch
+    place.joinpath("splat.ply").unlink()
+    write_splat(place / "splat.ply", random_splat(400, degree, seed), 20)
+    accept(place)
+
+
+def accept(place: Path, **changes: object) -> None:
+    """Write down that the splat of a patch is the accepted one."""
+    from splatbatch.store.results import splat_facts
+
+    result = json.loads((place / "result.json").read_text())
+    facts = splat_facts(place / "splat.ply", 400).to_record()
+    (place / "result.json").write_text(json.dumps({**result, "splat": facts, **changes}))
+
+
+def copy_of(batch: FakeBatch, folder: Path) -> FakeBatch:
+    """Return a copy of a batch, with which a test may do what it likes."""
+    copied = FakeBatch(shutil.copytree(batch.folder, folder, symlinks=True), deepcopy(batch.settings))
+    partition = read_partition(copied.folder / "patches/partition.json")
+    assert partition.source == copied.folder / "sparse/0"
+    return copied
+
+
+def expected(batch: FakeBatch, *patches: str) -> int:
+    """Return how many Gaussians a merge of patches has: each has what lies in its quarter."""
+    num = 0
+    for patch in patches:
+        means = random_splat(400, 1, int(patch[1])).means
+        left, below = means[:, 0] < 0, means[:, 1] < 0
+        num += int(np.count_nonzero((left == (patch in ("p0", "p1"))) & (below == (patch in ("p0", "p2")))))
+    return num
