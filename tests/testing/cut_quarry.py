@@ -1,16 +1,29 @@
-"""The quarry with a partition beside its patches: its two cores meet in the middle of its longer side."""
+"""The quarry with a partition beside its patches: its two cores meet in the middle of its longer side.
+
+Its splat is made of the sparse points, as a training begins: nothing has to be trained to look at it.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import torch
 
+from splatbatch.config import Training
+from splatbatch.files import write_json
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.holdout import every_nth
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box
 from splatbatch.scene.partition.record import PARTITION, Core, Partition, write_partition
+from splatbatch.splats.ply import Gaussians, offset_comments, write_splat
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.results import splat_facts
+from splatbatch.training.gaussians import SH_C0, export, first_values, to_parameters
+from splatbatch.training.photos.views import Frame
 
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
 AXES = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -40,4 +53,52 @@ def cut_quarry(folder: Path, offset: tuple[float, float, float] = (0.0, 0.0, 0.0
         overlap=OVERLAP,
     )
     write_partition(partition)
+    return partition
+
+
+def quarry_splat() -> Gaussians:
+    """Return the quarry as its sparse points show it."""
+    points = read_reconstruction(QUARRY / "sparse/0").points
+    frame = Frame(np.zeros(3), unit=1.0, scene_scale=1.0)
+    values = first_values(points, frame, Training(sh_degree=1, init_opacity=0.9, init_scale=1.5))
+    return export(to_parameters(values, torch.device("cpu")), frame)
+
+
+def part(gaussians: Gaussians, kept: np.ndarray) -> Gaussians:
+    return Gaussians(**{name: values[kept] for name, values in vars(gaussians).items()})
+
+
+def tinted(gaussians: Gaussians, by_255: tuple[float, float, float]) -> Gaussians:
+    """Return Gaussians that are so much brighter, in R, G and B."""
+    return dataclasses.replace(gaussians, sh0=gaussians.sh0 + np.float32(np.array(by_255) / 255 / SH_C0))
+
+
+def stretched(gaussians: Gaussians, about: tuple[float, ...], by: float) -> Gaussians:
+    """Return Gaussians so many times as far from a place, from which they look the same."""
+    means = (gaussians.means.astype(np.float64) - about) * by + about
+    return dataclasses.replace(
+        gaussians, means=means.astype(np.float32), scales=gaussians.scales + np.float32(np.log(by))
+    )
+
+
+def accept(output: Path, name: str, gaussians: Gaussians, psnrs: Mapping[str, float] | None = None) -> Path:
+    """Leave a splat as a night does that has trained it; its own figures as given."""
+    folder = OutputFolder(output).patch(name)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    write_splat(folder.splat, gaussians, 1)
+    images = {photo: {"psnr": psnr, "ssim": 0.5} for photo, psnr in (psnrs or {}).items()}
+    facts = splat_facts(folder.splat, len(gaussians)).to_record()
+    write_json(folder.result, {"attempt": "attempt-01", "splat": facts, "metrics": {"final": {"images": images}}})
+    return folder.splat
+
+
+def lay_out(folder: Path, gaussians: Gaussians | None = None) -> Partition:
+    """Cut the quarry, and leave both patches trained and merged."""
+    partition, whole = cut_quarry(folder), gaussians or quarry_splat()
+    output = OutputFolder(folder / "output")
+    for core in partition.cores:
+        kept = core.grown.holds(partition.in_axes(whole.means.astype(np.float64)))
+        accept(output.path, core.name, part(whole, kept), dict.fromkeys(partition.test, 20.0))
+    output.scene.path.mkdir(parents=True)
+    write_splat(output.scene.splat, whole, 1, comments=offset_comments(partition.offset))
     return partition

@@ -148,8 +148,8 @@ class EvaluationSettings(TrainingSettings):
     own: dict[str, dict[str, Figures]] = field(default_factory=dict, metadata=reads(_own))
     """By patch, what its splat reached on its held-out photographs."""
     inputs: str = ""
-    most_gaussians: int = 0
-    """To be held in memory beside what is drawn; 0: as the machine allows."""
+    held_share: float = field(default=0.3, metadata=reads(lambda value: number(value) or 0.3))
+    """Of the free memory, for Gaussians that wait to be drawn; drawing takes of the rest."""
 
     def to_record(self) -> dict[str, Any]:
         """Return it as settings.json holds it."""

@@ -37,12 +37,13 @@ def may_be_seen(places: Tensor, reach: Tensor, view: View) -> Tensor:
 
 def boxes_met(lower: npt.NDArray[np.float32], upper: npt.NDArray[np.float32], view: View) -> list[int]:
     """Return which boxes [B, 3] may be in the picture: all but those whose corners lie beyond one of its edges."""
+    filled = np.flatnonzero(np.isfinite(lower).all(axis=1))
+    lower, upper = lower[filled], upper[filled]
     corners = np.stack([np.where(pick, upper, lower) for pick in product((False, True), repeat=3)], axis=1)  # [B, 8, 3]
     viewmat = view.viewmat.double().cpu().numpy()
     local = corners.astype(np.float64) @ viewmat[:3, :3].T + viewmat[:3, 3]
     left, right, top, bottom = slopes(view).double().cpu().tolist()
     x, y, z = np.moveaxis(local, -1, 0)
     inside = [z > 0, x >= -left * z, x <= right * z, y >= -top * z, y <= bottom * z]
-    is_filled = np.isfinite(lower).all(axis=1)
-    met = is_filled & np.all([side.any(axis=1) for side in inside], axis=0)
-    return [int(one) for one in np.flatnonzero(met)]
+    met = np.all([side.any(axis=1) for side in inside], axis=0)
+    return [int(one) for one in filled[met]]

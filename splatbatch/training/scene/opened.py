@@ -22,9 +22,9 @@ from splatbatch.training.rendering.rasterize import RasterOptions
 from splatbatch.training.scene.photographs import usual_unit
 from splatbatch.training.scene.store import Store
 
-HELD_SHARE = 0.3
-"""Of the free memory that Gaussians may take which wait to be drawn; drawing takes the rest."""
 FLOAT = 4
+MOST_BYTES = 1 << 40
+"""Where nobody says how much memory there is."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class Scene:
             blocks = index_blocks(splat)
         except (OSError, ValueError) as error:
             raise SceneError(f"{splat}: cannot be read ({error})", "Train or merge it again.") from error
-        most = self.settings.most_gaussians or _room(self.device) // (FLOAT * len(blocks.columns))
-        return Store(blocks, self.device, max(1, most // shared_by))
+        room = self.settings.held_share * _free_bytes(self.device) / shared_by
+        return Store(blocks, self.device, max(1, int(room / (FLOAT * len(blocks.columns)))))
 
     def options(self, store: Store) -> RasterOptions:
         """Return how a splat is drawn: as the recipe says, with all the colours that its file has."""
@@ -97,7 +97,7 @@ def open_scene(settings: EvaluationSettings, recipe: Recipe, device: torch.devic
     return scene
 
 
-def _room(device: torch.device) -> int:
-    """Return the bytes that may be taken for Gaussians which wait to be drawn."""
+def _free_bytes(device: torch.device) -> int:
+    """Return how much memory is free where Gaussians lie."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_mib() * MIB
-    return int(HELD_SHARE * min(free, 1 << 40))
+    return int(min(free, MOST_BYTES))

@@ -15,6 +15,8 @@ from splatbatch.training.gaussians import Parameters
 from splatbatch.training.rendering.rasterize import View
 from splatbatch.training.scene.frustum import boxes_met, may_be_seen
 
+FAINTEST_LOGIT = -20.0
+
 
 @dataclass(frozen=True)
 class Standpoint:
@@ -46,8 +48,15 @@ class Store:
         there = _at(standpoint, view)
         met = boxes_met(self.blocks.lower, self.blocks.upper, there)
         kept = [rows[_seen_rows(rows, there, self.blocks.columns)] for rows in self._tables(met)]
-        rows = torch.cat(kept) if kept else torch.zeros(0, len(self.blocks.columns), device=self.device)
-        return parameters_of(rows, self.blocks.columns, standpoint)
+        rows = torch.cat(kept) if kept else self._nothing()
+        return parameters_of(rows if len(rows) else self._nothing(), self.blocks.columns, standpoint)
+
+    def _nothing(self) -> Tensor:
+        """Return a Gaussian too faint to be drawn: not every rasteriser takes none at all."""
+        row = torch.zeros(1, len(self.blocks.columns), device=self.device)
+        row[:, self.blocks.columns.index("opacity")] = FAINTEST_LOGIT
+        row[:, self.blocks.columns.index("rot_0")] = 1.0
+        return row
 
     def _tables(self, wanted: Sequence[int]) -> Iterator[Tensor]:
         """Yield blocks, as many at a time as there is room for; those that are there already come first."""
