@@ -43,6 +43,7 @@ from splatbatch.report.attempts import OfAttempt, attempts_of
 from splatbatch.report.colors import colors_of
 from splatbatch.report.comparison import compare
 from splatbatch.report.outliers import outliers
+from splatbatch.report.scene import scene_facts
 from splatbatch.store.events import Audited, BatchEnded, BatchStarted, Event, event_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import lines
@@ -76,7 +77,7 @@ def build(
         "sweep": compare(patches, variants),
         "runs": _runs(history),
         "frame": _frame(output, statuses),
-        "colors": colors_of(output),
+        "scene": scene_facts(output, standing.patches_folder) if standing else None,
         "audit": _audit(audits[-1], statuses) if audits else None,
         "config": read_tail(output.config, MOST_CONFIG_BYTES),
         "events": said,

@@ -9,6 +9,7 @@ from splatbatch.files import Record
 from splatbatch.plain_text import assignments, one_line, plain
 from splatbatch.report.comparison import spelt
 from splatbatch.report.page.comparison_page import HEADINGS, is_best, short, shown
+from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
 from splatbatch.report.units import photographs
 
 SPECIAL = re.compile(r"[\\`*\[|]")
@@ -26,6 +27,7 @@ def to_markdown(report: Record) -> str:
         "",
         *_comparison(report["sweep"]),
         *_table([_HEADINGS, *(_row(patch) for patch in report["patches"])]),
+        *_scene(report["scene"]),
     ]
     for patch in report["patches"]:
         lines += _troubles(patch)
@@ -59,6 +61,14 @@ def _comparison(sweep: Record | None) -> list[str]:
         settings = [_plain(spelt(row["settings"][key])) for key in sweep["settings"]]
         rows.append((_plain(row["variant"]), *settings, f"{row['trained']} of {row['of']}", *means))
     return [*_table(rows), ""]
+
+
+def _scene(scene: Record | None) -> list[str]:
+    """Return the seams of a partition as a table, with what was measured of the merged scene above it."""
+    if not scene or not scene["seams"]:
+        return []
+    rows = [(_plain(seam["name"]), *seam_figures(seam), _plain(seam["problem"])) for seam in scene["seams"]]
+    return ["", "## Scene", "", _plain(in_words(scene)), "", *_table([("seam", *SEAM_FIGURES, "note"), *rows])]
 
 
 def _row(patch: Record) -> tuple[str, ...]:

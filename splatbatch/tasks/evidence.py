@@ -55,6 +55,8 @@ class Standing:
             index: of what was read of them before, for a look at sizes and times.
         """
         self._output = batch.output
+        self.patches_folder = batch.config.scene.patches
+        """Where the patches lie; a partition lies beside them."""
         self._config = batch.config
         self._frame = batch.frame
         self._read_colors()

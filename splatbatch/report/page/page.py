@@ -17,6 +17,7 @@ from splatbatch.report.page.comparison_page import comparison
 from splatbatch.report.page.html import Html, document, join, table, tag
 from splatbatch.report.page.patch_section import SIGNS, patch_section
 from splatbatch.report.page.pictures import Budget
+from splatbatch.report.page.scene_section import scene_section
 from splatbatch.report.units import duration, photographs
 from splatbatch.report.viewer.viewer import Previews, viewer_script, what_is_missing
 from splatbatch.store.layout import OutputFolder
@@ -47,7 +48,8 @@ def to_html(report: Record, output: OutputFolder, previews_mib: int, folders: Fo
         _header(report),
         *_section("Timeline", join(timelines(report, links))),
         *_section("Comparison", comparison(report["sweep"])),
-        *_section("Patches", _table(shown, links)),
+        *_section("Scene", scene_section(report, links)),
+        *_section("Patches", table(HEADINGS, [_row(patch, links[patch["patch"]]) for patch in shown], WORDS)),
         *_left_out(len(report["patches"]) - len(shown)),
         *(tag("p", lack, class_="quiet") for lack in _lacks(report, previews)),
         *(sections[name] for name in links),

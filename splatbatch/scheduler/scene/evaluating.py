@@ -49,7 +49,8 @@ def evaluate(config: Config, settings: EvaluationSettings, scene: SceneFolder, h
         seen.append(why.cause)
         if why.action not in ("retry", "degrade") or not is_new or len(seen) == MOST_ATTEMPTS:
             evidence = f" ({one_line(why.evidence[-1])})" if why.evidence else ""
-            raise SplatbatchError(f"evaluate: {why.cause}: {why.advice}{evidence}", _place(folder))
+            advice = why.advice.partition(" Try: ")[0]  # what is to be typed is of a patch
+            raise SplatbatchError(f"evaluate: {why.cause}: {advice}{evidence}", _place(folder))
         if why.action == "degrade":
             settings = replace(settings, held_share=LESS * settings.held_share)
 
@@ -68,6 +69,8 @@ def _known(folder: AttemptFolder, end: Exit) -> SplatbatchError | None:
     """Return why it could not be measured where nothing has to be diagnosed: it was stopped, or its process knew."""
     if isinstance(end, Cancelled):
         return SplatbatchError(f"evaluate: stopped ({end.by}); nothing was measured", "Run it again.")
+    if end == Exited(0):
+        return SplatbatchError("evaluate: its process ended normally, and left no record that counts", _place(folder))
     said = [line for line in read_tail(folder.log).splitlines() if line.startswith(SAYS)]
     known = {kind.exit_code: kind for kind in (SceneError, TrainerError)}
     if isinstance(end, Exited) and end.code in known and said:

@@ -1,0 +1,135 @@
+"""What the report says of the whole scene: its partition from above, where cameras stand, how well patches meet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from splatbatch.errors import SceneError
+from splatbatch.files import Record
+from splatbatch.plain_text import counted
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.evaluation import SceneEvaluation, SeamMeasured
+
+if TYPE_CHECKING:
+    from splatbatch.scene.partition.record import Partition
+    from splatbatch.scene.partition.seams import Seam
+
+SEAM_FIGURES = ("photographs", "PSNR dB", "between dB", "colour /255", "depth step %", "density")
+EVEN = (1.0, 0.01)
+SLIGHT = (2.0, 0.02)
+"""Colour offset in 1/255, and depth step: up to here nobody sees a seam; up to here who looks for it does."""
+DIGITS = 3
+
+
+def scene_facts(output: OutputFolder, patches: Path) -> Record | None:
+    """Return what there is to say of a scene that was cut into patches; None where none was."""
+    from splatbatch.scene.partition.record import partition_of
+
+    try:
+        partition = partition_of(patches)
+    except SceneError as error:
+        return {**_blank(), "problem": error.message}
+    if partition is None:
+        return None
+    measured = output.scene.read_evaluation()
+    found = measured or SceneEvaluation()
+    return {
+        **_blank(),
+        "cores": [
+            {"patch": core.name, "lower": _place(core.bounds.lower), "upper": _place(core.bounds.upper)}
+            for core in partition.cores
+        ],
+        "cameras": _cameras(partition, found),
+        "seams": _seams(partition, found),
+        "evaluation": {**found.to_record(), "photos": {}, "seams": []} if measured else None,
+        "is_stale": measured is not None and _is_older(output),
+    }
+
+
+def _blank() -> Record:
+    return {"problem": "", "cores": [], "cameras": [], "seams": [], "evaluation": None, "is_stale": False}
+
+
+def _is_older(output: OutputFolder) -> bool:
+    """Return whether the scene was merged again since it was measured."""
+    try:
+        return output.scene.splat.stat().st_mtime_ns > output.scene.evaluation.stat().st_mtime_ns
+    except OSError:
+        return False
+
+
+def _cameras(partition: Partition, found: SceneEvaluation) -> list[Record]:
+    """Return where photographs were taken from, those that are held out with what they show of the scene."""
+    import numpy as np
+
+    from splatbatch.scene.colmap.reconstruction import read_images
+
+    try:
+        images = read_images(partition.source)
+    except SceneError:
+        return []
+    places = partition.in_axes(np.array([image.center() for image in images]).reshape(-1, 3))
+    held_out = partition.test | partition.contiguous
+    return [
+        {"at": _place(place), "name": image.name, "psnr": found.photos[image.name].psnr}
+        if image.name in held_out and image.name in found.photos
+        else {"at": _place(place), "name": image.name if image.name in held_out else "", "psnr": None}
+        for image, place in zip(images, places.tolist(), strict=True)
+        if np.isfinite(place).all()
+    ]
+
+
+def _seams(partition: Partition, found: SceneEvaluation) -> list[Record]:
+    from splatbatch.scene.partition.seams import seams_of
+
+    measured = {seam.name: seam for seam in found.seams}
+    return [_seam(seam, measured.get(seam.name)) for seam in seams_of(partition)]
+
+
+def _seam(seam: Seam, measured: SeamMeasured | None) -> Record:
+    """Return a seam with the line that it is from above; none where it lies level."""
+    found = measured or SeamMeasured(seam.one.name, seam.other.name, problem="not measured yet")
+    low = [max(a, b) for a, b in zip(seam.one.bounds.lower, seam.other.bounds.lower, strict=True)]
+    high = [min(a, b) for a, b in zip(seam.one.bounds.upper, seam.other.bounds.upper, strict=True)]
+    low[seam.axis] = high[seam.axis] = seam.at
+    is_there = seam.axis < 2 and low[1 - seam.axis] < high[1 - seam.axis]
+    line = [_place(low), _place(high)] if is_there else None
+    return {"name": seam.name, **found.to_record(), "line": line, "grade": grade(found)}
+
+
+def grade(seam: SeamMeasured) -> str:
+    """Return how well two patches meet: even, slight, step; unknown where nobody has measured it."""
+    color, depth = seam.color_offset, seam.depth_step
+    if color is None or depth is None:
+        return "unknown"
+    limits = (("even", EVEN), ("slight", SLIGHT))
+    return next((name for name, (most, step) in limits if color <= most and abs(depth) <= step), "step")
+
+
+def _place(values: Any) -> list[float]:
+    return [round(float(value), DIGITS) for value in list(values)[:2]]
+
+
+def in_words(scene: Record) -> str:
+    """Return what was measured of the merged scene in a sentence."""
+    found = scene["evaluation"]
+    if found is None:
+        return "The merged scene has not been measured: splatbatch evaluate."
+    total, across, within = found["total"], found["across"], found["within"]
+    words = f"Merged: {_db(total['psnr'])} on {counted(total['num_photos'], 'held-out photograph')}"
+    words += f", {_db(across['psnr'])} on those across a seam, {_db(within['psnr'])} on the others"
+    words += f"; the patches' own splats {_db(total['own_psnr'])}."
+    return words + (" The scene was merged again since." if scene["is_stale"] else "")
+
+
+def _db(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f} dB"
+
+
+def seam_figures(seam: Record) -> tuple[str, ...]:
+    """Return the figures of a seam under `SEAM_FIGURES`; empty where they are unknown."""
+    step = None if seam["depth_step"] is None else 100 * seam["depth_step"]
+    known = ((seam["across"]["num_photos"], "d"), (seam["across"]["psnr"], ".2f"), (seam["psnr_between"], ".2f"))
+    more = ((seam["color_offset"], ".2f"), (step, "+.2f"), (seam["density_ratio"], ".2f"))
+    return tuple("" if value is None else f"{value:{form}}" for value, form in (*known, *more))
