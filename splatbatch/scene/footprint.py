@@ -41,6 +41,8 @@ HOST_MIB = 2560
 HOST_WITHOUT_CUDA_MIB = 600
 DECODERS = 16  # at most at a time
 DECODED_BYTES = 8  # per pixel while it is decoded: as stored, as RGB, and shrunk
+MOST_PHOTOS = 1000
+"""Of a whole scene, for its backdrop: so many fit any host, and show every place of it, coarsely."""
 FITS = 0.9
 """Share of a card that may be planned with; the rest goes to fragmentation and to what is not counted here."""
 
@@ -96,6 +98,18 @@ def extent_of(num_points: int, images: Iterable[Image], cameras: Mapping[int, Ca
     """Return the extent of a model that was read."""
     used = (cameras.get(image.camera_id) for image in images)
     return Extent(num_points, tuple((camera.width, camera.height) for camera in used if camera))
+
+
+def thinned(extent: Extent, most_points: int) -> Extent:
+    """Return the extent of a whole scene as its backdrop is trained from it."""
+    return replace(
+        extent, num_points=min(extent.num_points, most_points), sizes=extent.sizes[:: every(len(extent.sizes))]
+    )
+
+
+def every(num_photos: int) -> int:
+    """Return the step in which the photographs of a whole scene are taken for its backdrop."""
+    return max(1, -(-num_photos // MOST_PHOTOS))
 
 
 def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Footprint:

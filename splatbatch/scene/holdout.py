@@ -21,6 +21,8 @@ def choose_holdout(patch: Patch, evaluation: Evaluation) -> tuple[str, ...]:
     names = sorted(image.name for image in read_images(patch.sparse))
     if evaluation.holdout_list is not None:
         chosen = _listed(evaluation)
+    elif patch.test is not None and evaluation.holdout_every:
+        chosen = patch.test
     elif patch.source is not None:
         sparse = model_folder(patch.source) or patch.source
         chosen = every_nth(_source_names(sparse), evaluation.holdout_every)

@@ -50,6 +50,8 @@ class Patch:
     """Taken off its coordinates before it is trained."""
     tones: Mapping[str, Tone] = field(default_factory=dict, hash=False)
     """Of its photographs, by image name; those that are not named are neutral."""
+    test: frozenset[str] | None = field(default=None, hash=False)
+    """The photographs of its scene that are held out in every patch, where that was settled when it was cut."""
     border: Border | None = None
     """How far it reaches, if it has a core."""
     backdrop: Path | None = None

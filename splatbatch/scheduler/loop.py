@@ -73,7 +73,9 @@ class Runner:
 
     def run(self, tasks: Sequence[Task], rounds: Rounds) -> Mapping[str, Outcome]:
         """Train tasks; return the last outcome of each that was tried."""
-        self._queue = Queue(tasks, longest_first=len(self._slots) > 1)
+        self._queue = Queue(
+            tasks, longest_first=len(self._slots) > 1, begun=lambda: self._running | self._standbys.everyone()
+        )
         try:
             self._train_all(rounds)
         except BaseException:  # the ledger cannot be written, say: nothing of ours may run on
@@ -158,8 +160,7 @@ class Runner:
 
     def _fail_at_the_door(self, task: Task, error: Exception) -> None:
         """Record a patch that cannot even be handed to its trainer; the others go on."""
-        found = diagnosis_of(error, self._output.patch(task.name).path)
-        self._retries.could_not(task, found, self._queue)
+        self._retries.could_not(task, diagnosis_of(error, self._output.patch(task.name).path), self._queue)
 
     def _stand_by(self) -> None:
         """Replace standbys that have died, and have one ready for each GPU at work."""
@@ -169,8 +170,7 @@ class Runner:
             self._standbys.top_up(self._queue, self._slots, self._clock.now())
 
     def _has_room(self) -> bool:
-        now = self._clock.now()
-        if not (is_open := self._room.is_open(now)) and self._room.given_up(now):
+        if not (is_open := self._room.is_open(now := self._clock.now())) and self._room.given_up(now):
             self._retries.none_started(self._waiting(), self._room.diagnosis())
         return is_open
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from splatbatch.config import TaskId
+from splatbatch.machine.protocol import Key
+from splatbatch.scheduler.running import Running
 from splatbatch.tasks.task import Task
 
 
 class Queue:
     """First come, first served; with several slots the longest come first, so that none is left to the end."""
 
-    def __init__(self, tasks: Sequence[Task], *, longest_first: bool) -> None:
+    def __init__(
+        self, tasks: Sequence[Task], *, longest_first: bool, begun: Callable[[], Mapping[Key, Running]] = dict
+    ) -> None:
         self._tasks = deque(sorted(tasks, key=lambda task: -task.length) if longest_first else tasks)
         self._not_before: dict[TaskId, float] = {}
+        self._has_backdrop = any(task.patch.is_backdrop for task in tasks)
+        self._begun = begun
+        """What was taken and has not ended."""
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -23,8 +30,14 @@ class Queue:
         return iter(self._tasks)
 
     def due(self, now: float) -> Iterator[Task]:
-        """Yield what may start now, first the one whose turn it is."""
-        return (task for task in self._tasks if self._not_before.get(task.id, 0.0) <= now)
+        """Yield what may start now, first the one whose turn it is; what is drawn against a backdrop waits for that."""
+        waits = self._has_backdrop and self._is_backdrop_open()
+        due = (task for task in self._tasks if self._not_before.get(task.id, 0.0) <= now)
+        return (task for task in due if not (waits and task.patch.backdrop))
+
+    def _is_backdrop_open(self) -> bool:
+        begun = (running.task for running in self._begun().values())
+        return any(task.patch.is_backdrop for task in (*self._tasks, *begun))
 
     def take(self, task: Task) -> None:
         """Remove a task that starts."""

@@ -130,6 +130,7 @@ def _is_superseded(folder: AttemptFolder, product: PatchFolder) -> bool:
 
 def _is_of_today(then: Fingerprint, task: Task) -> bool:
     now = fingerprint(task.patch, task.recipe)
-    is_same = (then.recipe, then.inputs, then.offset) == (now.recipe, now.inputs, now.offset)
+    facts = ("recipe", "inputs", "offset", "border", "backdrop")
+    is_same = all(getattr(then, name) == getattr(now, name) for name in facts)
     has_moved = why_moved(then.tones, now.tones, now.tones.keys() | then.tones.keys())
     return is_same and not has_moved and not with_content(now.files, then.files, task.patch, task.recipe)[1]

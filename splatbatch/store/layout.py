@@ -21,7 +21,9 @@ from splatbatch.store.records.run import CancelRequest
 if TYPE_CHECKING:
     from splatbatch.store.records.evaluation import SceneEvaluation
 
-SPLAT, RESULT = "splat.ply", "result.json"
+SPLAT, RESULT, MERGE = "splat.ply", "result.json", "merge.json"
+BACKDROP = "backdrop"
+"""The task, and the folder, of the whole scene that is drawn behind its patches."""
 _PREFIX_LENGTH = len(ATTEMPT_PREFIX)
 
 

@@ -21,6 +21,7 @@ from splatbatch.store.records.frame import Frame
 from splatbatch.tasks import plan
 from splatbatch.tasks.colors.tones import in_tones
 from splatbatch.tasks.frame import in_frame, known_frame, settle, spans_of
+from splatbatch.tasks.partition.backdrop import in_borders, partition_beside, with_backdrop, without_idle_backdrop
 from splatbatch.tasks.task import Task, only, patches_of, select, tasks_of, under
 
 if TYPE_CHECKING:
@@ -170,17 +171,21 @@ def open_batch(
     """
     file = configuration.find_config(path)
     config = configuration.load(file)
-    frame = known_frame(config, OutputFolder(config.output.folder))
-    patches = in_frame(find_patches(config.scene), frame)
+    patches, output = find_patches(config.scene), OutputFolder(config.output.folder)
+    frame = known_frame(config, output)
+    if partition := partition_beside(config):
+        config, patches = with_backdrop(config, partition), in_borders(patches, partition, output)
+        frame = frame or Frame(partition.offset)
+    patches = in_frame(patches, frame)
     known = [patch.name for patch in patches]
     for name in config.patches:
         if name not in known:
             raise ConfigError(f"patches.{name}: no such patch", configuration.nearest(name, known))
-    every = tasks_of(config, patches)
+    every = without_idle_backdrop(tasks_of(config, patches))
     chosen = under(changes or {}, only(select(every, names), conditions))
     batch = Batch(config, chosen, dict(changes or {}), file, every, frame)
     batch.recipes()  # for its errors
-    colors = OutputFolder(config.output.folder).read_colors()
+    colors = output.read_colors()
     return batch if colors is None else batch.in_colors(colors)
 
 

@@ -15,7 +15,7 @@ from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.store.events import GaveUp, Refused
 from splatbatch.store.hashes import Stamp, stamp_of
 from splatbatch.store.index import Index
-from splatbatch.store.layout import RESULT, SPLAT
+from splatbatch.store.layout import RESULT, SPLAT, backdrop_sha256
 from splatbatch.store.ledger import Endings
 from splatbatch.store.records.colors import tone_to_record
 from splatbatch.store.records.fingerprint import Fingerprint
@@ -24,7 +24,7 @@ from splatbatch.store.results import Depth, why_not_the_splat
 from splatbatch.tasks import given_up, plan
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.colors.tones import tones_of, wants_tones, why_moved
-from splatbatch.tasks.fingerprints.fingerprint import recipe_hash, settings_of
+from splatbatch.tasks.fingerprints.fingerprint import border_hash, recipe_hash, settings_of
 from splatbatch.tasks.fingerprints.inputs import (
     Inputs,
     Stats,
@@ -73,6 +73,7 @@ class Standing:
         self._others: dict[tuple[Any, ...], bool] = {}
         self._kept: dict[str, tuple[tuple[Stamp, Stamp], plan.Evidence]] = {}
         self._given_up_now: dict[str, tuple[GaveUp, str]] = {}
+        self._backdrop: str | None = None
 
     def forget(self) -> None:
         """Look at every file anew from now on."""
@@ -82,6 +83,7 @@ class Standing:
         self._others.clear()
         self._kept.clear()
         self._given_up_now.clear()
+        self._backdrop = None
 
     def decide(self, name: str, refusal: str = "", *, force: bool = False, insist: bool = False) -> plan.Decision:
         """Decide on a patch; see `plan.decide`."""
@@ -140,7 +142,10 @@ class Standing:
             result=result,
             splat=splat,
             settings=self._why_other_settings(result, held, task.recipe),
-            inputs=self._why_other_inputs(held, elsewhere, task) or self._why_other_frame(held, task) or other_tones,
+            inputs=self._why_other_inputs(held, elsewhere, task)
+            or self._why_other_frame(held, task)
+            or self._why_other_surroundings(held, task)
+            or other_tones,
             unverified=result.splat is None,
             outdated=not held.files or bool(elsewhere) or has_moved,
         )
@@ -189,7 +194,7 @@ class Standing:
 
     def _why_other_inputs(self, held: Fingerprint, elsewhere: tuple[str, ...], task: Task) -> str:
         then = held.files
-        if not elsewhere and then:
+        if (not elsewhere and then) or task.patch.is_backdrop:  # frozen with the partition
             return ""
         if self._depth == "time":  # 0.1.0 knew neither times nor contents
             return f"changed on disk: {spell_files(elsewhere)}" if then else ""
@@ -203,6 +208,18 @@ class Standing:
         now = held.offset if self._frame is None else self._frame.of(task.patch.name)
         return "" if now == held.offset else f"the offset has changed: {spell_place(held.offset)} -> {spell_place(now)}"
 
+    def _why_other_surroundings(self, held: Fingerprint, task: Task) -> str:
+        if held.border != border_hash(task.patch, task.recipe):
+            return "the core has changed"
+        now = self._behind(task)
+        return "the backdrop has changed" if now and now != held.backdrop else ""
+
+    def _behind(self, task: Task) -> str:
+        """Return the hash of the backdrop of a task, which is that of all tasks."""
+        if self._backdrop is None and task.patch.backdrop:
+            self._backdrop = backdrop_sha256(task.patch.backdrop)
+        return self._backdrop or "" if task.patch.backdrop and task.recipe.program is None else ""
+
     def _read_colors(self) -> None:
         self._colors_stamp = stamp_of(str(self._output.colors))
         self._colors = self._output.read_colors() if self._colors_stamp.num_bytes >= 0 else None
@@ -210,6 +227,8 @@ class Standing:
     def _key_of_colors(self, task: Task) -> str:
         """Return what says which tones hold for a task: which file, and how it is asked for them."""
         asked = f"{task.recipe.training.colors} {self._config.scene.evened_copies}"
+        if task.patch.border:
+            asked += f" {border_hash(task.patch, task.recipe)} {self._behind(task)}"
         return f"{self._colors_stamp.num_bytes} {self._colors_stamp.mtime_ns} {asked}"
 
     def _why_other_tones(self, result: Result, held: Fingerprint, task: Task) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from splatbatch.config import Config
 from splatbatch.errors import SceneError
 from splatbatch.machine.gpu import Gpu, gpus
-from splatbatch.scene.footprint import Extent, Footprint, estimate, measure, why_tight
+from splatbatch.scene.footprint import Extent, Footprint, estimate, measure, thinned, why_tight
 from splatbatch.store.events import Expected, Tight
+from splatbatch.store.layout import BACKDROP
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.task import Task
 
@@ -30,8 +32,19 @@ def footprints_of(config: Config, tasks: Iterable[Task]) -> dict[str, Footprint]
         with contextlib.suppress(SceneError):  # the audit names what is wrong with the model
             if sparse not in extents:  # variants of a sweep share it
                 extents[sparse] = measure(task.patch)
-            found[task.name] = estimate(recipe.on("cpu") if is_cpu else recipe, extents[sparse], card_mib)
+            extent = _as_trained(task, extents[sparse], config)
+            found[task.name] = estimate(recipe.on("cpu") if is_cpu else recipe, extent, card_mib)
     return found
+
+
+def _as_trained(task: Task, extent: Extent, config: Config) -> Extent:
+    """Return the extent of what a task trains: a backdrop is thinned, and drawn behind the patches with a core."""
+    if task.patch.is_backdrop:
+        return thinned(extent, task.asked.recipe.training.cap(extent.num_points))
+    if task.patch.backdrop is None:
+        return extent
+    cap = config.recipe(BACKDROP).training
+    return replace(extent, num_behind=cap.cap(extent.num_points))
 
 
 def tight(found: Mapping[str, Footprint], config: Config) -> dict[str, str]:

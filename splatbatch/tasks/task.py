@@ -96,7 +96,7 @@ def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
     shared: dict[TaskId, Setup] = {}
     found = []
     for patch in patches:
-        for variant in config.variants.values() or (None,):
+        for variant in (not patch.is_backdrop and config.variants.values()) or (None,):
             task_id = TaskId(patch.name, variant.name if variant else "")
             alike = task_id if patch.name in config.patches else TaskId("", task_id.variant)
             setup = shared.get(alike) or shared.setdefault(alike, Setup(config, patch.name, variant))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -21,11 +21,12 @@ from splatbatch.errors import ConfigError
 from splatbatch.monitor.console import open_listener
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
-from splatbatch.outcome import Outcome
+from splatbatch.outcome import Outcome, Trained
 from splatbatch.plain_text import plain
 from splatbatch.scheduler import session
 from splatbatch.scheduler.loop import Rounds
 from splatbatch.store.events import NotifyFailed, StillGivenUp
+from splatbatch.store.layout import BACKDROP
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import OutputLock
 from splatbatch.store.records.result import Result
@@ -33,6 +34,7 @@ from splatbatch.tasks import plan as planning
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.contents import Contents
+from splatbatch.tasks.partition.backdrop import needed_first
 from splatbatch.tasks.status import summary
 
 
@@ -122,7 +124,8 @@ def _trained_so_already(batch: Batch) -> tuple[str, ...]:
     )
 
 
-def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
+def _train(asked: Batch, wish: Wish, *, save: bool = False) -> None:
+    batch = needed_first(asked)
     terminal.never_block()
     print_warnings(batch.config.warnings)
     interruption, whole = Interruption(), batch.whole()
@@ -171,9 +174,18 @@ class Hooks:
 
 
 def _run(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks) -> Run:
-    """Settle what an earlier run has left, decide, and train."""
+    """Settle what an earlier run has left, decide, and train; where the backdrop is a new one, what was fresh, too."""
     session.adopt(batch, ledger, hooks.keep_lock)
     upkeep.restore(batch, ledger)
+    run = _train_stale(batch, ledger, wish, hooks)
+    if isinstance(run.outcomes.get(BACKDROP), Trained) and run.fresh and not run.stopped:
+        again = _train_stale(batch.only(run.fresh), ledger, replace(wish, force=False), hooks)
+        run = Run(again.fresh, {**run.outcomes, **again.outcomes}, again.stopped)
+    return run
+
+
+def _train_stale(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks) -> Run:
+    """Decide, and train what is to be trained."""
     looked = settle_tones(settle_frame(look(batch, wish), wish), wish)
     hooks.forget()
     for name in upkeep.refresh(looked.batch, looked.standing, looked.decisions):

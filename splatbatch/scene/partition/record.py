@@ -16,11 +16,10 @@ from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
 from splatbatch.files import read_json, write_json
 from splatbatch.scene.colmap.types import Floats
-from splatbatch.scene.partition.boxes import Box, owners
-from splatbatch.scene.partition.checks import box_of, first_mistake, mistake_in
-from splatbatch.scene.patches import PARTITION, SPLIT_READY
+from splatbatch.scene.partition import PARTITION
+from splatbatch.scene.partition.boxes import Box, first_meeting, owners, tile
 
-AGAIN = "Cut the scene again, into another folder: splatbatch split."
+AGAIN = "Cut the scene again: splatbatch split."
 Axes = tuple[Offset, Offset, Offset]
 
 

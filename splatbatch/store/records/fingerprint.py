@@ -75,7 +75,11 @@ class Fingerprint(TypedRecord):
     """What was taken off the coordinates of the model: add it to the splat's for the model's own."""
 
     tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones))
-    """Of its photographs: gain R, G, B, then vignetting and tilt; none: as they are."""
+    """Of its photographs: gain R, G, B, then the coefficients of the vignetting; none: as they are."""
+    border: str = ""
+    """Hash of the boxes of a patch with a core; empty: it had none."""
+    backdrop: str = ""
+    """SHA-256 of the splat that was drawn behind it; empty: none was."""
 
     @property
     def trainer(self) -> str:
@@ -86,5 +90,6 @@ class Fingerprint(TypedRecord):
         """Return it as job.json and result.json hold it."""
         record = super().to_record() | {"files": files_to_record(self.files)}
         said = {"effective": self.effective, "offset": any(self.offset), "tones": self.tones}
+        said |= {"border": self.border, "backdrop": self.backdrop}
         blank = [key for key, is_said in said.items() if not is_said]
         return {key: value for key, value in record.items() if key not in blank}

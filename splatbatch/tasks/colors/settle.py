@@ -100,7 +100,9 @@ def in_gauge_of(kept: Mapping[str, Tone], found: SceneColors) -> SceneColors:
 
 
 def _source(batch: Batch, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
-    """Return the source as a patch; none where the config names none."""
+    """Return the source as a patch; none where the config names none, nor a partition."""
+    if whole := tuple(patch for patch in patches if patch.is_backdrop):
+        return whole
     from splatbatch.scene.audit.audit import source_patch
 
     source = batch.config.scene.source

@@ -9,6 +9,7 @@ from typing import Any
 from splatbatch.config import Recipe
 from splatbatch.scene.patches import Patch
 from splatbatch.store.hashes import short_hash
+from splatbatch.store.layout import backdrop_sha256
 from splatbatch.store.records.colors import tone_to_record
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks.fingerprints.inputs import inputs_of, photographs_of
@@ -25,7 +26,20 @@ def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
     inputs = inputs_of(patch, recipe)
     tones = {name: tone_to_record(patch.tones[name]) for name in photographs_of(inputs.files) if name in patch.tones}
     known = Fingerprint(recipe_hash(recipe), inputs.hash, settings_of(recipe), inputs.files)
+    known = replace(known, border=border_hash(patch, recipe), backdrop=behind(patch, recipe))
     return replace(known, offset=patch.offset, tones=tones)
+
+
+def border_hash(patch: Patch, recipe: Recipe) -> str:
+    """Return the hash of what bounds a patch; empty where nothing does, or its trainer knows of no borders."""
+    if patch.border is None or recipe.program is not None:
+        return ""
+    return short_hash(json.dumps(patch.border.to_record(), sort_keys=True))
+
+
+def behind(patch: Patch, recipe: Recipe) -> str:
+    """Return the hash of the splat that is drawn behind a patch now; empty for none."""
+    return "" if patch.backdrop is None or recipe.program is not None else backdrop_sha256(patch.backdrop)
 
 
 def recipe_hash(recipe: Recipe) -> str:

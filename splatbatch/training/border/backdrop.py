@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from splatbatch.config import Offset, Training
 from splatbatch.errors import TrainerError
 from splatbatch.scene.colmap.reconstruction import Reconstruction
+from splatbatch.scene.footprint import every
 from splatbatch.scene.partition.border import Border
 from splatbatch.splats import read_header, read_splat
 from splatbatch.store.hashes import sha256_of
@@ -19,9 +19,6 @@ from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.training.border.surroundings import NONE, Bounds, Surroundings
 from splatbatch.training.gaussians import chosen, values_of
 from splatbatch.training.photos.views import Frame
-
-MOST_PHOTOS = 1000
-"""Of the whole scene, for its backdrop: so many fit any host, and show every place of it, coarsely."""
 
 
 def surroundings_of(settings: TrainingSettings, frame: Frame, training: Training) -> Surroundings:
@@ -59,6 +56,6 @@ def _read(settings: TrainingSettings, frame: Frame, sh_degree: int) -> dict[str,
 def thinned(model: Reconstruction, most_points: int) -> Reconstruction:
     """Return a whole scene as its backdrop is trained from it: at most so many points, and photographs of all of it."""
     points, images = model.points, model.images
-    rows = torch.arange(len(points))[:: -(-len(points) // most_points) or 1].numpy()
+    rows = slice(None, None, max(1, -(-len(points) // most_points)))
     kept = {name: value[rows] for name, value in vars(points).items() if name != "tracks"}
-    return replace(model, points=replace(points, **kept, tracks=None), images=images[:: -(-len(images) // MOST_PHOTOS)])
+    return replace(model, points=replace(points, **kept, tracks=None), images=images[:: every(len(images))])

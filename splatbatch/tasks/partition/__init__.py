@@ -1,0 +1,1 @@
+"""The tasks of a scene that was cut into patches."""

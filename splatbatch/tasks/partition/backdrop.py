@@ -1,0 +1,104 @@
+"""The tasks of a scene that was cut: each patch knows its border, and the whole scene is trained first, coarsely.
+
+That is the backdrop: a task as any other, whose splat is drawn, frozen, behind every patch. Patches wait for it; where
+it fails they train without. It is frozen with the partition: photographs that are added later leave it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from splatbatch.config import Config, Training
+from splatbatch.config.recipe import PatchOverrides
+from splatbatch.config.trainers.programs import OUR_TRAINER
+from splatbatch.scene.partition import PARTITION
+from splatbatch.scene.patches import Patch, model_folder
+from splatbatch.store.layout import BACKDROP, OutputFolder
+from splatbatch.tasks.plan import Train
+
+if TYPE_CHECKING:
+    from splatbatch.scene.partition.record import Partition
+    from splatbatch.tasks.batch import Batch
+    from splatbatch.tasks.task import Task
+
+SHARE_OF_CAP = 3
+"""A backdrop has a third of the Gaussians that a patch may have: it is in the memory of every patch."""
+SHARE_OF_STEPS, FEWEST_STEPS = 4, 2_000
+"""And a quarter of the steps, or 2,000, where a patch has as many."""
+
+
+def partition_beside(config: Config) -> Partition | None:
+    """Return the partition that the patches of a batch were cut by, if there is one.
+
+    Raises:
+        SceneError: it is broken.
+    """
+    scene = config.scene
+    if scene.scenes or not (scene.patches / PARTITION).is_file() or model_folder(scene.patches):
+        return None
+    from splatbatch.scene.partition.record import partition_of
+
+    return partition_of(scene.patches)
+
+
+def with_backdrop(config: Config, partition: Partition) -> Config:
+    """Return the config with what trains the backdrop, under what it says of it itself."""
+    own, training = config.patches.get(BACKDROP, PatchOverrides()), config.training
+    steps = min(training.max_steps, max(FEWEST_STEPS, training.max_steps // SHARE_OF_STEPS))
+    coarse = {"trainer": OUR_TRAINER, "max_steps": steps, "cap_max": _low_cap(training, len(partition.cores))}
+    overrides = own.model_copy(update={"training": coarse | own.training})
+    return config.model_copy(update={"patches": {**config.patches, BACKDROP: overrides}})
+
+
+def _low_cap(training: Training, num_cores: int) -> int | str:
+    if isinstance(training.cap_max, int):
+        return max(1, training.cap_max // SHARE_OF_CAP)
+    return f"{float(training.cap_max[:-1]) / (SHARE_OF_CAP * num_cores):.4f}x"  # of the points of all patches
+
+
+def in_borders(patches: Iterable[Patch], partition: Partition, output: OutputFolder) -> tuple[Patch, ...]:
+    """Return the backdrop as a patch, and patches with their borders; those the partition does not know as they are."""
+    from splatbatch.scene.partition.border import border_of
+
+    found, backdrop = tuple(patches), output.patch(BACKDROP).path
+    test = partition.test | partition.contiguous
+    bordered = [
+        replace(patch, border=border, backdrop=backdrop, test=test)
+        if (border := border_of(partition, patch.name))
+        else replace(patch, test=test)
+        for patch in found
+    ]
+    return (_whole(partition, found, test), *bordered)
+
+
+def _whole(partition: Partition, patches: tuple[Patch, ...], test: frozenset[str]) -> Patch:
+    """Return the scene that was cut as a patch; its photographs are those of the patches."""
+    images, masks = ({getattr(patch, name) for patch in patches} for name in ("images", "masks"))
+    sparse = partition.source
+    beside = (sparse.parent.parent if sparse.name.isdecimal() else sparse.parent) / "images"
+    return Patch(
+        BACKDROP,
+        sparse,
+        images.pop() if len(images) == 1 else beside,
+        masks=masks.pop() if len(masks) == 1 else None,
+        test=test,
+        is_backdrop=True,
+    )
+
+
+def without_idle_backdrop(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+    """Leave out the backdrop where external trainers alone train the patches: they draw none."""
+    is_drawn = any(task.patch.backdrop and task.recipe.program is None for task in tasks)
+    return tasks if is_drawn else tuple(task for task in tasks if not task.patch.is_backdrop)
+
+
+def needed_first(batch: Batch) -> Batch:
+    """Return a batch with the backdrop, where its tasks are drawn against one that is not trained."""
+    backdrop = next((task for task in batch.every if task.patch.is_backdrop), None)
+    if backdrop is None or backdrop.name in batch.names or not any(task.patch.backdrop for task in batch.tasks):
+        return batch
+    alone = replace(batch, tasks=(backdrop,))
+    is_needed = isinstance(alone.standing("content").decide(backdrop.name), Train)
+    return replace(batch, tasks=(backdrop, *batch.tasks)) if is_needed else batch
