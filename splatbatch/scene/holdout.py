@@ -21,14 +21,34 @@ def choose_holdout(patch: Patch, evaluation: Evaluation) -> tuple[str, ...]:
     names = sorted(image.name for image in read_images(patch.sparse))
     if evaluation.holdout_list is not None:
         chosen = _listed(evaluation)
-    elif patch.test is not None and evaluation.holdout_every:
-        chosen = patch.test
+    elif patch.partition is not None or evaluation.holdout == "contiguous":
+        chosen = _of_partition(patch, evaluation)
     elif patch.source is not None:
         sparse = model_folder(patch.source) or patch.source
         chosen = every_nth(_source_names(sparse), evaluation.holdout_every)
     else:
         chosen = every_nth(names, evaluation.holdout_every)
     return tuple(name for name in names if name in chosen)
+
+
+def _of_partition(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
+    """Return what a partition holds out, in every patch alike; nothing for `holdout_every: 0`.
+
+    Raises:
+        SceneError: it cannot be read, or has no block of photographs where one is asked for.
+    """
+    from splatbatch.scene.partition.record import read_partition
+
+    partition = read_partition(patch.partition) if patch.partition else None
+    if partition is not None and evaluation.holdout == "every":
+        return partition.test if evaluation.holdout_every else frozenset()
+    if partition is None or not partition.contiguous:
+        hint = (
+            "Choose one when the scene is cut: splatbatch split --holdout-block 0.1; or leave evaluation.holdout out."
+        )
+        where = patch.partition or f"{patch.name}, which no split has cut,"
+        raise SceneError(f"evaluation.holdout: contiguous: {where} holds nothing out in one piece", hint)
+    return partition.contiguous
 
 
 @cache
@@ -42,14 +62,16 @@ def every_nth(names: Iterable[str], n: int) -> frozenset[str]:
     return frozenset(sorted(names)[::n] if n else ())
 
 
-def check_lists(evaluations: Iterable[Evaluation]) -> None:
-    """See that every hold-out list can be read.
+def check_lists(trained: Iterable[tuple[Patch, Evaluation]]) -> None:
+    """See that every hold-out list can be read, and that there is a block where one is asked for.
 
     Raises:
-        SceneError: one cannot.
+        SceneError: one cannot, or there is none.
     """
-    for evaluation in dict.fromkeys(evaluations):
+    for patch, evaluation in {(patch.partition, one): (patch, one) for patch, one in trained}.values():
         _listed(evaluation)
+        if evaluation.holdout_list is None and evaluation.holdout == "contiguous":
+            _of_partition(patch, evaluation)
 
 
 def _listed(evaluation: Evaluation) -> frozenset[str]:

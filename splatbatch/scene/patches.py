@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from splatbatch.config import NO_OFFSET, Offset, Scene
 from splatbatch.errors import SceneError
 from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.partition.place import find_partition
 from splatbatch.scene.photos.folders import is_folder
 
 if TYPE_CHECKING:
@@ -24,10 +25,6 @@ MODEL_FOLDERS = ("sparse/0", "sparse")
 MODEL_FILE_NAMES = tuple(
     f"{name}{suffix}" for suffix in (".bin", ".txt") for name in ("cameras", "images", "points3D", "rigs", "frames")
 )
-PARTITION, PATCH = "partition.json", "patch.json"
-"""What `split` writes beside the patches, and in each of them."""
-SPLIT_READY = ".split-ready"
-"""Beside them: patches of a split that was interrupted while they were put in place."""
 _DIGITS = re.compile(r"(\d+)")
 _NUMBERED = re.compile(r"[A-Za-z_-]*\d+")
 _WILDCARD = re.compile(r"[*?[]")
@@ -50,14 +47,8 @@ class Patch:
     """Taken off its coordinates before it is trained."""
     tones: Mapping[str, Tone] = field(default_factory=dict, hash=False)
     """Of its photographs, by image name; those that are not named are neutral."""
-    test: frozenset[str] | None = field(default=None, hash=False)
-    """The photographs of its scene that are held out in every patch, where that was settled when it was cut."""
-    border: Border | None = None
-    """How far it reaches, if it has a core."""
-    backdrop: Path | None = None
-    """Folder of the whole scene's results, whose splat is drawn behind a patch with a core."""
-    is_backdrop: bool = False
-    """It is the whole scene, trained coarsely to be drawn behind its patches."""
+    partition: Path | None = None
+    """The partition.json that it was cut by, which then says what is held out and where its core lies; if any."""
 
 
 def find_patches(scene: Scene) -> tuple[Patch, ...]:
@@ -85,7 +76,8 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
             "A patch is a folder with a COLMAP model (cameras, images, points3D) in sparse/0 or sparse.",
         )
     folders.sort(key=lambda folder: natural_key(folder.name))
-    return tuple(_patch(folder, common) for folder in folders)
+    partition = find_partition(root)
+    return tuple(replace(_patch(folder, common), partition=partition) for folder in folders)
 
 
 def _see_folders(scene: Scene) -> None:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from splatbatch.config import Scene
+from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.patches import find_patches, model_folder, spell
 
 TEMPLATE = """\
@@ -60,6 +61,8 @@ def config_for(folder: Path, base: Path, *, has_gpu: bool) -> str:
     own_images = all(patch.images.is_dir() for patch in patches)
     shared = next((path for path in (folder / "images", root.parent / "images") if path.is_dir()), None)
     source = folder if holds_patches and model_folder(folder) else None
+    if (partition := partition_of(root)) is not None:  # all patches have links to one folder
+        own_images, shared, source = False, patches[0].images.resolve(), partition.source
     return TEMPLATE.format(
         found=f"{len(names)} found: {spell(names)}" if len(names) > 1 else f"one scene: {names[0]}",
         patches=_relative(root, base),

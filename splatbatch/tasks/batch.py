@@ -93,7 +93,7 @@ class Batch:
         from splatbatch.scene.holdout import check_lists
 
         recipes = self.recipes()
-        check_lists(recipe.evaluation for recipe in recipes.values())
+        check_lists((task.patch, recipes[task.name].evaluation) for task in self.tasks)
         return recipes
 
     def _audit(self, rules: TrainerRules, tasks: Iterable[Task]) -> Audit:

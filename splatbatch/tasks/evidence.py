@@ -120,7 +120,7 @@ class Standing:
 
     def _have_others_moved(self, index: Index, others: int, task: Task) -> bool:
         patch, recipe = task.patch, task.recipe
-        key = (others, patch.images, patch.masks, patch.source, id(recipe))
+        key = (others, patch.images, patch.masks, patch.source, patch.partition and patch.sparse, id(recipe))
         if key not in self._others:
             self._others[key] = bool(moved_others(index.others[others], patch, recipe, self._stats))
         return self._others[key]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from splatbatch.config import NO_OFFSET, Config, Offset
 from splatbatch.errors import SceneError
 from splatbatch.plain_text import spell_place
+from splatbatch.scene.partition.place import find_partition
 from splatbatch.scene.patches import Patch
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.frame import Frame
@@ -23,11 +24,25 @@ def known_frame(config: Config, output: OutputFolder) -> Frame | None:
     """Return the frame that the YAML asks for, else the one that the batch has; None before its first training."""
     match config.scene.offset:
         case None:
-            return output.read_frame()
+            return _frame_of_partition(config) or output.read_frame()
         case "none":
             return Frame()
         case offset:
             return Frame(offset)
+
+
+def _frame_of_partition(config: Config) -> Frame | None:
+    """Return the frame that a scene was cut in; None if no split has cut it.
+
+    Raises:
+        SceneError: a split was interrupted, or its partition.json is broken.
+    """
+    path = None if config.scene.scenes else find_partition(config.scene.patches)
+    if path is None:
+        return None
+    from splatbatch.scene.partition.record import read_partition  # reads arrays, which other batches have no use for
+
+    return Frame(read_partition(path).offset)
 
 
 def in_frame(patches: Iterable[Patch], frame: Frame | None) -> tuple[Patch, ...]:
@@ -41,7 +56,8 @@ def settle(batch: Batch, spans: Mapping[str, Span]) -> Frame:
     The batch's own is kept as long as it serves: patches that are added change nothing. Otherwise it is chosen for all
     patches of the batch together, or for each of its scenes.
     """
-    if batch.frame is not None and batch.config.scene.offset is not None:
+    is_cut = any(task.patch.partition for task in batch.every)  # its offset is frozen with its cores
+    if batch.frame is not None and (is_cut or batch.config.scene.offset is not None):
         return batch.frame
     kept = batch.frame or Frame()
     if batch.config.scene.scenes:

@@ -18,9 +18,9 @@ from splatbatch.scene.partition.cutting.cuts import NoRoom, halves
 from splatbatch.scene.partition.cutting.membership import Part, look
 from splatbatch.scene.partition.cutting.search import LEAST_PHOTOS, LEAST_POINTS, Ground, Layout, by_grid, by_size
 from splatbatch.scene.partition.holdout import HoldOut, hold_out
+from splatbatch.scene.partition.place import PARTITION
 from splatbatch.scene.partition.record import Axes, Core, Partition, absolute, partition_of
 from splatbatch.scene.partition.wish import MAX_IMAGES, Wish, check_overlap
-from splatbatch.scene.patches import PARTITION
 
 POINTS_TRIED = 200_000
 """Points that cuts are tried on; what was found has to hold for all."""

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
-from splatbatch.files import read_json, write_json
+from splatbatch.files import write_json
 from splatbatch.scene.colmap.types import Floats
-from splatbatch.scene.partition import PARTITION
-from splatbatch.scene.partition.boxes import Box, first_meeting, owners, tile
+from splatbatch.scene.partition.boxes import Box, owners
+from splatbatch.scene.partition.checks import box_of, first_mistake, mistake_in
+from splatbatch.scene.partition.place import find_partition
 
 AGAIN = "Cut the scene again: splatbatch split."
 Axes = tuple[Offset, Offset, Offset]
@@ -95,17 +96,8 @@ def partition_of(patches: Path) -> Partition | None:
     Raises:
         SceneError: it cannot be read, or is none.
     """
-    path = patches / PARTITION
-    if (patches / SPLIT_READY / PARTITION).exists():
-        message = f"{patches}: a split was interrupted while its patches were put in place: some are new, others not"
-        raise SceneError(message, "Run the same `splatbatch split` again: it finishes what is ready.")
-    return read_partition(path) if is_ours(path) else None
-
-
-def is_ours(path: Path) -> bool:
-    """Return whether a partition.json is one of ours, or what a crash has left of one; others write such files too."""
-    found = read_json(path)
-    return path.exists() if found is None else "format" in found
+    path = find_partition(patches)
+    return read_partition(path) if path else None
 
 
 def read_partition(path: Path) -> Partition:

@@ -18,10 +18,10 @@ from splatbatch.scene.partition.cutting.cuts import evenness
 from splatbatch.scene.partition.output.folder import PICTURES, Content, check_out, content_of, finish, prepared
 from splatbatch.scene.partition.output.picture import draw
 from splatbatch.scene.partition.output.shared import find_shared, find_source, missing_photographs
+from splatbatch.scene.partition.place import PARTITION
 from splatbatch.scene.partition.plan import Plan, plan_split
 from splatbatch.scene.partition.record import Core, write_partition
 from splatbatch.scene.partition.wish import Wish
-from splatbatch.scene.patches import PARTITION
 
 State = Literal["new", "stays", "changes"]
 

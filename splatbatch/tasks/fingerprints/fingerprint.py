@@ -14,7 +14,7 @@ from splatbatch.store.records.colors import tone_to_record
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks.fingerprints.inputs import inputs_of, photographs_of
 
-NEWER = (("training", "colors", "auto"), ("evaluation", "colors_from", "all"))
+NEWER = (("training", "colors", "auto"), ("evaluation", "colors_from", "all"), ("evaluation", "holdout", "every"))
 """Settings that earlier versions had no word for: at their defaults no part of the hash, so that results stay fresh."""
 
 GONE_FROM_TRAINING = {"exposure": False}

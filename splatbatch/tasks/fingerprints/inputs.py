@@ -16,6 +16,7 @@ from typing import Any
 
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
+from splatbatch.scene.partition.place import PATCH
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
 from splatbatch.scene.photos.resolution import DIVISORS
 from splatbatch.store.hashes import file_fact, sha256_of
@@ -70,6 +71,9 @@ def inputs_of(patch: Patch, recipe: Recipe, stats: Stats | None = None) -> Input
             content = hashlib.file_digest(file, "sha256")
         digest.update(content.digest())
         files[f"sparse/{name}"] = stats.of(path)._replace(sha256=content.hexdigest())
+    if patch.partition:
+        with contextlib.suppress(OSError):  # a core that has moved is another patch, whatever its model holds
+            digest.update(Path(_root("patch", patch, recipe), PATCH).read_bytes())
     with contextlib.suppress(SceneError):  # a broken model is the audit's to report, and fails when it is trained
         digest.update("\0".join(choose_holdout(patch, recipe.evaluation)).encode())
         names = sorted(image.name for image in read_images(patch.sparse))
@@ -175,7 +179,8 @@ def _kinds(patch: Patch, recipe: Recipe) -> dict[str, bool]:
     copies = _copies(patch, recipe)
     return {
         "masks": patch.masks is not None,
-        "source": patch.source is not None,
+        "source": patch.source is not None and patch.partition is None,
+        "patch": patch.partition is not None,
         "holdout": recipe.evaluation.holdout_list is not None,
         **dict.fromkeys(copies, True),
     }
@@ -198,6 +203,8 @@ def _further(patch: Patch, recipe: Recipe, names: Iterable[str]) -> Iterator[str
         yield from (f"{kind}/{name}" for name in names)
     if kinds["source"]:
         yield from ("source/images.bin", "source/images.txt")
+    if kinds["patch"]:
+        yield f"patch/{PATCH}"
     if kinds["holdout"]:
         yield "holdout/list"
 
@@ -232,6 +239,8 @@ def _root(kind: str, patch: Patch, recipe: Recipe) -> str:
             return str(patch.images)
         case "masks":
             return str(patch.masks or patch.images.with_name("masks"))
+        case "patch":
+            return str(patch.partition.parent / patch.name if patch.partition else patch.sparse)
         case "source":
             return str((patch.source and model_folder(patch.source)) or patch.source or "")
         case "holdout":

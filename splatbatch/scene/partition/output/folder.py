@@ -17,8 +17,8 @@ from splatbatch.files import path_beside, write_text
 from splatbatch.processes import start_ticks
 from splatbatch.scene.colmap.subset import Subset, hash_of_files
 from splatbatch.scene.partition.output.shared import Shared
-from splatbatch.scene.partition.record import Partition, is_ours, patch_record, read_partition
-from splatbatch.scene.patches import PARTITION, PATCH, SPLIT_READY
+from splatbatch.scene.partition.place import PARTITION, PATCH, SPLIT_READY, is_of_split
+from splatbatch.scene.partition.record import Partition, patch_record, read_partition
 
 SPARSE = "sparse/0"
 PICTURES = ("partition.svg", "partition.png")
@@ -74,7 +74,7 @@ def check_out(out: Path) -> None:
     """
     if out.is_dir():
         names = sorted(os.listdir(out))  # noqa: PTH208 - names alone
-        if names and not is_ours(out / PARTITION) and not (out / SPLIT_READY).is_dir():
+        if names and not is_of_split(out / PARTITION) and not (out / SPLIT_READY).is_dir():
             lies = ", ".join(names[:5])
             raise SceneError(f"--out {out}: not empty, and no split of ours ({lies})", "Name a new folder.")
     elif out.exists() or out.is_symlink():
@@ -88,7 +88,7 @@ def prepared(out: Path) -> Iterator[Path]:
     Raises:
         OutputError: another split of the folder is being put in place.
     """
-    has_split = is_ours(out / PARTITION)
+    has_split = is_of_split(out / PARTITION)
     aside = path_beside(out / "split") if has_split else path_beside(out)
     _sweep(aside)
     aside.mkdir(parents=True)

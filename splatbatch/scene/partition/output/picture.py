@@ -166,7 +166,7 @@ def _words(plan: Plan, sheet: _Sheet) -> list[tuple[float, float, int, str]]:
         words.append((left + 8, top + 42, 12, about))
         words.append((left + 8, top + 58, 12, f"{core.cost / total:.0%} of the cost" if total else ""))
     left, y, right = _bar(sheet)
-    return [*words, (right + 8, y + 4, 12, f"{(right - left) / sheet.scale:g} units")]
+    return [*words, (right + 8, y + 4, 12, f"{float(f'{(right - left) / sheet.scale:.1g}'):g} units")]
 
 
 def _bar(sheet: _Sheet) -> tuple[float, float, float]:
