@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import socket
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,8 @@ from cut_batch import NAMES, TEST, accept, copy_of, cut, expected, put, trained
 from fake_batch import FakeBatch, write_model
 from tiled import random_splat, some
 
-from splatbatch.splats import Gaussians, read_splat, write_splat
+from splatbatch.outcome import Splat
+from splatbatch.splats import Gaussians, check_splat, read_splat, write_splat
 from splatbatch.store.layout import OutputFolder
 
 ALL = ("p0", "p1", "p2", "p3")
@@ -286,6 +291,50 @@ def test_while_a_batch_runs_nothing_is_merged(batch: FakeBatch) -> None:
     finally:
         process.terminate()
         process.communicate(timeout=30)
+
+
+def test_a_merge_that_is_killed_while_it_writes_leaves_a_whole_scene_and_nothing_for_long(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invoke("merge", batch=batch)
+    row_by_row = json.dumps({"splatbatch.splats.merge.rows.ROWS_AT_ONCE": 1})
+    monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", row_by_row)
+    for attempt in range(4):
+        put(batch, "p0", seed=10 + attempt)
+        process = batch.start("merge")
+        while not (aside := list(scene(batch).parent.glob(".splat.ply*"))):
+            assert process.poll() is None
+        time.sleep(0.02 * attempt)
+        process.kill()
+        process.communicate()
+        assert aside[0].exists() or attempt
+        assert isinstance(check_splat(scene(batch)), Splat)
+    assert invoke("merge", "--out", str(batch.folder / "fresh.ply"), batch=batch).code == 0
+    assert invoke("merge", batch=batch).code == 0
+    assert scene(batch).read_bytes() == (batch.folder / "fresh.ply").read_bytes()
+    assert sorted(path.name for path in (batch.output / "scene").iterdir()) == ["merge.json", "splat.ply"]
+
+
+def test_what_a_killed_merge_left_goes_and_what_others_write_stays(batch: FakeBatch) -> None:
+    dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
+    (batch.output / "scene").mkdir()
+    left = [batch.output / "scene" / f".splat.ply.{socket.gethostname()}.{pid}" for pid in (dead, "1")]
+    for path in left:
+        path.write_text("half a scene")
+    invoke("merge", batch=batch)
+    assert [path.exists() for path in left] == [False, True]
+
+
+def test_on_a_full_disk_the_scene_stays_as_it_was(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    invoke("merge", batch=batch)
+    before = scene(batch).read_bytes()
+    put(batch, "p0", seed=9)
+    monkeypatch.setattr("splatbatch.splats.merge.write._write", full)
+    assert "No space left on device" in refused(batch)
+    assert scene(batch).read_bytes() == before
 
 
 # cleaning

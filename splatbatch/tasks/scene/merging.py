@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from glob import escape
+from pathlib import Path
 
 from splatbatch import __version__
 from splatbatch.config import Offset
 from splatbatch.errors import OutputError
-from splatbatch.files import write_json
+from splatbatch.files import path_beside, write_json
+from splatbatch.processes import start_ticks
 from splatbatch.scene.partition.border import reach_of
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
@@ -83,6 +87,7 @@ def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None) ->
     Raises:
         OutputError: a splat is not what was accepted, not sound, or the scene cannot be written.
     """
+    _sweep(files.splat)
     wanted = [_part(parts, one, cleaning) for one in parts.usable]
     key = _hash([FORMAT, *(part.key for part in wanted)])
     before = files.read()
@@ -119,6 +124,15 @@ def _written(wanted: Sequence[Part], files: MergedFiles, before: Merge | None, o
         version=__version__,
     )
     return merged, sum(not one.is_taken_over for one in found.parts)
+
+
+def _sweep(splat: Path) -> None:
+    """Remove what merges to this place left beside it that were killed on this machine: each as large as a scene."""
+    ours = path_beside(splat).name.removesuffix(f"{os.getpid()}")
+    for path in splat.parent.glob(f"{escape(ours)}[0-9]*"):
+        pid = path.name.removeprefix(ours)
+        if pid.isdecimal() and not start_ticks(int(pid)):
+            path.unlink(missing_ok=True)
 
 
 def _part(parts: Parts, one: Standing, cleaning: Cleaning | None) -> Part:
