@@ -23,28 +23,28 @@ def init(
     prepare.init(folder, out)
 
 
-@app.command()
-def split(
-    source: options.SourceOption,
-    out: options.PatchesOption,
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(help="transforms.json, Metashape XML, COLMAP export; or their folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the model.")],
     images: options.ImagesOption = None,
-    max_images: options.MaxImagesOption = None,
-    overlap: options.OverlapOption = 0.15,
-    grid: options.GridOption = "",
-    boxes: options.BoxesOption = None,
-    axis: options.AxisOption = "",
-    holdout_block: options.BlockOption = 0.0,
-    seed: options.SeedOption = 0,
-    picture: options.PictureOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how it would be cut, write nothing.")] = False,
+    points: options.PointsOption = None,
+    chunk: Annotated[str, typer.Option("--chunk", metavar="LABEL", help="Which chunk of Metashape.")] = "",
+    skip_missing: Annotated[
+        bool, typer.Option("--skip-missing", help="Leave out poses whose photograph is missing.")
+    ] = False,
+    no_triangulation: Annotated[
+        bool, typer.Option("--no-triangulation", help="Find no points in the photographs where the source has none.")
+    ] = False,
+    within_s: options.WithinOption = 1800.0,
     json_: options.JsonOption = False,
 ) -> None:
-    """Cut a COLMAP scene into patches that share its photographs; again, once photographs were added."""
-    from splatbatch.commands import split as splitting
-    from splatbatch.scene.partition.split import Asked
+    """Make a COLMAP scene of what another program has reconstructed; photographs are linked, not copied."""
+    from splatbatch.commands import import_ as importing
+    from splatbatch.scene.imports.capture import Wish
 
-    wish = splitting.wish_for(splitting.Cuts(max_images, overlap, grid, boxes, axis), holdout_block, seed)
-    splitting.run(Asked(source, images, out, wish), splitting.Output(picture, dry_run, json_))
+    wish = Wish(images, points, chunk, skip_missing, not no_triangulation, within_s)
+    importing.import_(source, folder, wish, as_json=json_)
 
 
 @app.command("verify-dims")

@@ -66,6 +66,15 @@ OpacityOption = Annotated[
         "--min-opacity", metavar="X", min=0, max=0.99, show_default=False, help="Leave fainter Gaussians out."
     ),
 ]
+ImagesOption = Annotated[
+    Optional[Path], typer.Option("--images", metavar="DIR", help="Folder of the photographs, if it is another.")
+]
+PointsOption = Annotated[
+    Optional[Path], typer.Option("--points", metavar="FILE", help="PLY file of points in the world of the source.")
+]
+WithinOption = Annotated[
+    float, typer.Option("--within-s", metavar="S", min=1, help="Longest time for finding points in photographs.")
+]
 ConfigPathOption = Annotated[
     Optional[Path], typer.Option("--out", metavar="FILE", help="Where to write; else FOLDER/splat_config.yml.")
 ]

@@ -113,10 +113,16 @@ def _hand_over(batch: Batch, out: Path) -> Path:
 
 
 def init(folder: Path, out: Path | None) -> None:
-    """Write a commented config for what lies in a folder; an existing one is never overwritten."""
+    """Write a commented config for what lies in a folder; an existing one is never overwritten.
+
+    A folder that has to be imported first is named, with the command that does.
+    """
     target = out or folder / configuration.DEFAULT_CONFIG
     if not folder.is_dir():
         raise SceneError(f"{folder}: no such folder")
+    if told := _to_import(folder):
+        typer.echo(one_line(told))
+        return
     if target.exists():
         raise ConfigError(f"{target} exists already", "Move it away, or choose another name with --out.")
     try:
@@ -126,3 +132,19 @@ def init(folder: Path, out: Path | None) -> None:
     patches = find_patches(configuration.load(target).scene)
     next_one = f"splatbatch verify-dims --config {shlex.quote(str(target))}"
     typer.echo(one_line(f"{target}: {counted(len(patches), 'patch', 'es')}. Next: {next_one}"))
+
+
+def _to_import(folder: Path) -> str:
+    """Return what to run where a folder holds no COLMAP scene but something that becomes one; else nothing."""
+    from splatbatch.commands.import_ import next_command
+    from splatbatch.scene.imports.sources import what_instead
+
+    has_patches = (folder / "patches").is_dir()
+    try:
+        found = find_patches(configuration.Scene(patches=folder / "patches" if has_patches else folder))
+    except SceneError as error:
+        if told := next_command(folder):
+            return told
+        raise SceneError(error.message, what_instead(folder) or error.hint) from error
+    # nerfstudio keeps the model that its transforms.json was made of in a folder of that name
+    return next_command(folder) if [patch.name for patch in found] == ["colmap"] else ""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
-from splatbatch.config import Scene
-from splatbatch.scene.partition.record import partition_of
+from splatbatch.config import NO_OFFSET, Offset, Scene
 from splatbatch.scene.patches import find_patches, model_folder, spell
 
 TEMPLATE = """\
@@ -17,7 +17,7 @@ TEMPLATE = """\
 scene:
   # {found}
   patches: {patches}
-{images}{source}
+{images}{source}{offset}
 training:
   max_steps: 30000        # schedules are given for 30,000 steps and scale with this
   strategy: mcmc          # mcmc (at most cap_max Gaussians) or default (3DGS)
@@ -25,7 +25,7 @@ training:
   device: {device}
 
 evaluation:
-  holdout_every: 8        # every 8th photograph is held out and measured on; 0: none
+{holdout}
 
 executor:
   gpus: auto              # or [0, 1]; [] trains on the CPU
@@ -39,6 +39,8 @@ output:
 #     training: {{init_scale: 0.3}}
 """
 
+_LONGEST_COMMENT = 100
+
 DEVICES = {
     True: "cuda            # never the CPU, where a night ends with nothing; cpu asks for it all the same",
     False: "auto            # no NVIDIA GPU was seen here: the CPU, for an hour at most; cpu: for as long as it takes",
@@ -46,7 +48,22 @@ DEVICES = {
 """By whether there is an NVIDIA GPU, usable or not, where the YAML is written."""
 
 
-def config_for(folder: Path, base: Path, *, has_gpu: bool) -> str:
+_HOLDOUT_EVERY = "  holdout_every: 8        # every 8th photograph is held out and measured on; 0: none"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What an import knows of a scene that its model does not say."""
+
+    offset: Offset = NO_OFFSET
+    """Taken off all coordinates before training."""
+    crs: str = ""
+    """The coordinate reference system, in words."""
+    holdout: str = ""
+    """The file with the photographs that the source holds out; empty for none."""
+
+
+def config_for(folder: Path, base: Path, *, has_gpu: bool, kept: Kept | None = None) -> str:
     """Return the YAML for a folder with patches, a folder with a `patches` folder, or a COLMAP scene.
 
     `base` is the folder that the YAML will lie in.
@@ -68,8 +85,25 @@ def config_for(folder: Path, base: Path, *, has_gpu: bool) -> str:
         patches=_relative(root, base),
         images=f"  images: {_relative(shared, base)}\n" if shared and not own_images else "",
         device=DEVICES[has_gpu],
+        offset=_offset(kept or Kept()),
+        holdout=_holdout(kept or Kept()),
         source=f"  source: {_relative(source, base)}\n" if source else "",
     )
+
+
+def _offset(kept: Kept) -> str:
+    """Return the lines about where the scene lies; empty for one around its origin without a coordinate system."""
+    crs = f"  # coordinate system: {' '.join(kept.crs.split())[:_LONGEST_COMMENT]}\n" if kept.crs else ""
+    if kept.offset == NO_OFFSET:
+        return crs
+    numbers = ", ".join(f"{value:.15g}" for value in kept.offset)
+    return f"{crs}  offset: [{numbers}]  # taken off all coordinates before training; see import.json\n"
+
+
+def _holdout(kept: Kept) -> str:
+    if not kept.holdout:
+        return _HOLDOUT_EVERY
+    return f"  holdout_list: {json.dumps(kept.holdout)}  # the test and val photographs of the source"
 
 
 def _relative(path: Path, base: Path) -> str:

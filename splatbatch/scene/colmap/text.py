@@ -72,7 +72,7 @@ def walk_images(path: Path) -> Iterator[tuple[Image, bytes, int]]:
         for number, line in lines:
             if not line.strip() or line.startswith(b"#"):
                 continue
-            image = _image(path, number, line)
+            image = read_image(path, number, line)
             _, keypoints = next(lines, (0, b""))  # an image without keypoints has an empty line
             if len(keypoints.split()) % 3:
                 raise ModelError(path, f"line {number + 1}: the keypoints are cut (not x, y, id throughout)")
@@ -124,7 +124,12 @@ def _tracks(lengths: Ints, elements: list[NDArray[np.uint32]]) -> Tracks:
     return Tracks(starts, flat[:, 0].copy(), flat[:, 1].copy())
 
 
-def _image(path: Path, number: int, line: bytes) -> Image:
+def read_image(path: Path, number: int, line: bytes) -> Image:
+    """Return the image of a line of images.txt, the first of its two.
+
+    Raises:
+        ModelError: the line is no image.
+    """
     try:
         image_id, qw, qx, qy, qz, tx, ty, tz, camera_id, name = line.split(maxsplit=9)
         if b"\0" in name:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".heic", ".bmp"})
+PHOTOGRAPHS = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".heic", ".bmp"})
+"""Suffixes of photographs, in small letters."""
 
 MASK_COUNTS = 128
 """Masks: what is darker is ignored. COLMAP ignores 0 alone, but masks are resized and saved as JPEG by then."""
@@ -112,7 +113,7 @@ def photographs_below(folder: Path) -> list[str]:
     found = []
     for parent, _, files in os.walk(folder):
         prefix = Path(parent).relative_to(folder)
-        found += [(prefix / file).as_posix() for file in files if Path(file).suffix.lower() in _SUFFIXES]
+        found += [(prefix / file).as_posix() for file in files if Path(file).suffix.lower() in PHOTOGRAPHS]
     return sorted(found)
 
 

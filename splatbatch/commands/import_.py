@@ -1,0 +1,77 @@
+"""`import`: what other programs have reconstructed becomes a COLMAP model, a YAML and a report of both."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+
+from splatbatch import config as configuration
+from splatbatch.commands.output import open_console, print_json
+from splatbatch.files import write_text
+from splatbatch.machine.gpu import presence
+from splatbatch.plain_text import counted, one_line, plain, spell_place
+from splatbatch.scene.audit.audit import Audit
+from splatbatch.scene.imports.capture import Wish
+from splatbatch.scene.imports.importing import Imported, bring_in
+from splatbatch.scene.imports.sources import find_sources
+from splatbatch.scene.imports.writing import HOLDOUT, RECORD
+from splatbatch.scene.template import Kept, config_for
+from splatbatch.tasks.batch import open_batch
+
+
+def import_(source: Path, folder: Path, wish: Wish, *, as_json: bool) -> None:
+    """Write a model of a source into a new folder, audit it, and say what was converted and what was not.
+
+    Exit with 3 if the audit finds errors: the model is there, and what is wrong with it is told.
+
+    Raises:
+        SceneError: the source holds mistakes.
+        ConfigError: the folder is not new, or an option does not fit the source.
+        OutputError: the folder cannot be written.
+    """
+    done = bring_in(source, folder, wish)
+    config = folder / configuration.DEFAULT_CONFIG
+    kept = Kept(done.offset, done.capture.crs, HOLDOUT if done.holdout else "")
+    write_text(config, config_for(folder, folder.resolve(), has_gpu=presence().is_here(), kept=kept))
+    audit = open_batch(config).audit()
+    if as_json:
+        told = asdict(done.notes) | {"kind": done.capture.kind, "config": str(config), "num_points": done.num_points}
+        print_json({**told, "offset": list(done.offset), "crs": done.capture.crs or None, "audit": audit.to_record()})
+    else:
+        _tell(folder, done, audit)
+    raise typer.Exit(audit.exit_code())
+
+
+def _tell(folder: Path, done: Imported, audit: Audit) -> None:
+    from splatbatch.scene.audit.table import render
+
+    capture = done.capture
+    found = f"{counted(len(capture.shots), 'photograph')}, linked; {counted(done.num_points, 'point')}"
+    typer.echo(one_line(f"{folder}: {capture.kind}: {found}"))
+    typer.echo(one_line(f"world: {capture.world}{f'; {capture.crs[:200]}' if capture.crs else ''}"))
+    if any(done.offset):
+        typer.echo(f"offset {spell_place(done.offset)} is taken off before training: scene.offset")
+    for words, lines in (("converted", done.notes.converted), ("not converted", done.notes.left_out)):
+        if lines:
+            typer.echo("\n  ".join([f"{words}:", *map(one_line, map(plain, lines))]))
+    console = open_console()
+    for part in render(audit):
+        console.print(part)
+    config = shlex.quote(str(folder / configuration.DEFAULT_CONFIG))
+    next_one = "verify-dims" if audit.errors() else "train"
+    typer.echo(one_line(f"All of this is in {folder / RECORD}. Next: splatbatch {next_one} --config {config}"))
+
+
+def next_command(folder: Path) -> str:
+    """Return what a folder holds that can be imported, and the one command that does; empty where it holds none."""
+    found = find_sources(folder)
+    if not found:
+        return ""
+    alike = [one for one in found if one.kind == found[0].kind]
+    source = found[0].paths[0] if len(alike) > 1 or found[0].kind != "transforms" else folder
+    target = folder.resolve().with_name(f"{folder.resolve().name}-colmap")
+    command = f"splatbatch import {shlex.quote(str(source))} {shlex.quote(str(target))}"
+    return f"{folder}: {found[0].in_words()}. Next: {command}"

@@ -1,0 +1,1 @@
+"""COLMAP models that other programs have written, with their quirks."""

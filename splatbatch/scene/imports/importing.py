@@ -1,0 +1,154 @@
+"""An import from beginning to end: read, check against the photographs, write aside, and give it its name."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from splatbatch.config import Offset
+from splatbatch.errors import ConfigError, OutputError, SceneError
+from splatbatch.files import path_beside
+from splatbatch.plain_text import counted
+from splatbatch.scene.imports import writing
+from splatbatch.scene.imports.capture import Capture, Notes, Wish
+from splatbatch.scene.imports.checks.photographs import see_poses, triangulated
+from splatbatch.scene.imports.checks.sizes import fit_to_photographs
+from splatbatch.scene.imports.checks.world import check_world
+from splatbatch.scene.imports.exports import reading as exports
+from splatbatch.scene.imports.metashape import reading as metashape
+from splatbatch.scene.imports.mistakes import Mistakes
+from splatbatch.scene.imports.ply import read_cloud
+from splatbatch.scene.imports.sources import Source, find_sources, what_instead
+from splatbatch.scene.imports.transforms import reading as transforms
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """What an import has written."""
+
+    capture: Capture
+    notes: Notes
+    num_points: int
+    offset: Offset
+    holdout: list[str]
+
+
+def bring_in(path: Path, target: Path, wish: Wish) -> Imported:
+    """Write the model of a source into a new folder `target`: whole, or not at all.
+
+    Raises:
+        SceneError: the source holds mistakes; all that are found.
+        ConfigError: the target is no new folder, or the source none that is known.
+        OutputError: the target cannot be written.
+    """
+    _see_target(target)
+    notes, mistakes = Notes(), Mistakes(path)
+    source = _chosen(path, notes)
+    capture = _read(source, wish, notes, mistakes)
+    if capture is not None:
+        capture = _checked(capture, wish, notes, mistakes)
+    mistakes.stop()
+    if capture is None:
+        raise SceneError(f"{path}: nothing in it could be read")
+    aside = path_beside(target.absolute())
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        done = _written(source.paths[0], capture, aside, (wish, notes, mistakes))
+        aside.rename(target.absolute())
+    except OSError as error:
+        raise OutputError(f"{target}: cannot be written ({error.strerror or error})", _LINKS) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return done
+
+
+_LINKS = "Name a new folder on a disk that has room and knows symbolic links: photographs are linked, not copied."
+
+
+def _see_target(target: Path) -> None:
+    try:
+        is_free = not target.exists() or not any(target.iterdir())
+    except OSError as error:
+        raise ConfigError(f"{target}: is no folder that can be used ({error.strerror})") from error
+    if not is_free or target.is_symlink():
+        raise ConfigError(f"{target}: exists and is not empty", "Name a new folder: an import overwrites nothing.")
+    if not target.absolute().parent.is_dir():
+        raise ConfigError(f"{target}: its folder does not exist", f"Make it first: mkdir -p {target.parent}")
+
+
+def _chosen(path: Path, notes: Notes) -> Source:
+    if not path.exists():
+        raise SceneError(f"{path}: no such file or folder")
+    found = find_sources(path)
+    if not found:
+        known = "a transforms.json, Metashape's cameras as XML, or a COLMAP model (cameras, images)"
+        raise SceneError(f"{path}: nothing that can be imported", what_instead(path) or f"Name {known}.")
+    alike = [one for one in found if one.kind == found[0].kind]
+    if len(alike) > 1:
+        names = ", ".join(one.paths[0].name for one in alike)
+        raise SceneError(f"{path}: {len(alike)} files of the same kind: {names}", "Name the one that is meant.")
+    for other in found[1:]:
+        notes.leave_out(f"beside it: {other.in_words()}")
+    return found[0]
+
+
+def _read(source: Source, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture | None:
+    if wish.chunk and source.kind != "metashape":
+        raise ConfigError(f"--chunk {wish.chunk}: only Metashape's XML has chunks")
+    if wish.images and not wish.images.is_dir():
+        raise ConfigError(f"--images {wish.images}: no such folder")
+    match source.kind:
+        case "transforms":
+            return transforms.read(list(source.paths), wish, notes, mistakes)
+        case "metashape":
+            return metashape.read(source.paths[0], wish, notes, mistakes)
+        case "colmap":
+            return exports.read(source.paths[0], wish, notes, mistakes)
+
+
+def _checked(capture: Capture, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture:
+    """Return the capture with cameras of its photographs' sizes and the points that are wished for."""
+    shots = fit_to_photographs(capture.shots, notes, mistakes)
+    if wish.points:
+        try:
+            cloud, told = read_cloud(wish.points)
+            capture = replace(capture, cloud=cloud)
+            for line in [*told, f"{counted(len(cloud.xyz), 'point')} of {wish.points.name}; they have no tracks"]:
+                notes.convert(line)
+        except SceneError as error:
+            mistakes.add("--points", error.message, error.hint)
+    check_world(shots, capture.cloud, mistakes)
+    return replace(capture, shots=shots)
+
+
+def _written(source: Path, capture: Capture, folder: Path, told: tuple[Wish, Notes, Mistakes]) -> Imported:
+    """Write all files of an import into a folder of its own.
+
+    Raises:
+        SceneError: the photographs contradict the poses.
+        OSError: it cannot be written.
+    """
+    wish, notes, mistakes = told
+    folder.mkdir()
+    writing.link_files(capture.shots, folder)
+    # features that were found elsewhere say nothing where points are looked for anew
+    bare = [shot if capture.cloud is not None else replace(shot, keypoints=None) for shot in capture.shots]
+    model = writing.posed_model(bare)
+    has_tracks = capture.cloud is not None and capture.cloud.ids is not None
+    if capture.cloud is not None:
+        if not has_tracks:
+            see_poses(model, capture, folder, (notes, mistakes))
+        writing.add_points(model, capture.shots, capture.cloud)
+    elif wish.triangulates:
+        model = triangulated(model, capture, folder, (wish, notes, mistakes))
+    else:
+        notes.leave_out("points: the source has none, and none were looked for; nothing can be trained without")
+    mistakes.stop()
+    writing.write_model(model, folder)
+    points = np.array([point.xyz for point in model.points3D.values()]).reshape(-1, 3)
+    offset = writing.offset_of(capture.shots, points)
+    writing.write_record(source, capture, notes, offset, folder)
+    return Imported(capture, notes, len(points), offset, writing.held_out(capture.shots))

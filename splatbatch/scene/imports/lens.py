@@ -1,0 +1,172 @@
+"""Lenses as other programs write them, as COLMAP camera models: the simplest that is the same lens, else a fitted one.
+
+The general lens here is Brown's with a radial polynomial up to r^8 and the terms that Metashape adds (skew B2, P3 and
+P4): Agisoft Metashape User Manual, appendix "Camera models". OpenCV's own rational model is handed through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
+from splatbatch.scene.reprojection import project
+
+Size = tuple[int, int]
+Fitted = tuple[Camera, float]
+"""A camera, and by how many pixels at most it differs from the lens: 0 where it is the same."""
+
+_GRID = 25  # rays along each side of the field of view
+_MARGIN = 0.02  # of the image's side, beyond its edges
+_TERMS = slice(4, 12)  # of FULL_OPENCV and OPENCV_FISHEYE: all but focal lengths and principal point
+
+
+@dataclass(frozen=True)
+class Lens:
+    """Focal lengths and principal point in pixels from the top-left corner, and the terms of the distortion."""
+
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+    k: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    """Of the radial polynomial: r^2, r^4, r^6, r^8."""
+    p: tuple[float, float] = (0.0, 0.0)
+    """Tangential terms in OpenCV's order; Metashape's P1 is OpenCV's p2."""
+    p_scale: tuple[float, float] = (0.0, 0.0)
+    """Metashape's P3, P4: the tangential terms times 1 + P3 r^2 + P4 r^4."""
+    skew: float = 0.0
+    """Metashape's B2: pixels along x for each y."""
+    bend: Literal["frame", "equidistant", "equisolid"] = "frame"
+
+    def project(self, rays: Floats) -> Floats:
+        """Return the pixels [N, 2] of rays [N, 2] as x / z, y / z."""
+        x, y = self._bent(rays).T
+        r2 = x * x + y * y
+        k1, k2, k3, k4 = self.k
+        radial = 1 + r2 * (k1 + r2 * (k2 + r2 * (k3 + r2 * k4)))
+        grown = 1 + r2 * (self.p_scale[0] + r2 * self.p_scale[1])
+        p1, p2 = self.p
+        x_bent = x * radial + (2 * p1 * x * y + p2 * (r2 + 2 * x * x)) * grown
+        y_bent = y * radial + (p1 * (r2 + 2 * y * y) + 2 * p2 * x * y) * grown
+        return np.stack([self.fx * x_bent + self.skew * y_bent + self.cx, self.fy * y_bent + self.cy], axis=1)
+
+    def _bent(self, rays: Floats) -> Floats:
+        if self.bend == "frame":
+            return rays
+        r = np.linalg.norm(rays, axis=1, keepdims=True)
+        angle = np.arctan(r)
+        reach = angle if self.bend == "equidistant" else 2 * np.sin(angle / 2)
+        bent: Floats = rays * np.divide(reach, r, out=np.ones_like(r), where=r > 0)
+        return bent
+
+
+def camera_of(lens: Lens, size: Size) -> Fitted:
+    """Return the COLMAP camera of a lens for images of a size, and the largest difference in pixels."""
+    has_extras = bool(lens.skew or any(lens.p_scale))
+    if lens.bend == "frame":
+        exact = None if has_extras or lens.k[3] else _frame(lens, size)
+    else:
+        exact = None if has_extras or lens.bend == "equisolid" else _fisheye(lens, size)
+    return (exact, 0.0) if exact else _fitted(lens, size)
+
+
+def _frame(lens: Lens, size: Size) -> Camera:
+    k1, k2, k3, _ = lens.k
+    pinhole = (lens.fx, lens.fy, lens.cx, lens.cy)
+    if k3:
+        return Camera(0, "FULL_OPENCV", *size, (*pinhole, k1, k2, *lens.p, k3, 0.0, 0.0, 0.0))
+    if k1 or k2 or any(lens.p):
+        return Camera(0, "OPENCV", *size, (*pinhole, k1, k2, *lens.p))
+    return Camera(0, "PINHOLE", *size, pinhole)
+
+
+def _fisheye(lens: Lens, size: Size) -> Camera:
+    pinhole, (k1, k2, k3, k4) = (lens.fx, lens.fy, lens.cx, lens.cy), lens.k
+    if any(lens.p):
+        return Camera(0, "THIN_PRISM_FISHEYE", *size, (*pinhole, k1, k2, *lens.p, k3, k4, 0.0, 0.0))
+    return Camera(0, "OPENCV_FISHEYE", *size, (*pinhole, *lens.k))
+
+
+def _fitted(lens: Lens, size: Size) -> Fitted:
+    """Return the camera whose distortion comes closest over the image; K stays as it is."""
+    from scipy.optimize import least_squares
+
+    start = _start(lens, size)
+    rays = _rays_inside(lens.project, size)
+    pixels = lens.project(rays)
+    directions = np.concatenate([rays, np.ones((len(rays), 1))], axis=1)
+
+    def missed(terms: Floats) -> Floats:
+        apart: Floats = (project(_with(start, terms), directions) - pixels).ravel()
+        return np.nan_to_num(apart, nan=1e6, posinf=1e6, neginf=-1e6)
+
+    found = least_squares(missed, start.params[_TERMS], x_scale="jac", max_nfev=200)
+    off = np.linalg.norm(missed(found.x).reshape(-1, 2), axis=1)
+    return _with(start, found.x), float(off.max(initial=0.0))
+
+
+def _start(lens: Lens, size: Size) -> Camera:
+    pinhole, (k1, k2, k3, k4) = (lens.fx, lens.fy, lens.cx, lens.cy), lens.k
+    if lens.bend == "frame":
+        return Camera(0, "FULL_OPENCV", *size, (*pinhole, k1, k2, *lens.p, k3, 0.0, 0.0, 0.0))
+    if any(lens.p) or lens.skew:
+        return Camera(0, "THIN_PRISM_FISHEYE", *size, (*pinhole, k1, k2, *lens.p, k3, k4, 0.0, 0.0))
+    return Camera(0, "OPENCV_FISHEYE", *size, (*pinhole, *lens.k))
+
+
+def _with(camera: Camera, terms: Floats) -> Camera:
+    params = (*camera.params[: _TERMS.start], *map(float, terms))
+    return Camera(camera.id, camera.model, camera.width, camera.height, params)
+
+
+def _rays_inside(lens: Callable[[Floats], Floats], size: Size) -> Floats:
+    """Return rays on a grid that meet the image, found by growing the field of view until no more do."""
+    spread = np.tan(np.linspace(-1, 1, _GRID) * 1.45)  # 83 degrees to each side, even in angle
+    rays = np.stack(np.meshgrid(spread, spread), axis=-1).reshape(-1, 2)
+    for _ in range(8):
+        with np.errstate(all="ignore"):
+            pixels = lens(rays)
+        share = pixels / size
+        inside = ((share > -_MARGIN) & (share < 1 + _MARGIN)).all(axis=1) & _is_before_fold(lens, rays)
+        found: Floats = rays[inside]
+        if len(found) > _GRID * _GRID // 4:
+            return found
+        rays = rays * 0.7
+    return found
+
+
+def _is_before_fold(lens: Callable[[Floats], Floats], rays: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return for each ray whether pixels move outwards all the way to it: beyond a fold a polynomial means nothing."""
+    with np.errstate(all="ignore"):
+        way = np.stack([lens(rays * share) for share in np.linspace(0, 1, 12)])  # [12, N, 2]
+        reach = np.linalg.norm(way - way[0], axis=2)
+        grows: np.ndarray[tuple[int], np.dtype[np.bool_]] = (np.diff(reach, axis=0) >= 0).all(axis=0)
+    return grows
+
+
+def simplified(camera: Camera) -> Camera:
+    """Return the same lens as the simplest model: FULL_OPENCV whose last terms are 0 is OPENCV, without any PINHOLE."""
+    params = camera.params
+    if camera.model == "FULL_OPENCV" and len(params) == 12 and not any(params[8:]):
+        camera = Camera(camera.id, "OPENCV", camera.width, camera.height, params[:8])
+    if camera.model == "OPENCV" and len(camera.params) == 8 and not any(camera.params[4:]):
+        return Camera(camera.id, "PINHOLE", camera.width, camera.height, camera.params[:4])
+    if camera.model in ("SIMPLE_RADIAL", "RADIAL") and len(params) > 3 and not any(params[3:]):
+        return Camera(camera.id, "SIMPLE_PINHOLE", camera.width, camera.height, params[:3])
+    return camera
+
+
+def resized(camera: Camera, size: Size) -> Camera:
+    """Return a camera for photographs that were resized as a whole: focal lengths and principal point go along."""
+    if camera.model == "EQUIRECTANGULAR":
+        return Camera(camera.id, camera.model, *size, (float(size[0]), float(size[1])))
+    ratio, params = (size[0] / camera.width, size[1] / camera.height), list(camera.params)
+    if CAMERA_MODELS[camera.model].params[0] == "f":
+        params[:3] = [params[0] * (ratio[0] + ratio[1]) / 2, params[1] * ratio[0], params[2] * ratio[1]]
+    else:
+        params[:4] = [value * ratio[axis % 2] for axis, value in enumerate(params[:4])]
+    return Camera(camera.id, camera.model, *size, tuple(params))

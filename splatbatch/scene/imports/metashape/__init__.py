@@ -1,0 +1,1 @@
+"""The cameras that Metashape exports as XML."""

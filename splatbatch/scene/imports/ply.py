@@ -1,0 +1,123 @@
+"""Points of a PLY file, read without trust: places and colours of its vertices, every count checked first."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.errors import SceneError
+from splatbatch.scene.colmap.files import opened
+from splatbatch.scene.imports.capture import Cloud
+
+MOST_POINTS = 2_000_000
+"""Of more, evenly spread ones are taken: no training starts from more."""
+_LONGEST_HEADER = 1 << 16  # bytes
+_REMEDY = "Export the points again, as a PLY file with x, y, z (and red, green, blue) for each vertex."
+_TYPES = {
+    "char": "i1", "int8": "i1", "uchar": "u1", "uint8": "u1", "short": "i2", "int16": "i2", "ushort": "u2",
+    "uint16": "u2", "int": "i4", "int32": "i4", "uint": "u4", "uint32": "u4", "float": "f4", "float32": "f4",
+    "double": "f8", "float64": "f8",
+}  # fmt: skip
+_COLORS = (("red", "green", "blue"), ("r", "g", "b"), ("diffuse_red", "diffuse_green", "diffuse_blue"))
+_GREY = 128
+
+
+@dataclass(frozen=True)
+class _Header:
+    form: str
+    count: int
+    columns: tuple[tuple[str, str], ...]  # name, type
+    size: int  # bytes
+
+
+def read_cloud(path: Path) -> tuple[Cloud, list[str]]:
+    """Return the points of a PLY file, and what is to be told of them.
+
+    Raises:
+        SceneError: the file is missing, cut or no PLY file with places.
+    """
+    with opened(path) as (file, size):
+        header = _header(path, file)
+        table = _ascii(path, file, header) if header.form == "ascii" else _binary(path, file, header, size)
+    xyz = np.stack([table[axis].astype(np.float64) for axis in "xyz"], axis=1)
+    told = []
+    finite = np.isfinite(xyz).all(axis=1)
+    if not finite.all():
+        told.append(f"{path.name}: {int((~finite).sum()):,} of {len(xyz):,} points have no finite place: left out")
+    rgb, has_colors = _colors(table, dict(header.columns))
+    if not has_colors:
+        told.append(f"{path.name}: its points have no colours: they start grey")
+    xyz, rgb = xyz[finite], rgb[finite]
+    if len(xyz) > MOST_POINTS:
+        told.append(f"{path.name}: of {len(xyz):,} points {MOST_POINTS:,}, evenly spread over the file, were taken")
+        taken = np.arange(MOST_POINTS) * len(xyz) // MOST_POINTS
+        xyz, rgb = xyz[taken], rgb[taken]
+    return Cloud(xyz, rgb, str(path)), told
+
+
+def _header(path: Path, file: BinaryIO) -> _Header:
+    head = file.read(_LONGEST_HEADER)
+    end = re.search(rb"\bend_header[ \t]*\r?\n", head)
+    if not head.startswith(b"ply") or end is None:
+        raise SceneError(f"{path}: no PLY file (its header does not begin with ply and end with end_header)", _REMEDY)
+    lines = [line.split() for line in head[: end.start()].decode("ascii", errors="replace").splitlines()]
+    forms = [line[1] for line in lines if line[:1] == ["format"] and len(line) > 1]
+    if not forms or forms[0] not in ("ascii", "binary_little_endian", "binary_big_endian"):
+        raise SceneError(f"{path}: format {forms[0] if forms else 'missing'}: no form of PLY", _REMEDY)
+    elements = [index for index, line in enumerate(lines) if line[:1] == ["element"]]
+    if not elements or lines[elements[0]][1:2] != ["vertex"]:
+        raise SceneError(f"{path}: its first element is not vertex", _REMEDY)
+    try:
+        count = int(lines[elements[0]][2])
+    except (IndexError, ValueError) as error:
+        raise SceneError(f"{path}: the number of its vertices is no number", _REMEDY) from error
+    until = elements[1] if len(elements) > 1 else len(lines)
+    columns = _columns(path, [line for line in lines[elements[0] + 1 : until] if line[:1] == ["property"]])
+    file.seek(end.end())
+    return _Header(forms[0], count, columns, end.end())
+
+
+def _columns(path: Path, properties: list[list[str]]) -> tuple[tuple[str, str], ...]:
+    if any(len(line) != 3 or line[1] not in _TYPES for line in properties):
+        raise SceneError(f"{path}: a property of its vertices is a list, or of no known type", _REMEDY)
+    names = [line[2] for line in properties]
+    if not set("xyz") <= set(names) or len(set(names)) < len(names):
+        raise SceneError(f"{path}: its vertices lack x, y or z, or have one twice ({', '.join(names)})", _REMEDY)
+    return tuple((line[2], _TYPES[line[1]]) for line in properties)
+
+
+def _binary(path: Path, file: BinaryIO, header: _Header, size: int) -> NDArray[np.void]:
+    order = ">" if header.form == "binary_big_endian" else "<"
+    kind = np.dtype([(name, order + code) for name, code in header.columns])
+    if not 0 <= header.count * kind.itemsize <= size - header.size:
+        raise SceneError(f"{path}: cut: claims {header.count:,} points, more than its {size:,} bytes hold", _REMEDY)
+    return np.frombuffer(file.read(header.count * kind.itemsize), kind)
+
+
+def _ascii(path: Path, file: BinaryIO, header: _Header) -> NDArray[np.void]:
+    width = len(header.columns)
+    rows = []
+    for number in range(header.count):
+        fields = file.readline().split()
+        try:
+            rows.append(tuple(float(field) for field in fields[:width]))
+        except ValueError as error:
+            raise SceneError(f"{path}: point {number + 1} is no row of numbers", _REMEDY) from error
+        if len(fields) < width:
+            raise SceneError(f"{path}: cut: ends inside point {number + 1} of {header.count:,}", _REMEDY)
+    return np.array(rows, dtype=[(name, "f8") for name, _ in header.columns])
+
+
+def _colors(table: NDArray[np.void], types: dict[str, str]) -> tuple[NDArray[np.uint8], bool]:
+    for triple in _COLORS:
+        if set(triple) <= set(types):
+            values = np.stack([table[name].astype(np.float64) for name in triple], axis=1)
+            is_share = types[triple[0]].startswith("f") and len(values) and np.nanmax(values) <= 1
+            values = np.nan_to_num(values * 255 if is_share else values)
+            return np.clip(np.round(values), 0, 255).astype(np.uint8), True
+    return np.full((len(table), 3), _GREY, np.uint8), False

@@ -1,0 +1,1 @@
+"""transforms.json, as nerfstudio, instant-ngp and the Blender scenes of NeRF write it."""

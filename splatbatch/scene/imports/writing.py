@@ -1,0 +1,143 @@
+"""A capture on disk: a COLMAP model that pycolmap writes, links to photographs, masks and depth, and import.json."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from splatbatch.config import NO_OFFSET, Offset
+from splatbatch.files import write_json, write_text
+from splatbatch.scene.colmap.library import load_pycolmap
+from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats
+from splatbatch.scene.frame import offset_for, span_between
+from splatbatch.scene.imports.capture import Capture, Cloud, Notes, Shot, split_names
+
+MODEL, RECORD, HOLDOUT = "sparse/0", "import.json", "holdout.txt"
+_FORMAT = 1
+
+
+def link_files(shots: Iterable[Shot], folder: Path) -> None:
+    """Link photographs, masks and depth below images/, masks/ and depths/ under the names of the model.
+
+    Raises:
+        OSError: the folder cannot be written, or its file system knows no links.
+    """
+    for shot in shots:
+        _link(shot.photo, folder / "images" / shot.name)
+        if shot.mask:
+            _link(shot.mask, folder / "masks" / f"{shot.name}.png")
+        if shot.depth:
+            _link(shot.depth, folder / "depths" / f"{PurePosixPath(shot.name).with_suffix(shot.depth.suffix)}")
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.symlink_to(os.path.abspath(source))  # noqa: PTH100 - a link keeps the name it has
+
+
+def posed_model(shots: Sequence[Shot]) -> Any:
+    """Return pycolmap's reconstruction with cameras and poses; the id of an image is its index and one."""
+    pycolmap = load_pycolmap()
+    model, numbers = pycolmap.Reconstruction(), _numbered(shots)
+    for camera, number in numbers.items():
+        size = {"width": camera.width, "height": camera.height, "has_prior_focal_length": True}
+        params = np.array(camera.params)
+        model.add_camera_with_trivial_rig(pycolmap.Camera(model=camera.model, params=params, camera_id=number, **size))
+    for index, shot in enumerate(shots, start=1):
+        keypoints = shot.keypoints.xy if shot.keypoints else np.zeros((0, 2))
+        image = pycolmap.Image(
+            name=shot.name, keypoints=keypoints, camera_id=numbers[_bare(shot.camera)], image_id=index
+        )
+        pose = pycolmap.Rigid3d(pycolmap.Rotation3d(shot.rotation), shot.translation)
+        model.add_image_with_trivial_frame(image, pose)
+    return model
+
+
+def _numbered(shots: Sequence[Shot]) -> dict[Camera, int]:
+    """Return the cameras with ids from 1 on; those that are alike are one."""
+    every = dict.fromkeys(_bare(shot.camera) for shot in shots)
+    return {camera: number for number, camera in enumerate(every, start=1)}
+
+
+def _bare(camera: Camera) -> Camera:
+    return Camera(0, camera.model, camera.width, camera.height, camera.params)
+
+
+def add_points(model: Any, shots: Sequence[Shot], cloud: Cloud) -> None:
+    """Add points to a model, with the tracks that keypoints of the shots name."""
+    pycolmap = load_pycolmap()
+    images, places, starts = _tracks(shots, cloud)
+    element, track = pycolmap.TrackElement, pycolmap.Track
+    for index, (xyz, rgb) in enumerate(zip(cloud.xyz, cloud.rgb, strict=True)):
+        own = range(starts[index], starts[index + 1])
+        model.add_point3D(xyz, track([element(images[at], places[at]) for at in own]), rgb)
+    if len(images):
+        model.update_point_3d_errors()
+
+
+def _tracks(shots: Sequence[Shot], cloud: Cloud) -> tuple[list[int], list[int], list[int]]:
+    """Return image ids and keypoints of all tracks in the order of the points, and where each point's begin."""
+    none = np.zeros(0, np.int64)
+    seen: list[tuple[Any, Any, Any]] = [(none, none, none)]
+    order = np.argsort(cloud.ids) if cloud.ids is not None else none
+    ids = cloud.ids[order] if cloud.ids is not None else np.zeros(0, np.uint64)
+    for number, shot in enumerate(shots, start=1):
+        if shot.keypoints is None or not len(ids):
+            continue
+        named = np.flatnonzero(shot.keypoints.point3d_ids != np.uint64(NO_POINT3D))
+        at = np.searchsorted(ids, shot.keypoints.point3d_ids[named])
+        is_known = at < len(ids)
+        is_known[is_known] = ids[at[is_known]] == shot.keypoints.point3d_ids[named[is_known]]
+        points = order[at[is_known]]
+        seen.append((points, np.full(len(points), number), named[is_known]))
+    points, images, places = (np.concatenate(column).astype(np.int64) for column in zip(*seen, strict=True))
+    by_point = np.argsort(points, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(points, minlength=len(cloud.xyz)))])
+    return images[by_point].tolist(), places[by_point].tolist(), starts.tolist()
+
+
+def write_model(model: Any, folder: Path) -> None:
+    """Write a model below a folder, as sparse/0."""
+    (folder / MODEL).mkdir(parents=True)
+    model.write_binary(folder / MODEL)
+
+
+def offset_of(shots: Sequence[Shot], points: Floats) -> Offset:
+    """Return the offset that a batch of this scene takes off, in whole units: none where float32 is fine enough."""
+    span = span_between(points, np.array([shot.center for shot in shots]).reshape(-1, 3))
+    return offset_for([span]) if span else NO_OFFSET
+
+
+def held_out(shots: Sequence[Shot]) -> list[str]:
+    """Return the photographs that the source keeps from training: those of its test and val splits."""
+    splits = split_names(tuple(shots))
+    return sorted([*splits.get("test", []), *splits.get("val", [])])
+
+
+def write_record(source: Path, capture: Capture, notes: Notes, offset: Offset, folder: Path) -> None:
+    """Write import.json, and the hold-out list where the source has one."""
+    names = held_out(capture.shots)
+    if names:
+        write_text(folder / HOLDOUT, "\n".join(names) + "\n")
+    record = {
+        "format": _FORMAT,
+        "source": str(source.absolute()),
+        "kind": capture.kind,
+        "num_photographs": len(capture.shots),
+        "num_cameras": len(_numbered(capture.shots)),
+        "world": capture.world,
+        "crs": capture.crs or None,
+        "offset": list(offset),
+        "reference": capture.reference,
+        "holdout": len(names),
+        "masks": sum(shot.mask is not None for shot in capture.shots),
+        "depths": sum(shot.depth is not None for shot in capture.shots),
+        "points_from": capture.cloud.origin if capture.cloud else None,
+        "converted": notes.converted,
+        "left_out": notes.left_out,
+    }
+    write_json(folder / RECORD, record)
