@@ -111,16 +111,15 @@ class SceneFolder:
     path: Path
 
     splat = FileIn(SPLAT)
-    """All patches in one."""
-    merge = FileIn("merge.json")
-    """What it was merged from."""
+    merge = FileIn(MERGE)
+    """What the splat was merged from."""
     evaluation = FileIn("evaluation.json")
     """How good it is; `evaluate` copies it here from its attempt."""
 
     def evaluation_of(self, splat: Path) -> Path:
         """Return where the evaluation of a splat goes: of another one than the scene's own, under a name of its own."""
-        is_own = splat.resolve() == self.splat.resolve()
-        return self.evaluation if is_own else self.path / f"evaluation-{splat.stem}.json"
+        name = "evaluation" if splat.resolve() == self.splat.resolve() else f"evaluation-{splat.stem}"
+        return self.path / f"{name}.json"
 
     def read_evaluation(self, splat: Path | None = None) -> SceneEvaluation | None:
         """Return how good the scene, or another splat, was found to be; None if nobody has measured it."""

@@ -114,7 +114,11 @@ def hide_photographs(quarry: Partition) -> None:
     ("spoil", "code", "words"),
     [
         (lambda quarry: quarry.path.unlink(), 3, ("no partition.json", "splatbatch split")),
-        (lambda quarry: quarry.path.write_text("{}"), 3, ("partition.json", "format")),
+        (
+            lambda quarry: quarry.path.write_text('{"format": 1, "axes": [], "patches": []}'),
+            3,
+            ("partition.json", "axes"),
+        ),
         (lambda quarry: output_of(quarry).scene.splat.unlink(), 3, ("scene/splat.ply: missing", "splatbatch merge")),
         (spoil_nan, 3, ("not finite: 1 of",)),
         (truncate, 3, ("cut: ",)),

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Core, Partition
 
 ACROSS = 0.15
@@ -33,11 +32,6 @@ class Seam:
     def name(self) -> str:
         """Its name in messages: "p0|p1"."""
         return f"{self.one.name}|{self.other.name}"
-
-    @property
-    def band(self) -> Box:
-        """Where both patches were trained: the part that the grown boxes have in common."""
-        return self.one.grown.clipped(self.other.grown)
 
 
 def seams_of(partition: Partition) -> tuple[Seam, ...]:

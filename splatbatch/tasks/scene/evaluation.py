@@ -21,6 +21,7 @@ from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
 from splatbatch.store.hashes import file_fact, sha256_of, short_hash
+from splatbatch.store.layout import BACKDROP, backdrop_sha256
 from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.store.records.metrics import Figures
@@ -63,6 +64,7 @@ class _Splats:
     lacking: Mapping[str, str]
     own: Mapping[str, Mapping[str, Figures]]
     hashes: Mapping[str, str]
+    before_backdrop: tuple[str, ...]
 
 
 def order(batch: Batch, splat: Path) -> EvaluationSettings:
@@ -88,6 +90,8 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
         tones=tones_to_record(tones),
         splats=dict(splats.paths),
         lacking=dict(splats.lacking),
+        backdrop=str(batch.output.patch(BACKDROP).splat),
+        before_backdrop=splats.before_backdrop,
         own={name: dict(figures) for name, figures in splats.own.items()},
     )
     return replace(settings, inputs=_inputs(settings, partition, splats, _photographs(images, partition)))
@@ -133,7 +137,8 @@ def _folders(patches: tuple[Patch, ...]) -> tuple[Path, Path | None]:
 
 
 def _splats(batch: Batch, partition: Partition) -> _Splats:
-    paths, lacking, own, hashes = {}, {}, {}, {}
+    paths, lacking, own, hashes, before = {}, {}, {}, {}, []
+    backdrop = backdrop_sha256(batch.output.patch(BACKDROP).path)
     for core in partition.cores:
         folder = batch.output.patch(core.name)
         result = folder.read_result()
@@ -145,7 +150,8 @@ def _splats(batch: Batch, partition: Partition) -> _Splats:
             continue
         paths[core.name], hashes[core.name] = str(folder.splat), result.sha256
         own[core.name] = own_figures(result)
-    return _Splats(paths, lacking, own, hashes)
+        before += [core.name] if backdrop and result.trained_from.backdrop == backdrop else []
+    return _Splats(paths, lacking, own, hashes, tuple(before))
 
 
 def own_figures(result: Result) -> dict[str, Figures]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from splatbatch.config.recipe import Recipe
 from splatbatch.files import append_line
+from splatbatch.scene.partition.border import reach_of
 from splatbatch.scene.partition.seams import Seam, looks_across, seams_of
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
@@ -21,7 +22,7 @@ from splatbatch.training.photos.tones import tone_from
 from splatbatch.training.photos.views import Folders
 from splatbatch.training.scene.opened import Scene
 from splatbatch.training.scene.photographs import Photographs
-from splatbatch.training.scene.sides import Band, Sides
+from splatbatch.training.scene.sides import Sides
 from splatbatch.training.scene.summary import measured, of_photos
 
 MOST_VIEWS = 12
@@ -143,8 +144,8 @@ def _seen_from_both(scene: Scene, seam: Seam, photographs: Photographs, names: S
         return SeamMeasured(problem="; ".join(lacking))
     if not names:
         return SeamMeasured(problem="no photograph looks across")
-    one, other = (scene.store(Path(settings.splats[name]), shared_by=2) for name in pair)
-    sides = Sides(one, other, Band(scene.partition, seam.band, settings.offset), scene.options(one))
+    one, other = (scene.drawn(name) for name in pair)
+    sides = Sides(one, other, scene.place(reach_of(seam.one).clipped(reach_of(seam.other))), scene.options(one.store))
     sides.look(photographs.shots(names, scene.unit, scene.device, {}))
     return sides.figures()
 

@@ -14,11 +14,14 @@ from splatbatch.files import MIB
 from splatbatch.machine.slots import available_mib
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.frame import shifted
+from splatbatch.scene.partition.border import reach_of
+from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition, read_partition
 from splatbatch.scene.partition.seams import Shares, shares_of
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.training.rendering.rasterize import RasterOptions
+from splatbatch.training.scene.drawn import Backdrop, Drawn, Place
 from splatbatch.training.scene.photographs import usual_unit
 from splatbatch.training.scene.store import Store
 
@@ -76,6 +79,22 @@ class Scene:
             raise SceneError(f"{splat}: cannot be read ({error})", "Train or merge it again.") from error
         room = self.settings.held_share * _free_bytes(self.device) / shared_by
         return Store(blocks, self.device, max(1, int(room / (FLOAT * len(blocks.columns)))))
+
+    def place(self, box: Box) -> Place:
+        """Return a box of the partition as one that places in the splats' frame are asked for."""
+        return Place(self.partition, box, self.settings.offset)
+
+    def drawn(self, patch: str) -> Drawn:
+        """Return a patch as it was trained, with a quarter of the memory: there is another side, and a backdrop.
+
+        Raises:
+            SceneError: its splat, or the backdrop, cannot be read.
+        """
+        own, core = self.store(Path(self.settings.splats[patch]), 4), self.partition.core(patch)
+        if patch not in self.settings.before_backdrop or core is None:
+            return Drawn(own)
+        backdrop = self.store(Path(self.settings.backdrop), 4)
+        return Drawn(own, Backdrop(backdrop, self.place(reach_of(core))))
 
     def options(self, store: Store) -> RasterOptions:
         """Return how a splat is drawn: as the recipe says, with all the colours that its file has."""

@@ -10,16 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splatbatch.config import Offset
-from splatbatch.scene.partition.boxes import Box
-from splatbatch.scene.partition.record import Partition
 from splatbatch.store.records.evaluation import SeamMeasured
 from splatbatch.training.evaluation.evaluate import MOST_PSNR_DB
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
 from splatbatch.training.scene.depth import depth_of, places_of
+from splatbatch.training.scene.drawn import Drawn, Place
 from splatbatch.training.scene.photographs import Shot
-from splatbatch.training.scene.store import Standpoint, Store
+from splatbatch.training.scene.store import Standpoint
 
 OPAQUE = 0.5
 """Opacity from which on a pixel shows something that has a depth."""
@@ -41,27 +39,13 @@ class Shown:
 
 
 @dataclass
-class Band:
-    """Where two patches were both trained, asked of places in the splats' frame."""
-
-    partition: Partition
-    box: Box
-    offset: Offset
-
-    def holds(self, places: Tensor, standpoint: Standpoint) -> Tensor:
-        """Return which places around a standpoint [..., 3], in its unit, lie there, [...]."""
-        there = standpoint.unit * places.double() + torch.tensor(standpoint.place, device=places.device)
-        flat = self.partition.in_axes(there.reshape(-1, 3).cpu().numpy(), self.offset)
-        return torch.from_numpy(self.box.holds(flat)).to(places.device).reshape(places.shape[:-1])
-
-
-@dataclass
 class Sides:
     """The splats of two patches, compared view by view."""
 
-    one: Store
-    other: Store
-    band: Band
+    one: Drawn
+    other: Drawn
+    band: Place
+    """Where both patches have Gaussians of their own."""
     options: RasterOptions
     _differences: list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = field(default_factory=list)
     _steps: list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = field(default_factory=list)
@@ -76,18 +60,16 @@ class Sides:
     def look(self, shots: Iterable[Shot]) -> None:
         """Render both sides from where photographs were taken; the photographs themselves have no say."""
         for shot in shots:
-            one, other = (self._shown(store, shot.photo.view, shot.standpoint) for store in (self.one, self.other))
+            one, other = (self._shown(side, shot.photo.view, shot.standpoint) for side in (self.one, self.other))
             self._compare(one, other)
 
-    def _shown(self, store: Store, view: View, standpoint: Standpoint) -> Shown:
-        gaussians = store.seen_from(standpoint, view)
-        options = replace(self.options, sh_degree=store.blocks.header.sh_degree)
-        depths, alphas = depth_of(gaussians, view, options)
+    def _shown(self, side: Drawn, view: View, standpoint: Standpoint) -> Shown:
+        own, every = side.seen_from(standpoint, view)
+        options = replace(self.options, sh_degree=side.sh_degree)
+        depths, alphas = depth_of(every, view, options)
         is_common = (alphas > OPAQUE) & self.band.holds(places_of(depths, view), standpoint)
-        return Shown(_colors(gaussians, view, options), depths, is_common, int(self._common(gaussians, standpoint)))
-
-    def _common(self, gaussians: Parameters, standpoint: Standpoint) -> Tensor:
-        return self.band.holds(gaussians["means"], standpoint).sum()
+        num_common = int(self.band.holds(own["means"], standpoint).sum())
+        return Shown(_colors(every, view, options), depths, is_common, num_common)
 
     def _compare(self, one: Shown, other: Shown) -> None:
         both = one.is_common & other.is_common
