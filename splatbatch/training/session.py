@@ -39,6 +39,7 @@ from splatbatch.training.progress.tensorboard import open_tensorboard
 STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
 """Set to 1 by whoever starts an attempt ahead of its turn."""
 LOOK_S = 0.005
+NO_BACKDROP = "trained without a backdrop, which is not there: what lies outside the patch is explained by its own"
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,9 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
         progress.warn(warning)
     progress.found(find_repeats(views.training))
     views = replace(views, surroundings=surroundings_of(settings, views.frame, training))
-    gaussians = first_values(reconstruction.points, views.frame, training)
-    if (outside := views.surroundings.outside(gaussians)) is not None:
-        gaussians = chosen(gaussians, ~outside)
-        if not len(gaussians["means"]):
-            raise SceneError(f"{settings.sparse}: 0 points within reach of its core: there is nothing to start from")
+    gaussians = _within_reach(first_values(reconstruction.points, views.frame, training), views, settings)
+    if settings.border and not settings.backdrop:
+        progress.warn(NO_BACKDROP)
     if torch.cuda.is_initialized() and not was_touched:  # type: ignore[no-untyped-call]
         raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")
     extent = extent_of(len(reconstruction.points), reconstruction.images, reconstruction.cameras)
@@ -108,6 +107,16 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     resume = Path(settings.resume) if settings.resume else None
     extent = replace(extent, num_points=len(gaussians["means"]), num_behind=views.surroundings.num_behind)
     return Prepared(recipe.settled(extent.num_points), views, gaussians, extent, settings.offset, resume)
+
+
+def _within_reach(first: dict[str, Tensor], views: Views, settings: TrainingSettings) -> dict[str, Tensor]:
+    """Return the first values that a patch with a core starts from: all of them, for one without."""
+    outside = views.surroundings.outside(first)
+    if outside is None:
+        return first
+    if bool(outside.all()):
+        raise SceneError(f"{settings.sparse}: 0 points within reach of its core: there is nothing to start from")
+    return chosen(first, ~outside)
 
 
 def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress) -> None:

@@ -17,7 +17,6 @@ from splatbatch.config import Offset
 from splatbatch.scene.partition.border import Border
 
 if TYPE_CHECKING:
-    from splatbatch.training.gaussians import Parameters
     from splatbatch.training.photos.views import Frame
 
 EXTENT_SIGMAS = 3.0
@@ -97,7 +96,7 @@ class Surroundings:
         return None if self.bounds is None else ~self.bounds.holds(gaussians["means"])
 
     @torch.no_grad()
-    def hold_back(self, gaussians: Parameters) -> None:
+    def hold_back(self, gaussians: Mapping[str, Tensor]) -> None:
         """Make Gaussians smaller, in place, that reach too far over the border."""
         if self.bounds is not None:
             largest = self.bounds.largest_scales(gaussians["means"]).log()

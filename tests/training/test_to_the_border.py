@@ -1,0 +1,260 @@
+"""Training to the border: what a patch with a core spends, what is drawn behind it, and that others know of nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from cut_scene import halves
+from small_patch import STEPS, recipe, trained
+
+from splatbatch.config import Recipe
+from splatbatch.config.schedule import schedule
+from splatbatch.errors import TrainerError
+from splatbatch.files import read_json, write_json
+from splatbatch.scene.partition.border import Border, border_of
+from splatbatch.scene.partition.boxes import EVERYWHERE, Box
+from splatbatch.scene.patches import Patch
+from splatbatch.splats import read_splat
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.hashes import sha256_of
+from splatbatch.store.layout import PatchFolder
+from splatbatch.trainers import open_trainer
+from splatbatch.training.border.surroundings import Bounds, Surroundings
+from splatbatch.training.evaluation.evaluate import evaluate
+from splatbatch.training.gaussians import Parameters, first_values, from_splat, to_parameters
+from splatbatch.training.optim import make_optimizers
+from splatbatch.training.progress.progress import Progress
+from splatbatch.training.session import NO_BACKDROP, prepare, train_attempt
+from splatbatch.training.strategies import STRATEGIES, Strategy
+
+CPU = torch.device("cpu")
+WIDE = 1e6
+
+
+def border() -> Border:
+    found = border_of(halves(Path()), "p0")
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def backdrop(patch: Patch) -> Path:
+    """The whole scene, trained coarsely, as an accepted product."""
+    whole = replace(patch, name="backdrop", is_backdrop=True)
+    folder, _ = trained(whole, recipe(cap_max=30), "whole-01")
+    home = PatchFolder(patch.images.parent / "backdrop")
+    home.path.mkdir()
+    home.splat.write_bytes(folder.splat.read_bytes())
+    write_json(home.result, {"splat": {"sha256": sha256_of(home.splat)}})
+    return home.path
+
+
+@pytest.fixture
+def bordered(patch: Patch, backdrop: Path) -> Patch:
+    return replace(patch, border=border(), backdrop=backdrop)
+
+
+def within(splat: Path, room: Box) -> float:
+    return float(room.holds(read_splat(splat).means.astype(np.float64)).mean())
+
+
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+def test_a_patch_with_a_core_keeps_its_gaussians_within_reach(bordered: Patch, strategy: str) -> None:
+    folder, _ = trained(bordered, recipe(strategy=strategy))
+    assert bordered.border is not None
+    assert within(folder.splat, bordered.border.core) >= 0.75
+    assert within(folder.splat, bordered.border.reach) >= 0.95
+
+
+def test_a_border_around_everything_computes_to_the_bit_what_none_does(patch: Patch) -> None:
+    room = Box((-WIDE,) * 3, (WIDE,) * 3)
+    unbounded = Border(((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)), EVERYWHERE, room)
+    for strategy in ("default", "mcmc"):
+        plain, _ = trained(patch, recipe(strategy=strategy), f"plain-{strategy}-01")
+        bounded, _ = trained(replace(patch, border=unbounded), recipe(strategy=strategy), f"bounded-{strategy}-01")
+        assert sha256_of(plain.splat) == sha256_of(bounded.splat)
+
+
+@pytest.mark.parametrize("more", [{}, {"exposure": True}, {"coarse_to_fine": True}, {"antialiased": True}])
+def test_trained_twice_against_a_backdrop_is_the_same_splat(bordered: Patch, more: dict[str, bool]) -> None:
+    once, again = (trained(bordered, recipe(**more), name)[0] for name in ("once-01", "again-01"))
+    assert sha256_of(once.splat) == sha256_of(again.splat)
+
+
+def test_the_product_holds_the_patch_alone_and_is_measured_with_the_backdrop(bordered: Patch) -> None:
+    folder, splat = trained(bordered, recipe())
+    settings = folder.read_settings()
+    prepared = prepare(settings, Recipe.model_validate(settings.recipe), Progress(folder.progress, STEPS))
+    own = from_splat(read_splat(folder.splat), prepared.views.frame, CPU)
+    drawn = prepared.views.surroundings.drawn_with(own)
+    assert len(drawn["means"]) == splat.num_gaussians + prepared.views.surroundings.num_behind
+    assert prepared.views.surroundings.num_behind > 0
+    told = splat.metrics["final"]["psnr"]
+    again = evaluate(drawn, prepared.views.holdout, prepared.recipe)
+    alone = evaluate(own, prepared.views.holdout, prepared.recipe)
+    assert again is not None
+    assert alone is not None
+    assert again["psnr"] == pytest.approx(told, abs=1e-4)
+    assert alone["psnr"] < told
+
+
+def test_a_backdrop_is_drawn_and_never_moves(bordered: Patch) -> None:
+    folder = AttemptFolder(bordered.images.parent / "attempt-09")
+    folder.path.mkdir()
+    open_trainer(recipe()).command(bordered, folder)
+    prepared = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS))
+    surroundings = prepared.views.surroundings
+    assert not any(value.requires_grad for value in surroundings.backdrop.values())
+    assert bordered.border is not None
+    assert surroundings.bounds is not None
+    assert not surroundings.bounds.holds(surroundings.backdrop["means"]).any()
+    assert surroundings.bounds.holds(prepared.gaussians["means"]).all()
+
+
+def test_without_its_backdrop_a_patch_trains_and_says_so(patch: Patch) -> None:
+    lost = replace(patch, border=border(), backdrop=patch.images.parent / "nowhere")
+    folder, _ = trained(lost, recipe())
+    assert NO_BACKDROP in [line.warning for line in folder.read_progress()]
+
+
+def test_a_backdrop_that_changed_since_the_patch_was_started_ends_it(bordered: Patch) -> None:
+    folder = AttemptFolder(bordered.images.parent / "attempt-09")
+    folder.path.mkdir()
+    open_trainer(recipe()).command(bordered, folder)
+    assert bordered.backdrop is not None
+    PatchFolder(bordered.backdrop).splat.write_bytes(b"another")
+    with pytest.raises(TrainerError, match="backdrop is missing or has changed"):
+        train_attempt(folder)
+
+
+def test_a_checkpoint_goes_on_to_the_bit_against_the_same_backdrop_and_no_other(bordered: Patch) -> None:
+    whole, _ = trained(bordered, recipe(), "whole-02")
+    folder = AttemptFolder(bordered.images.parent / "attempt-11")
+    folder.path.mkdir()
+    settings = recipe(checkpoint_every=STEPS // 2)
+    open_trainer(settings).command(bordered, folder)
+    kept = folder.path / "kept.pt"
+    _train_keeping(folder, kept)
+    assert "backdrop" not in json.dumps(sorted(torch.load(kept, weights_only=True)["run"]))
+    resumed = _resumed(bordered, kept, "attempt-12")
+    assert sha256_of(resumed.splat) == sha256_of(whole.splat)
+    other = _resumed(replace(bordered, backdrop=None), kept, "attempt-13")
+    assert any("of other settings or photographs" in (line.warning or "") for line in other.read_progress())
+
+
+def _train_keeping(folder: AttemptFolder, kept: Path) -> None:
+    """Train, and keep the checkpoint, which a training that has ended removes."""
+    kept.touch()
+    folder.checkpoint.unlink(missing_ok=True)
+    kept.unlink()
+    unlink = Path.unlink
+
+    def keeping(path: Path, missing_ok: bool = False) -> None:
+        if path == folder.checkpoint:
+            path.rename(kept)
+        else:
+            unlink(path, missing_ok=missing_ok)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Path, "unlink", keeping)
+        train_attempt(folder)
+
+
+def _resumed(patch: Patch, checkpoint: Path, name: str) -> AttemptFolder:
+    folder = AttemptFolder(patch.images.parent / name)
+    folder.path.mkdir()
+    open_trainer(recipe()).command(patch, folder)
+    record = read_json(folder.settings)
+    write_json(folder.settings, {**(record or {}), "resume": str(checkpoint)})
+    train_attempt(folder)
+    return folder
+
+
+def bounds(lower: float = 0.0, upper: float = math.inf, margin: float = 0.1) -> Bounds:
+    """A core from `lower` to `upper` along x, and its reach."""
+    core = torch.tensor([[lower, -math.inf, -math.inf], [upper, math.inf, math.inf]])
+    reach = torch.tensor([[lower - margin, -9.0, -9.0], [min(upper, 9.0), 9.0, 9.0]])
+    return Bounds(torch.eye(3), core, reach, margin)
+
+
+def some(num: int = 40) -> Parameters:
+    generator = torch.Generator().manual_seed(1)
+    shapes = {"means": (3,), "scales": (3,), "quats": (4,), "opacities": (), "sh0": (1, 3), "shN": (15, 3)}
+    return to_parameters({name: torch.randn(num, *shape, generator=generator) for name, shape in shapes.items()}, CPU)
+
+
+def a_strategy(name: str, gaussians: Parameters) -> tuple[Strategy, int]:
+    settings = recipe(strategy=name, cap_max=60, max_steps=7000)
+    plan = schedule(settings)
+    strategy = STRATEGIES[name](gaussians, make_optimizers(gaussians, settings, plan, 1.0), settings, plan, 1.0)
+    due = next(step for step in range(plan.refine_start + 1, plan.max_steps) if step % plan.refine_every == 0)
+    return strategy, due
+
+
+@pytest.mark.parametrize("name", ["default", "mcmc"])
+def test_refining_leaves_nothing_outside_and_keeps_to_the_cap(name: str) -> None:
+    gaussians = some()
+    strategy, due = a_strategy(name, gaussians)
+    strategy.within(Surroundings(bounds()))
+    assert not bounds().holds(gaussians["means"]).all()
+    strategy.refine(due)
+    assert bounds().holds(gaussians["means"]).all()
+    assert 0 < len(gaussians["means"]) <= 60
+
+
+def test_no_gaussian_reaches_over_the_border_by_more_than_the_margin() -> None:
+    gaussians, room = some(), bounds()
+    Surroundings(room).hold_back(gaussians)
+    x, largest = gaussians["means"][:, 0], gaussians["scales"].exp().amax(dim=1)
+    is_inside = x >= 0
+    assert (3 * largest[is_inside] <= x[is_inside].clamp_min(room.margin) * 1.0001).all()
+    assert (3 * largest[~is_inside] <= x[~is_inside].abs().clamp_min(room.margin) * 1.0001).all()
+
+
+def test_deep_inside_nothing_is_made_smaller() -> None:
+    gaussians = some()
+    before = gaussians["scales"].detach().clone()
+    Surroundings(bounds(lower=-1e3)).hold_back(gaussians)
+    assert torch.equal(gaussians["scales"], before)
+
+
+def test_what_is_drawn_behind_counts_for_no_refinement_packed_or_not() -> None:
+    own, behind = some(30), {name: value.detach() for name, value in some(12).items()}
+    strategy, _ = a_strategy("default", own)
+    strategy.within(Surroundings(bounds(), behind))
+    drawn = Surroundings(bounds(), behind).drawn_with(own)
+    assert torch.equal(drawn["means"][:30], own["means"])
+    state = strategy.state()
+    for is_packed in (False, True):
+        strategy.step_post_backward(_seen(42, is_packed=is_packed), torch.tensor(0.0))
+        state = strategy.state()
+        assert state["count"].tolist() == [1.0 + is_packed] * 30
+        assert (state["grad2d"] > 0).all()
+
+
+def _seen(num: int, *, is_packed: bool):  # type: ignore[no-untyped-def]
+    """A rendering that shows all of `num` Gaussians, after its backward pass."""
+    from splatbatch.training.rendering.rasterize import Rendering
+
+    lead = () if is_packed else (1,)
+    means2d = torch.rand(*lead, num, 2, requires_grad=True)
+    means2d.grad = torch.ones_like(means2d)
+    info = {"means2d": means2d, "radii": torch.ones(*lead, num, 2), "width": 4, "height": 4, "n_cameras": 1}
+    info["gaussian_ids"] = torch.arange(num) if is_packed else None
+    return Rendering(torch.zeros(4, 4, 3), torch.zeros(4, 4, 1), info, packed=is_packed)
+
+
+def test_points_outside_the_reach_start_nothing(bordered: Patch) -> None:
+    folder = AttemptFolder(bordered.images.parent / "attempt-09")
+    folder.path.mkdir()
+    open_trainer(recipe(cap_max="2x")).command(bordered, folder)
+    prepared = prepare(folder.read_settings(), recipe(cap_max="2x"), Progress(folder.progress, STEPS))
+    assert len(prepared.gaussians["means"]) == 18  # of 6 x 6 points half lie below x = 0
+    assert prepared.recipe.training.cap_max == 36
+    assert first_values is not None
