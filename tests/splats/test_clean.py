@@ -130,6 +130,7 @@ def test_who_is_seen_by_how_many_is_as_each_camera_says_by_itself(seed: int, num
             counts += (x >= -wide) & (x <= camera.width + wide) & (y >= -high) & (y <= camera.height + high)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(looking, "PAIRS_AT_ONCE", int(rng.integers(1, 200)))
+        patch.setattr(looking, "MOST_NEIGHBOURS", int(rng.integers(1, 40)))
         assert np.array_equal(views(images).seen_by_fewer(places, least), counts < least)
 
 

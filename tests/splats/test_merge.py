@@ -108,7 +108,7 @@ def test_rows_are_taken_over_where_the_kernel_copies_nothing_either(
     assert np.array_equal(rows_of(tmp_path / "a.ply"), rows_of(tmp_path / "b.ply"))
 
 
-@pytest.mark.parametrize("spoil", ["cut", "other degree", "gone"])
+@pytest.mark.parametrize("spoil", ["cut", "other degree", "gone", "odd record"])
 def test_an_earlier_splat_that_does_not_fit_any_more_is_not_taken_over(
     quarters: list[Part], tmp_path: Path, spoil: str
 ) -> None:
@@ -119,6 +119,8 @@ def test_an_earlier_splat_that_does_not_fit_any_more_is_not_taken_over(
         target.write_bytes(whole[:-4])
     elif spoil == "gone":
         target.unlink()
+    elif spoil == "odd record":
+        first = replace(first, parts=tuple(replace(part, start=-1) for part in first.parts))
     else:
         write_splat(target, random_splat(2000, degree=0), 20)
     earlier = Earlier(target, dict(zip([part.key for part in quarters], first.parts, strict=True)))

@@ -48,7 +48,9 @@ class Earlier:
             header, size = read_header(self.path), self.path.stat().st_size
         except (OSError, ValueError):
             return False
-        are_there = all(one.start + one.num_gaussians <= header.num_gaussians for one in self.parts.values())
+        are_there = all(
+            0 <= one.start <= one.start + one.num_gaussians <= header.num_gaussians for one in self.parts.values()
+        )
         return size == header.file_bytes and header.properties == names_at(degree) and are_there
 
     def copy(self, part: Written, target: BinaryIO) -> None:

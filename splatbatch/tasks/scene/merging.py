@@ -32,6 +32,9 @@ from splatbatch.tasks.scene.cleaning import Cleaning
 from splatbatch.tasks.scene.partition import check_scene, partition_for
 from splatbatch.tasks.scene.usable import Standing, look
 
+MOST_REASONS = 20
+"""That a message holds."""
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -73,7 +76,8 @@ def gather(batch: Batch, *, allow_missing: bool) -> Parts:
     usable = tuple(one for one in standings if not one.lacking)
     lacking = tuple(one for one in standings if one.lacking)
     if lacking and not (allow_missing and any(one.core for one in usable)):
-        reasons = "; ".join(f"{one.name}: {one.lacking}" for one in lacking)
+        reasons = "; ".join(f"{one.name}: {one.lacking}" for one in lacking[:MOST_REASONS])
+        reasons += f"; … and {len(lacking) - MOST_REASONS} more" if len(lacking) > MOST_REASONS else ""
         hint = "Train what is missing: splatbatch train. With --allow-missing the scene has holes there."
         raise OutputError(f"{len(lacking)} of {len(standings)} patches cannot be merged: {reasons}", hint)
     return Parts(batch, partition, usable, lacking, warnings)
