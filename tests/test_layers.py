@@ -82,6 +82,8 @@ READS_JSON = re.compile(r"\b(read_json|read_lines|last_line|json\.loads?)\(")
 OF_OTHERS = {
     "files.py": "defines them",
     "scene/photos/header_cache.py": "sizes of photographs, a cache of its own",
+    "scene/partition/place.py": "partition.json, which lies beside the patches",
+    "scene/partition/wish.py": "boxes that somebody has drawn",
     "doctor/look.py": "nvcc's version.json",
     "supervisor/apprise_urls.py": "a message on its stdin",
     "supervisor/ask.py": "what a program of ours answers",

@@ -39,9 +39,21 @@ class Sightings:
 
     def seen_by(self, photos: Mask, least: int = 2) -> Mask:
         """Return which points [P] at least so many of some photographs [I] see."""
-        counted = np.concatenate([[0], np.cumsum(photos[self.photo], dtype=np.int32)])
-        seen: Mask = counted[self.starts[1:]] - counted[self.starts[:-1]] >= least
+        rows = [
+            self.point_of_keypoint[self.first_keypoint[index] : self.first_keypoint[index + 1]]
+            for index in np.flatnonzero(photos)
+        ]
+        points = np.concatenate([np.zeros(0, np.int32), *rows])
+        seen: Mask = np.bincount(points[points != NONE], minlength=len(self.points)) >= least
         return seen
+
+    def of_points(self, points: Mask) -> tuple[Ints, Ints]:
+        """Return which sightings [m] are of some points [P], and which point each of them is of."""
+        chosen = np.flatnonzero(points)
+        lengths = np.diff(self.starts)[chosen]
+        begins = np.cumsum(lengths) - lengths
+        at = np.repeat(self.starts[chosen] - begins, lengths) + np.arange(int(lengths.sum()))
+        return at, np.repeat(chosen, lengths)
 
     def pixels(self) -> Floats:
         """Return how many pixels each photograph has, [I]."""
@@ -54,18 +66,20 @@ class Sightings:
         return centers
 
     def some(self, most: int) -> Sightings:
-        """Return the sightings of at most so many points, evenly taken; keypoints are left out."""
+        """Return the sightings of at most so many points, evenly taken; keypoints are those of these alone."""
         if len(self.points) <= most:
             return self
-        kept = np.unique(np.linspace(0, len(self.points) - 1, most).astype(np.int64))
+        is_kept = np.zeros(len(self.points), dtype=bool)
+        is_kept[np.linspace(0, len(self.points) - 1, most).astype(np.int64)] = True
+        kept, (at, _) = np.flatnonzero(is_kept), self.of_points(is_kept)
         lengths = np.diff(self.starts)[kept]
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        at = np.repeat(self.starts[kept] - starts[:-1], lengths) + np.arange(starts[-1])
+        photo = self.photo[at]
+        row = np.repeat(np.arange(len(kept), dtype=np.int32), lengths)[np.argsort(photo, kind="stable")]
+        first = np.concatenate([[0], np.cumsum(np.bincount(photo, minlength=len(self.images)))]).astype(np.int64)
         points = Points(*(getattr(self.points, key)[kept] for key in ("xyz", "rgb", "errors", "track_lengths", "ids")))
-        nothing = (np.zeros(len(self.images) + 1, np.int64), np.zeros((0, 2)), np.zeros(0, np.int32))
-        return Sightings(
-            self.folder, self.cameras, self.images, points, starts, self.photo[at], self.keypoint[at], *nothing
-        )
+        rest = (photo, self.keypoint[at], first, np.zeros((0, 2)), row)
+        return Sightings(self.folder, self.cameras, self.images, points, starts, *rest)
 
 
 def read_sightings(sparse: Path) -> Sightings:

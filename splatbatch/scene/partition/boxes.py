@@ -27,9 +27,9 @@ class Box:
     def holds(self, places: Floats) -> NDArray[np.bool_]:
         """Return which places [N, 3] lie in it."""
         inside = np.ones(len(places), dtype=bool)
-        for axis in range(3):
-            values = np.asarray(places)[:, axis]
-            inside &= (values >= self.lower[axis]) & (values < self.upper[axis])
+        for values, low, high in zip(np.asarray(places).T, self.lower, self.upper, strict=True):
+            inside &= values >= low
+            inside &= values < high
         return inside
 
     def grown(self, by: Corner) -> Box:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.sightings import Indices, Mask, Sightings
 from splatbatch.scene.colmap.types import Floats
@@ -58,19 +59,28 @@ class Seen:
 
     def counted(self, points: Mask) -> Floats:
         """Return how many of some points [P] each photograph sees, [I]."""
-        return self._per_photo(points[self.point])
+        at, _ = self.sightings.of_points(points)
+        return np.bincount(self.sightings.photo[at], minlength=len(self.totals)).astype(np.float64)
 
-    def _per_photo(self, sightings: Mask) -> Floats:
-        counts: Floats = np.bincount(self.sightings.photo[sightings], minlength=len(self.totals)).astype(np.float64)
-        return counts
+    def shares(self, owner: NDArray[np.intp], count: int) -> Floats:
+        """Return which share of its points each photograph sees in each of so many cores, [count, I]."""
+        pairs = self.sightings.photo.astype(np.int64)
+        pairs *= count + 1
+        pairs += owner[self.point] + 1  # those of nobody come first
+        table = np.bincount(pairs, minlength=len(self.totals) * (count + 1)).reshape(-1, count + 1)
+        shares: Floats = table[:, 1:].T / np.maximum(self.totals, 1)
+        return shares
 
     def distances(self, points: Mask) -> Floats:
         """Return how far those of some points are that each photograph sees, in the mean; NaN for none, [I]."""
-        chosen = np.flatnonzero(points[self.point])
-        photo = self.sightings.photo[chosen]
-        away = np.linalg.norm(self.centers[photo] - self.places[self.point[chosen]], axis=1)
+        at, point = self.sightings.of_points(points)
+        photo = self.sightings.photo[at]
+        away = self.centers[photo] - self.places[point]
+        lengths = np.sqrt(np.einsum("ij,ij->i", away, away))
         with np.errstate(invalid="ignore"):
-            mean: Floats = np.bincount(photo, away, len(self.totals)) / np.bincount(photo, minlength=len(self.totals))
+            mean: Floats = np.bincount(photo, lengths, len(self.totals)) / np.bincount(
+                photo, minlength=len(self.totals)
+            )
         return mean
 
 
@@ -87,19 +97,14 @@ def parts_of(seen: Seen, cores: Sequence[Box], grown: Sequence[Box]) -> list[Par
     A photograph that belongs nowhere by its shares goes where it sees most.
     """
     owner = owners(cores, seen.places)
-    shares = np.stack([seen.counted(owner == index) for index in range(len(cores))]) / np.maximum(seen.totals, 1)
-    belongs = [
-        _by_sight(seen, shares[index], owner == index, box.holds(seen.places)) for index, box in enumerate(grown)
-    ]
+    shares = seen.shares(owner, len(cores))
+    belongs = [_by_sight(seen, shares[index], box.holds(seen.places)) for index, box in enumerate(grown)]
     most = np.where(seen.totals > 0, shares.argmax(axis=0), -1)
     lost = ~np.any(belongs, axis=0)
-    return [
-        _part(seen, _covering(seen, photos | (lost & (most == index)), owner == index), owner == index)
-        for index, photos in enumerate(belongs)
-    ]
+    return [_part(seen, photos | (lost & (most == index)), owner == index) for index, photos in enumerate(belongs)]
 
 
-def _by_sight(seen: Seen, share: Floats, in_core: Mask, in_grown: Mask) -> Mask:
+def _by_sight(seen: Seen, share: Floats, in_grown: Mask) -> Mask:
     """Return which photographs see enough of a core, or of it and its overlap from near enough."""
     belongs = share >= SHARE
     also = seen.counted(in_grown) / np.maximum(seen.totals, 1) >= GROWN_SHARE
@@ -109,20 +114,17 @@ def _by_sight(seen: Seen, share: Floats, in_core: Mask, in_grown: Mask) -> Mask:
     return belongs | (also & (away <= NEAR * np.nanmedian(away[belongs])))
 
 
-def _covering(seen: Seen, photos: Mask, in_core: Mask) -> Mask:
-    """Return photographs with those added, most useful first, without which points of a core would have no depth."""
+def _part(seen: Seen, photos: Mask, in_core: Mask) -> Part:
+    """Return a part, its photographs completed: by those, most useful first, that give more of its core depth."""
     photos = photos.copy()
     wanted = in_core & (np.diff(seen.sightings.starts) >= 2)
     may_lack = (1 - COVER) * wanted.sum()
-    while (lacking := wanted & ~seen.sightings.seen_by(photos)).sum() > may_lack:
+    points = seen.sightings.seen_by(photos)
+    while (lacking := wanted & ~points).sum() > may_lack:
         gains = np.where(photos, 0, seen.counted(lacking))
         if not gains.max() > 0:
             break
         photos[gains >= max(1.0, 0.5 * gains.max())] = True
-    return photos
-
-
-def _part(seen: Seen, photos: Mask, in_core: Mask) -> Part:
-    points = seen.sightings.seen_by(photos)
+        points = seen.sightings.seen_by(photos)
     pixels = seen.pixels[photos].sum() / max(seen.pixels.sum(), 1)
     return Part(photos, points, in_core, float(pixels + points.sum() / max(len(points), 1)) / 2)

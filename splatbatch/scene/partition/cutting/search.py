@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +20,9 @@ EVEN = 1.25
 ROUNDS, PULL = 8, 0.7
 """Times that cuts are moved, and how strongly: what costs more than the mean weighs more in the next round."""
 MOST_TRIALS = 16
-FEWER = 0.7
+MORE = 1.3
+"""Times the number of parts that should have made the largest one smaller, if anything does."""
+FEWER = 0.95
 """Of the parts that a largest one seems to ask for, tried next: too many cannot be taken back."""
 LEAST_PHOTOS, LEAST_POINTS = 3, 20
 """Photographs of a patch that are trained on, and points in its core: below that there is nothing to train."""
@@ -56,10 +59,17 @@ class Ground:
 
     def lay_out(self, cores: Sequence[Box]) -> Layout:
         """Return what belongs to cores."""
-        content = _content(self.seen.places, cores)
+        content = _with_margin(*self._content, cores)
         bounds = [core.clipped(content) for core in cores]
         grown = [core.grown(_steps(bound, self.overlap)) for core, bound in zip(cores, bounds, strict=True)]
         return Layout(list(cores), grown, bounds, parts_of(self.seen, cores, grown))
+
+    @cached_property
+    def _content(self) -> tuple[Floats, Floats]:
+        """Between which places nearly all of the points lie."""
+        places = self.seen.places
+        low, high = np.percentile(places[np.isfinite(places).all(axis=1)], TAILS, axis=0)
+        return low, high
 
     def balanced(self, cut: CutInto) -> Layout:
         """Return the most even of some layouts: each weighs dear parts more than the one before.
@@ -111,6 +121,8 @@ def by_size(tried: Ground, ground: Ground, most: int) -> Layout:
                 return found
         if nearest is None or found.most() < nearest.most():
             nearest = found
+        elif count > MORE * len(nearest.cores):
+            break  # however many there are, they do not get smaller
         count = max(count + 1, int(FEWER * count * found.most() / most))
     possible = ground.lay_out(nearest.cores) if nearest else None
     asked = f"--max-images {most}: cannot be kept to: the photographs see too much of the scene for patches so small"
@@ -156,14 +168,11 @@ def _gridded(ground: Ground, shape: tuple[int, int]) -> Layout | None:
     return found if ground.lacks(found) is None else None
 
 
-def _content(places: Floats, cores: Sequence[Box]) -> Box:
-    """Return where a scene lies: nearly all of its points, and every side of a core."""
-    low, high = np.percentile(places[np.isfinite(places).all(axis=1)], TAILS, axis=0)
-    sides = np.array([core.lower for core in cores] + [core.upper for core in cores])
-    finite = np.where(np.isfinite(sides), sides, np.nan)
-    for axis in range(3):
-        known = finite[:, axis][~np.isnan(finite[:, axis])]
-        low[axis], high[axis] = min([low[axis], *known]), max([high[axis], *known])
+def _with_margin(low: Floats, high: Floats, cores: Sequence[Box]) -> Box:
+    """Return where a scene lies: between two places, and wherever a core ends."""
+    sides = np.array([side for core in cores for side in (core.lower, core.upper)])
+    low = np.minimum(low, np.where(np.isfinite(sides), sides, np.inf).min(axis=0))
+    high = np.maximum(high, np.where(np.isfinite(sides), sides, -np.inf).max(axis=0))
     margin = np.maximum(MARGIN * (high - low), np.spacing(np.abs(high)) * 1024)
     return Box(_corner(low - margin), _corner(high + margin))
 
