@@ -74,4 +74,5 @@ def next_command(folder: Path) -> str:
     source = found[0].paths[0] if len(alike) > 1 or found[0].kind != "transforms" else folder
     target = folder.resolve().with_name(f"{folder.resolve().name}-colmap")
     command = f"splatbatch import {shlex.quote(str(source))} {shlex.quote(str(target))}"
-    return f"{folder}: {found[0].in_words()}. Next: {command}"
+    others = f" and {len(alike) - 1} others like it" if len(alike) > 1 else ""
+    return f"{folder}: {found[0].in_words()}{others}. Next: {command}"

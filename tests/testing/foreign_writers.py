@@ -7,7 +7,6 @@ the Agisoft Metashape User Manual (camera models; exported XML).
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +57,7 @@ def as_opengl(matrix: np.ndarray) -> np.ndarray:
 
 def link_photographs(scene: Scene, folder: Path, below: str = "images") -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / below).symlink_to(os.path.abspath(scene.photographs))
+    (folder / below).symlink_to(scene.photographs.absolute())
 
 
 def write_ply(path: Path, xyz: np.ndarray, rgb: np.ndarray, form: str = "binary_little_endian") -> None:
@@ -140,7 +139,7 @@ def write_blender(scene: Scene, folder: Path) -> Path:
         for image in chosen:
             target = folder / split / f"{Path(image.name).name}"
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(os.path.abspath(scene.photographs / image.name))
+            target.symlink_to((scene.photographs / image.name).absolute())
             matrix = as_opengl(camera_to_world(image)).tolist()
             frames.append({"file_path": f"./{split}/{target.stem}", "rotation": 0.01, "transform_matrix": matrix})
         angle = angles(model.cameras[first])["camera_angle_x"]
@@ -191,7 +190,8 @@ def calibration_xml(camera: pycolmap.Camera, extra: str = "") -> str:
     return (
         f'<calibration type="frame" class="adjusted"><resolution width="{size[0]}" height="{size[1]}"/>'
         f"<f>{f!r}</f><cx>{camera.principal_point_x - size[0] / 2!r}</cx>"
-        f"<cy>{camera.principal_point_y - size[1] / 2!r}</cy><b1>{camera.focal_length_x - f!r}</b1>{extra}</calibration>"
+        f"<cy>{camera.principal_point_y - size[1] / 2!r}</cy><b1>{camera.focal_length_x - f!r}</b1>{extra}"
+        "</calibration>"
     )
 
 
@@ -220,7 +220,7 @@ def write_metashape(scene: Scene, folder: Path, chunk: Chunk | None = None, extr
         for index, (name, own) in enumerate(groups.items())
     )
     inside = (
-        f'<sensors>{sensors}</sensors><components><component id="0" label="Component 1">{chunk.xml()}</component>'
+        f'<sensors>{sensors}</sensors><components><component id="0" label="C1">{chunk.xml()}</component>'
         f"</components><cameras>{cameras}</cameras><reference>{chunk.crs}</reference>"
     )
     return write_document(folder / "cameras.xml", f'<chunk label="Chunk 1" enabled="true">{inside}</chunk>')

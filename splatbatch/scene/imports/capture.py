@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from splatbatch.files import Record
 from splatbatch.scene.colmap.types import Camera, Floats, Points2D
+from splatbatch.scene.imports.pose import IDENTITY, Similarity
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +86,8 @@ class Capture:
     """The coordinate reference system, as the source spells it (WKT, EPSG)."""
     reference: Record = field(default_factory=dict)
     """What ties the world to others: transforms that were undone or applied, georeference found beside."""
+    of_points: Similarity = IDENTITY
+    """Leads points that --points names to this world: from that of the source's file."""
 
 
 @dataclass(frozen=True)

@@ -115,11 +115,14 @@ def _checked(capture: Capture, wish: Wish, notes: Notes, mistakes: Mistakes) -> 
     if wish.points:
         try:
             cloud, told = read_cloud(wish.points)
-            capture = replace(capture, cloud=cloud)
+            capture = replace(capture, cloud=replace(cloud, xyz=capture.of_points.of_points(cloud.xyz)))
             for line in [*told, f"{counted(len(cloud.xyz), 'point')} of {wish.points.name}; they have no tracks"]:
                 notes.convert(line)
         except SceneError as error:
             mistakes.add("--points", error.message, error.hint)
+    if capture.cloud is not None and not len(capture.cloud.xyz):
+        notes.leave_out(f"{capture.cloud.origin}: it holds no points")
+        capture = replace(capture, cloud=None)
     check_world(shots, capture.cloud, mistakes)
     return replace(capture, shots=shots)
 
@@ -134,17 +137,16 @@ def _written(source: Path, capture: Capture, folder: Path, told: tuple[Wish, Not
     wish, notes, mistakes = told
     folder.mkdir()
     writing.link_files(capture.shots, folder)
-    # features that were found elsewhere say nothing where points are looked for anew
-    bare = [shot if capture.cloud is not None else replace(shot, keypoints=None) for shot in capture.shots]
-    model = writing.posed_model(bare)
-    has_tracks = capture.cloud is not None and capture.cloud.ids is not None
+    shots = capture.shots
     if capture.cloud is not None:
-        if not has_tracks:
-            see_poses(model, capture, folder, (notes, mistakes))
-        writing.add_points(model, capture.shots, capture.cloud)
+        if capture.cloud.ids is None:
+            see_poses(capture, folder, (notes, mistakes))
+        model = writing.posed_model(shots)
+        writing.add_points(model, shots, capture.cloud)
     elif wish.triangulates:
-        model = triangulated(model, capture, folder, (wish, notes, mistakes))
+        model = triangulated(capture, folder, (wish, notes, mistakes))
     else:
+        model = writing.posed_model([replace(shot, keypoints=None) for shot in shots])
         notes.leave_out("points: the source has none, and none were looked for; nothing can be trained without")
     mistakes.stop()
     writing.write_model(model, folder)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -64,6 +65,7 @@ class Lens:
         return bent
 
 
+@lru_cache(maxsize=256)
 def camera_of(lens: Lens, size: Size) -> Fitted:
     """Return the COLMAP camera of a lens for images of a size, and the largest difference in pixels."""
     has_extras = bool(lens.skew or any(lens.p_scale))

@@ -23,18 +23,23 @@ _WIDEST = np.cos(np.radians(75))
 """Photographs that look apart by more than this have nothing to match."""
 
 
-class OutOfTime(Exception):
-    """Matching took longer than it may."""
+class Unmatched(Exception):
+    """Matching was not done; the message says why."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Place:
-    """Where matching works: the photographs by their names, and a folder for its database."""
+    """A folder where matching works: images/ with the photographs of shots under their names, and a database."""
 
-    images: Path
     work: Path
+    shots: Sequence[Shot]
     until: float
     """Time of time.monotonic() at which it gives up."""
+
+    @property
+    def images(self) -> Path:
+        """Return the folder of the photographs."""
+        return self.work / "images"
 
     @property
     def database(self) -> Path:
@@ -66,29 +71,30 @@ def near_pairs(shots: Sequence[Shot], each: int) -> list[tuple[int, int]]:
     return list(pairs)
 
 
-def match(shots: Sequence[Shot], model: Any, pairs: Sequence[tuple[int, int]], place: Place) -> list[Matched]:
+def match(model: Any, pairs: Sequence[tuple[int, int]], place: Place) -> list[Matched]:
     """Return what pairs of photographs have in common; features and matches stay in the database of the place.
 
     Args:
-        shots: those of the model, in the order of its image ids: 1, 2, 3, …
-        model: pycolmap's, with their cameras.
+        model: pycolmap's, with the cameras of the place's shots; the id of an image is the index of its shot and one.
         pairs: indices of shots.
         place: of the photographs and the database.
 
     Raises:
-        OutOfTime: it is not done in time.
+        Unmatched: it is not done in time, or pycolmap cannot.
     """
+    if not pairs:
+        return []
     pycolmap = load_pycolmap()
     used = sorted({index for pair in pairs for index in pair})
     _begin(model, used, place)
-    names = [shots[index].name for index in used]
+    names = [place.shots[index].name for index in used]
     extraction, matching = pycolmap.FeatureExtractionOptions(), pycolmap.FeatureMatchingOptions()
     for options in (extraction, matching):
         options.use_gpu, options.num_threads = False, THREADS
     extraction.max_image_size, extraction.sift.max_num_features = LONGEST_PX, MOST_FEATURES
     listed = pycolmap.ImportedPairingOptions()
     listed.match_list_path = place.work / "pairs.txt"
-    text = "".join(f"{shots[one].name} {shots[other].name}\n" for one, other in pairs)
+    text = "".join(f"{place.shots[one].name} {place.shots[other].name}\n" for one, other in pairs)
     (place.work / "pairs.txt").write_text(text, encoding="utf-8")
     with _until(place.until) as token:
         shared = {"device": pycolmap.Device.cpu, "cancellation_token": token}
@@ -150,6 +156,8 @@ def _until(moment: float) -> Iterator[Any]:
     timer.start()
     try:
         yield token
+    except (OSError, RuntimeError, ValueError) as error:
+        raise _unmatched(error, is_cancelled=token.is_cancelled()) from error
     finally:
         timer.cancel()
         pycolmap.logging.minloglevel = before
@@ -157,14 +165,18 @@ def _until(moment: float) -> Iterator[Any]:
 
 def _see_time(place: Place) -> None:
     if time.monotonic() >= place.until:
-        raise OutOfTime
+        raise _unmatched(TimeoutError(), is_cancelled=True)
+
+
+def _unmatched(error: Exception, *, is_cancelled: bool) -> Unmatched:
+    return Unmatched("not done in time" if is_cancelled else f"pycolmap cannot: {error}")
 
 
 def triangulate(model: Any, place: Place) -> Any:
     """Return the model with points triangulated from what was matched; poses and cameras stay as they are.
 
     Raises:
-        OutOfTime: it is not done in time.
+        Unmatched: it is not done in time, or pycolmap cannot.
     """
     pycolmap = load_pycolmap()
     out = place.work / "triangulated"

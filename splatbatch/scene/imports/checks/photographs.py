@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from splatbatch.plain_text import counted
 from splatbatch.scene.imports.capture import Capture, Notes, Shot, Wish
 from splatbatch.scene.imports.checks import agreement, matching
-from splatbatch.scene.imports.checks.matching import OutOfTime
+from splatbatch.scene.imports.checks.matching import Unmatched
 from splatbatch.scene.imports.mistakes import Mistakes, some
+from splatbatch.scene.imports.writing import posed_model
 
 _CHECKED, _NEIGHBOURS, _EACH = 6, 3, 12
 """Photographs whose pairs are matched as a check, pairs of each; and pairs of each where points are wanted."""
 _CHECK_S = 300.0
 
 
-def see_poses(model: Any, capture: Capture, folder: Path, told: tuple[Notes, Mistakes]) -> None:
+def see_poses(capture: Capture, folder: Path, told: tuple[Notes, Mistakes]) -> None:
     """Match a few pairs of photographs and see that they fit poses and points."""
     notes, mistakes = told
     shots = capture.shots
     anchors = set(range(0, len(shots), len(shots) // _CHECKED or 1))
     pairs = [pair for pair in matching.near_pairs(shots, _NEIGHBOURS) if pair[0] in anchors]
-    with _workplace(folder, _CHECK_S) as place:
+    with _workplace(folder, _CHECK_S, shots) as place:
         try:
-            matched = matching.match(shots, model, pairs[: _CHECKED * _NEIGHBOURS], place)
-        except OutOfTime:
-            notes.leave_out(f"a look at the poses: matching photographs took more than {_CHECK_S:.0f} s")
+            matched = matching.match(posed_model(place.shots), pairs[: _CHECKED * _NEIGHBOURS], place)
+        except Unmatched as error:
+            notes.leave_out(f"a look at the poses by matching photographs: {error}")
             return
     _judge(shots, matched, notes, mistakes)
     if capture.cloud is None or len(mistakes):
@@ -56,39 +59,44 @@ def _judge(shots: Sequence[Shot], matched: Sequence[matching.Matched], notes: No
         notes.convert(f"poses were held against the photographs: {told} fits")
 
 
-def triangulated(model: Any, capture: Capture, folder: Path, told: tuple[Wish, Notes, Mistakes]) -> Any:
-    """Return the model with points that the photographs show; without, where that is not done in time."""
+def triangulated(capture: Capture, folder: Path, told: tuple[Wish, Notes, Mistakes]) -> Any:
+    """Return pycolmap's model with points that the photographs show; without, where that is not done in time."""
     wish, notes, mistakes = told
     shots = capture.shots
-    with _workplace(folder, wish.within_s) as place:
+    with _workplace(folder, wish.within_s, shots) as place:
+        model = posed_model(place.shots)
         try:
-            matched = matching.match(shots, model, matching.near_pairs(shots, _EACH), place)
+            matched = matching.match(model, matching.near_pairs(shots, _EACH), place)
             _judge(shots, matched, notes, mistakes)
-            if len(mistakes):
-                return model
-            found = matching.triangulate(model, place)
-        except OutOfTime:
-            what = f"points: the source has none, and triangulating them took more than {wish.within_s:.0f} s"
-            notes.leave_out(f"{what} (--within-s): nothing can be trained without")
-            return model
-    if not found.num_points3D():
+            if matched and not len(mistakes):
+                model = matching.triangulate(model, place)
+        except Unmatched as error:
+            notes.leave_out(
+                f"points: the source has none; triangulating in {wish.within_s:.0f} s (--within-s): {error}"
+            )
+    for number, shot in enumerate(shots, start=1):
+        model.images[number].name = shot.name
+    if model.num_points3D():
+        kept = f"{counted(model.num_points3D(), 'point')} triangulated from the photographs (SIFT)"
+        unseen = sorted(image.name for image in model.images.values() if not image.num_points3D)
+        notes.convert(f"{kept}, poses and lenses kept{f'; none in {some(unseen)}' if unseen else ''}")
+    elif not notes.left_out or "points:" not in notes.left_out[-1]:
         notes.leave_out("points: the source has none, and the photographs show none that match")
-        return model
-    kept = f"{counted(found.num_points3D(), 'point')} triangulated from the photographs (SIFT), poses and lenses kept"
-    unseen = [image.name for image in found.images.values() if not image.num_points3D]
-    notes.convert(kept + (f"; none in {some(unseen)}" if unseen else ""))
-    return found
+    return model
 
 
-class _workplace:
-    """A folder for features and matches that is gone afterwards."""
+@contextmanager
+def _workplace(folder: Path, within_s: float, shots: Sequence[Shot]) -> Iterator[matching.Place]:
+    """Give a folder for features and matches that is gone afterwards; photographs have plain names there.
 
-    def __init__(self, folder: Path, within_s: float) -> None:
-        self._work, self._images, self._within_s = folder / ".matching", folder / "images", within_s
-
-    def __enter__(self) -> matching.Place:
-        self._work.mkdir()
-        return matching.Place(self._images, self._work, time.monotonic() + self._within_s)
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._work, ignore_errors=True)
+    Names may hold spaces, which the lists of pairs do not know.
+    """
+    work = folder / ".matching"
+    plain = [replace(shot, name=f"{index:07d}{shot.photo.suffix}", keypoints=None) for index, shot in enumerate(shots)]
+    try:
+        (work / "images").mkdir(parents=True)
+        for shot in plain:
+            (work / "images" / shot.name).symlink_to(shot.photo.absolute())
+        yield matching.Place(work, plain, time.monotonic() + within_s)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)

@@ -120,14 +120,14 @@ def _points(path: Path, notes: Notes, mistakes: Mistakes) -> Points | None:
 
 
 def _check_ids(cameras: Sequence[Camera], images: Sequence[Image], mistakes: Mistakes, suffix: str) -> None:
-    known = [camera.id for camera in cameras]
-    if len(set(known)) < len(known):
-        mistakes.add(f"cameras.{suffix}", f"{len(known)} cameras share {len(set(known))} ids", _REMEDY)
+    known = {camera.id for camera in cameras}
+    if len(known) < len(cameras):
+        mistakes.add(f"cameras.{suffix}", f"{len(cameras)} cameras share {len(known)} ids", _REMEDY)
     ids = [image.id for image in images]
     if len(set(ids)) < len(ids):
         mistakes.add(f"images.{suffix}", f"{len(ids)} images share {len(set(ids))} ids", _REMEDY)
     for image in images:
-        if image.camera_id not in set(known):
+        if image.camera_id not in known:
             what = f"is of camera {image.camera_id}, which cameras.{suffix} lacks"
             mistakes.add(f'images.{suffix}: image {image.id} "{image.name}"', what, _REMEDY)
 

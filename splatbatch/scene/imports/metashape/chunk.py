@@ -15,6 +15,8 @@ from splatbatch.scene.imports.pose import IDENTITY, NoPose, Similarity, similari
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
+_ECEF = (6.2e6, 6.6e6)
+"""Metres between the middle of the Earth and what lies on it, or is flown over it."""
 _AGAIN = "Export the cameras again, as Agisoft XML."
 
 
@@ -70,7 +72,8 @@ def world_of(document: Document, chunk: Element, component: str | None, mistakes
         return World(IDENTITY, "the chunk's own coordinates: it has no transform, so their unit is nobody's", crs)
     placed = _similarity(document, element, mistakes)
     is_local = not crs or crs.upper().startswith(("LOCAL_CS", "ENGCRS", "LOCAL"))
-    where = "the local coordinates of the chunk" if is_local else "geocentric coordinates (ECEF) in metres"
+    is_geocentric = _ECEF[0] < float(np.linalg.norm(placed.translation)) < _ECEF[1]
+    where = "geocentric coordinates (ECEF) in metres" if is_geocentric and not is_local else "local coordinates"
     return World(placed, f"{where}, after the chunk's transform", crs)
 
 

@@ -158,7 +158,7 @@ def common_names(frames: Sequence[Frame]) -> list[str]:
     Paths that are absolute, or leave the folder of the file, lose what they all have in common.
     """
     written = [frame.written for frame in frames]
-    if any(path.startswith(("/", "..")) for path in written):
+    if any(path.startswith(("/", "..")) or path[1:2] == ":" for path in written):
         real = [str(frame.photo.absolute()) for frame in frames]
         top = os.path.commonpath([os.path.dirname(path) for path in real])  # noqa: PTH120 - of text
         return [os.path.relpath(path, top) for path in real]

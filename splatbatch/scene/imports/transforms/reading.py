@@ -69,7 +69,7 @@ def _capture(
     world = "the world before applied_transform: that of the reconstruction" if is_moved else "the world of the file"
     reference = {"from_file_to_model": undone.matrix()} if is_moved else {}
     kind = "transforms.json" if first.path.name == documents.MAIN else f"{first.path.name} and its like"
-    return Capture(kind, beside[1] if beside else shots, cloud, world, reference=reference)
+    return Capture(kind, beside[1] if beside else shots, cloud, world, reference=reference, of_points=undone)
 
 
 def _undone(document: Document, notes: Notes, mistakes: Mistakes) -> Similarity:
