@@ -22,3 +22,24 @@ def evaluate(config: options.ConfigOption = None, splat: SplatOption = None, jso
     from splatbatch.commands.scene import evaluate as evaluating
 
     evaluating.evaluate(config, splat, as_json=json_)
+
+
+@app.command()
+def scene(
+    source: options.SourceOption,
+    images: options.ImagesOption = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Patches, YAML and output go there.")] = Path(
+        "scene"
+    ),
+    max_images: options.MaxImagesOption = None,
+    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Merge also with patches missing.")] = False,
+    clean: Annotated[bool, typer.Option("--clean", help="Leave floaters and faint Gaussians out.")] = False,
+    settings: Annotated[
+        Optional[list[str]],
+        typer.Argument(metavar="[-- KEY=VALUE]...", help="Settings of the YAML, as training.max_steps=7000."),
+    ] = None,
+) -> None:
+    """Split, train, merge and evaluate a COLMAP scene in one go; again, it goes on where it ended."""
+    from splatbatch.commands.scene import scene as whole
+
+    whole.scene(whole.SceneOptions(source, images, out, max_images, tuple(settings or ()), allow_missing, clean))

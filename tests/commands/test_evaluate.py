@@ -117,7 +117,7 @@ def hide_photographs(quarry: Partition) -> None:
         (
             lambda quarry: quarry.path.write_text('{"format": 1, "axes": [], "patches": []}'),
             3,
-            ("partition.json", "axes"),
+            ("partition.json", "source: Field required"),
         ),
         (lambda quarry: output_of(quarry).scene.splat.unlink(), 3, ("scene/splat.ply: missing", "splatbatch merge")),
         (spoil_nan, 3, ("not finite: 1 of",)),

@@ -18,7 +18,8 @@ from splatbatch.files import write_json
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.holdout import every_nth
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box
-from splatbatch.scene.partition.record import PARTITION, Core, Partition, write_partition
+from splatbatch.scene.partition.place import PARTITION
+from splatbatch.scene.partition.record import Core, Partition, write_partition
 from splatbatch.splats.ply import Gaussians, offset_comments, write_splat
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.results import splat_facts

@@ -22,16 +22,28 @@ def save_overrides(path: Path, patch: str, changes: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: the file cannot be read or written, or is no mapping there.
     """
+    _save(path, ("patches", patch), changes)
+
+
+def save_settings(path: Path, changes: Mapping[str, Any]) -> None:
+    """Write settings of all patches into the YAML, as {"training.max_steps": 7000}; all else stays as it is.
+
+    Raises:
+        ConfigError: the file cannot be read or written, or is no mapping there.
+    """
+    _save(path, (), changes)
+
+
+def _save(path: Path, where: tuple[str, ...], changes: Mapping[str, Any]) -> None:
     try:
-        text = _edited(path, lambda tree: _set(tree, patch, changes))
+        text = _edited(path, lambda tree: _set(tree, where, changes))
         target = path.resolve()  # a link stays a link
         mode = target.stat().st_mode & 0o7777
         write_text(target, text)
         os.chmod(target, mode)  # noqa: PTH101
     except (OSError, YAMLError, TypeError, AttributeError) as error:
-        raise ConfigError(
-            f"{path}: settings of {patch} cannot be saved ({error})", "Write them in yourself."
-        ) from error
+        whose = f"of {where[-1]} " if where else ""
+        raise ConfigError(f"{path}: settings {whose}cannot be saved ({error})", "Write them in yourself.") from error
 
 
 def _edited(path: Path, change: Callable[[Any], None]) -> str:
@@ -47,11 +59,11 @@ def _edited(path: Path, change: Callable[[Any], None]) -> str:
     return text.getvalue()
 
 
-def _set(tree: Any, patch: str, changes: Mapping[str, Any]) -> None:
+def _set(tree: Any, where: tuple[str, ...], changes: Mapping[str, Any]) -> None:
     for key, value in changes.items():
         section, _, setting = key.partition(".")
         place = tree
-        for name in ("patches", patch, section):
+        for name in (*where, section):
             if place.get(name) is None:
                 place[name] = CommentedMap()
             place = place[name]

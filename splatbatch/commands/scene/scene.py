@@ -1,0 +1,168 @@
+"""`scene`: one scene in, one scene out: split, train, merge and evaluate, each left out where nothing has changed."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from splatbatch import config as configuration
+from splatbatch import terminal
+from splatbatch.commands import split as splitting
+from splatbatch.commands.scene import evaluate as evaluating
+from splatbatch.commands.scene import merge as merging
+from splatbatch.commands.train import train as training
+from splatbatch.config.yaml.edit import save_settings
+from splatbatch.errors import ConfigError
+from splatbatch.files import write_text
+from splatbatch.machine.gpu import presence
+from splatbatch.plain_text import moment, one_line
+from splatbatch.report import write_report
+from splatbatch.scene.partition.output.shared import find_source
+from splatbatch.scene.partition.record import partition_of
+from splatbatch.scene.partition.split import Asked
+from splatbatch.scene.partition.wish import Wish
+from splatbatch.scene.template import config_for
+from splatbatch.store.records.evaluation import SceneEvaluation
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.scene.evaluation import order
+from splatbatch.tasks.scene.partition import check_scene
+
+NOT_WHOLE = 1
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class SceneOptions:
+    """What is to become of a scene."""
+
+    source: Path
+    images: Path | None
+    out: Path
+    """Patches, YAML and output go into this folder."""
+    max_images: int | None = None
+    settings: tuple[str, ...] = ()
+    """As "training.max_steps=7000", written into the YAML."""
+    allow_missing: bool = False
+    clean: bool = False
+
+    @property
+    def config(self) -> Path:
+        """Return where its YAML lies."""
+        return self.out / configuration.DEFAULT_CONFIG
+
+
+def scene(options: SceneOptions) -> None:
+    """Make one splat of a scene, and say how good it is; exit with 0 if it is whole, with 1 if a patch is missing.
+
+    Raises:
+        SplatbatchError: a step cannot be done; the same command goes on from there.
+    """
+    terminal.never_block()
+    changes = dict(configuration.parse_change(assignment) for assignment in options.settings)
+    _cut(options)
+    _write_config(options, changes)
+    _say("train: 2 of 4")
+    code = _trained(options.config)
+    if code not in (0, NOT_WHOLE) or (code and not options.allow_missing):
+        if code == NOT_WHOLE:
+            _say("not merged: a patch is missing, as said above; --allow-missing merges the others")
+        raise typer.Exit(code)
+    _say("merge: 3 of 4")
+    merged = merging.MergeOptions(allow_missing=options.allow_missing, clean=options.clean)
+    merging.merge(options.config, merged, as_json=False)
+    _say("evaluate: 4 of 4")
+    batch = open_batch(options.config)
+    found = _evaluated(batch)
+    evaluating.show(found)
+    settings = batch.config
+    write_report(
+        batch.output, batch.names, settings.variants.values(), settings.output.previews_mib, standing=batch.standing()
+    )
+    typer.echo(one_line(f"{batch.output.scene.splat}; again, step by step: see {shlex.quote(str(options.config))}"))
+    raise typer.Exit(NOT_WHOLE if code or found.lacking else 0)
+
+
+def _cut(options: SceneOptions) -> None:
+    """Cut the scene, unless it is cut already as it was asked for."""
+    patches = options.out / "patches"
+    before = partition_of(patches) if patches.is_dir() else None
+    if before is not None and options.max_images is None and _is_same(before.source, find_source(options.source)):
+        check_scene(before)
+        _say("split: 1 of 4: the scene is cut already")
+        return
+    _say("split: 1 of 4")
+    asked = Asked(options.source, options.images, patches, Wish(options.max_images))
+    splitting.run(asked, splitting.Output(picture=None, dry_run=False, as_json=False))
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
+
+
+def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:
+    """Write the YAML with which every step can be repeated; one that is there gets the named settings alone.
+
+    Raises:
+        ConfigError: a setting is none, or its value does not fit; the YAML is as it was.
+    """
+    path = options.config
+    before = path.read_text(encoding="utf-8") if path.exists() else None
+    if before is None:
+        write_text(path, config_for(options.out, options.out.resolve(), has_gpu=presence().is_here()))
+    try:
+        if changes:
+            save_settings(path, changes)
+        configuration.load(path)
+    except ConfigError:
+        if before is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_text(path, before)
+        raise
+
+
+def _trained(config: Path) -> int:
+    """Train what is not trained; return the exit code of `train`."""
+    with _handlers_kept():
+        try:
+            training.train(config, (), (), verify=True, dry_run=False)
+        except typer.Exit as ended:
+            return int(ended.exit_code)
+    return 0
+
+
+def _evaluated(batch: Batch) -> SceneEvaluation:
+    """Return how good the merged scene is: measured now, unless nothing has changed since it was."""
+    splat = batch.output.scene.splat
+    known = batch.output.scene.read_evaluation()
+    if known is not None and known.inputs and known.inputs == order(batch, splat).inputs:
+        _say("measured already: nothing has changed")
+        return known
+    with _handlers_kept():
+        interruption = training.Interruption()
+        found = evaluating.evaluated(batch, splat, interruption)
+        if interruption.signal:
+            raise typer.Exit(interruption.exit_code)
+    return found
+
+
+@contextlib.contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Put the handlers of signals back that a step sets for itself: the next one is to hear them, too."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say(words: str) -> None:
+    typer.echo(f"{moment(time.time())} {one_line(words)}", err=True)
