@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import invoke
-from cut_batch import NAMES, TEST, accept, copy_of, cut, expected, put, trained
+from cut_batch import NAMES, TEST, accept, copy_of, cut, expected, expected_backdrop, put, trained
 from fake_batch import FakeBatch, write_model
 from tiled import random_splat, some
 
 from splatbatch.outcome import Splat
 from splatbatch.splats import Gaussians, check_splat, read_splat, write_splat
+from splatbatch.store.hashes import stamp_of
 from splatbatch.store.layout import OutputFolder
 
 ALL = ("p0", "p1", "p2", "p3")
+PARTS = (*ALL, "backdrop")
 
 
 @pytest.fixture(scope="module")
@@ -65,19 +67,20 @@ def test_a_scene_has_of_each_patch_what_lies_in_its_core(batch: FakeBatch) -> No
         splat = random_splat(400, 1, int(patch[1]))
         left, below = splat.means[:, 0] < 0, splat.means[:, 1] < 0
         wanted.append(some(splat, (left == (patch in ("p0", "p1"))) & (below == (patch in ("p0", "p2")))).means)
-    assert np.array_equal(merged.means, np.concatenate(wanted))
+    assert np.array_equal(merged.means, np.concatenate([*wanted, expected_backdrop()]))
     assert f"{len(merged):,} Gaussians" in ended.out
-    assert "4 of 4 parts written anew" in ended.out
+    assert "5 of 5 parts written anew" in ended.out
 
 
 def test_merge_json_says_what_the_scene_was_made_of(batch: FakeBatch) -> None:
     told = json.loads(invoke("merge", "--json", batch=batch).out)
     said = record(batch)
-    assert told == {"splat": str(scene(batch)), "parts_written": 4, **said}
-    assert [part["patch"] for part in said["parts"]] == list(ALL)
-    assert [part["sha256"] for part in said["parts"]] == [batch.result(patch)["splat"]["sha256"] for patch in ALL]
-    assert [part["num_gaussians"] for part in said["parts"]] == [expected(batch, patch) for patch in ALL]
-    assert [part["num_outside"] for part in said["parts"]] == [400 - expected(batch, patch) for patch in ALL]
+    assert told == {"splat": str(scene(batch)), "parts_written": 5, **said}
+    assert [part["patch"] for part in said["parts"]] == list(PARTS)
+    assert [part["sha256"] for part in said["parts"]] == [batch.result(patch)["splat"]["sha256"] for patch in PARTS]
+    nums = [*(expected(batch, patch) for patch in ALL), len(expected_backdrop())]
+    assert [part["num_gaussians"] for part in said["parts"]] == nums
+    assert [part["num_outside"] for part in said["parts"][:4]] == [400 - num for num in nums[:4]]
     assert np.cumsum([0, *(part["num_gaussians"] for part in said["parts"])])[:-1].tolist() == [
         part["start"] for part in said["parts"]
     ]
@@ -86,9 +89,9 @@ def test_merge_json_says_what_the_scene_was_made_of(batch: FakeBatch) -> None:
 
 def test_a_scene_that_has_not_changed_is_not_written_again(batch: FakeBatch) -> None:
     invoke("merge", batch=batch)
-    before = [path.stat() for path in sorted((batch.output / "scene").iterdir())]
+    before = [stamp_of(str(path)) for path in sorted((batch.output / "scene").iterdir())]
     assert "nothing has changed" in invoke("merge", batch=batch).out
-    assert [path.stat() for path in sorted((batch.output / "scene").iterdir())] == before
+    assert [stamp_of(str(path)) for path in sorted((batch.output / "scene").iterdir())] == before
 
 
 def test_of_one_patch_trained_again_only_its_part_is_written_anew(batch: FakeBatch, tmp_path: Path) -> None:
@@ -106,7 +109,7 @@ def test_a_scene_whose_record_is_torn_or_a_strangers_is_written_anew(batch: Fake
     invoke("merge", batch=batch)
     whole = scene(batch).read_bytes()
     (batch.output / "scene/merge.json").write_bytes(spoil)
-    assert json.loads(invoke("merge", "--json", batch=batch).out)["parts_written"] == 4
+    assert json.loads(invoke("merge", "--json", batch=batch).out)["parts_written"] == 5
     assert scene(batch).read_bytes() == whole
 
 
@@ -114,7 +117,7 @@ def test_of_a_scene_that_somebody_changed_nothing_is_taken_over(batch: FakeBatch
     invoke("merge", batch=batch)
     whole = scene(batch).read_bytes()
     scene(batch).write_bytes(whole[:-4] + b"\0\0\0\0")
-    assert json.loads(invoke("merge", "--json", batch=batch).out)["parts_written"] == 4
+    assert json.loads(invoke("merge", "--json", batch=batch).out)["parts_written"] == 5
     assert scene(batch).read_bytes() == whole
 
 
@@ -122,7 +125,7 @@ def test_a_patch_of_a_higher_degree_raises_that_of_the_scene(batch: FakeBatch) -
     invoke("merge", batch=batch)
     put(batch, "p1", seed=1, degree=3)
     told = json.loads(invoke("merge", "--json", batch=batch).out)
-    assert (told["sh_degree"], told["parts_written"]) == (3, 4)
+    assert (told["sh_degree"], told["parts_written"]) == (3, 5)
 
 
 # what is missing
@@ -174,7 +177,7 @@ def test_a_patch_that_does_not_count_is_a_reason_to_refuse_or_a_hole(batch: Fake
     spoil(batch)
     said = refused(batch)
     assert words in said
-    assert "1 of 4 patches cannot be merged" in said
+    assert "1 of 5 patches cannot be merged" in said
     assert "--allow-missing" in said
     ended = invoke("merge", "--allow-missing", batch=batch)
     assert ended.code == 0, ended.err
@@ -183,7 +186,9 @@ def test_a_patch_that_does_not_count_is_a_reason_to_refuse_or_a_hole(batch: Fake
     assert (hole["lower"], hole["upper"]) == ([None, 0.0, None], [0.0, None, None])
     assert "x -inf to 0, y 0 to inf, z -inf to inf" in " ".join(ended.err.split())
     assert "1 hole" in ended.out
-    assert len(read_splat(scene(batch))) == expected(batch, "p0", "p2", "p3")
+    merged = read_splat(scene(batch)).means
+    assert len(merged) == expected(batch, "p0", "p2", "p3") + len(expected_backdrop("p1"))
+    assert np.array_equal(merged[-len(expected_backdrop("p1")) :], expected_backdrop("p1"))
 
 
 def test_a_hole_is_filled_once_its_patch_is_there(batch: FakeBatch) -> None:
@@ -192,13 +197,26 @@ def test_a_hole_is_filled_once_its_patch_is_there(batch: FakeBatch) -> None:
     invoke("merge", "--allow-missing", batch=batch)
     (place(batch, "p1") / "result.json").write_bytes(kept)
     told = json.loads(invoke("merge", "--json", batch=batch).out)
-    assert (told["parts_written"], told["holes"]) == (1, [])
+    assert (told["parts_written"], told["holes"]) == (2, [])  # the backdrop has shown there
+
+
+def test_without_its_backdrop_a_scene_shows_nothing_beyond_its_patches(batch: FakeBatch) -> None:
+    (place(batch, "backdrop") / "result.json").unlink()
+    assert "1 of 5 patches cannot be merged: backdrop: not trained yet" in refused(batch)
+    ended = invoke("merge", "--allow-missing", batch=batch)
+    assert "backdrop: not trained yet: nothing is drawn behind the patches" in ended.err
+    assert len(read_splat(scene(batch))) == expected(batch, *ALL)
+
+
+def test_a_new_backdrop_makes_all_patches_stale(batch: FakeBatch) -> None:
+    put(batch, "backdrop", seed=5)
+    assert "p0: stale: the backdrop has changed" in refused(batch)
 
 
 def test_a_scene_of_holes_alone_is_none(batch: FakeBatch) -> None:
     for patch in ALL:
         (place(batch, patch) / "result.json").unlink()
-    assert "4 of 4 patches cannot be merged" in refused(batch, "--allow-missing")
+    assert "4 of 5 patches cannot be merged" in refused(batch, "--allow-missing")
 
 
 def test_what_is_odd_about_a_training_is_said_again(batch: FakeBatch) -> None:
@@ -262,7 +280,7 @@ def test_a_scene_that_has_changed_since_it_was_cut_is_named(batch: FakeBatch) ->
 
 
 def test_a_scene_may_be_written_elsewhere_and_again(batch: FakeBatch, tmp_path: Path) -> None:
-    for parts_written in (4, 0):
+    for parts_written in (5, 0):
         told = json.loads(invoke("merge", "--json", "--out", str(tmp_path / "new/scene.ply"), batch=batch).out)
         assert told["parts_written"] == parts_written
     assert not (batch.output / "scene").exists()
@@ -358,7 +376,7 @@ def test_cleaning_says_what_it_took_by_which_rule_and_may_leave_the_other_beside
 
 def test_a_scene_is_cleaned_anew_where_it_was_not_and_the_other_way_round(batch: FakeBatch) -> None:
     first = json.loads(invoke("merge", "--json", batch=batch).out)
-    assert json.loads(invoke("merge", "--json", "--clean", batch=batch).out)["parts_written"] == 4
+    assert json.loads(invoke("merge", "--json", "--clean", batch=batch).out)["parts_written"] == 5
     again = json.loads(invoke("merge", "--json", batch=batch).out)
     assert {**first, "mtime_ns": 0} == {**again, "mtime_ns": 0}
 

@@ -12,10 +12,13 @@ from fake_batch import FakeBatch, write_model
 from tiled import partition_of_boxes, random_splat, tiles
 
 from splatbatch.scene.partition.record import Partition, read_partition, write_partition
-from splatbatch.splats import write_splat
+from splatbatch.splats import Gaussians, write_splat
+from splatbatch.store.hashes import sha256_of
 
 NAMES = [f"img{i}.png" for i in range(9)]
 TEST = frozenset({"img0.png", "img8.png"})
+REACH = 110 + 0.25 * 220
+"""How far the content of `tiled` reaches, and a quarter of its widest side more: see `scene.partition.border`."""
 QUARTERS = [(0, 0, 0.0), (0, 1, 0.0), (2, 1, 0.0)]
 
 
@@ -36,7 +39,32 @@ def trained(folder: Path) -> FakeBatch:
     assert batch.run("train").returncode == 0
     for i in range(4):
         put(batch, f"p{i}", seed=i)
+    put_backdrop(batch)
     return batch
+
+
+def put_backdrop(batch: FakeBatch) -> None:
+    """Make a splat that reaches beyond all patches the backdrop that they were trained against."""
+    place = batch.output / "patches/backdrop"
+    place.joinpath("splat.ply").unlink()
+    write_splat(place / "splat.ply", backdrop(), 20)
+    accept(place)
+    for i in range(4):
+        accept(batch.output / f"patches/p{i}", backdrop=sha256_of(place / "splat.ply"))
+
+
+def backdrop() -> Gaussians:
+    splat = random_splat(500, 1, seed=7)
+    return Gaussians(**{**vars(splat), "means": splat.means * 60})
+
+
+def expected_backdrop(*missing: str) -> np.ndarray:
+    """Return which of the backdrop's means show: beyond what the quarters reach, and in those that are missing."""
+    means = backdrop().means
+    shown = ~((means >= -REACH) & (means < REACH)).all(axis=1)
+    for patch in missing:
+        shown |= ((means[:, 0] < 0) == (patch in ("p0", "p1"))) & ((means[:, 1] < 0) == (patch in ("p0", "p2")))
+    return means[shown]
 
 
 def put(batch: FakeBatch, patch: str, seed: int, degree: int = 1) -> None:
