@@ -1,0 +1,67 @@
+"""The scene's figures are those that a training takes of the same splat, photograph by photograph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from cut_quarry import QUARRY, lay_out, quarry_splat
+
+from splatbatch.config import Recipe
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.colors.tone import Tone
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.colors import tones_to_record
+from splatbatch.store.records.evaluation import EvaluationSettings, PhotoMeasured, SceneEvaluation
+from splatbatch.store.records.metrics import Figures
+from splatbatch.training.evaluation.evaluate import evaluate
+from splatbatch.training.gaussians import from_splat
+from splatbatch.training.photos.views import Folders, decode_views
+from splatbatch.training.scene.measure import measure
+from splatbatch.training.scene.opened import open_scene
+from splatbatch.training.scene.summary import measured
+
+CPU = torch.device("cpu")
+RECIPE = Recipe.model_validate({"training": {"sh_degree": 1, "resolution": "1/4", "device": "cpu"}})
+
+
+@pytest.mark.parametrize("tones", [{}, {"left/0001.jpg": Tone((1.2, 1.0, 0.8), (-0.1,))}])
+def test_a_photograph_is_measured_as_in_training(tmp_path: Path, tones: dict[str, Tone]) -> None:
+    partition = lay_out(tmp_path / "quarry")
+    names = tuple(sorted(partition.test)[:2])
+    settings = EvaluationSettings(
+        splat=str(tmp_path / "quarry/output/scene/splat.ply"),
+        partition=str(partition.path),
+        images=str(QUARRY / "images"),
+        recipe=RECIPE.model_dump(mode="json"),
+        holdout=names,
+        tones=tones_to_record(tones),
+        lacking={"p0": "not trained yet"},
+    )
+    found = measure(open_scene(settings, RECIPE, CPU), AttemptFolder(tmp_path))
+    views = decode_views(
+        read_reconstruction(QUARRY / "sparse/0"), Folders(QUARRY / "images"), frozenset(names), RECIPE.training, tones
+    )
+    splat = from_splat(quarry_splat(), views.frame, CPU)
+    expected = evaluate(splat, views.holdout, RECIPE, is_evened=bool(tones))
+    assert expected is not None and found.photos.keys() == expected["images"].keys() == set(names)
+    for name, figures in expected["images"].items():
+        assert found.photos[name].psnr == pytest.approx(figures["psnr"], abs=0.01)
+        assert found.photos[name].ssim == pytest.approx(figures["ssim"], abs=0.001)
+        assert found.photos[name].psnr_even == pytest.approx(figures.get("psnr_even"), abs=0.01)
+    assert "p0: not trained yet" in found.seams[0].problem
+
+
+def test_a_gain_is_that_on_photographs_which_both_have_measured() -> None:
+    pairs = [(PhotoMeasured(psnr=25.0), Figures(psnr=24.0)), (PhotoMeasured(psnr=30.0), None)]
+    found = measured(pairs)
+    assert (found.num_photos, found.psnr, found.own_psnr, found.gain_db) == (2, 27.5, 24.0, 1.0)
+    assert measured([]).psnr is None
+
+
+@pytest.mark.parametrize("written", [{}, {"seams": 3, "photos": [], "total": "?"}, {"seams": [{"color_offsets": [1]}]}])
+def test_what_a_stranger_has_left_of_an_evaluation_is_read_all_the_same(written: dict[str, object]) -> None:
+    found = SceneEvaluation.from_record(written)
+    assert found.total.psnr is None and all(seam.color_offsets == () for seam in found.seams)
+    assert SceneEvaluation.from_record(found.to_record()) == found
