@@ -20,8 +20,6 @@ EVEN = 1.25
 ROUNDS, PULL = 8, 0.7
 """Times that cuts are moved, and how strongly: what costs more than the mean weighs more in the next round."""
 MOST_TRIALS = 16
-MORE = 1.3
-"""Times the number of parts that should have made the largest one smaller, if anything does."""
 FEWER = 0.95
 """Of the parts that a largest one seems to ask for, tried next: too many cannot be taken back."""
 LEAST_PHOTOS, LEAST_POINTS = 3, 20
@@ -121,7 +119,7 @@ def by_size(tried: Ground, ground: Ground, most: int) -> Layout:
                 return found
         if nearest is None or found.most() < nearest.most():
             nearest = found
-        elif count > MORE * len(nearest.cores):
+        elif count > 2 * len(nearest.cores) + 4:
             break  # however many there are, they do not get smaller
         count = max(count + 1, int(FEWER * count * found.most() / most))
     possible = ground.lay_out(nearest.cores) if nearest else None
