@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 
 from splatbatch.training import loss
+from splatbatch.training.border.surroundings import Surroundings
 from splatbatch.training.cpu import view_colors as reference_colors
 from splatbatch.training.cuda import photometric
 from splatbatch.training.cuda import tones as cuda_tones
@@ -39,6 +40,30 @@ def of_colors(degree: int) -> float:
     zero = torch.zeros(())
     far = [(ours[key].grad - (theirs[key].grad if theirs[key].grad is not None else zero)).abs().max() for key in ours]
     return float(torch.stack([((drawn - colors) * weights).abs().max(), *far]).max())
+
+
+def of_backdrop() -> float:
+    """Own Gaussians before a backdrop, through the kernels of colours and Adam: the backdrop gets no gradient."""
+    behind = {"means": torch.randn(40, 3), "sh0": torch.randn(40, 1, 3), "shN": torch.randn(40, 15, 3)}
+    values = {"means": torch.randn(NUM, 3), "sh0": torch.randn(NUM, 1, 3), "shN": torch.randn(NUM, 15, 3) * 0.3}
+    ours, theirs = ({key: torch.nn.Parameter(value.clone()) for key, value in values.items()} for _ in range(2))
+    viewmat, weights = torch.eye(4), torch.randn(NUM + 40, 3)
+    viewmat[2, 3] = 3.0
+    radii = torch.ones(NUM + 40, 2, dtype=torch.int32)
+    drawn = view_colors(Surroundings(backdrop=behind).drawn_with(ours), viewmat, radii, 3)
+    joined = {key: torch.cat((value, behind[key])) for key, value in theirs.items()}
+    directions = joined["means"] + viewmat[:3, :3].T @ viewmat[:3, 3]
+    colors = reference_colors(directions[None], joined["sh0"], joined["shN"], 3)[0]
+    (drawn * weights).sum().backward()
+    (colors * weights).sum().backward()
+    for key in ours:
+        Adam(ours[key], 0.01, 1e-15).step()
+        torch.optim.Adam([theirs[key]], lr=0.01, eps=1e-15).step()
+    assert not any(value.requires_grad for value in behind.values())
+    far = [(ours[key].grad - theirs[key].grad).abs().max() for key in ours]
+    # the first step of Adam is the sign of the gradient: where that is rounding, it may be either
+    moved = [(ours[key] - theirs[key])[theirs[key].grad.abs() > 1e-3].abs().max() for key in ours]
+    return float(torch.stack([(drawn - colors).abs().max(), *far, *moved]).max())
 
 
 def of_loss(photo: torch.Tensor) -> float:
@@ -138,6 +163,7 @@ CHECKS: dict[str, Callable[[], float]] = {
     "SSIM": of_ssim,
     **{f"tone with {num} coefficients": lambda num=num: of_tone(num) for num in (0, 2, 4)},
     "Adam": of_adam,
+    "colours and Adam before a backdrop": of_backdrop,
     "tile lists": of_lists,
     "tile lists that are too short": of_overflow,
 }

@@ -120,6 +120,8 @@ def test_a_backdrop_is_drawn_and_never_moves(bordered: Patch) -> None:
 def test_without_its_backdrop_a_patch_trains_and_says_so(patch: Patch) -> None:
     lost = replace(patch, border=border(), backdrop=patch.images.parent / "nowhere")
     folder, _ = trained(lost, recipe())
+    plain, _ = trained(patch, recipe(), "attempt-02")
+    assert sha256_of(folder.splat) == sha256_of(plain.splat)
     assert NO_BACKDROP in [line.warning for line in folder.read_progress()]
 
 
