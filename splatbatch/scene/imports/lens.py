@@ -6,8 +6,7 @@ P4): Agisoft Metashape User Manual, appendix "Camera models". OpenCV's own ratio
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -20,8 +19,11 @@ Size = tuple[int, int]
 Fitted = tuple[Camera, float]
 """A camera, and by how many pixels at most it differs from the lens: 0 where it is the same."""
 
-_GRID = 25  # rays along each side of the field of view
-_MARGIN = 0.02  # of the image's side, beyond its edges
+_GRID = 25  # pixels along each side of the image
+_NEWTON_STEPS, _SOLVED_PX, _SMALL = 30, 1e-4, 1e-6
+_WIDEST = np.radians(83)
+_LEAST_SEEN, _LEAST_OF_CIRCLE = 0.999, 0.5
+"""Share of the grid that a frame lens must reach, and a fisheye, whose circle may not fill the image."""
 _TERMS = slice(4, 12)  # of FULL_OPENCV and OPENCV_FISHEYE: all but focal lengths and principal point
 
 
@@ -93,14 +95,19 @@ def _fisheye(lens: Lens, size: Size) -> Camera:
     return Camera(0, "OPENCV_FISHEYE", *size, (*pinhole, *lens.k))
 
 
+def spell_misfit(off: float) -> str:
+    """Return in words by how much no camera of COLMAP comes closer to a lens."""
+    return "it folds over inside the image" if np.isinf(off) else f"no camera of COLMAP comes closer than {off:.2g} px"
+
+
 def _fitted(lens: Lens, size: Size) -> Fitted:
     """Return the camera whose distortion comes closest over the image; K stays as it is."""
     from scipy.optimize import least_squares
 
-    start = _start(lens, size)
-    rays = _rays_inside(lens.project, size)
-    pixels = lens.project(rays)
-    directions = np.concatenate([rays, np.ones((len(rays), 1))], axis=1)
+    start, rays = _start(lens, size), _rays_inside(lens, size)
+    if len(rays) < (_LEAST_SEEN if lens.bend == "frame" else _LEAST_OF_CIRCLE) * _GRID**2:
+        return start, float("inf")
+    pixels, directions = lens.project(rays), np.concatenate([rays, np.ones((len(rays), 1))], axis=1)
 
     def missed(terms: Floats) -> Floats:
         apart: Floats = (project(_with(start, terms), directions) - pixels).ravel()
@@ -125,29 +132,40 @@ def _with(camera: Camera, terms: Floats) -> Camera:
     return Camera(camera.id, camera.model, camera.width, camera.height, params)
 
 
-def _rays_inside(lens: Callable[[Floats], Floats], size: Size) -> Floats:
-    """Return rays on a grid that meet the image, found by growing the field of view until no more do."""
-    spread = np.tan(np.linspace(-1, 1, _GRID) * 1.45)  # 83 degrees to each side, even in angle
-    rays = np.stack(np.meshgrid(spread, spread), axis=-1).reshape(-1, 2)
-    for _ in range(8):
-        with np.errstate(all="ignore"):
-            pixels = lens(rays)
-        share = pixels / size
-        inside = ((share > -_MARGIN) & (share < 1 + _MARGIN)).all(axis=1) & _is_before_fold(lens, rays)
-        found: Floats = rays[inside]
-        if len(found) > _GRID * _GRID // 4:
-            return found
-        rays = rays * 0.7
-    return found
-
-
-def _is_before_fold(lens: Callable[[Floats], Floats], rays: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return for each ray whether pixels move outwards all the way to it: beyond a fold a polynomial means nothing."""
+def _rays_inside(lens: Lens, size: Size) -> Floats:
+    """Return the rays [N, 2] that meet a grid of pixels, as far as they are found and lie within the widest angle."""
+    grid = np.meshgrid(*(np.linspace(0, side, _GRID) for side in size))
+    bent = _unbent(replace(lens, bend="frame"), np.stack(grid, axis=-1).reshape(-1, 2))
+    if lens.bend == "frame":
+        return bent
+    reach = np.linalg.norm(bent, axis=1)
     with np.errstate(all="ignore"):
-        way = np.stack([lens(rays * share) for share in np.linspace(0, 1, 12)])  # [12, N, 2]
-        reach = np.linalg.norm(way - way[0], axis=2)
-        grows: np.ndarray[tuple[int], np.dtype[np.bool_]] = (np.diff(reach, axis=0) >= 0).all(axis=0)
-    return grows
+        angle = reach if lens.bend == "equidistant" else 2 * np.arcsin(reach / 2)
+        rays: Floats = bent * np.where(reach > 0, np.tan(angle) / reach, 1.0)[:, None]
+    return rays[angle < _WIDEST]
+
+
+def _unbent(lens: Lens, pixels: Floats) -> Floats:
+    """Return where a polynomial leads to pixels [N, 2], by Newton's method; less those that are behind a fold."""
+    found: Floats = (pixels - (lens.cx, lens.cy)) / (lens.fx, lens.fy)
+    with np.errstate(all="ignore"):
+        for _ in range(_NEWTON_STEPS):
+            step = np.linalg.solve(_slopes(lens, found), (pixels - lens.project(found))[..., None])[..., 0]
+            found = found + np.clip(np.nan_to_num(step), -0.5, 0.5)
+        is_solved = np.linalg.norm(lens.project(found) - pixels, axis=1) < _SOLVED_PX
+        for share in np.linspace(0, 1, 9):
+            is_solved &= np.linalg.det(_slopes(lens, share * found)) > 0
+    solved: Floats = found[is_solved]
+    return solved
+
+
+def _slopes(lens: Lens, places: Floats) -> Floats:
+    """Return d pixel / d place [N, 2, 2]; a flat one is the identity, which leads nowhere near."""
+    columns = [lens.project(places + shift) - lens.project(places - shift) for shift in np.eye(2) * _SMALL]
+    slopes: Floats = np.nan_to_num(np.stack(columns, axis=2) / (2 * _SMALL), posinf=0.0, neginf=0.0)
+    is_flat = np.abs(np.linalg.det(slopes)) < _SMALL
+    slopes[is_flat] = np.eye(2)
+    return slopes
 
 
 def simplified(camera: Camera) -> Camera:

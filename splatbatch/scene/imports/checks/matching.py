@@ -135,7 +135,7 @@ def _found(place: Place) -> Iterator[Matched]:
 
 
 def _pixels(keypoints: Any) -> Floats:
-    return np.asarray(keypoints, np.float64).reshape(len(keypoints), -1)[:, :2]
+    return np.asarray(keypoints, np.float64)[:, :2]  # scales and angles stand behind
 
 
 def _ids(pair: Any) -> tuple[int, int]:
@@ -157,7 +157,7 @@ def _until(moment: float) -> Iterator[Any]:
     try:
         yield token
     except (OSError, RuntimeError, ValueError) as error:
-        raise _unmatched(error, is_cancelled=token.is_cancelled()) from error
+        raise _unmatched(error, is_cancelled=token.is_cancelled) from error
     finally:
         timer.cancel()
         pycolmap.logging.minloglevel = before

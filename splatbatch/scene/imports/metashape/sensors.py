@@ -15,7 +15,7 @@ import numpy as np
 from splatbatch.fields import number, whole
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.imports.capture import Notes
-from splatbatch.scene.imports.lens import Lens, camera_of
+from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
 from splatbatch.scene.imports.metashape.document import Document, numbers
 from splatbatch.scene.imports.mistakes import Mistakes, spelt
 from splatbatch.scene.imports.pose import NoPose, Similarity, similarity_of
@@ -92,7 +92,7 @@ def _fitted(terms: Mapping[str, float], bend: str, size: Size, name: str, notes:
     extras = [f"{key.upper()} {terms[key]:.3g}" for key in ("b2", "skew", "k4", "p3", "p4") if terms[key]]
     extras += [f"type {bend}"] if bend == "equisolid" else []
     if off > MOST_OFF_PX:
-        return None, f"{', '.join(extras)}: no camera of COLMAP comes closer than {off:.2g} px to this lens"
+        return None, f"{', '.join(extras)}: {spell_misfit(off)}"
     if off:
         notes.convert(f"{name}: {', '.join(extras)}: fitted as {camera.model}, {off:.2g} px off at most")
     notes.convert(f"{name}: {camera.model}, {size[0]}x{size[1]}")

@@ -10,7 +10,7 @@ from typing import Any
 from splatbatch.fields import number, whole
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.imports.capture import Notes
-from splatbatch.scene.imports.lens import Lens, camera_of
+from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
 from splatbatch.scene.imports.mistakes import Mistakes, spelt
 from splatbatch.scene.photos.sizes import Size
 
@@ -158,7 +158,7 @@ def _camera(keys: Intrinsics, model: str, pinhole: Lens, size: Size, notes: Note
     lens = replace(pinhole, k=radial, p=tangential, bend="equidistant" if model in _FISHEYES else "frame")
     camera, off = camera_of(lens, size)
     if off > MOST_OFF_PX:
-        what = f"k4 {terms['k4']:g} of a radial polynomial: no camera of COLMAP comes closer than {off:.2g} px"
+        what = f"k4 {terms['k4']:g} of a radial polynomial: {spell_misfit(off)}"
         keys.fault(what, "Undistort the images first, or calibrate without k4.")
         return None
     if off:

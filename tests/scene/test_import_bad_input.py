@@ -1,0 +1,432 @@
+"""Sources that are wrong: all mistakes at once, each with its place and remedy; nothing is written, nothing raised."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from foreign_writers import (
+    Scene,
+    camera_to_world,
+    quarry,
+    write_metashape,
+    write_nerfstudio,
+    write_ngp,
+    write_opensfm,
+    write_ply,
+    write_realityscan,
+)
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scenes import MadeScene
+
+from splatbatch.errors import ConfigError, SceneError, SplatbatchError
+from splatbatch.scene.imports.capture import Wish
+from splatbatch.scene.imports.importing import bring_in
+
+QUICK = Wish(triangulates=False)
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one scene in every format, read in no time."""
+    top = tmp_path_factory.mktemp("sources")
+    made = MadeScene(top / "made").write()
+    scene = Scene(made.sparse, made.photographs)
+    write_nerfstudio(scene, top / "ns", applied=False)
+    write_metashape(scene, top / "ms")
+    write_realityscan(scene, top / "rs")
+    write_opensfm(scene, top / "os")
+    return top
+
+
+def mistakes(path: Path, tmp_path: Path, wish: Wish = QUICK) -> str:
+    """Return what an import says that writes nothing."""
+    with pytest.raises(SceneError) as raised:
+        bring_in(path, tmp_path / "out", wish)
+    assert not (tmp_path / "out").exists()
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+    return f"{raised.value.message} {raised.value.hint}"
+
+
+Change = Callable[[dict[str, Any]], Any]
+
+
+def json_with(source: Path, tmp_path: Path, change: Change) -> Path:
+    """Return a changed copy of the transforms.json, beside the same photographs."""
+    top = json.loads((source / "ns/transforms.json").read_text())
+    top = change(top) or top
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/images").symlink_to(source / "made/images")
+    (tmp_path / "in/sparse_pc.ply").write_bytes((source / "ns/sparse_pc.ply").read_bytes())
+    path = tmp_path / "in/transforms.json"
+    path.write_text(json.dumps(top))
+    return path
+
+
+def put(*keys: Any) -> Change:
+    """Return a change that puts the last of the keys where the others lead."""
+    *way, last, value = keys
+
+    def change(top: Any) -> None:
+        for key in way:
+            top = top[key]
+        top[last] = value
+
+    return change
+
+
+MIRROR = [[-1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+SHEAR = [[1, 0.5, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+
+
+def roll(frame: dict[str, Any]) -> None:
+    frame["transform_matrix_start"] = frame.pop("transform_matrix")
+
+
+BAD_JSON: dict[str, tuple[Change, str]] = {
+    "unknown model": (put("camera_model", "ORTHOPHOTO"), r"at the top: camera_model 'ORTHOPHOTO' is not known"),
+    "no frames": (put("frames", []), r"transforms.json: frames is empty"),
+    "frames no list": (put("frames", {"a": 1}), r"frames is missing, or no list"),
+    "frame no object": (put("frames", 3, "hello"), r"frames\[3\]: 'hello' is no frame"),
+    "no path": (put("frames", 3, "file_path", None), r"frames\[3\]: file_path None"),
+    "photo missing": (put("frames", 3, "file_path", "images/no.jpg"), r'frames\[3\] "images/no.jpg": no such photo'),
+    "other suffix": (put("frames", 3, "file_path", "images/04.png"), r"no such photograph; there is 04.jpg"),
+    "mirrored": (put("frames", 3, "transform_matrix", MIRROR), r'frames\[3\] "images/04.jpg": .* mirrors'),
+    "sheared": (put("frames", 3, "transform_matrix", SHEAR), r"is no rotation: it stretches by 1\.28"),
+    "3x3": (put("frames", 3, "transform_matrix", [[1, 0, 0]] * 3), r"has the shape 3x3, not 4x4"),
+    "ragged": (put("frames", 3, "transform_matrix", [[1, 0], [1]]), r"is no matrix of numbers"),
+    "words": (put("frames", 3, "transform_matrix", "none"), r"is no matrix of numbers"),
+    "not finite": (put("frames", 3, "transform_matrix", [[float("nan")] * 4] * 4), r"no (finite|matrix)"),
+    "last row": (put("frames", 3, "transform_matrix", [[1, 0, 0, 0]] * 4), r"has the last row 1, 0, 0, 0"),
+    "no rotation": (put("frames", 3, "transform_matrix", [[0] * 4] * 3 + [[0, 0, 0, 1]]), r"its determinant is 0"),
+    "no pose": (lambda top: top["frames"][3].pop("transform_matrix") and None, r"a photograph without a pose"),
+    "twice": (put("frames", 3, "file_path", "images/03.jpg"), r"2 poses are of the photograph 03.jpg"),
+    "focal text": (put("fl_x", "wide"), r"at the top: fl_x 'wide' is no finite number"),
+    "focal 0": (put("fl_x", 0), r"a focal length is above 0"),
+    "focal negative": (put("fl_y", -5), r"a focal length is above 0"),
+    "no focal": (lambda top: {k: v for k, v in top.items() if not k.startswith("fl_")}, r"fl_x is missing"),
+    "angle": (lambda top: {**{k: v for k, v in top.items() if not k.startswith("fl_")}, "camera_angle_x": 60},
+              r"camera_angle_x 60 is no angle of view"),
+    "contrary": (put("camera_angle_x", 0.3), r"contradicts camera_angle_x"),
+    "pinhole with k": (lambda top: {**top, "camera_model": "PINHOLE", "k1": 0.1}, r"camera_model PINHOLE, but k1 0.1"),
+    "k4 too large": (put("k4", -9e3), r"k4 -9000 of a radial polynomial: it folds over"),
+    "half a size": (put("h", None), r"h None is no finite number|w 96, h None"),
+    "other shape": (put("h", 50), r"camera 96x50, photograph 01.jpg 96x72: another shape"),
+    "turned": (lambda top: {**top, "w": 72, "h": 96}, r"width and height are exchanged"),
+    "applied mirrors": (put("applied_transform", MIRROR[:3]), r"applied_transform mirrors"),
+    "applied shape": (put("applied_transform", [1, 2]), r"applied_transform has the shape 2"),
+    "applied scale": (put("applied_scale", -2), r"applied_scale -2 is no number above 0"),
+    "mask missing": (put("frames", 3, "mask_path", "masks/no.png"), r"mask_path 'masks/no.png': no such file"),
+    "depth no text": (put("frames", 3, "depth_file_path", 7), r"depth_file_path 7: no such file"),
+    "points missing": (put("ply_file_path", "no.ply"), r"ply_file_path 'no.ply': no such file"),
+    "split of nobody": (put("test_filenames", ["images/77.jpg"]), r"'images/77.jpg' is the photograph of"),
+    "mixed units": (put("frames", 3, "transform_matrix", [[1, 0, 0, 9e4], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]),
+                    r'frames\[3\] "images/04.jpg": stands [\d,]+ times as far out'),
+    "rolling shutter": (lambda top: roll(top["frames"][3]), r"rolling shutter"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_JSON)
+def test_what_is_wrong_in_a_transforms_json_is_said_with_its_place(source: Path, tmp_path: Path, name: str) -> None:
+    change, expected = BAD_JSON[name]
+    assert re.search(expected, mistakes(json_with(source, tmp_path, change), tmp_path))
+
+
+def test_all_mistakes_are_told_at_once(source: Path, tmp_path: Path) -> None:
+    def spoil(top: dict[str, Any]) -> None:
+        for name in ("mirrored", "photo missing", "mask missing"):
+            BAD_JSON[name][0](top)
+        put("frames", 5, "transform_matrix", SHEAR)(top)
+        put("ply_file_path", "no.ply")(top)
+
+    said = mistakes(json_with(source, tmp_path, spoil), tmp_path)
+    assert said.count("frames[3]") == 3 and "frames[5]" in said and "no.ply" in said and said.count("→") == 4
+
+
+def test_a_mistake_that_all_frames_share_is_told_once(source: Path, tmp_path: Path) -> None:
+    assert mistakes(json_with(source, tmp_path, put("fl_x", "wide")), tmp_path).count("is no finite number") == 1
+
+
+def test_of_thousands_of_mistakes_some_are_shown_and_the_rest_counted(source: Path, tmp_path: Path) -> None:
+    def spoil(top: dict[str, Any]) -> None:
+        top["frames"] = [{**top["frames"][0], "file_path": f"images/{i}.jpg"} for i in range(5000)]
+
+    said = mistakes(json_with(source, tmp_path, spoil), tmp_path)
+    assert "5001 mistakes" in said.replace(",", "") and "4,992 more of this kind" in said and len(said) < 5000
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", "\x00\xff", '{"frames": [', "[" * 10_000, '{"frames": [[[[]]]]}', "{'frames': []}"]
+)
+def test_what_is_no_whole_json_is_said(source: Path, tmp_path: Path, text: str) -> None:
+    path = json_with(source, tmp_path, lambda top: None)
+    path.write_text(text, errors="surrogateescape")
+    assert "mistake" in mistakes(path, tmp_path)
+
+
+def test_a_json_that_was_cut_anywhere_writes_nothing(source: Path, tmp_path: Path) -> None:
+    path = json_with(source, tmp_path, lambda top: None)
+    text = path.read_text()
+    for end in range(1, len(text) - 1, len(text) // 20):
+        path.write_text(text[:end])
+        assert "no whole JSON" in mistakes(path, tmp_path)
+
+
+TOP_KEYS = [
+    "w", "h", "fl_x", "fl_y", "cx", "cy", "k1", "k4", "p1", "camera_model", "applied_transform", "applied_scale",
+    "ply_file_path", "frames", "test_filenames", "camera_angle_x", "is_fisheye",
+]  # fmt: skip
+FRAME_KEYS = ["file_path", "transform_matrix", "mask_path", "depth_file_path", "fl_x", "w", "k3", "colmap_im_id"]
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(key=st.sampled_from(TOP_KEYS), junk=JUNK)
+def test_junk_at_the_top_is_never_a_traceback(
+    source: Path, tmp_path_factory: pytest.TempPathFactory, key: str, junk: Any
+) -> None:
+    folder = tmp_path_factory.mktemp("junk")
+    with_junk(json_with(source, folder, put(key, junk)), folder)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(key=st.sampled_from(FRAME_KEYS), junk=JUNK)
+def test_junk_in_a_frame_is_never_a_traceback(
+    source: Path, tmp_path_factory: pytest.TempPathFactory, key: str, junk: Any
+) -> None:
+    folder = tmp_path_factory.mktemp("junk")
+    with_junk(json_with(source, folder, put("frames", 2, key, junk)), folder)
+
+
+def with_junk(path: Path, folder: Path) -> None:
+    try:
+        bring_in(path, folder / "out", QUICK)
+    except SplatbatchError:
+        assert not (folder / "out").exists()
+
+
+# Metashape
+
+
+def xml_with(source: Path, tmp_path: Path, *changes: tuple[str, str]) -> Path:
+    """Return a copy of the XML with some words exchanged, once each."""
+    text = (source / "ms/cameras.xml").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/images").symlink_to(source / "made/images")
+    (tmp_path / "in/cameras.xml").write_text(text)
+    return tmp_path / "in/cameras.xml"
+
+
+HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
+LAUGHS = '<!DOCTYPE d [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'
+OUTSIDE = '<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
+BAD_XML: dict[str, tuple[tuple[str, str], str]] = {
+    "billion laughs": ((HEAD, HEAD + LAUGHS), r"line 1: declares a document type or an entity, which is not read"),
+    "outside entity": ((HEAD, HEAD + OUTSIDE), r"declares a document type or an entity"),
+    "deep": (("<sensors>", "<a>" * 100 + "</a>" * 100 + "<sensors>"), r"nested too deeply"),
+    "open tag": (("</chunk>", ""), r"line \d+, column \d+: mismatched tag: no whole XML"),
+    "other xml": (("<chunk", "<other"), r"mismatched tag|holds no chunk"),
+    "pose words": (('label="01"><transform>', 'label="01"><transform>no '), r'of camera "01": is not 16 finite numbers'),
+    "unknown type": (('<calibration type="frame"', '<calibration type="rpc"'), r"its type 'rpc' is no lens"),
+    "no calibration": (("calibration", "former"), r"mismatched tag"),
+    "no focal": (("<f>", "<f>0</f><g>"), r"mismatched tag"),
+    "focal words": (("<b1>", "<k1>wide</k1><b1>"), r"k1 of its calibration is no number"),
+    "sizes": (('<resolution width="96"', '<resolution width="80"'), r"its resolution is \(80, 72\), that of its calib"),
+    "label": (('label="03"', 'label="77"'), r'line \d+: camera 3 "77": no photograph of this name below'),
+    "label twice": (('label="03"', 'label="04"'), r'04.jpg is the photograph of line \d+: camera \d "04" too'),
+    "no sensor": (('sensor_id="1"', 'sensor_id="9"'), r"camera of sensor 9: sensor 9 is not there"),
+    "scale": (("2.5</scale>", "-1</scale>"), r"and a scale above 0"),
+    "mirrored chunk": (('<rotation locked="false">', '<rotation locked="false">-1 0 0 0 1 0 0 0 1</rotation><x>'),
+                       r"mismatched tag"),
+    "two components": (('component_id="0"', 'component_id="1"'), r"2 components that do not hang together"),
+    "mixed ids": (('camera id="2"', 'camera id="1"'), r"has the id 1 of another camera"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_XML)
+def test_what_is_wrong_in_metashapes_xml_is_said_with_its_line(source: Path, tmp_path: Path, name: str) -> None:
+    change, expected = BAD_XML[name]
+    assert re.search(expected, mistakes(xml_with(source, tmp_path, change), tmp_path))
+
+
+def test_a_mirrored_pose_or_chunk_of_metashape_is_refused(source: Path, tmp_path: Path) -> None:
+    path = xml_with(source, tmp_path)
+    mirrored = "<rotation>-1 0 0 0 1 0 0 0 1</rotation>"
+    pose = "<transform>1 0 0 0 0 1 0 0 0 0 -1 0 0 0 0 1</transform>"
+    text = re.sub(r'<rotation locked="false">[^<]*</rotation>', mirrored, path.read_text())
+    path.write_text(re.sub(r"<transform>[^<]+</transform>", pose, text, count=1))
+    assert mistakes(path, tmp_path).count("mirrors") == 2
+
+
+def test_an_xml_that_was_cut_anywhere_writes_nothing(source: Path, tmp_path: Path) -> None:
+    path = xml_with(source, tmp_path)
+    text = path.read_text()
+    for end in range(1, len(text.rstrip()) - 1, len(text) // 20):
+        path.write_text(text[:end])
+        assert "no whole XML" in mistakes(path, tmp_path)
+
+
+def test_labels_that_may_be_two_photographs_are_not_guessed(source: Path, tmp_path: Path) -> None:
+    path = xml_with(source, tmp_path)
+    (tmp_path / "photos/a").mkdir(parents=True)
+    for name in ("01.jpg", "a/01.jpg"):
+        (tmp_path / "photos" / name).write_bytes((source / "made/images/01.jpg").read_bytes())
+    said = mistakes(path, tmp_path, Wish(images=tmp_path / "photos", triangulates=False))
+    assert 'camera 1 "01": may be 01.jpg, a/01.jpg below' in said
+
+
+# COLMAP exports
+
+BAD_MODEL: dict[str, tuple[str, tuple[str, str], str]] = {
+    "unknown model": ("cameras.txt", ("FULL_OPENCV", "RICOH"), r"camera 1: unknown camera model RICOH"),
+    "parameters": ("cameras.txt", ("0 0 0 0 0 0 0 0", "0 0"), r"camera 1: 6 parameters, but FULL_OPENCV has 12"),
+    "not finite": ("cameras.txt", ("0 0 0 0 0 0 0 0", "0 0 0 0 0 0 0 nan"), r"that are no finite numbers"),
+    "normalised": ("cameras.txt", ("96 72 86.4 87.36 48.0 36.0", "1 1 0.9 0.91 0.5 0.5"), r"K is not in pixels of 01"),
+    "other shape": ("cameras.txt", ("96 72", "96 40"), r"camera 96x40, photograph 01.jpg 96x72: another shape"),
+    "no camera": (
+        "images.txt",
+        (" 1 01.jpg", " 9 01.jpg"),
+        r'image 1 "01.jpg": is of camera 9, which cameras.txt lacks',
+    ),
+    "no photo": ("images.txt", ("01.jpg", "77.jpg"), r'image 1 "77.jpg": no such photograph below'),
+    "twice": ("images.txt", ("02.jpg", "01.jpg"), r"2 images have this name"),
+    "pose nan": ("images.txt", ("\n1 ", "\n1 nan "), r"line 2 is no image|its pose is none"),
+    "point words": ("points3D.txt", ("\n1 ", "\n1 x "), r"points3D.txt: line 2 is no point"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_MODEL)
+def test_what_is_wrong_in_an_export_is_said_with_its_place(source: Path, tmp_path: Path, name: str) -> None:
+    part, (old, new), expected = BAD_MODEL[name]
+    (tmp_path / "in").mkdir()
+    for each in ("cameras.txt", "images.txt", "points3D.txt"):
+        text = (source / "rs" / each).read_text()
+        assert each != part or old in text
+        (tmp_path / "in" / each).write_text(text.replace(old, new, 1) if each == part else text)
+    (tmp_path / "in/images").symlink_to(source / "made/images")
+    assert re.search(expected, mistakes(tmp_path / "in", tmp_path))
+
+
+# poses that only the photographs can tell of
+
+
+def spoilt(tmp_path: Path, change: Callable[[np.ndarray], np.ndarray]) -> Path:
+    path = write_ngp(quarry(), tmp_path / "in")
+    top = json.loads(path.read_text())
+    matrices = {f"./images/{image.name}": change(camera_to_world(image)) for image in quarry().images()}
+    for frame in top["frames"]:
+        frame["transform_matrix"] = matrices[frame["file_path"]].tolist()
+    path.write_text(json.dumps(top))
+    return path
+
+
+def mirrored(matrix: np.ndarray) -> np.ndarray:
+    matrix = matrix @ np.diag([1.0, -1, -1, 1])
+    matrix[0, 3] *= -1
+    return matrix
+
+
+SPOILT: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
+    "OpenCV's axes": (lambda matrix: matrix, r"fits; it would if the camera axes are OpenCV's"),
+    "world to camera": (
+        np.linalg.inv,
+        r"it would if the matrices lead from the world to the camera",
+    ),
+    "mirrored world": (mirrored, r"it would if the world is mirrored along x"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPOILT)
+def test_poses_that_the_photographs_contradict_are_refused_with_the_cause(tmp_path: Path, name: str) -> None:
+    change, cause = SPOILT[name]
+    said = mistakes(spoilt(tmp_path, change), tmp_path, Wish())
+    assert "poses: the photographs contradict them" in said and re.search(cause, said)
+
+
+@pytest.mark.slow
+def test_points_in_other_units_are_refused(tmp_path: Path) -> None:
+    path = write_nerfstudio(quarry(), tmp_path / "in", applied=False)
+    model = quarry().model()
+    xyz = np.array([point.xyz for point in model.points3D.values()])
+    middle = np.mean([image.projection_center() for image in model.images.values()], axis=0)
+    write_ply(tmp_path / "in/sparse_pc.ply", middle + 10 * (xyz - middle), np.full(xyz.shape, 90, np.uint8))
+    assert re.search(r"times as far from the cameras as the photographs show", mistakes(path, tmp_path))
+
+
+def test_points_of_another_world_are_refused(source: Path, tmp_path: Path) -> None:
+    path = json_with(source, tmp_path, lambda top: None)
+    xyz = np.random.default_rng(1).normal(size=(50, 3)) - np.array([0, 0, 4e5])
+    write_ply(tmp_path / "in/sparse_pc.ply", xyz, np.zeros((50, 3)))
+    assert "0 % of the photographs have any of its points in view" in mistakes(path, tmp_path)
+
+
+AXES = "property float x\nproperty float y\nproperty float z\n"
+BAD_PLY = [
+    ("", r"empty"),
+    ("hello", r"no PLY file"),
+    ("ply\nformat binary_little_endian 1.0\nend_header\n", r"not vertex"),
+    (
+        f"ply\nformat binary_little_endian 1.0\nelement vertex 9999999999\n{AXES}end_header\n1234",
+        r"cut: claims 9,999,9",
+    ),
+    (f"ply\nformat ascii 1.0\nelement vertex 2\n{AXES}end_header\n1 2 3\n", r"cut: ends inside point 2 of 2"),
+    (f"ply\nformat ascii 1.0\nelement vertex 1\n{AXES[:34]}end_header\n1 2\n", r"lack x, y or z"),
+    ("ply\nformat klingon 1.0\nelement vertex 1\nend_header\n", r"no form of PLY"),
+]
+
+
+@pytest.mark.parametrize(("head", "expected"), BAD_PLY)
+def test_ply_files_that_are_none_are_said(source: Path, tmp_path: Path, head: str, expected: str) -> None:
+    path = json_with(source, tmp_path, lambda top: None)
+    (tmp_path / "in/sparse_pc.ply").write_text(head)
+    assert re.search(expected, mistakes(path, tmp_path))
+
+
+# what the import is told
+
+
+def test_missing_photographs_may_be_left_out(source: Path, tmp_path: Path) -> None:
+    path = json_with(source, tmp_path, put("frames", 3, "file_path", "images/nope.jpg"))
+    done = bring_in(path, tmp_path / "out", Wish(skips_missing=True, triangulates=False))
+    assert len(done.capture.shots) == 7 and "1 pose without photograph: images/nope.jpg" in done.notes.left_out
+    assert "1 photograph without a pose: 04.jpg" in done.notes.left_out
+
+
+def test_an_import_overwrites_nothing(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/mine").touch()
+    with pytest.raises(ConfigError, match="exists and is not empty"):
+        bring_in(source / "ns", tmp_path / "out", QUICK)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+
+
+def test_two_files_of_a_kind_are_not_guessed(source: Path, tmp_path: Path) -> None:
+    path = xml_with(source, tmp_path)
+    (path.with_name("other.xml")).write_text(path.read_text())
+    assert "2 files of the same kind: cameras.xml, other.xml" in mistakes(path.parent, tmp_path)
+
+
+def test_thousands_of_photographs_take_seconds(source: Path, tmp_path: Path) -> None:
+    def many(top: dict[str, Any]) -> None:
+        top["frames"] = [{**top["frames"][i % 8], "file_path": f"images/{i:05d}.jpg"} for i in range(3000)]
+        top.pop("ply_file_path")
+
+    path = json_with(source, tmp_path, many)
+    (tmp_path / "in/images").unlink()
+    (tmp_path / "in/images").mkdir()
+    for i in range(3000):
+        (tmp_path / f"in/images/{i:05d}.jpg").hardlink_to(source / "made/images/01.jpg")
+    assert len(bring_in(path, tmp_path / "out", QUICK).capture.shots) == 3000
