@@ -16,10 +16,11 @@ import pytest
 from command_line import invoke
 from cut_batch import NAMES, TEST, accept, copy_of, cut, expected, expected_backdrop, put, trained
 from fake_batch import FakeBatch, write_model
+from far_away import UTM
 from tiled import random_splat, some
 
 from splatbatch.outcome import Splat
-from splatbatch.splats import Gaussians, check_splat, read_splat, write_splat
+from splatbatch.splats import Gaussians, check_splat, read_header, read_splat, write_splat
 from splatbatch.store.hashes import stamp_of
 from splatbatch.store.layout import OutputFolder
 
@@ -85,6 +86,15 @@ def test_merge_json_says_what_the_scene_was_made_of(batch: FakeBatch) -> None:
         part["start"] for part in said["parts"]
     ]
     assert (said["holes"], said["cleaned"], said["bytes"]) == ([], None, scene(batch).stat().st_size)
+
+
+def test_a_scene_far_from_its_origin_is_cropped_where_its_splats_lie_and_says_so(tmp_path: Path) -> None:
+    batch = trained(tmp_path / "batch", offset=UTM)
+    ended = invoke("merge", batch=batch)
+    assert ended.code == 0, ended.err
+    nums = [*(expected(batch, patch) for patch in ALL), len(expected_backdrop())]
+    assert [part["num_gaussians"] for part in record(batch)["parts"]] == nums
+    assert (record(batch)["offset"], read_header(scene(batch)).offset) == ([*UTM], UTM)
 
 
 def test_a_scene_that_has_not_changed_is_not_written_again(batch: FakeBatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,6 +101,19 @@ def test_what_a_camera_of_another_patch_sees_is_no_floater(tmp_path: Path, rules
     both = views(above(GRID) + above([(x, 0) for x in (28, 29, 30)]))
     assert cleaned(gaussians([KEPT, (30, 0, 0)]), tmp_path, rules)[0] == {"unseen": 1}
     assert cleaned(gaussians([KEPT, (30, 0, 0)]), tmp_path, OfPatch(both, views(above(GRID)), ground))[0] == {}
+
+
+def test_cleaning_takes_no_more_memory_than_the_merge_may(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    splat = gaussians([tuple(place) for place in rng.uniform(-5, 5, (200_000, 3)).tolist()])
+    ground = rng.uniform(-5, 5, (20_000, 3)) * (1, 1, 0.01)
+    images = above([(float(x), float(y)) for x, y in rng.uniform(-5, 5, (60, 2))])
+    part = write_parts(partition_of_boxes(tmp_path, [EVERYWHERE]), splat)[0]
+    tracemalloc.start()
+    merge_splats(tmp_path / "scene.ply", [replace(part, rules=OfPatch(views(images), views(images), ground))], NONE)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 1.5 * part.source.path.stat().st_size
 
 
 def test_of_a_backdrop_only_the_faint_go(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ import json
 import shutil
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from fake_batch import FakeBatch, write_model
-from tiled import partition_of_boxes, random_splat, tiles
+from tiled import CONTENT, partition_of_boxes, random_splat, tiles
 
+from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition, read_partition, write_partition
 from splatbatch.splats import Gaussians, write_splat
 from splatbatch.store.hashes import sha256_of
@@ -22,20 +24,23 @@ REACH = 110 + 0.25 * 220
 QUARTERS = [(0, 0, 0.0), (0, 1, 0.0), (2, 1, 0.0)]
 
 
-def cut(batch: FakeBatch, **changes: object) -> Partition:
+def cut(batch: FakeBatch, **changes: Any) -> Partition:
     """Write the partition of the patches p0 to p3, and the scene that they were cut from."""
     write_model(batch.folder / "sparse" / "0", NAMES)
-    made = partition_of_boxes(batch.folder / "patches", tiles(QUARTERS))
+    offset = changes.get("offset", (0.0, 0.0, 0.0))
+    cuts = [(which, axis, at + offset[axis]) for which, axis, at in QUARTERS]
+    content = Box(*(tuple(np.add(side, offset).tolist()) for side in (CONTENT.lower, CONTENT.upper)))
+    made = partition_of_boxes(batch.folder / "patches", tiles(cuts), content=content)
     facts = {"source": batch.folder / "sparse/0", "test": TEST, "train": frozenset(NAMES) - TEST}
     partition = Partition(**{**vars(made), **facts, **changes})
     write_partition(partition)
     return partition
 
 
-def trained(folder: Path) -> FakeBatch:
+def trained(folder: Path, **changes: Any) -> FakeBatch:
     """Return a batch of four patches, trained, each with a splat of its own that covers the whole scene."""
     batch = FakeBatch(folder).make("p0", "p1", "p2", "p3")
-    cut(batch)
+    cut(batch, **changes)
     assert batch.run("train").returncode == 0
     for i in range(4):
         put(batch, f"p{i}", seed=i)

@@ -42,10 +42,10 @@ def tiles(cuts: list[tuple[int, int, float]]) -> list[Box]:
 
 
 def partition_of_boxes(
-    folder: Path, boxes: list[Box], axes: tuple[Triple, ...] = UPRIGHT, by: float = 1.0
+    folder: Path, boxes: list[Box], axes: tuple[Triple, ...] = UPRIGHT, content: Box = CONTENT, by: float = 1.0
 ) -> Partition:
     cores = tuple(
-        Core(f"p{i}", box, box.grown((by, by, by)), box.clipped(CONTENT.grown((100.0,) * 3)))
+        Core(f"p{i}", box, box.grown((by, by, by)), box.clipped(content.grown((100.0,) * 3)))
         for i, box in enumerate(boxes)
     )
     nobody: frozenset[str] = frozenset()

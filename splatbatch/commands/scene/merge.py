@@ -57,6 +57,10 @@ def merge(config: Path | None, options: MergeOptions, *, as_json: bool) -> None:
         return
     open_console().print(_table(merged))
     typer.echo(one_line(_last_line(merged, files, num_new)))
+    if options.clean and options.keep_uncleaned:
+        typer.echo(
+            one_line(f"what cleaning has changed: splatbatch evaluate, and with --splat {_uncleaned(files).splat}")
+        )
 
 
 def merged_to(batch: Batch, parts: Parts, files: MergedFiles, options: MergeOptions) -> tuple[Merge, int]:

@@ -30,7 +30,7 @@ from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.scene.cleaning import Cleaning
 from splatbatch.tasks.scene.partition import check_scene, partition_for
-from splatbatch.tasks.scene.usable import Standing, look
+from splatbatch.tasks.scene.usable import Candidate, look
 
 MOST_REASONS = 20
 """That a message holds."""
@@ -42,16 +42,15 @@ class Parts:
 
     batch: Batch
     partition: Partition
-    usable: tuple[Standing, ...]
+    usable: tuple[Candidate, ...]
     """In the order of the partition, the backdrop last."""
-    lacking: tuple[Standing, ...]
+    lacking: tuple[Candidate, ...]
     warnings: tuple[str, ...] = ()
 
     @property
     def offset(self) -> Offset:
-        """Return what was taken off the coordinates of all of them."""
-        first = self.usable[0].result
-        return first.trained_from.offset if first else self.partition.offset
+        """Return what was taken off the coordinates of all of them: one in another frame is stale."""
+        return self.batch.frame.offset if self.batch.frame else self.partition.offset
 
     def holes(self) -> tuple[Hole, ...]:
         """Return the boxes of what is missing, infinite sides as None."""
@@ -72,14 +71,14 @@ def gather(batch: Batch, *, allow_missing: bool) -> Parts:
     """
     partition = partition_for(batch)
     check_scene(partition)
-    standings, warnings = look(batch, partition)
-    usable = tuple(one for one in standings if not one.lacking)
-    lacking = tuple(one for one in standings if one.lacking)
+    candidates, warnings = look(batch, partition)
+    usable = tuple(one for one in candidates if not one.lacking)
+    lacking = tuple(one for one in candidates if one.lacking)
     if lacking and not (allow_missing and any(one.core for one in usable)):
         reasons = "; ".join(f"{one.name}: {one.lacking}" for one in lacking[:MOST_REASONS])
         reasons += f"; … and {len(lacking) - MOST_REASONS} more" if len(lacking) > MOST_REASONS else ""
         hint = "Train what is missing: splatbatch train. With --allow-missing the scene has holes there."
-        raise OutputError(f"{len(lacking)} of {len(standings)} patches cannot be merged: {reasons}", hint)
+        raise OutputError(f"{len(lacking)} of {len(candidates)} patches cannot be merged: {reasons}", hint)
     return Parts(batch, partition, usable, lacking, warnings)
 
 
@@ -139,7 +138,7 @@ def _sweep(splat: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _part(parts: Parts, one: Standing, cleaning: Cleaning | None) -> Part:
+def _part(parts: Parts, one: Candidate, cleaning: Cleaning | None) -> Part:
     result = one.result or Result()
     splat = parts.batch.output.patch(one.name).splat
     region, boxes = _region(parts, one)
@@ -150,7 +149,7 @@ def _part(parts: Parts, one: Standing, cleaning: Cleaning | None) -> Part:
     return Part(source, region, key, rules, may_be_empty=one.core is None)
 
 
-def _region(parts: Parts, one: Standing) -> tuple[Region, list[list[list[float | None]]]]:
+def _region(parts: Parts, one: Candidate) -> tuple[Region, list[list[list[float | None]]]]:
     """Return where a splat counts, and the boxes that say so: each place is drawn by one patch, or by the backdrop."""
     if one.core is not None:
         return Inside(parts.partition, parts.offset, one.core.core), [_corners(one.core.core)]

@@ -1,14 +1,12 @@
-"""Which patches a scene can be merged from: those that are trained and fresh, in one frame, with one hold-out."""
+"""Which patches a scene can be merged from: those that are trained and fresh, with one hold-out."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from splatbatch.config import Offset
 from splatbatch.errors import ConfigError
-from splatbatch.plain_text import spell_place
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.partition.record import Core, Partition
 from splatbatch.scene.patches import spell
@@ -22,7 +20,7 @@ FEW = 3
 
 
 @dataclass(frozen=True)
-class Standing:
+class Candidate:
     """A patch of a partition, or the backdrop, as a merge finds it."""
 
     name: str
@@ -36,31 +34,36 @@ class Standing:
     """Of its training, and of attempts since."""
 
 
-def look(batch: Batch, partition: Partition) -> tuple[tuple[Standing, ...], tuple[str, ...]]:
+Found = tuple[tuple[Candidate, ...], tuple[str, ...]]
+"""How all stands, and what is odd about it as a whole."""
+
+
+def look(batch: Batch, partition: Partition) -> Found:
     """Return how all that a scene is merged from stands, in the order of the partition, and what is odd about it all.
 
-    Whether a patch is trained and fresh is what plan and status say of it.
+    Whether a patch is trained and fresh is what plan and status say of it: one in another frame is not.
     """
-    tasks = {task.name: task for task in batch.every}
+    standing = batch.whole().standing("content")
     statuses = {
-        one.patch: one for one in read_status(batch.output, list(tasks), standing=batch.whole().standing("content"))
+        one.patch: one for one in read_status(batch.output, [task.name for task in batch.every], None, standing)
     }
-    found = [_standing(batch, core.name, core, tasks, statuses) for core in partition.cores]
-    found += [_standing(batch, name, None, tasks, statuses) for name, task in tasks.items() if task.patch.is_backdrop]
-    found = _in_one_frame(found, batch.frame.offset if batch.frame else partition.offset)
+    cores = {core.name: core for core in partition.cores}
+    tasks = {task.name: task for task in batch.every}
+    backdrops = [name for name, task in tasks.items() if task.patch.is_backdrop]
+    found = [
+        _candidate(Candidate(name, cores.get(name), task, standing.evidence(name).result), statuses[name])
+        if (task := tasks.get(name))
+        else Candidate(name, cores.get(name), lacking=f"no such patch in {batch.config.scene.patches}")
+        for name in (*cores, *backdrops)
+    ]
     return _with_one_holdout(found, partition)
 
 
-def _standing(
-    batch: Batch, name: str, core: Core | None, tasks: Mapping[str, Task], statuses: Mapping[str, PatchStatus]
-) -> Standing:
-    if name not in tasks:
-        return Standing(name, core, lacking=f"no such patch in {batch.config.scene.patches}")
-    status = statuses[name]
-    lacking = "" if status.state == "trained" else _in_words(status)
-    result = batch.output.patch(name).read_result()
-    warnings = status.warnings if status.state == "trained" else ()
-    return Standing(name, core, tasks[name], result, lacking or ("" if result else "not trained yet"), warnings)
+def _candidate(one: Candidate, status: PatchStatus) -> Candidate:
+    """Return a candidate with what its status says of it."""
+    if status.state == "trained" and one.result is not None:
+        return replace(one, warnings=status.warnings)
+    return replace(one, lacking=_in_words(status))
 
 
 def _in_words(status: PatchStatus) -> str:
@@ -76,18 +79,9 @@ def _in_words(status: PatchStatus) -> str:
             return f"{state}: {status.cause}" if status.cause else state
 
 
-def _in_one_frame(found: Sequence[Standing], offset: Offset) -> list[Standing]:
-    """Return how patches stand, those that lie in another frame than the batch as lacking."""
-    return [
-        replace(one, lacking=f"lies in another frame: offset {spell_place(one.result.trained_from.offset)}, not {here}")
-        if one.result and not one.lacking and one.result.trained_from.offset != offset
-        else one
-        for here in [spell_place(offset)]
-        for one in found
-    ]
-
-
-def _with_one_holdout(found: Sequence[Standing], partition: Partition) -> tuple[tuple[Standing, ...], tuple[str, ...]]:
+def _with_one_holdout(
+    found: Sequence[Candidate], partition: Partition
+) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
     """Return how patches stand, those with another hold-out than the scene's as lacking, or a warning.
 
     A photograph that is test in one patch and trained on in another flatters every figure of the scene. Where all
