@@ -19,7 +19,8 @@ SEAM_FIGURES = ("photographs", "PSNR dB", "between dB", "colour /255", "depth st
 EVEN = (1.0, 0.01)
 SLIGHT = (2.0, 0.02)
 """Colour offset in 1/255, and depth step: up to here nobody sees a seam; up to here who looks for it does."""
-DIGITS = 3
+DIGITS = 9
+"""Of a place: centimetres in UTM, and all that a scene of any unit needs."""
 
 
 def scene_facts(output: OutputFolder, patches: Path) -> Record | None:
@@ -108,7 +109,7 @@ def grade(seam: SeamMeasured) -> str:
 
 
 def _place(values: Any) -> list[float]:
-    return [round(float(value), DIGITS) for value in list(values)[:2]]
+    return [float(f"{float(value):.{DIGITS}g}") for value in list(values)[:2]]
 
 
 def in_words(scene: Record) -> str:

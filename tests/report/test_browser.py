@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from browser import Watched, artifacts_folder, browser
+from cut_quarry import lay_out
 from made_output import NASTY, MadeOutput, night
 
 from splatbatch.report import write_report
 from splatbatch.store.layout import OutputFolder
+from splatbatch.tasks.batch import open_batch
 
 pytestmark = pytest.mark.long
 
@@ -149,3 +151,28 @@ def test_two_hundred_patches_open_in_two_seconds(chromium: Any, tmp_path: Path, 
     print(f"200 patches: {1000 * made_s / 200:.1f} ms per patch, load {load_ms:.0f} ms,", output.report("html").stat())
     assert made_s / 200 < 0.05
     assert 0 < load_ms < 2000
+
+
+def test_the_map_of_a_scene_leads_to_its_patches_by_keyboard(chromium: Any, tmp_path: Path, artifacts: Path) -> None:
+    batch = mapped_quarry(tmp_path)
+    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    watched = Watched(page)
+    watched.open(batch.report("html"))
+    page.locator(".map").scroll_into_view_if_needed()
+    watched.shoot(artifacts, "map")
+    page.focus(".map a")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("p0: ")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("p1: ")
+    page.keyboard.press("Enter")
+    watched.until("location.hash !== ''")
+    assert page.evaluate("document.querySelector(location.hash).textContent").count("p1")
+    assert watched.errors == []
+    page.close()
+
+
+def mapped_quarry(folder: Path) -> OutputFolder:
+    partition = lay_out(folder / "quarry")
+    batch = open_batch(partition.path.parents[1] / "splat_config.yml")
+    write_report(batch.output, batch.names, previews_mib=0, standing=batch.standing())
+    return batch.output

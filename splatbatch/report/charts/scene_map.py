@@ -21,6 +21,9 @@ FAINTEST, STRONGEST = 0.10, 0.42
 """Opacity of a patch's colour, of the poorest and of the best: writing on it stays legible."""
 LEAST_RANGE_DB = 3.0
 """What is alike should look so."""
+LEAST_LABEL_PX = 56
+"""Of a patch's width, or of a seam: what is smaller says what it is under the cursor, in the tables and to readers."""
+TINY = 1e-30
 MOST_DOTS = 1500
 """Held-out cameras that have a dot of their own."""
 Point = tuple[float, float]
@@ -37,7 +40,7 @@ class Scale:
     def px(self) -> float:
         """Return pixels for a unit of the scene."""
         width, height = self.high[0] - self.low[0], self.high[1] - self.low[1]
-        return min((WIDTH_PX - 2 * MARGIN_PX) / max(width, 1e-9), (MOST_HEIGHT_PX - 2 * MARGIN_PX) / max(height, 1e-9))
+        return min((WIDTH_PX - 2 * MARGIN_PX) / max(width, TINY), (MOST_HEIGHT_PX - 2 * MARGIN_PX) / max(height, TINY))
 
     @property
     def size(self) -> Point:
@@ -102,7 +105,8 @@ def _core(
     middle: dict[str, Attribute] = {"x": round((x0 + x1) / 2, 1), "text_anchor": "middle"}
     label = tag("text", f"{SIGNS.get(state, '')} {name}", class_="label", y=round((y0 + y1) / 2 - 2, 1), **middle)
     below = tag("text", said, class_="figure", y=round((y0 + y1) / 2 + 13, 1), **middle)
-    parts = (tag("title", words), rect, label, below)
+    labels = (label, below) if x1 - x0 >= LEAST_LABEL_PX else ()
+    parts = (tag("title", words), rect, *labels)
     if name not in links:
         return tag("g", *parts, class_=f"patch {state}", role="img", aria_label=words)
     return tag("a", *parts, class_=f"patch {state}", href=f"#{links[name]}", aria_label=words)
@@ -138,7 +142,7 @@ def _seam(seam: Record, scale: Scale) -> Html:
     (x0, y0), (x1, y1) = map(scale.of, seam["line"])
     words = _seam_words(seam)
     line = tag("line", tag("title", words), class_=f"seam {seam['grade']}", x1=x0, y1=y0, x2=x1, y2=y1)
-    if seam["grade"] not in ("slight", "step"):
+    if seam["grade"] not in ("slight", "step") or math.hypot(x1 - x0, y1 - y0) < LEAST_LABEL_PX:
         return line
     at: dict[str, Attribute] = {
         "x": round((x0 + x1) / 2, 1),

@@ -1,0 +1,187 @@
+"""The map of a scene in the report: patches, seams and cameras from above, in colours, signs and words."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cut_quarry import lay_out
+from made_output import NASTY
+
+from splatbatch.files import read_json, write_json
+from splatbatch.report import write_report
+from splatbatch.report.charts.scene_map import draw_map
+from splatbatch.report.scene import grade
+from splatbatch.scene.partition.record import Partition
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
+from splatbatch.tasks.batch import open_batch
+
+STATES = ("trained", "trained", "failed", "stale", "waiting", "refused")
+
+
+def town(columns: int = 3, rows: int = 2) -> dict[str, Any]:
+    """Return what the report knows of a scene of patches on a grid, whose seams are of all kinds."""
+    cores = [
+        {
+            "patch": f"p{row * columns + column}",
+            "lower": [10.0 * column, 10.0 * row],
+            "upper": [10.0 * column + 10, 10.0 * row + 10],
+        }
+        for row in range(rows)
+        for column in range(columns)
+    ]
+    kinds = [(0.3, 0.002), (1.5, 0.004), (0.4, -0.05), (None, None)]
+    seams = []
+    for index in range(1, columns):
+        color, depth = kinds[(index - 1) % len(kinds)]
+        seams.append(_seam(f"p{index - 1}", f"p{index}", [[10.0 * index, 0.0], [10.0 * index, 10.0]], color, depth))
+    for index in range(columns):
+        color, depth = kinds[(index + 2) % len(kinds)]
+        line = [[10.0 * index, 10.0], [10.0 * index + 10, 10.0]]
+        seams.append(_seam(f"p{index}", f"p{index + columns}", line, color, depth))
+    cameras = [{"at": [0.5 + 0.7 * step, 3 + 2 * (step % 7)], "name": "", "psnr": None} for step in range(40)]
+    cameras += [{"at": [3.0 + 5 * step, 8.0], "name": f"left/{step}.jpg", "psnr": 22.0 + step} for step in range(5)]
+    return {"problem": "", "cores": cores, "cameras": cameras, "seams": seams, "evaluation": None, "is_stale": False}
+
+
+def _seam(one: str, other: str, line: list[list[float]], color: float | None, depth: float | None) -> dict[str, Any]:
+    known = SeamMeasured(
+        one,
+        other,
+        color_offset=color,
+        depth_step=depth,
+        problem="" if color is not None else "no photograph looks across",
+    )
+    return {"name": known.name, **known.to_record(), "line": line, "grade": grade(known)}
+
+
+def patches() -> list[dict[str, Any]]:
+    return [
+        {"patch": f"p{index}", "state": state, "psnr": 22.0 + index if state in ("trained", "stale") else None}
+        for index, state in enumerate(STATES)
+    ]
+
+
+class Drawing(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def of(self, name: str, kind: str = "") -> list[dict[str, str | None]]:
+        return [found for tag, found in self.tags if tag == name and kind in (found.get("class") or "").split()]
+
+
+def test_a_patch_is_a_link_with_its_state_in_colour_sign_and_words() -> None:
+    text = draw_map(town(), patches(), {f"p{index}": f"patch-{index}" for index in range(5)})
+    drawing = Drawing(text)
+    links = [found for tag, found in drawing.tags if tag == "a"]
+    assert [link["href"] for link in links] == [f"#patch-{index}" for index in range(5)]
+    assert [link["class"] for link in links] == [f"patch {state}" for state in STATES[:5]]
+    assert links[0]["aria-label"] == "p0: trained, 22.00 dB"
+    assert drawing.of("g", "refused")[0]["aria-label"] == "p5: refused"  # the page has no section of it
+    for sign in ("✓ p0", "✕ p2", "↻ p3", "· p4", "22.00 dB"):
+        assert sign in text
+    opacities = [float(rect["fill-opacity"] or 0) for rect in drawing.of("rect", "core")]
+    assert opacities[0] < opacities[1] < opacities[3] and opacities[2] == min(opacities)
+
+
+def test_a_seam_is_drawn_by_its_step_and_says_it() -> None:
+    drawing = Drawing(text := draw_map(town(), patches(), {}))
+    kinds = {kind: len(drawing.of("line", kind)) for kind in ("even", "slight", "step", "unknown")}
+    assert kinds == {"even": 3, "slight": 2, "step": 2, "unknown": 2}  # each with a sample in the legend
+    for words in ("p0|p1: even, 0.3/255, 0.2 % of depth", "p1|p2: slight, 1.5/255", "no photograph looks across"):
+        assert words in text
+
+
+def test_cameras_are_dots_and_held_out_ones_rings_that_say_what_they_show() -> None:
+    drawing = Drawing(text := draw_map(town(), patches(), {}))
+    assert len(drawing.of("circle", "test")) == 5
+    assert text.count("h0") == 40 and "left/0.jpg, held out: 22.00 dB" in text
+    radii = [float(ring["r"] or 0) for ring in drawing.of("circle", "test")]
+    assert radii == sorted(radii, reverse=True)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_a_scene_of_any_size_fits_its_drawing(scale: float) -> None:
+    scene = town()
+    for core in scene["cores"]:
+        core["lower"], core["upper"] = ([scale * side for side in core[key]] for key in ("lower", "upper"))
+    for seam in scene["seams"]:
+        seam["line"] = [[scale * side for side in end] for end in seam["line"]]
+    scene["cameras"] = [{"at": [1e30, -1e30], "name": "far.jpg", "psnr": None}]
+    numbers = [
+        float(one) for one in re.findall(r'(?:x|y|cx|cy|width|height)="(-?[\d.e+-]+)"', draw_map(scene, patches(), {}))
+    ]
+    assert numbers and all(-5 <= one <= 2000 for one in numbers)
+
+
+@pytest.fixture
+def quarry(tmp_path: Path) -> Partition:
+    return lay_out(tmp_path / "quarry")
+
+
+def report_of(quarry: Partition) -> tuple[dict[str, Any], str]:
+    batch = open_batch(quarry.path.parents[1] / "splat_config.yml")
+    report = write_report(batch.output, batch.names, previews_mib=0, standing=batch.standing())
+    return report, batch.output.report("html").read_text()
+
+
+def evaluation(quarry: Partition) -> SceneEvaluation:
+    photos = {name: PhotoMeasured(psnr=25.0, home="p0") for name in quarry.test}
+    seams = (
+        SeamMeasured("p0", "p1", Measured(psnr=24.0, num_photos=2), 12, 0.2, 31.0, 4.5, (4.5, 0.0, 0.0), 0.03, 1.1),
+    )
+    return SceneEvaluation(total=Measured(psnr=25.0, num_photos=4), photos=photos, seams=seams, lacking={NASTY: "x"})
+
+
+def test_the_page_shows_the_scene_with_its_seams(quarry: Partition) -> None:
+    output = OutputFolder(quarry.path.parents[1] / "output")
+    write_json(output.scene.evaluation, evaluation(quarry).to_record())
+    report, page = report_of(quarry)
+    (seam,) = report["scene"]["seams"]
+    assert seam["grade"] == "step" and seam["line"][0][0] == seam["line"][1][0]
+    assert len(report["scene"]["cameras"]) == 32
+    for words in ("Merged: 25.00 dB on 4 held-out photographs", "p0|p1", "4.50", "+3.00", 'class="map"'):
+        assert words in page
+    assert NASTY not in page
+    assert "| p0\\|p1 |" in output.report("md").read_text()
+
+
+def test_a_scene_nobody_has_measured_is_shown_as_far_as_it_is_known(quarry: Partition) -> None:
+    _, page = report_of(quarry)
+    assert "has not been measured: splatbatch evaluate" in page and "not measured yet" in page
+
+
+def test_a_batch_without_a_partition_has_no_map(quarry: Partition) -> None:
+    quarry.path.unlink()
+    report, page = report_of(quarry)
+    assert report["scene"] is None and 'class="map"' not in page
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", '{"photos": {"a": {"psnr": "?"}}, "seams": [{"one": 3}, 4]}', "not json"])
+def test_an_evaluation_of_a_stranger_breaks_no_report(quarry: Partition, text: str) -> None:
+    output = OutputFolder(quarry.path.parents[1] / "output")
+    output.scene.evaluation.write_text(text)
+    report, page = report_of(quarry)
+    assert 'class="map"' in page
+    assert json.loads(json.dumps(report["scene"]))["seams"][0]["color_offset"] is None
+
+
+def test_a_scene_that_was_merged_again_says_so(quarry: Partition) -> None:
+    output = OutputFolder(quarry.path.parents[1] / "output")
+    write_json(output.scene.evaluation, evaluation(quarry).to_record())
+    shutil.copy(output.scene.splat, again := output.scene.splat.with_name("again.ply"))
+    again.replace(output.scene.splat)
+    report, page = report_of(quarry)
+    assert report["scene"]["is_stale"] and "merged again since" in page
+    assert read_json(output.report("json"))["scene"]["is_stale"]
