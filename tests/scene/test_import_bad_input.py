@@ -238,7 +238,7 @@ BAD_XML: dict[str, tuple[tuple[str, str], str]] = {
     "deep": (("<sensors>", "<a>" * 100 + "</a>" * 100 + "<sensors>"), r"nested too deeply"),
     "open tag": (("</chunk>", ""), r"line \d+, column \d+: mismatched tag: no whole XML"),
     "other xml": (("<chunk", "<other"), r"mismatched tag|holds no chunk"),
-    "pose words": (('label="01"><transform>', 'label="01"><transform>no '), r'of camera "01": is not 16 finite numbers'),
+    "pose words": (('label="01"><transform>', 'label="01"><transform>no '), r'camera "01": is not 16 finite'),
     "unknown type": (('<calibration type="frame"', '<calibration type="rpc"'), r"its type 'rpc' is no lens"),
     "no calibration": (("calibration", "former"), r"mismatched tag"),
     "no focal": (("<f>", "<f>0</f><g>"), r"mismatched tag"),

@@ -141,8 +141,9 @@ def _rays_inside(lens: Lens, size: Size) -> Floats:
     reach = np.linalg.norm(bent, axis=1)
     with np.errstate(all="ignore"):
         angle = reach if lens.bend == "equidistant" else 2 * np.arcsin(reach / 2)
-        rays: Floats = bent * np.where(reach > 0, np.tan(angle) / reach, 1.0)[:, None]
-    return rays[angle < _WIDEST]
+        rays = bent * np.where(reach > 0, np.tan(angle) / reach, 1.0)[:, None]
+    seen: Floats = rays[angle < _WIDEST]
+    return seen
 
 
 def _unbent(lens: Lens, pixels: Floats) -> Floats:

@@ -25,22 +25,26 @@ _CHECK_S = 300.0
 def see_poses(capture: Capture, folder: Path, told: tuple[Notes, Mistakes]) -> None:
     """Match a few pairs of photographs and see that they fit poses and points."""
     notes, mistakes = told
-    shots = capture.shots
-    anchors = set(range(0, len(shots), len(shots) // _CHECKED or 1))
-    pairs = [pair for pair in matching.near_pairs(shots, _NEIGHBOURS) if pair[0] in anchors]
-    with _workplace(folder, _CHECK_S, shots) as place:
-        try:
-            matched = matching.match(posed_model(place.shots), pairs[: _CHECKED * _NEIGHBOURS], place)
-        except Unmatched as error:
-            notes.leave_out(f"a look at the poses by matching photographs: {error}")
-            return
-    _judge(shots, matched, notes, mistakes)
+    try:
+        with _workplace(folder, _CHECK_S, capture.shots) as place:
+            matched = matching.match(posed_model(place.shots), _few_pairs(capture.shots), place)
+    except Unmatched as error:
+        notes.leave_out(f"a look at the poses by matching photographs: {error}")
+        return
+    _judge(capture.shots, matched, notes, mistakes)
     if capture.cloud is None or len(mistakes):
         return
-    ratio = agreement.depth_ratio(shots, capture.cloud, matched)
+    ratio = agreement.depth_ratio(capture.shots, capture.cloud, matched)
     if ratio is not None and not agreement.is_same_depth(ratio):
         what = f"its points lie {ratio:.3g} times as far from the cameras as the photographs show"
         mistakes.add(capture.cloud.origin, what, "Points and poses are in different units: export both in the same.")
+
+
+def _few_pairs(shots: Sequence[Shot]) -> list[tuple[int, int]]:
+    """Return some pairs of neighbours, evenly over the photographs."""
+    anchors = set(range(0, len(shots), len(shots) // _CHECKED or 1))
+    pairs = [pair for pair in matching.near_pairs(shots, _NEIGHBOURS) if pair[0] in anchors]
+    return pairs[: _CHECKED * _NEIGHBOURS]
 
 
 def _judge(shots: Sequence[Shot], matched: Sequence[matching.Matched], notes: Notes, mistakes: Mistakes) -> None:
@@ -66,9 +70,9 @@ def triangulated(capture: Capture, folder: Path, told: tuple[Wish, Notes, Mistak
     with _workplace(folder, wish.within_s, shots) as place:
         model = posed_model(place.shots)
         try:
-            matched = matching.match(model, matching.near_pairs(shots, _EACH), place)
-            _judge(shots, matched, notes, mistakes)
-            if matched and not len(mistakes):
+            _judge(shots, matching.match(model, _few_pairs(shots), place), notes, mistakes)
+            # poses that are wrong are known before all photographs are matched
+            if not len(mistakes) and matching.match(model, matching.near_pairs(shots, _EACH), place):
                 model = matching.triangulate(model, place)
         except Unmatched as error:
             notes.leave_out(
