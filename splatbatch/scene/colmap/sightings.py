@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,8 @@ class Sightings:
     first_keypoint: Ints  # [I + 1]: keypoints of all images in one row
     xy: Floats  # [K, 2], of every keypoint
     point_of_keypoint: Indices  # [K], `NONE` where it was not triangulated
+    num_nowhere: int = 0
+    """Points of the model that are none of P: they lie nowhere (NaN, infinity)."""
 
     @property
     def point(self) -> Indices:
@@ -94,21 +96,35 @@ def read_sightings(sparse: Path) -> Sightings:
     model = read_reconstruction(sparse, tracks=True)
     if model.points.tracks is None:
         raise ModelError(sparse, "was read without its tracks")
+    num_points, points = len(model.points), _placed(model.points, model.points.tracks)
     keypoints = read_points2d(sparse)
     rows = [keypoints.pop(image.id).xy for image in model.images]
     counts = np.array([len(row) for row in rows], dtype=np.int64)
     first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     xy = np.concatenate([np.zeros((0, 2)), *rows])
     del keypoints, rows
-    return _indexed(model, model.points.tracks, first, xy)
+    found = _indexed(replace(model, points=points), points.tracks or model.points.tracks, first, xy)
+    return replace(found, num_nowhere=num_points - len(points))
+
+
+def _placed(points: Points, tracks: Tracks) -> Points:
+    """Return the points that lie somewhere, with their tracks."""
+    kept = np.isfinite(points.xyz).all(axis=1)
+    if kept.all():
+        return points
+    lengths = np.diff(tracks.starts)
+    elements = np.repeat(kept, lengths)
+    starts = np.concatenate([[0], np.cumsum(lengths[kept])]).astype(np.int64)
+    left = Tracks(starts, tracks.image_ids[elements], tracks.point2d_idxs[elements])
+    arrays = {key: getattr(points, key)[kept] for key in ("xyz", "rgb", "errors", "track_lengths", "ids")}
+    return Points(**arrays, tracks=left)
 
 
 def _indexed(model: Reconstruction, tracks: Tracks, first: Ints, xy: Floats) -> Sightings:
     photo = _places(np.array([image.id for image in model.images], dtype=np.int64), tracks.image_ids)
     lengths = np.diff(tracks.starts)
     point = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    is_place = np.logical_and.reduce(np.isfinite(model.points.xyz), axis=1)
-    is_sound = is_place[point] & (photo != NONE)
+    is_sound = photo != NONE
     is_sound &= tracks.point2d_idxs < np.diff(first, append=first[-1])[photo]
     row = first[photo] + tracks.point2d_idxs
     seen = np.full(len(xy), NONE, dtype=np.int64)  # which sighting each keypoint is

@@ -87,7 +87,7 @@ def _axes(sightings: Sightings, wish: Wish, before: Partition | None) -> Axes:
     if before and wish.up is None:
         return before.axes
     xyz = sightings.points.xyz
-    low, high = np.nanpercentile(np.where(np.isfinite(xyz), xyz, np.nan), (1, 99), axis=0)
+    low, high = np.percentile(xyz, (1, 99), axis=0)
     near = ((xyz >= low) & (xyz <= high)).all(axis=1)  # a lone mismatched point would turn any axis
     return principal_axes(sightings.centers(), xyz[near], wish.up)
 
@@ -177,8 +177,8 @@ def _notes(sightings: Sightings, layout: Layout, parts: Mapping[str, Part], befo
     if blind.any():
         names = [image.name for image, is_blind in zip(sightings.images, blind, strict=True) if is_blind]
         notes.append(f"{counted(len(names), 'photograph')} see no point and are in no patch: {', '.join(names[:5])}")
-    if nowhere := int((~np.isfinite(sightings.points.xyz).all(axis=1)).sum()):
-        notes.append(f"{counted(nowhere, 'point')} of the source lie nowhere (NaN, infinity): left out")
+    if sightings.num_nowhere:
+        notes.append(f"{counted(sightings.num_nowhere, 'point')} of the source left out: nowhere to be (NaN, infinity)")
     if len(layout.cores) > 1 and layout.evenness() > UNEVEN:
         remedy = "; to cut anew, split into another folder" if before else ""
         notes.append(f"the dearest patch costs {layout.evenness():.1f} times the cheapest{remedy}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -57,17 +56,9 @@ class Ground:
 
     def lay_out(self, cores: Sequence[Box]) -> Layout:
         """Return what belongs to cores."""
-        content = _with_margin(*self._content, cores)
-        bounds = [core.clipped(content) for core in cores]
+        bounds = [_bounds(core, self.seen.places[core.holds(self.seen.places)]) for core in cores]
         grown = [core.grown(_steps(bound, self.overlap)) for core, bound in zip(cores, bounds, strict=True)]
         return Layout(list(cores), grown, bounds, parts_of(self.seen, cores, grown))
-
-    @cached_property
-    def _content(self) -> tuple[Floats, Floats]:
-        """Between which places nearly all of the points lie."""
-        places = self.seen.places
-        low, high = np.percentile(places[np.isfinite(places).all(axis=1)], TAILS, axis=0)
-        return low, high
 
     def balanced(self, cut: CutInto) -> Layout:
         """Return the most even of some layouts: each weighs dear parts more than the one before.
@@ -166,13 +157,13 @@ def _gridded(ground: Ground, shape: tuple[int, int]) -> Layout | None:
     return found if ground.lacks(found) is None else None
 
 
-def _with_margin(low: Floats, high: Floats, cores: Sequence[Box]) -> Box:
-    """Return where a scene lies: between two places, and wherever a core ends."""
-    sides = np.array([side for core in cores for side in (core.lower, core.upper)])
-    low = np.minimum(low, np.where(np.isfinite(sides), sides, np.inf).min(axis=0))
-    high = np.maximum(high, np.where(np.isfinite(sides), sides, -np.inf).max(axis=0))
-    margin = np.maximum(MARGIN * (high - low), np.spacing(np.abs(high)) * 1024)
-    return Box(_corner(low - margin), _corner(high + margin))
+def _bounds(core: Box, places: Floats) -> Box:
+    """Return a core as far as its own points reach: what is added elsewhere to a scene does not move it."""
+    low, high = np.percentile(places, TAILS, axis=0) if len(places) else (np.zeros(3), np.zeros(3))
+    lower, upper = np.array(core.lower), np.array(core.upper)
+    low, high = np.where(np.isfinite(lower), lower, low), np.where(np.isfinite(upper), upper, high)
+    margin = np.maximum(MARGIN * np.abs(high - low), np.spacing(np.maximum(np.abs(low), np.abs(high))) * 1024)
+    return Box(_corner(np.minimum(low, high) - margin), _corner(np.maximum(low, high) + margin)).clipped(core)
 
 
 def _steps(bound: Box, overlap: float) -> tuple[float, float, float]:
