@@ -22,6 +22,7 @@ settings.load_profile("quick")
 
 
 TOGETHER = (
+    "tests/commands/test_merge_command.py",
     "tests/report/test_browser.py",
     "tests/report/test_viewer.py",
     "tests/scheduler/test_scheduler_bars.py",
