@@ -23,10 +23,18 @@ def init(
     prepare.init(folder, out)
 
 
-@app.command("import")
-def import_(
-    source: Annotated[Path, typer.Argument(help="transforms.json, Metashape XML, COLMAP export; or their folder.")],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the model.")],
+def _print_schema(wanted: bool) -> None:
+    if wanted:
+        from splatbatch.commands import split as splitting
+
+        splitting.schema()
+        raise typer.Exit
+
+
+@app.command()
+def split(
+    source: options.SourceOption,
+    out: options.PatchesOption,
     images: options.ImagesOption = None,
     points: options.PointsOption = None,
     chunk: Annotated[str, typer.Option("--chunk", metavar="LABEL", help="Which chunk of Metashape.")] = "",
@@ -38,6 +46,9 @@ def import_(
     ] = False,
     within_s: options.WithinOption = 1800.0,
     json_: options.JsonOption = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", callback=_print_schema, is_eager=True, help="Print that of partition.json.")
+    ] = False,
 ) -> None:
     """Make a COLMAP scene of what another program has reconstructed; photographs are linked, not copied."""
     from splatbatch.commands import import_ as importing

@@ -14,6 +14,7 @@ import pytest
 import vast_scene
 from command_line import invoke
 from fake_batch import ROOT, SHARED
+from PIL import Image
 
 from splatbatch.config import Evaluation, Scene
 from splatbatch.errors import SceneError
@@ -375,6 +376,28 @@ def test_as_a_user_split_init_verify_plan(scene: Path, monkeypatch: pytest.Monke
     audited = invoke("verify-dims", "--strict", "--json")
     assert (audited.code, json.loads(audited.out)["findings"]) == (0, [])
     assert "p0: train: not trained yet" in invoke("plan").out
+
+
+def test_mended_copies_stay_patches_of_their_partition(scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(scene)
+    cut(scene, scene / "patches")
+    (scene / "images").unlink()
+    for path in sorted((QUARRY / "images").rglob("*.jpg")):  # half the size that the cameras say
+        target = scene / "images" / path.relative_to(QUARRY / "images")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with Image.open(path) as photo:
+            photo.reduce(2).save(target)
+    assert invoke("init", ".").code == 0
+    ended = invoke("verify-dims", "--fix", "scale", "--out", "mended")
+    assert (ended.code, ended.err) == (0, "")
+    mended, before = (read_partition(scene / name / "partition.json") for name in ("mended", "patches"))
+    assert (mended.cores, mended.test) == (before.cores, before.test)
+    assert mended.source == scene / "mended" / "source" / "sparse" / "0"
+    assert (scene / "mended" / "p1" / "patch.json").is_file()
+
+
+def test_the_schema_of_a_partition_is_printed():
+    assert json.loads(invoke("split", "--schema").out)["title"] == "PartitionForm"
 
 
 def test_a_look_can_be_drawn_and_read_by_programs(scene: Path, monkeypatch: pytest.MonkeyPatch):

@@ -16,6 +16,8 @@ from splatbatch.files import Record
 from splatbatch.scene.audit.audit import SOURCE, Audit, source_patch
 from splatbatch.scene.colmap.edit import write_changed
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.partition.place import PATCH
+from splatbatch.scene.partition.record import read_partition, write_partition
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import is_folder
 from splatbatch.scene.repair.camera_change import Change, How
@@ -79,6 +81,7 @@ def fix_models(
             folder = aside / plan.patch.name
             write_changed(plan.patch.sparse, plan.model.cameras, plan.of_image, folder / "sparse/0")
             _link_photographs(plan.patch, aside)
+        _carry_partition(plans, aside, out)
         _verify_crops(plans, aside)
         verify_copies(audit, [replace(plan.patch, sparse=aside / plan.patch.name / "sparse/0") for plan in plans])
         errors = [
@@ -143,6 +146,21 @@ def _link_photographs(patch: Patch, aside: Path) -> None:
         name = path.name if is_own else path.name.replace(patch.images.name, "images")
         if is_folder(path) and not (place / name).exists():
             (place / name).symlink_to(path.resolve(), target_is_directory=True)
+
+
+def _carry_partition(plans: Sequence[Plan], aside: Path, out: Path) -> None:
+    """Let the copies be patches of the partition that the models were cut by: their cores and hold-out are the same."""
+    path = next((plan.patch.partition for plan in plans if plan.patch.partition), None)
+    if path is None:
+        return
+    has_source = any(plan.patch.name == SOURCE for plan in plans)
+    known = read_partition(path)
+    source = out / SOURCE / "sparse/0" if has_source else known.source
+    write_partition(replace(known, path=aside / path.name, source=source), home=out)
+    for plan in plans:
+        record = path.parent / plan.patch.name / PATCH
+        if record.is_file():
+            shutil.copyfile(record, aside / plan.patch.name / PATCH)
 
 
 def _refuse_occupied(out: Path) -> None:
