@@ -223,6 +223,13 @@ def test_a_new_backdrop_makes_all_patches_stale(batch: FakeBatch) -> None:
     assert "p0: stale: the backdrop has changed" in refused(batch)
 
 
+def test_of_a_batch_that_was_never_trained_nothing_is_merged_and_nothing_left(tmp_path: Path) -> None:
+    batch = FakeBatch(tmp_path).make(*ALL)
+    cut(batch)
+    assert "p3: not trained yet" in refused(batch, "--allow-missing")
+    assert not batch.output.exists()
+
+
 def test_a_scene_of_holes_alone_is_none(batch: FakeBatch) -> None:
     for patch in ALL:
         (place(batch, patch) / "result.json").unlink()

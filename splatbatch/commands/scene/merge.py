@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,8 +49,9 @@ def merge(config: Path | None, options: MergeOptions, *, as_json: bool) -> None:
     if options.out is not None:
         check_place(options.out, batch.output.path)
         files = MergedFiles.at(options.out)
-    parts = gather(batch, allow_missing=options.allow_missing)
-    with OutputLock(batch.output.lock):
+    # where nothing was ever trained there is nothing to lock, and nothing to merge
+    with OutputLock(batch.output.lock) if batch.output.path.is_dir() else nullcontext():
+        parts = gather(batch, allow_missing=options.allow_missing)
         merged, num_new = merged_to(batch, parts, files, options)
     print_warnings(_warnings(merged))
     if as_json:

@@ -25,11 +25,7 @@ class Cleaning:
     """Makes the rules for each patch of a scene; of models, one at a time is held."""
 
     def __init__(self, partition: Partition, patches: Sequence[Patch], offset: Offset) -> None:
-        """Take the patches of a batch, merged or not: what any of them has photographed counts.
-
-        Raises:
-            SceneError: a model cannot be read.
-        """
+        """Take the patches of a batch, merged or not: what any of them has photographed counts."""
         self._partition, self._offset = partition, offset
         self._patches = {patch.name: patch for patch in patches if not patch.is_backdrop}
         self._everyone: Views | None = None
