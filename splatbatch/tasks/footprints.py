@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from splatbatch.config import Config
 from splatbatch.errors import SceneError
 from splatbatch.machine.gpu import Gpu, gpus
-from splatbatch.scene.footprint import Extent, Footprint, estimate, measure, thinned, why_tight
+from splatbatch.scene.footprint import (
+    Extent,
+    Footprint,
+    estimate,
+    expected_gaussians,
+    measure,
+    thinned,
+    why_tight,
+)
 from splatbatch.store.events import Expected, Tight
-from splatbatch.store.layout import BACKDROP
+from splatbatch.store.layout import PatchFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.task import Task
 
@@ -24,7 +32,8 @@ def footprints_of(config: Config, tasks: Iterable[Task]) -> dict[str, Footprint]
     """
     card_mib = smallest_mib(cards(config))
     is_cpu = config.training.device == "auto" and not cards(config)
-    found, extents = {}, dict[Path, Extent]()
+    found, extents, tasks = {}, dict[Path, Extent](), tuple(tasks)
+    num_behind = _num_behind(tasks)
     for task in tasks:
         recipe, sparse = task.asked.recipe, task.patch.sparse
         if recipe.program is not None:  # nobody knows what an external trainer needs
@@ -32,19 +41,28 @@ def footprints_of(config: Config, tasks: Iterable[Task]) -> dict[str, Footprint]
         with contextlib.suppress(SceneError):  # the audit names what is wrong with the model
             if sparse not in extents:  # variants of a sweep share it
                 extents[sparse] = measure(task.patch)
-            extent = _as_trained(task, extents[sparse], config)
+            extent = _as_trained(task, extents[sparse], num_behind)
             found[task.name] = estimate(recipe.on("cpu") if is_cpu else recipe, extent, card_mib)
     return found
 
 
-def _as_trained(task: Task, extent: Extent, config: Config) -> Extent:
+def _num_behind(tasks: Sequence[Task]) -> int:
+    """Return how many Gaussians the backdrop has, or will have at most; 0 without one."""
+    for task in tasks:
+        if task.patch.is_backdrop:
+            with contextlib.suppress(SceneError):
+                recipe, whole = task.asked.recipe, measure(task.patch)
+                return expected_gaussians(recipe, thinned(whole, recipe.training.cap(whole.num_points)).num_points)
+    folder = next((task.patch.backdrop for task in tasks if task.patch.backdrop), None)
+    result = PatchFolder(folder).read_result() if folder else None
+    return (result.num_gaussians if result else 0) or 0
+
+
+def _as_trained(task: Task, extent: Extent, num_behind: int) -> Extent:
     """Return the extent of what a task trains: a backdrop is thinned, and drawn behind the patches with a core."""
     if task.patch.is_backdrop:
         return thinned(extent, task.asked.recipe.training.cap(extent.num_points))
-    if task.patch.backdrop is None:
-        return extent
-    cap = config.recipe(BACKDROP).training
-    return replace(extent, num_behind=cap.cap(extent.num_points))
+    return replace(extent, num_behind=num_behind) if task.patch.backdrop else extent
 
 
 def tight(found: Mapping[str, Footprint], config: Config) -> dict[str, str]:

@@ -148,7 +148,7 @@ def test_every_command_knows_the_backdrop(batch: FakeBatch, verb: str) -> None:
 def test_memory_is_planned_with_the_backdrop_behind(batch: FakeBatch) -> None:
     from splatbatch.tasks.footprints import footprints_of
 
-    cut(batch, training={"cap_max": 900_000, "device": "cuda"})
+    cut(batch, training={"cap_max": 900_000, "device": "cuda", "strategy": "default"})
     opened = open_batch(batch.config)
     with_it = footprints_of(opened.config, opened.tasks)["p0"]
     (batch.folder / "patches/partition.json").unlink()
