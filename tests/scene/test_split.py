@@ -331,7 +331,11 @@ def test_a_source_with_loose_ends_makes_sound_patches(scene: Path, tmp_path: Pat
     points[8 + 8 : 8 + 16] = np.float64(np.nan).tobytes()  # the first point lies nowhere
     points[8 + 51 : 8 + 55] = np.uint32(4_000_000).tobytes()  # and is seen by an image that there is not
     (sparse / "points3D.bin").write_bytes(points)
+    images = bytearray((sparse / "images.bin").read_bytes())
+    images[8 + 36 : 8 + 44] = np.float64(np.inf).tobytes()  # the first image stands nowhere
+    (sparse / "images.bin").write_bytes(images)
     done = cut(scene, tmp_path / "patches")
+    assert any("1 photograph see no point and are in no patch" in note for note in done.notes)
     assert any("1 point of the source left out: nowhere to be" in note for note in done.notes)
     for name in ("p0", "p1"):
         assert pycolmap.Reconstruction(tmp_path / "patches" / name / "sparse" / "0").is_valid()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -64,8 +65,7 @@ class Sightings:
 
     def centers(self) -> Floats:
         """Return where the photographs were taken, [I, 3]; NaN where a pose is none."""
-        centers: Floats = np.array([image.center() for image in self.images], dtype=np.float64).reshape(-1, 3)
-        return centers
+        return _centers(self.images)
 
     def some(self, most: int) -> Sightings:
         """Return the sightings of at most so many points, evenly taken; keypoints are those of these alone."""
@@ -88,7 +88,7 @@ def read_sightings(sparse: Path) -> Sightings:
     """Read a model with all its keypoints and tracks.
 
     A loose end is none: an element of a track that names no image or keypoint, or one that another point has; and
-    what belongs to a point that lies nowhere.
+    what belongs to a point that lies nowhere, or to an image whose pose is none.
 
     Raises:
         ModelError: a file is missing, unreadable, cut or garbage; it is named.
@@ -124,7 +124,8 @@ def _indexed(model: Reconstruction, tracks: Tracks, first: Ints, xy: Floats) -> 
     photo = _places(np.array([image.id for image in model.images], dtype=np.int64), tracks.image_ids)
     lengths = np.diff(tracks.starts)
     point = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    is_sound = photo != NONE
+    stands = np.isfinite(_centers(model.images)).all(axis=1)
+    is_sound = (photo != NONE) & stands[photo]
     is_sound &= tracks.point2d_idxs < np.diff(first, append=first[-1])[photo]
     row = first[photo] + tracks.point2d_idxs
     seen = np.full(len(xy), NONE, dtype=np.int64)  # which sighting each keypoint is
@@ -145,6 +146,12 @@ def _indexed(model: Reconstruction, tracks: Tracks, first: Ints, xy: Floats) -> 
         xy,
         of_point.astype(np.int32),
     )
+
+
+def _centers(images: Sequence[Image]) -> Floats:
+    centers: Floats = np.array([image.center() for image in images], dtype=np.float64).reshape(-1, 3)
+    centers[~np.isfinite(centers).all(axis=1)] = np.nan  # infinity would spoil what it is multiplied with
+    return centers
 
 
 def _places(known: Ints, asked: NDArray[np.uint32]) -> Indices:

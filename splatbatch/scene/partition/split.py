@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +24,8 @@ from splatbatch.scene.partition.plan import Plan, plan_split
 from splatbatch.scene.partition.record import Core, write_partition
 from splatbatch.scene.partition.wish import Wish
 
+WRITERS = 2
+"""Patches written at once: more would hold more in memory and gain nothing on two cores."""
 State = Literal["new", "stays", "changes"]
 
 
@@ -101,17 +104,17 @@ def split(asked: Asked, *, dry_run: bool = False) -> Split:
 
 
 def _written(plan: Plan, contents: dict[str, Content], notes: tuple[str, ...]) -> Split:
-    states: dict[str, State] = {}
-    cores = []
     out = plan.partition.path.parent
-    with prepared(out) as aside:
-        for core in plan.partition.cores:
-            content = contents[core.name]
-            states[core.name] = _state(plan, core.name, content)
-            if states[core.name] == "stays":
-                cores.append(replace(core, cut_from=_cut_from(plan, core.name) or ""))
-            else:
-                cores.append(replace(core, cut_from=content.write(aside / core.name)))
+
+    def put(core: Core) -> tuple[Core, State]:
+        content, state = contents[core.name], _state(plan, core.name, contents[core.name])
+        cut_from = _cut_from(plan, core.name) if state == "stays" else content.write(aside / core.name)
+        return replace(core, cut_from=cut_from or ""), state
+
+    # hashing and writing leave the other core free
+    with prepared(out) as aside, ThreadPoolExecutor(WRITERS) as pool:
+        done = list(pool.map(put, plan.partition.cores))
+        cores, states = [core for core, _ in done], {core.name: state for core, state in done}
         partition = replace(plan.partition, cores=tuple(cores))
         found = _described(replace(plan, partition=partition), states, notes)
         for name in PICTURES:

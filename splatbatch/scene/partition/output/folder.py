@@ -101,7 +101,10 @@ def prepared(out: Path) -> Iterator[Path]:
                 raise OutputError(f"{out}: another split is being put in place ({error.strerror})") from error
             finish(out)
         else:
-            aside.rename(out)
+            try:
+                aside.rename(out)
+            except OSError as error:
+                raise OutputError(f"--out {out}: cannot be put in place ({error.strerror})", "Split again.") from error
             _sync(out.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
