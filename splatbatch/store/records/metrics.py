@@ -72,6 +72,11 @@ class Metrics(KeptRecord):
     made_with: dict[str, str] = field(default_factory=dict, metadata=reads(_versions))
     """Versions, and under "on" the name of the GPU, or CPU."""
 
+    def photos(self) -> dict[str, Figures]:
+        """Return the figures of each held-out photograph at the end, by its name."""
+        images = mapping(mapping(self.written.get("final")).get("images"))
+        return {name: Figures.from_record(one) for name, one in images.items()}
+
     @property
     def made_on(self) -> str:
         """Return the name of the GPU, or CPU; empty where nobody wrote it down."""

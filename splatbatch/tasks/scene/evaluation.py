@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from splatbatch.config import NO_OFFSET, Offset
-from splatbatch.errors import ConfigError, SceneError
-from splatbatch.fields import mapping
+from splatbatch.errors import SceneError
 from splatbatch.outcome import Rejected
 from splatbatch.plain_text import spell_place
 from splatbatch.scene.partition.record import Partition, partition_of
@@ -25,7 +24,6 @@ from splatbatch.store.layout import BACKDROP, backdrop_sha256
 from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.store.records.metrics import Figures
-from splatbatch.store.records.result import Result
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import patches_of
@@ -149,18 +147,32 @@ def _splats(batch: Batch, partition: Partition) -> _Splats:
             lacking[core.name] = why
             continue
         paths[core.name], hashes[core.name] = str(folder.splat), result.sha256
-        own[core.name] = own_figures(result)
+        own[core.name] = result.metrics.photos()
         before += [core.name] if backdrop and result.trained_from.backdrop == backdrop else []
     return _Splats(paths, lacking, own, hashes, tuple(before))
 
 
-def own_figures(result: Result) -> dict[str, Figures]:
-    """Return what a patch's own splat reached on each of its held-out photographs."""
-    images = mapping(mapping(result.metrics.written.get("final")).get("images"))
-    return {name: Figures.from_record(one) for name, one in images.items()}
+def held_out(batch: Batch) -> tuple[str, ...]:
+    """Return the photographs that some patch holds out and none is trained on, sorted.
+
+    Raises:
+        SceneError: there is none, or a model cannot be read.
+    """
+    from splatbatch.scene.colmap.reconstruction import read_images
+
+    test, train = set[str](), set[str]()
+    for task in batch.every:
+        if not task.patch.is_backdrop:
+            own = set(choose_holdout(task.patch, task.recipe.evaluation))
+            test |= own
+            train |= {image.name for image in read_images(task.patch.sparse)} - own
+    if not test - train:
+        message = "evaluation.holdout_every: no photograph is held out in every patch: there is nothing to measure on"
+        raise SceneError(message, "Hold some out, as holdout_every: 8, and train again.")
+    return tuple(sorted(test - train))
 
 
-def _photographs(images: Path, partition: Partition) -> list[str]:
+def _photographs(images: Path, names: Sequence[str]) -> list[str]:
     """Return the files of the held-out photographs.
 
     Raises:

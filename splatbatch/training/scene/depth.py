@@ -21,9 +21,7 @@ def depth_of(gaussians: Parameters, view: View, options: RasterOptions) -> tuple
     """
     depths = gaussians["means"] @ view.viewmat[2, :3] + view.viewmat[2, 3]
     grey = ((depths - 0.5) / SH_C0)[:, None, None].expand(-1, 1, 3).contiguous()  # colour = 0.5 + C0 sh0
-    none = gaussians["shN"][:, :0].contiguous()
-    drawn = {**gaussians, "sh0": Parameter(grey, False), "shN": Parameter(none, False)}
-    rendering = rasterize(drawn, view, replace(options, sh_degree=0))
+    rendering = rasterize({**gaussians, "sh0": Parameter(grey, False)}, view, replace(options, sh_degree=0))
     alphas = rendering.alphas[..., 0]
     return rendering.colors[..., 0] / alphas.clamp_min(FAINTEST), alphas
 
