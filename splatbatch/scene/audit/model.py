@@ -17,6 +17,10 @@ from splatbatch.scene.colmap.types import Image, Points
 _HUGE = 1e100  # below it nothing overflows, and thousands of centres need not be computed
 _LEAST_TRAINED = 2  # photographs: below that nothing has depth
 _RECUT = "Cut the patch again from the source reconstruction."
+_RESEE = f"{_RECUT} Keep points that two of its images see."
+_NO_TRACKS = (
+    "Nothing needs tracks to train; but without any, neither geometry nor colours of the photographs can be checked."
+)
 
 
 def check_model(model: Reconstruction, scribe: Sink, holdout_every: int) -> Iterator[Finding]:
@@ -76,7 +80,7 @@ def _check_points(points: Points, image_ids: set[int], scribe: Sink) -> Iterator
     unseen = total - int(_is_seen(points, image_ids).sum())
     if unseen:
         message = f"{unseen} of {total} points are seen by no image of the patch"
-        yield scribe.note("unseen_points", "points3D", message, f"{_RECUT} Keep points that two of its images see.")
+        yield scribe.note("unseen_points", "points3D", message, _RESEE if points.track_lengths.any() else _NO_TRACKS)
 
 
 def _is_seen(points: Points, image_ids: set[int]) -> NDArray[np.bool_]:  # [P]

@@ -22,6 +22,7 @@ Fitted = tuple[Camera, float]
 _GRID = 25  # pixels along each side of the image
 _NEWTON_STEPS, _SOLVED_PX, _SMALL = 30, 1e-4, 1e-6
 _WIDEST = np.radians(83)
+_LARGEST_TERM, _HELD = 0.9, 0.1
 _LEAST_SEEN, _LEAST_OF_CIRCLE = 0.999, 0.5
 """Share of the grid that a frame lens must reach, and a fisheye, whose circle may not fill the image."""
 _TERMS = slice(4, 12)  # of FULL_OPENCV and OPENCV_FISHEYE: all but focal lengths and principal point
@@ -113,7 +114,12 @@ def _fitted(lens: Lens, size: Size) -> Fitted:
         apart: Floats = (project(_with(start, terms), directions) - pixels).ravel()
         return np.nan_to_num(apart, nan=1e6, posinf=1e6, neginf=-1e6)
 
-    found = least_squares(missed, start.params[_TERMS], x_scale="jac", max_nfev=200)
+    # terms that nearly cancel each other fit as well, and programs take them for garbage
+    given = np.array(start.params[_TERMS])
+    small = (np.minimum(given, -_LARGEST_TERM) - _SMALL, np.maximum(given, _LARGEST_TERM) + _SMALL)
+    found = least_squares(
+        lambda terms: np.concatenate([missed(terms), _HELD * (terms - given)]), given, bounds=small, max_nfev=200
+    )
     off = np.linalg.norm(missed(found.x).reshape(-1, 2), axis=1)
     return _with(start, found.x), float(off.max(initial=0.0))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Floats
 from splatbatch.scene.imports.capture import Cloud, Shot
 from splatbatch.scene.imports.checks.matching import Matched
 from splatbatch.scene.imports.checks.views import in_view
@@ -40,7 +40,7 @@ class Verdict:
 
 def judge(shots: Sequence[Shot], matched: Sequence[Matched]) -> Verdict | None:
     """Return what the matches of photographs say of their poses; None where there are too few to say anything."""
-    telling = [one for one in matched if len(one.here) >= LEAST_MATCHES]
+    telling = [one for one in matched if _is_telling(one, shots)]
     shares = [share for one in telling if (share := _share(one, shots)) is not None]
     if not shares:
         return None
@@ -53,6 +53,12 @@ def judge(shots: Sequence[Shot], matched: Sequence[Matched]) -> Verdict | None:
         if tried and float(np.median(tried)) >= AGREES:
             return Verdict(len(shares), agreement, words)
     return Verdict(len(shares), agreement)
+
+
+def _is_telling(one: Matched, shots: Sequence[Shot]) -> bool:
+    """Return whether there are enough matches, of cameras that have a focal length: panoramas have rays all round."""
+    models = (shots[index].camera.model for index in (one.first, one.second))
+    return len(one.here) >= LEAST_MATCHES and all("cx" in CAMERA_MODELS[model].params for model in models)
 
 
 def _turned(change: Callable[[Floats, Floats], tuple[Floats, Floats]]) -> Posed:
@@ -137,7 +143,7 @@ def depth_ratio(shots: Sequence[Shot], cloud: Cloud, matched: Sequence[Matched])
     """Return how much farther the points are than what the photographs show there; None where that cannot be told."""
     ratios: list[NDArray[np.float64]] = []
     for one in matched:
-        if len(one.here) < LEAST_MATCHES or (_share(one, shots) or 0.0) < AGREES:
+        if not _is_telling(one, shots) or (_share(one, shots) or 0.0) < AGREES:
             continue
         first, second = shots[one.first], shots[one.second]
         turn = second.rotation @ first.rotation.T

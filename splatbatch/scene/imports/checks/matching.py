@@ -17,14 +17,26 @@ from splatbatch.scene.colmap.library import load_pycolmap
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.imports.capture import Shot
 
-LONGEST_PX, MOST_FEATURES, THREADS = 1600, 4096, 2
-"""Of each photograph: its longer side while features are looked for, and how many are kept."""
+THREADS = 2
 _WIDEST = np.cos(np.radians(75))
 """Photographs that look apart by more than this have nothing to match."""
 
 
 class Unmatched(Exception):
     """Matching was not done; the message says why."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How closely a photograph is looked at."""
+
+    longest_px: int = 1600
+    """Its longer side while features are looked for."""
+    most_features: int = 4096
+
+
+GLANCE = Effort(1000, 2048)
+"""Enough to see whether poses are right."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +47,7 @@ class Place:
     shots: Sequence[Shot]
     until: float
     """Time of time.monotonic() at which it gives up."""
+    effort: Effort = Effort()
 
     @property
     def images(self) -> Path:
@@ -91,7 +104,8 @@ def match(model: Any, pairs: Sequence[tuple[int, int]], place: Place) -> list[Ma
     extraction, matching = pycolmap.FeatureExtractionOptions(), pycolmap.FeatureMatchingOptions()
     for options in (extraction, matching):
         options.use_gpu, options.num_threads = False, THREADS
-    extraction.max_image_size, extraction.sift.max_num_features = LONGEST_PX, MOST_FEATURES
+    extraction.max_image_size = place.effort.longest_px
+    extraction.sift.max_num_features = place.effort.most_features
     listed = pycolmap.ImportedPairingOptions()
     listed.match_list_path = place.work / "pairs.txt"
     text = "".join(f"{place.shots[one].name} {place.shots[other].name}\n" for one, other in pairs)
@@ -181,7 +195,13 @@ def triangulate(model: Any, place: Place) -> Any:
     pycolmap = load_pycolmap()
     out = place.work / "triangulated"
     out.mkdir(exist_ok=True)
+    options = pycolmap.IncrementalPipelineOptions()
+    # lenses are as their source says: none is bogus
+    options.min_focal_length_ratio, options.max_focal_length_ratio, options.max_extra_param = 1e-3, 1e3, 1e6
+    options.num_threads = THREADS
     with _until(place.until) as token:
-        found = pycolmap.triangulate_points(model, place.database, place.images, out, cancellation_token=token)
+        found = pycolmap.triangulate_points(
+            model, place.database, place.images, out, options=options, cancellation_token=token
+        )
     _see_time(place)
     return found

@@ -13,7 +13,7 @@ from typing import Any
 from splatbatch.plain_text import counted
 from splatbatch.scene.imports.capture import Capture, Notes, Shot, Wish
 from splatbatch.scene.imports.checks import agreement, matching
-from splatbatch.scene.imports.checks.matching import Unmatched
+from splatbatch.scene.imports.checks.matching import GLANCE, Unmatched
 from splatbatch.scene.imports.mistakes import Mistakes, some
 from splatbatch.scene.imports.writing import posed_model
 
@@ -27,7 +27,7 @@ def see_poses(capture: Capture, folder: Path, told: tuple[Notes, Mistakes]) -> N
     notes, mistakes = told
     try:
         with _workplace(folder, _CHECK_S, capture.shots) as place:
-            matched = matching.match(posed_model(place.shots), _few_pairs(capture.shots), place)
+            matched = matching.match(posed_model(place.shots), _few_pairs(capture.shots), replace(place, effort=GLANCE))
     except Unmatched as error:
         notes.leave_out(f"a look at the poses by matching photographs: {error}")
         return
@@ -70,7 +70,7 @@ def triangulated(capture: Capture, folder: Path, told: tuple[Wish, Notes, Mistak
     with _workplace(folder, wish.within_s, shots) as place:
         model = posed_model(place.shots)
         try:
-            _judge(shots, matching.match(model, _few_pairs(shots), place), notes, mistakes)
+            _judge(shots, matching.match(model, _few_pairs(shots), replace(place, effort=GLANCE)), notes, mistakes)
             # poses that are wrong are known before all photographs are matched
             if not len(mistakes) and matching.match(model, matching.near_pairs(shots, _EACH), place):
                 model = matching.triangulate(model, place)

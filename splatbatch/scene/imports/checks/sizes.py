@@ -43,6 +43,9 @@ def fit_to_photographs(shots: Sequence[Shot], notes: Notes, mistakes: Mistakes) 
     fitted, told = [], Counter[str]()
     for shot in shots:
         header = headers[shot.photo]
+        if shot.camera.model == "EQUIRECTANGULAR" and shot.camera.width != 2 * shot.camera.height:
+            what = f"a panorama of {spell((shot.camera.width, shot.camera.height))}: it is not twice as wide as high"
+            mistakes.add(shot.where, what, "Export whole panoramas, or the camera model that the photographs have.")
         if isinstance(header, Photo):
             one, what = _fitted(shot, header.size, mistakes)
             fitted.append(one)

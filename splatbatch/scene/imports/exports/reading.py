@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
@@ -129,8 +129,8 @@ def _own_name(place: Place, name: str) -> str:
             return name
         case Misspelt():
             return place.actual
-        case Absent():
-            return place.elsewhere
+        case Absent():  # a name without suffix is what it begins with
+            return place.elsewhere or (place.similar if not PurePosixPath(name).suffix else "")
 
 
 def _lack(place: Place, folder: Path) -> str:

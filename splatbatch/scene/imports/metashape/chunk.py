@@ -65,9 +65,14 @@ def world_of(document: Document, chunk: Element, component: str | None, mistakes
     """Return where the poses of a chunk lead, given the id of the component that its cameras belong to."""
     crs = next((text for name in ("reference", "crs", "projection") if (text := _text(chunk.find(name)))), "")
     element = chunk.find("transform")
-    for one in chunk.findall("components/component"):
-        if one.get("id") == component and one.find("transform") is not None:
-            element = one.find("transform")
+    components = [one for one in chunk.findall("components/component") if one.find("transform") is not None]
+    own = [one for one in components if one.get("id") == component] if component is not None else components
+    if len(own) == 1:
+        element = own[0].find("transform")
+    elif element is None and components:
+        known = ", ".join(one.get("id", "?") for one in components)
+        what = f"cameras name the component {component or '(none)'}; transforms are there for {known}"
+        mistakes.add(document.where(chunk, "components"), what, _AGAIN)
     if element is None:
         return World(IDENTITY, "the chunk's own coordinates: it has no transform, so their unit is nobody's", crs)
     placed = _similarity(document, element, mistakes)

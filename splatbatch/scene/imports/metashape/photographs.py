@@ -46,7 +46,8 @@ def folder_beside(path: Path) -> Path:
 def _photographs(folder: Path) -> Iterator[str]:
     seen = 0
     for parent, folders, files in os.walk(folder):
-        folders.sort()
+        # what an import has linked is there already
+        folders[:] = sorted(name for name in folders if not (Path(parent) / name / "import.json").is_file())
         for file in sorted(files):
             seen += 1
             if seen > MOST_FILES:

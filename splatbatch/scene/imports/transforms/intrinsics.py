@@ -119,7 +119,7 @@ def _focal_lengths(keys: Intrinsics, size: Size, *, is_fisheye: bool, notes: Not
             what = f"fl_{axis} {written:g} contradicts camera_angle_{axis}, which means {angle:.6g} at {max(size)} px"
             keys.fault(what, "Write the one that is right, and remove the other.")
     x = fl_x if fl_x is not None else of_angle[0]
-    y = fl_y if fl_y is not None else of_angle[1] if of_angle[1] is not None and fl_x is None else x
+    y = next((value for value in (fl_y, of_angle[1], x) if value is not None), None)
     if x is None or y is None or min(x, y) <= 0:
         keys.fault(f"fl_x {x}, fl_y {y}: a focal length is above 0", "Write fl_x and fl_y in pixels.")
         return None
