@@ -7,8 +7,6 @@ from pathlib import Path
 # before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
-import torch
-
 from splatbatch.config import Recipe
 from splatbatch.errors import SplatbatchError
 from splatbatch.files import write_json
@@ -26,10 +24,7 @@ def evaluate(folder: AttemptFolder) -> None:
     """
     settings = folder.read_evaluation_settings()
     recipe = Recipe.model_validate(settings.recipe)
-    device = open_device(recipe.training.device)
-    if device.type == "cpu":  # a training leaves cores to those beside it: here is none
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
-    scene = open_scene(settings, recipe, device)
+    scene = open_scene(settings, recipe, open_device(recipe.training.device))
     write_json(folder.metrics, measure(scene, folder).to_record())
 
 
