@@ -36,7 +36,7 @@ def scene(
     clean: Annotated[bool, typer.Option("--clean", help="Leave floaters and faint Gaussians out.")] = False,
     settings: Annotated[
         Optional[list[str]],
-        typer.Argument(metavar="[-- KEY=VALUE]...", help="Settings of the YAML, as training.max_steps=7000."),
+        typer.Argument(metavar="KEY=VALUE", help="After --: settings of the YAML, as training.max_steps=7000."),
     ] = None,
 ) -> None:
     """Split, train, merge and evaluate a COLMAP scene in one go; again, it goes on where it ended."""
