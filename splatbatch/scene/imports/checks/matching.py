@@ -33,9 +33,11 @@ class Effort:
     longest_px: int = 1600
     """Its longer side while features are looked for."""
     most_features: int = 4096
+    doubled_below_px: int = 1 << 20
+    """Photographs with shorter sides are doubled first, which finds finer features in four times the time."""
 
 
-GLANCE = Effort(1000, 2048)
+GLANCE = Effort(1000, 2048, 800)
 """Enough to see whether poses are right."""
 
 
@@ -106,6 +108,8 @@ def match(model: Any, pairs: Sequence[tuple[int, int]], place: Place) -> list[Ma
         options.use_gpu, options.num_threads = False, THREADS
     extraction.max_image_size = place.effort.longest_px
     extraction.sift.max_num_features = place.effort.most_features
+    longest = max(max(place.shots[index].camera.width, place.shots[index].camera.height) for index in used)
+    extraction.sift.first_octave = -1 if longest < place.effort.doubled_below_px else 0
     listed = pycolmap.ImportedPairingOptions()
     listed.match_list_path = place.work / "pairs.txt"
     text = "".join(f"{place.shots[one].name} {place.shots[other].name}\n" for one, other in pairs)
