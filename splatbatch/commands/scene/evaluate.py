@@ -14,7 +14,7 @@ from splatbatch.plain_text import one_line
 from splatbatch.scheduler.scene.attempt import Hooks
 from splatbatch.scheduler.scene.evaluating import evaluate as measure
 from splatbatch.store.lock import OutputLock
-from splatbatch.store.records.evaluation import SceneEvaluation
+from splatbatch.store.records.evaluation import EvaluationSettings, SceneEvaluation
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene.evaluation import order
 
@@ -27,7 +27,7 @@ def evaluate(config: Path | None, splat: Path | None, *, as_json: bool) -> None:
     batch = open_batch(config)
     print_warnings(batch.config.warnings)
     interruption = Interruption()
-    found = evaluated(batch, splat or batch.output.scene.splat, interruption)
+    found = evaluated(batch, order(batch, splat or batch.output.scene.splat), interruption)
     if as_json:
         print_json(found.to_record())
     else:
@@ -37,13 +37,12 @@ def evaluate(config: Path | None, splat: Path | None, *, as_json: bool) -> None:
     raise typer.Exit(NOT_WHOLE if found.lacking else 0)
 
 
-def evaluated(batch: Batch, splat: Path, interruption: Interruption) -> SceneEvaluation:
+def evaluated(batch: Batch, settings: EvaluationSettings, interruption: Interruption) -> SceneEvaluation:
     """Measure a splat of the scene, and write down how good it is.
 
     Raises:
         SplatbatchError: it cannot be measured.
     """
-    settings = order(batch, splat)
     batch.output.create()
     with OutputLock(batch.output.lock) as lock:
         return measure(batch.config, settings, batch.output.scene, Hooks(interruption.reason, lock.beat))

@@ -140,14 +140,14 @@ def _trained(config: Path) -> int:
 
 def _evaluated(batch: Batch) -> SceneEvaluation:
     """Return how good the merged scene is: measured now, unless nothing has changed since it was."""
-    splat = batch.output.scene.splat
+    settings = order(batch, batch.output.scene.splat)
     known = batch.output.scene.read_evaluation()
-    if known is not None and known.inputs and known.inputs == order(batch, splat).inputs:
+    if known is not None and known.inputs == settings.inputs:
         _say("measured already: nothing has changed")
         return known
     with _handlers_kept():
         interruption = training.Interruption()
-        found = evaluating.evaluated(batch, splat, interruption)
+        found = evaluating.evaluated(batch, settings, interruption)
         if interruption.signal:
             raise typer.Exit(interruption.exit_code)
     return found
