@@ -76,8 +76,9 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
             "A patch is a folder with a COLMAP model (cameras, images, points3D) in sparse/0 or sparse.",
         )
     folders.sort(key=lambda folder: natural_key(folder.name))
+    patches = tuple(_patch(folder, common) for folder in folders)
     partition = find_partition(root)
-    return tuple(replace(_patch(folder, common), partition=partition) for folder in folders)
+    return tuple(replace(patch, partition=partition) for patch in patches) if partition else patches
 
 
 def _see_folders(scene: Scene) -> None:

@@ -220,6 +220,17 @@ def test_cut_again_patches_without_new_photographs_stay_as_they_are(growing: tup
     assert now.test - known == {"00114.jpg"}
 
 
+@pytest.mark.parametrize("wish", [Wish(grid=(2, 2)), Wish(up=(0.0, 0.0, 2.0), max_images=70)], ids=["grid", "axis"])
+def test_the_same_command_again_keeps_the_cores_it_made(growing: tuple[Path, Sightings], wish: Wish):
+    folder, made = growing
+    before = cut(folder, folder / "patches", wish).plan.partition
+    without(made, np.ones(120, bool)).write(folder / "sparse" / "0")
+    again = cut(folder, folder / "patches", wish)
+    assert [core.core for core in again.plan.partition.cores] == [core.core for core in before.cores]
+    assert again.plan.partition.axes == before.axes
+    assert {"stays", "changes"} == set(again.states.values())
+
+
 def test_cut_again_without_a_change_nothing_is_touched(growing: tuple[Path, Sightings]):
     folder, _ = growing
     were, held = looks(folder / "patches"), contents(folder / "patches")

@@ -69,6 +69,8 @@ class PartitionForm(_Part):
     """What is taken off all coordinates before training, the same for every patch."""
     overlap: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
     """By how much a core is grown, of its own width."""
+    grid: tuple[Count, Count] | None = None
+    """Rows, and patches in each, where that was asked for: asked for again, the cores stay where they are."""
     patches: Annotated[tuple[PatchForm, ...], Field(min_length=1)]
     test: tuple[str, ...]
     """Photographs that are held out in every patch, by image name."""

@@ -76,6 +76,7 @@ def plan_split(source: Path, out: Path, wish: Wish) -> Plan:
         cores,
         wish.overlap,
         held.train,
+        _grid(wish, before, len(cores)),
     )
     parts = dict(zip(named, layout.parts, strict=True))
     return Plan(sightings, partition, parts, before, tuple(_notes(sightings, layout, parts, before)))
@@ -84,7 +85,7 @@ def plan_split(source: Path, out: Path, wish: Wish) -> Plan:
 def _axes(sightings: Sightings, wish: Wish, before: Partition | None) -> Axes:
     if wish.boxes:
         return wish.boxes.axes
-    if before and wish.up is None:
+    if before and _keeps_up(wish, before):
         return before.axes
     xyz = sightings.points.xyz
     low, high = np.percentile(xyz, (1, 99), axis=0)
@@ -97,15 +98,33 @@ def _laid_out(tried: Ground, ground: Ground, wish: Wish, before: Partition | Non
     if wish.boxes:
         names, layout = list(wish.boxes.cores), ground.lay_out(list(wish.boxes.cores.values()))
         return names, _asked_for(ground, names, layout, wish)
-    if wish.grid:
-        layout = by_grid(tried, ground, wish.grid)
-    elif before and not wish.names_cores():
-        cores = _kept(ground, {core.name: core.core for core in before.cores}, wish.max_images or MAX_IMAGES)
+    if before and _keeps(wish, before):
+        most = wish.max_images or (len(ground.seen.totals) if before.grid else MAX_IMAGES)
+        cores = _kept(ground, {core.name: core.core for core in before.cores}, most)
         return list(cores), _asked_for(ground, list(cores), ground.lay_out(list(cores.values())), wish)
-    else:
-        layout = by_size(tried, ground, wish.max_images or MAX_IMAGES)
+    most = wish.max_images or MAX_IMAGES
+    layout = by_grid(tried, ground, wish.grid) if wish.grid else by_size(tried, ground, most)
     names = [f"p{index}" for index in range(len(layout.cores))]
     return names, _asked_for(ground, names, layout, wish)
+
+
+def _grid(wish: Wish, before: Partition | None, num_cores: int) -> tuple[int, int] | None:
+    """Return the grid that cores are of, if they are of one."""
+    grid = wish.grid or (before.grid if before and _keeps(wish, before) else None)
+    return grid if grid and grid[0] * grid[1] == num_cores else None
+
+
+def _keeps_up(wish: Wish, before: Partition) -> bool:
+    """Return whether a wish says nothing else of what is up than an earlier split has done."""
+    if wish.up is None:
+        return True
+    length = float(np.linalg.norm(wish.up)) or 1.0
+    return bool(np.allclose(np.array(wish.up) / length, before.axes[2], atol=1e-6))
+
+
+def _keeps(wish: Wish, before: Partition) -> bool:
+    """Return whether the cores of an earlier split are what is wished for, those that are too large apart."""
+    return wish.boxes is None and wish.grid in (None, before.grid) and _keeps_up(wish, before)
 
 
 def _asked_for(ground: Ground, names: list[str], layout: Layout, wish: Wish) -> Layout:

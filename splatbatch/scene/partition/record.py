@@ -67,6 +67,8 @@ class Partition:
     overlap: float = 0.0
     train: frozenset[str] = frozenset()
     """Photographs known to be no test."""
+    grid: tuple[int, int] | None = None
+    """Rows, and patches in each, where that was asked for."""
 
     def core(self, name: str) -> Core | None:
         """Return the core of a patch; None if the partition does not know it."""
@@ -155,6 +157,7 @@ def _read(path: Path, mtime_ns: int, size: int) -> Partition:
         cores=cores,
         overlap=form.overlap,
         train=frozenset(form.train),
+        grid=form.grid,
     )
     if wrong := mistake_in(found):
         raise SceneError(f"{path}: {wrong}", AGAIN)
@@ -170,6 +173,7 @@ def _to_record(partition: Partition, home: Path) -> dict[str, Any]:
         "axes": [list(axis) for axis in partition.axes],
         "offset": list(partition.offset),
         "overlap": partition.overlap,
+        "grid": list(partition.grid) if partition.grid else None,
         "patches": [_core_record(core) for core in partition.cores],
         "test": sorted(partition.test),
         "contiguous": sorted(partition.contiguous),

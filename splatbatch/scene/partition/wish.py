@@ -50,10 +50,6 @@ class Wish:
     seed: int = 0
     """Of where that piece lies."""
 
-    def names_cores(self) -> bool:
-        """Return whether it says where patches should lie."""
-        return self.grid is not None or self.boxes is not None or self.up is not None
-
 
 def parse_grid(text: str) -> tuple[int, int] | None:
     """Return "3x4" as numbers; None for an empty text.
