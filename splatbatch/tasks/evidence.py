@@ -17,13 +17,12 @@ from splatbatch.store.hashes import Stamp, stamp_of
 from splatbatch.store.index import Index
 from splatbatch.store.layout import RESULT, SPLAT, backdrop_sha256
 from splatbatch.store.ledger import Endings
-from splatbatch.store.records.colors import tone_to_record
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import Depth, why_not_the_splat
 from splatbatch.tasks import given_up, plan
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.colors.tones import tones_of, wants_tones, why_moved
+from splatbatch.tasks.colors.solved import SolvedColors
 from splatbatch.tasks.fingerprints.fingerprint import border_hash, recipe_hash, settings_of
 from splatbatch.tasks.fingerprints.inputs import (
     Inputs,
@@ -32,15 +31,12 @@ from splatbatch.tasks.fingerprints.inputs import (
     moved,
     moved_model,
     moved_others,
-    photographs_of,
     spell_files,
     state_of,
     with_content,
 )
 from splatbatch.tasks.frame import known_frame
 from splatbatch.tasks.task import Task
-
-ASKS_FOR_COLORS = frozenset({"training.colors", "evaluation.colors_from"})
 
 
 class Standing:
@@ -59,7 +55,7 @@ class Standing:
         """Where the patches lie; a partition lies beside them."""
         self._config = batch.config
         self._frame = batch.frame
-        self._read_colors()
+        self._colors = SolvedColors(batch.output, batch.config.scene)
         self._tasks = {task.name: task for task in batch.tasks}
         self._places = {name: f"{self._output.path}/patches/{name}" for name in self._tasks}
         self._depth = depth
@@ -79,7 +75,7 @@ class Standing:
         """Look at every file anew from now on."""
         self._stats = Stats()
         self._frame = known_frame(self._config, self._output)
-        self._read_colors()
+        self._colors = SolvedColors(self._output, self._config.scene)
         self._others.clear()
         self._kept.clear()
         self._given_up_now.clear()
@@ -132,7 +128,7 @@ class Standing:
         if result is None:
             return plan.Evidence()
         held = result.held_against
-        other_tones = self._why_other_tones(result, held, task)
+        other_tones = self._colors.why_other_tones(result, held, task)
         if self._index:
             self._index.learn(name, seen, result, "" if other_tones else self._key_of_colors(task))
         elsewhere = moved(held.files, task.patch, task.recipe, self._stats)
@@ -220,26 +216,10 @@ class Standing:
             self._backdrop = backdrop_sha256(task.patch.backdrop)
         return self._backdrop or "" if task.patch.backdrop and task.recipe.program is None else ""
 
-    def _read_colors(self) -> None:
-        self._colors_stamp = stamp_of(str(self._output.colors))
-        self._colors = self._output.read_colors() if self._colors_stamp.num_bytes >= 0 else None
-
     def _key_of_colors(self, task: Task) -> str:
-        """Return what says which tones hold for a task: which file, and how it is asked for them."""
-        asked = f"{task.recipe.training.colors} {self._config.scene.evened_copies}"
-        if task.patch.border:
-            asked += f" {border_hash(task.patch, task.recipe)} {self._behind(task)}"
-        return f"{self._colors_stamp.num_bytes} {self._colors_stamp.mtime_ns} {asked}"
-
-    def _why_other_tones(self, result: Result, held: Fingerprint, task: Task) -> str:
-        scene = self._config.scene
-        if ASKS_FOR_COLORS & result.changes.keys() or (self._colors is None and wants_tones(task.recipe, scene)):
-            return ""  # somebody wanted it so, or nobody has solved any
-        now = tones_of(self._colors, task.patch.name, task.recipe, scene)
-        if not now and not held.tones:
-            return ""
-        names = list(photographs_of(held.files))
-        return why_moved(held.tones, {name: tone_to_record(now[name]) for name in names if name in now}, names)
+        """Return what says which tones hold for a task, and what lies around it."""
+        border = border_hash(task.patch, task.recipe)
+        return f"{self._colors.key(task)} {border} {self._behind(task)}" if border else self._colors.key(task)
 
     def _given_up(self, name: str) -> str:
         """Say why a patch was given up for good, if what it was given up for is still the same."""
