@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from splatbatch.scene.partition.cutting.axes import principal_axes
 from splatbatch.scene.partition.cutting.cuts import NoRoom, halves
 from splatbatch.scene.partition.cutting.membership import Part, look
 from splatbatch.scene.partition.cutting.search import LEAST_PHOTOS, LEAST_POINTS, Ground, Layout, by_grid, by_size
-from splatbatch.scene.partition.holdout import HoldOut, hold_out
+from splatbatch.scene.partition.holdout import hold_out
 from splatbatch.scene.partition.place import PARTITION
 from splatbatch.scene.partition.record import Axes, Core, Partition, absolute, partition_of
 from splatbatch.scene.partition.wish import MAX_IMAGES, Wish, check_overlap
@@ -202,12 +202,3 @@ def _notes(sightings: Sightings, layout: Layout, parts: Mapping[str, Part], befo
         remedy = "; to cut anew, split into another folder" if before else ""
         notes.append(f"the dearest patch costs {layout.evenness():.1f} times the cheapest{remedy}")
     return notes
-
-
-def with_hashes(plan: Plan, hashes: Mapping[str, str]) -> Plan:
-    """Return a plan that says what its patches hold."""
-    cores = tuple(replace(core, cut_from=hashes[core.name]) for core in plan.partition.cores)
-    return replace(plan, partition=replace(plan.partition, cores=cores))
-
-
-__all__ = ["HoldOut", "Plan", "plan_split", "with_hashes"]
