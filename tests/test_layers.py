@@ -85,6 +85,7 @@ OF_OTHERS = {
     "scene/partition/place.py": "partition.json, which lies beside the patches",
     "scene/partition/wish.py": "boxes that somebody has drawn",
     "doctor/look.py": "nvcc's version.json",
+    "scene/imports/exports/reading.py": "where on Earth OpenSfM says that a model lies",
     "supervisor/apprise_urls.py": "a message on its stdin",
     "supervisor/ask.py": "what a program of ours answers",
     "trainers/measures.py": "figures that an external trainer wrote",
@@ -107,4 +108,5 @@ def test_fields_of_records_are_parsed_in_store_alone() -> None:
     others = {"outcome.py", "scene/photos/header_cache.py", "tasks/throughput.py"}
     # what stands there is no record: a YAML as it was read, and the answer of a program of ours
     others |= {"config/sweep/sweep.py", "config/trainers/program_checks.py", "doctor/probe.py"}
+    others |= {f"scene/imports/transforms/{name}.py" for name in ("intrinsics", "reading")}  # other programs' files
     assert {str(path) for path in parsers if path.parts[0] != "store"} == others

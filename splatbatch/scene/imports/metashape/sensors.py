@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatbatch.fields import number, whole
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.imports.capture import Notes
 from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
@@ -30,6 +29,7 @@ _BENDS = {"frame": "frame", "fisheye": "equidistant", "equidistant_fisheye": "eq
           "equisolid_fisheye": "equisolid"}  # fmt: skip
 _PANORAMAS = ("spherical", "equirectangular")
 _TERMS = ("f", "fx", "fy", "cx", "cy", "b1", "b2", "skew", "k1", "k2", "k3", "k4", "p1", "p2", "p3", "p4")
+_LONGEST_PX = 1 << 20
 _AGAIN = "Optimise the cameras in Metashape and export them again, as Agisoft XML."
 
 
@@ -128,16 +128,17 @@ def _size(element: Element | None) -> Size | None:
     resolution = element.find("resolution") if element is not None else None
     if resolution is None:
         return None
-    sides = [whole(number(_as_number(resolution.get(key)))) for key in ("width", "height")]
-    wide, high = sides
-    return (wide, high) if wide and high and min(wide, high) > 0 else None
+    wide, high = (_side(resolution.get(key, "")) for key in ("width", "height"))
+    return (wide, high) if wide and high else None
 
 
-def _as_number(text: str | None) -> float | None:
+def _side(text: str) -> int | None:
+    """Return a number of pixels; None where a text is none."""
     try:
-        return float(text) if text is not None else None
+        side = float(text)
     except ValueError:
         return None
+    return int(side) if 0 < side < _LONGEST_PX and side == int(side) else None
 
 
 def _on_master(element: Element, where: str, mistakes: Mistakes) -> Similarity | None:
