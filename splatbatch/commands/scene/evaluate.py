@@ -11,6 +11,7 @@ from splatbatch.commands.output import open_console, print_json, print_warnings
 from splatbatch.commands.scene.table import tables
 from splatbatch.commands.train.train import Interruption
 from splatbatch.plain_text import one_line
+from splatbatch.report import write_report
 from splatbatch.scheduler.scene.attempt import Hooks
 from splatbatch.scheduler.scene.evaluating import evaluate as measure
 from splatbatch.store.lock import OutputLock
@@ -28,6 +29,7 @@ def evaluate(config: Path | None, splat: Path | None, *, as_json: bool) -> None:
     print_warnings(batch.config.warnings)
     interruption = Interruption()
     found = evaluated(batch, order(batch, splat or batch.output.scene.splat), interruption)
+    renew_report(batch)
     if as_json:
         print_json(found.to_record())
     else:
@@ -46,6 +48,13 @@ def evaluated(batch: Batch, settings: EvaluationSettings, interruption: Interrup
     batch.output.create()
     with OutputLock(batch.output.lock) as lock:
         return measure(batch.config, settings, batch.output.scene, Hooks(interruption.reason, lock.beat))
+
+
+def renew_report(batch: Batch) -> None:
+    """Write the report again: it shows what is known of the scene."""
+    settings, standing = batch.config, batch.standing()
+    variants, previews_mib = settings.variants.values(), settings.output.previews_mib
+    write_report(batch.output, batch.names, variants, previews_mib, standing=standing)
 
 
 def show(found: SceneEvaluation) -> None:

@@ -23,7 +23,6 @@ from splatbatch.errors import ConfigError
 from splatbatch.files import write_text
 from splatbatch.machine.gpu import presence
 from splatbatch.plain_text import moment, one_line
-from splatbatch.report import write_report
 from splatbatch.scene.partition.output.shared import find_source
 from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.partition.split import Asked
@@ -81,10 +80,7 @@ def scene(options: SceneOptions) -> None:
     batch = open_batch(options.config)
     found = _evaluated(batch)
     evaluating.show(found)
-    settings = batch.config
-    write_report(
-        batch.output, batch.names, settings.variants.values(), settings.output.previews_mib, standing=batch.standing()
-    )
+    evaluating.renew_report(batch)
     typer.echo(one_line(f"{batch.output.scene.splat}; again, step by step: see {shlex.quote(str(options.config))}"))
     raise typer.Exit(NOT_WHOLE if code or found.lacking else 0)
 
