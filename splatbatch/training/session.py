@@ -25,6 +25,7 @@ from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.splats import offset_comments, read_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.metrics import TrainingSettings
+from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.backdrop import surroundings_of, thinned
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.evaluation.evaluate import Evaluator
@@ -133,7 +134,7 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     # what this process may come to take on its GPU, its context included
     free_mib = GPU_CONTEXT_MIB + torch.cuda.mem_get_info(device)[0] // MIB if device.type == "cuda" else None
     footprint = estimate(recipe.on(device.type), prepared.extent, free_mib)
-    scene = prepared.views.to(device, footprint.photos)
+    scene = answered_for(prepared.views.to(device, footprint.photos))
     gaussians = to_parameters(prepared.gaussians, device)
     progress.show_on(open_tensorboard(folder.tensorboard, wanted=recipe.evaluation.tensorboard))
     evaluator = Evaluator(scene, recipe, progress, device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from cut_scene import halves
-from small_patch import STEPS, recipe, trained
+from small_patch import STEPS, prepared, recipe, trained
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
@@ -24,11 +25,12 @@ from splatbatch.splats import read_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.hashes import sha256_of
 from splatbatch.store.layout import PatchFolder
-from splatbatch.trainers import open_trainer
+from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.surroundings import Bounds, Surroundings
 from splatbatch.training.evaluation.evaluate import evaluate
-from splatbatch.training.gaussians import Parameters, first_values, from_splat, to_parameters
+from splatbatch.training.gaussians import Parameters, from_splat, to_parameters
 from splatbatch.training.optim import make_optimizers
+from splatbatch.training.photos.views import Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.session import NO_BACKDROP, prepare, train_attempt
 from splatbatch.training.strategies import STRATEGIES, Strategy
@@ -90,31 +92,75 @@ def test_trained_twice_against_a_backdrop_is_the_same_splat(bordered: Patch, mor
 def test_the_product_holds_the_patch_alone_and_is_measured_with_the_backdrop(bordered: Patch) -> None:
     folder, splat = trained(bordered, recipe())
     settings = folder.read_settings()
-    prepared = prepare(settings, Recipe.model_validate(settings.recipe), Progress(folder.progress, STEPS))
-    own = from_splat(read_splat(folder.splat), prepared.views.frame, CPU)
-    drawn = prepared.views.surroundings.drawn_with(own)
-    assert len(drawn["means"]) == splat.num_gaussians + prepared.views.surroundings.num_behind
-    assert prepared.views.surroundings.num_behind > 0
+    read = prepare(settings, Recipe.model_validate(settings.recipe), Progress(folder.progress, STEPS))
+    own = from_splat(read_splat(folder.splat), read.views.frame, CPU)
+    drawn = read.views.surroundings.drawn_with(own)
+    assert len(drawn["means"]) == splat.num_gaussians + read.views.surroundings.num_behind
+    assert read.views.surroundings.num_behind > 0
     told = splat.metrics["final"]["psnr"]
-    again = evaluate(drawn, prepared.views.holdout, prepared.recipe)
-    alone = evaluate(own, prepared.views.holdout, prepared.recipe)
+    holdout = answered_for(read.views).holdout
+    again, alone = (evaluate(one, holdout, read.recipe) for one in (drawn, own))
     assert again is not None
     assert alone is not None
     assert again["psnr"] == pytest.approx(told, abs=1e-4)
     assert alone["psnr"] < told
 
 
+def test_a_patch_answers_for_the_pixels_that_show_it(bordered: Patch) -> None:
+    folder = prepared(bordered, recipe(), "attempt-09")
+    views = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS)).views
+    masks = [photo.mask for photo in answered_for(opaque(views)).training]
+    # cameras at x = 0 to 0.8, 3 before a plane, look along z: x = 0 is at columns 8 to 16
+    left, right = (
+        [float(mask[8:16, columns].float().mean()) for mask in masks if mask is not None]
+        for columns in (slice(0, 6), slice(17, 19))
+    )
+    assert min(left) >= 0.9
+    assert max(right) <= 0.1
+
+
+def opaque(views: Views) -> Views:
+    """Views before a backdrop without gaps."""
+    around = views.surroundings
+
+    def wall(values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        size = math.log(0.3 / views.frame.unit)
+        return {
+            **values,
+            "opacities": torch.full_like(values["opacities"], 8.0),
+            "scales": torch.full_like(values["scales"], size),
+        }
+
+    return replace(views, surroundings=replace(around, backdrop=wall(around.backdrop), within=wall(around.within)))
+
+
+def test_what_a_mask_ignores_stays_ignored_before_a_backdrop(bordered: Patch) -> None:
+    folder = prepared(bordered, recipe(), "attempt-09")
+    views = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS)).views
+    nothing_on_top = torch.ones(views.training[0].pixels.shape[:2], dtype=torch.bool)
+    nothing_on_top[:5] = False
+    masked = replace(views, training=(replace(views.training[0], mask=nothing_on_top),))
+    seen = answered_for(masked).training[0].mask
+    assert seen is not None
+    assert not seen[:5].any()
+    assert seen.any()
+
+
+def test_without_a_backdrop_the_views_are_left_as_they_are(patch: Patch) -> None:
+    folder = prepared(patch, recipe(), "attempt-09")
+    views = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS)).views
+    assert answered_for(views) is views
+
+
 def test_a_backdrop_is_drawn_and_never_moves(bordered: Patch) -> None:
-    folder = AttemptFolder(bordered.images.parent / "attempt-09")
-    folder.path.mkdir()
-    open_trainer(recipe()).command(bordered, folder)
-    prepared = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS))
-    surroundings = prepared.views.surroundings
+    folder = prepared(bordered, recipe(), "attempt-09")
+    read = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS))
+    surroundings = read.views.surroundings
     assert not any(value.requires_grad for value in surroundings.backdrop.values())
     assert bordered.border is not None
     assert surroundings.bounds is not None
     assert not surroundings.bounds.holds(surroundings.backdrop["means"]).any()
-    assert surroundings.bounds.holds(prepared.gaussians["means"]).all()
+    assert surroundings.bounds.holds(read.gaussians["means"]).all()
 
 
 def test_without_its_backdrop_a_patch_trains_and_says_so(patch: Patch) -> None:
@@ -126,9 +172,7 @@ def test_without_its_backdrop_a_patch_trains_and_says_so(patch: Patch) -> None:
 
 
 def test_a_backdrop_that_changed_since_the_patch_was_started_ends_it(bordered: Patch) -> None:
-    folder = AttemptFolder(bordered.images.parent / "attempt-09")
-    folder.path.mkdir()
-    open_trainer(recipe()).command(bordered, folder)
+    folder = prepared(bordered, recipe(), "attempt-09")
     assert bordered.backdrop is not None
     PatchFolder(bordered.backdrop).splat.write_bytes(b"another")
     with pytest.raises(TrainerError, match="backdrop is missing or has changed"):
@@ -137,10 +181,7 @@ def test_a_backdrop_that_changed_since_the_patch_was_started_ends_it(bordered: P
 
 def test_a_checkpoint_goes_on_to_the_bit_against_the_same_backdrop_and_no_other(bordered: Patch) -> None:
     whole, _ = trained(bordered, recipe(), "whole-02")
-    folder = AttemptFolder(bordered.images.parent / "attempt-11")
-    folder.path.mkdir()
-    settings = recipe(checkpoint_every=STEPS // 2)
-    open_trainer(settings).command(bordered, folder)
+    folder = prepared(bordered, recipe(checkpoint_every=STEPS // 2), "attempt-11")
     kept = folder.path / "kept.pt"
     _train_keeping(folder, kept)
     assert "backdrop" not in json.dumps(sorted(torch.load(kept, weights_only=True)["run"]))
@@ -169,9 +210,7 @@ def _train_keeping(folder: AttemptFolder, kept: Path) -> None:
 
 
 def _resumed(patch: Patch, checkpoint: Path, name: str) -> AttemptFolder:
-    folder = AttemptFolder(patch.images.parent / name)
-    folder.path.mkdir()
-    open_trainer(recipe()).command(patch, folder)
+    folder = prepared(patch, recipe(), name)
     record = read_json(folder.settings)
     write_json(folder.settings, {**(record or {}), "resume": str(checkpoint)})
     train_attempt(folder)
@@ -253,10 +292,7 @@ def _seen(num: int, *, is_packed: bool):  # type: ignore[no-untyped-def]
 
 
 def test_points_outside_the_reach_start_nothing(bordered: Patch) -> None:
-    folder = AttemptFolder(bordered.images.parent / "attempt-09")
-    folder.path.mkdir()
-    open_trainer(recipe(cap_max="2x")).command(bordered, folder)
-    prepared = prepare(folder.read_settings(), recipe(cap_max="2x"), Progress(folder.progress, STEPS))
-    assert len(prepared.gaussians["means"]) == 18  # of 6 x 6 points half lie below x = 0
-    assert prepared.recipe.training.cap_max == 36
-    assert first_values is not None
+    folder = prepared(bordered, recipe(cap_max="2x"), "attempt-09")
+    read = prepare(folder.read_settings(), recipe(cap_max="2x"), Progress(folder.progress, STEPS))
+    assert len(read.gaussians["means"]) == 18  # of 6 x 6 points half lie below x = 0
+    assert read.recipe.training.cap_max == 36

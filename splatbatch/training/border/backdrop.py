@@ -34,7 +34,8 @@ def surroundings_of(settings: TrainingSettings, frame: Frame, training: Training
     if not settings.backdrop:
         return Surroundings(bounds)
     values = _read(settings, frame, training.sh_degree)
-    surroundings = Surroundings(bounds, chosen(values, ~bounds.holds(values["means"])))
+    inside = bounds.holds(values["means"])
+    surroundings = Surroundings(bounds, chosen(values, ~inside), chosen(values, inside))
     surroundings.hold_back(surroundings.backdrop)  # what is gone with the crop must not shine into the core
     return surroundings
 

@@ -68,11 +68,15 @@ class Surroundings:
     bounds: Bounds | None = None
     backdrop: Mapping[str, Tensor] = field(default_factory=dict)
     """Gaussians of the whole scene outside the patch's reach, frozen; none where there is no backdrop."""
+    within: Mapping[str, Tensor] = field(default_factory=dict)
+    """Those within reach, which are never drawn with the patch's own: they tell which pixels show the patch."""
 
     def to(self, device: torch.device) -> Surroundings:
         """Return the surroundings on a device."""
-        moved = {name: value.to(device) for name, value in self.backdrop.items()}
-        return Surroundings(self.bounds.to(device) if self.bounds else None, moved)
+        backdrop, within = (
+            {name: value.to(device) for name, value in values.items()} for values in (self.backdrop, self.within)
+        )
+        return Surroundings(self.bounds.to(device) if self.bounds else None, backdrop, within)
 
     @property
     def num_behind(self) -> int:
@@ -88,7 +92,7 @@ class Surroundings:
     def to_hash(self) -> dict[str, Tensor]:
         """Return all that a training depends on here; nothing, for a patch without a core."""
         bounds = vars(self.bounds) | {"margin": torch.tensor(self.bounds.margin)} if self.bounds else {}
-        return {**bounds, **self.backdrop}
+        return {**bounds, **self.backdrop, **{f"{name} within": value for name, value in self.within.items()}}
 
     @torch.no_grad()
     def outside(self, gaussians: Mapping[str, Tensor]) -> Tensor | None:

@@ -1,0 +1,64 @@
+"""Which pixels of a photograph a patch answers for: not those that show what lies outside its reach.
+
+There the backdrop is coarse, and nothing that the patch does can mend it but Gaussians that float, within reach, before
+what another patch will draw: they would survive the crop.
+
+The quarry cut in 2 on the CPU (160 x 120 pixels, 600 steps of mcmc, 1,000 Gaussians a patch, 500 in the backdrop), the
+merged scene on its hold-out, one seed: 25.16 dB, SSIM 0.770 so, with 94 % of the Gaussians surviving the crop; 24.86 and
+0.768 where all pixels count; 24.97 and 0.754 without border and backdrop, where 64 % survive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from splatbatch.errors import SceneError
+from splatbatch.training.gaussians import SH_C0
+from splatbatch.training.photos.views import Photo, Views
+from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
+
+MOST_OUTSIDE = 0.5
+"""Of what a pixel shows, by the backdrop's opacities, that may lie outside."""
+
+
+@torch.no_grad()
+def answered_for(views: Views) -> Views:
+    """Return views whose photographs count where the patch answers for them; the same views without a backdrop.
+
+    Held-out ones too: what they show of the backdrop says nothing of the patch.
+
+    Raises:
+        SceneError: no photograph shows the patch.
+    """
+    around = views.surroundings
+    if not around.backdrop:
+        return views
+    marked = _marked(around.within, around.backdrop)
+    training, holdout = (
+        tuple(one for photo in photos if (one := _masked(photo, marked)).counts())
+        for photos in (views.training, views.holdout)
+    )
+    if not training:
+        raise SceneError("no photograph shows what lies within reach of the core: there is nothing to train on")
+    return replace(views, training=training, holdout=holdout, surroundings=replace(around, within={}))
+
+
+def _marked(within: Mapping[str, Tensor], outside: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the whole backdrop, black within reach and white outside, from wherever it is seen."""
+    whole = {name: torch.cat((within[name], value)) for name, value in outside.items()}
+    white = torch.arange(len(whole["means"]), device=whole["means"].device) >= len(within["means"])
+    whole["sh0"] = ((white.float() - 0.5) / SH_C0)[:, None, None].repeat(1, 1, 3)
+    return whole
+
+
+def _masked(photo: Photo, marked: Mapping[str, Tensor]) -> Photo:
+    shown = rasterize(marked, photo.view, RasterOptions(sh_degree=0)).colors[..., 0]
+    valid = photo.valid()
+    counts = shown <= MOST_OUTSIDE if valid is None else (shown <= MOST_OUTSIDE) & valid
+    if photo.pixels.device == counts.device:
+        return replace(photo, mask=counts)
+    return replace(photo, mask=counts.to(photo.pixels.device).pin_memory())
