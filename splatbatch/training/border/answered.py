@@ -4,8 +4,8 @@ There the backdrop is coarse, and nothing that the patch does can mend it but Ga
 what another patch will draw: they would survive the crop.
 
 The quarry cut in 2 on the CPU (160 x 120 pixels, 600 steps of mcmc, 1,000 Gaussians a patch, 500 in the backdrop), the
-merged scene on its hold-out, one seed: 25.16 dB, SSIM 0.770 so, with 94 % of the Gaussians surviving the crop; 24.86 and
-0.768 where all pixels count; 24.97 and 0.754 without border and backdrop, where 64 % survive.
+merged scene on its hold-out, one seed: 25.16 dB, SSIM 0.770 so, 94 % of the Gaussians survive the crop; 24.86 and 0.768
+where all pixels count; 24.97 and 0.754 without border and backdrop, where 64 % survive.
 """
 
 from __future__ import annotations
