@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from command_line import Ended, invoke
 from cut_quarry import accept, lay_out, part, quarry_splat, tinted
 
+from splatbatch.outcome import Cancelled
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scheduler.scene import evaluating
 from splatbatch.splats.ply import Gaussians, offset_comments, write_splat
@@ -167,6 +170,21 @@ def test_a_process_that_fails_is_diagnosed_with_the_place_of_its_log(
     for word in (*words, "scene/evaluating/attempt-0", "train.log"):
         assert word in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_who_interrupts_it_stops_its_process(
+    quarry: Partition, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "sleeps_on.py").write_text("import time; time.sleep(600)")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setattr(evaluating, "MODULE", "sleeps_on")
+    threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    ended = evaluate(quarry, limits="{grace_s: 0.5}")
+    assert ended.code == 143, ended.err
+    assert "stopped" in ended.err
+    (attempt,) = output_of(quarry).scene.evaluating.attempts()
+    told = attempt.read_exit()
+    assert told is not None and isinstance(told.end, Cancelled)
 
 
 def test_one_that_takes_too_long_is_ended(quarry: Partition) -> None:

@@ -10,6 +10,7 @@ from splatbatch import terminal
 from splatbatch.commands.output import open_console, print_json, print_warnings
 from splatbatch.commands.scene.table import tables
 from splatbatch.commands.train.train import Interruption
+from splatbatch.errors import SplatbatchError
 from splatbatch.plain_text import one_line
 from splatbatch.report import write_report
 from splatbatch.scheduler.scene.attempt import Hooks
@@ -27,27 +28,30 @@ def evaluate(config: Path | None, splat: Path | None, *, as_json: bool) -> None:
     terminal.never_block()
     batch = open_batch(config)
     print_warnings(batch.config.warnings)
-    interruption = Interruption()
-    found = evaluated(batch, order(batch, splat or batch.output.scene.splat), interruption)
+    found = evaluated(batch, order(batch, splat or batch.output.scene.splat), Interruption())
     renew_report(batch)
     if as_json:
         print_json(found.to_record())
     else:
         show(found)
-    if interruption.signal:
-        raise typer.Exit(interruption.exit_code)
     raise typer.Exit(NOT_WHOLE if found.lacking else 0)
 
 
 def evaluated(batch: Batch, settings: EvaluationSettings, interruption: Interruption) -> SceneEvaluation:
-    """Measure a splat of the scene, and write down how good it is.
+    """Measure a splat of the scene, and write down how good it is; who is interrupted exits as a shell would.
 
     Raises:
         SplatbatchError: it cannot be measured.
     """
     batch.output.create()
-    with OutputLock(batch.output.lock) as lock:
-        return measure(batch.config, settings, batch.output.scene, Hooks(interruption.reason, lock.beat))
+    try:
+        with OutputLock(batch.output.lock) as lock:
+            return measure(batch.config, settings, batch.output.scene, Hooks(interruption.reason, lock.beat))
+    except SplatbatchError as error:
+        if not interruption.signal:
+            raise
+        typer.echo(one_line(error.message), err=True)
+        raise typer.Exit(interruption.exit_code) from error
 
 
 def renew_report(batch: Batch) -> None:

@@ -142,11 +142,7 @@ def _evaluated(batch: Batch) -> SceneEvaluation:
         _say("measured already: nothing has changed")
         return known
     with _handlers_kept():
-        interruption = training.Interruption()
-        found = evaluating.evaluated(batch, settings, interruption)
-        if interruption.signal:
-            raise typer.Exit(interruption.exit_code)
-    return found
+        return evaluating.evaluated(batch, settings, training.Interruption())
 
 
 @contextlib.contextmanager
