@@ -27,6 +27,7 @@ from splatbatch.training.scene.summary import measured, of_photos
 
 MOST_VIEWS = 12
 """Cameras from which a seam is rendered: held-out ones first."""
+ANSWERED_FOR = "patches' own figures: of the pixels that each answers for before its backdrop, not of whole photographs"
 Photos = dict[str, PhotoMeasured]
 Item = TypeVar("Item")
 
@@ -74,13 +75,14 @@ def measure(scene: Scene, folder: AttemptFolder) -> SceneEvaluation:
         replace(_seen_from_both(scene, seam, photographs, views[seam.name]), one=seam.one.name, other=seam.other.name)
         for seam in told.each("seams", seams)
     ]
+    own = ANSWERED_FOR if settings.before_backdrop else ""
     evaluation = SceneEvaluation(
         splat=settings.splat,
         num_gaussians=num_gaussians,
         inputs=settings.inputs,
         lacking=settings.lacking,
         photos=photos,
-        notes=tuple(note for note in (photographs.note, lpips) if isinstance(note, str) and note),
+        notes=tuple(note for note in (photographs.note, lpips, own) if isinstance(note, str) and note),
         peak={name: float(mib) for name, mib in peaks.to_record().items()},
         seconds=round(time.monotonic() - began, 2),
     )
