@@ -320,6 +320,41 @@ def test_what_is_wrong_in_an_export_is_said_with_its_place(source: Path, tmp_pat
     assert re.search(expected, mistakes(tmp_path / "in", tmp_path))
 
 
+MODEL_FILES = [
+    (kind, f"{part}.txt") for kind in ("rs", "os/colmap_export") for part in ("cameras", "images", "points3D")
+]
+ODD = ["0", "-1", "1e308", "-1e308", "1e-320", "nan", "inf", "x", "", "99999999999999999999", "0.5", "\\", "../a"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(which=st.sampled_from(MODEL_FILES), at=st.integers(0, 40), odd=st.sampled_from(ODD))
+def test_odd_words_in_an_export_are_never_a_traceback(
+    source: Path, tmp_path_factory: pytest.TempPathFactory, which: tuple[str, str], at: int, odd: str
+) -> None:
+    folder, (kind, part) = tmp_path_factory.mktemp("odd"), which
+    (folder / "in").mkdir()
+    (folder / "in/images").symlink_to(source / "made/images")
+    for each in ("cameras.txt", "images.txt", "points3D.txt"):
+        words = re.split(r"(\s+)", (source / kind / each).read_text())
+        if each == part:
+            words[min(10 + 2 * at, len(words) - 1)] = odd  # behind the comment
+        (folder / "in" / each).write_text("".join(words))
+    with_junk(folder / "in", folder)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(at=st.integers(0, 300), odd=st.sampled_from(ODD))
+def test_odd_words_in_metashapes_xml_are_never_a_traceback(
+    source: Path, tmp_path_factory: pytest.TempPathFactory, at: int, odd: str
+) -> None:
+    folder = tmp_path_factory.mktemp("odd")
+    path = xml_with(source, folder)
+    words = re.split(r"([\s<>\"=/]+)", path.read_text())
+    words[min(20 + 2 * at, len(words) - 1)] = odd
+    path.write_text("".join(words))
+    with_junk(path, folder)
+
+
 # poses that only the photographs can tell of
 
 

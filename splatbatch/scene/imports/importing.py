@@ -58,6 +58,9 @@ def bring_in(path: Path, target: Path, wish: Wish) -> Imported:
         shutil.rmtree(aside, ignore_errors=True)
         done = _written(source.paths[0], capture, aside, (wish, notes, mistakes))
         aside.rename(target.absolute())
+    except (ValueError, RuntimeError) as error:  # pycolmap's words for what it does not take
+        hint = "Look at focal lengths, sizes and poses for values that no camera has."
+        raise SceneError(f"{path}: pycolmap does not take this model: {' '.join(str(error).split())}", hint) from error
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror or error})", _LINKS) from error
     finally:

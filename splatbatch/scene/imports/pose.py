@@ -40,7 +40,8 @@ class Similarity:
 
     def of_points(self, points: Floats) -> Floats:
         """Return points [N, 3] moved."""
-        moved: Floats = self.scale * points @ self.rotation.T + self.translation
+        with np.errstate(all="ignore"):  # what overflows is told of as no place
+            moved: Floats = self.scale * points @ self.rotation.T + self.translation
         return moved
 
     def of_pose(self, rotation: Floats, center: Floats) -> tuple[Floats, Floats]:
