@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+import torch
+
 from splatbatch.config.recipe import Recipe
 from splatbatch.files import append_line
 from splatbatch.scene.partition.border import reach_of
@@ -85,8 +87,13 @@ def measure(scene: Scene, folder: AttemptFolder) -> SceneEvaluation:
         notes=tuple(note for note in (photographs.note, lpips, own) if isinstance(note, str) and note),
         peak={name: float(mib) for name, mib in peaks.to_record().items()},
         seconds=round(time.monotonic() - began, 2),
+        made_with={"torch": str(torch.__version__), "on": _name_of(scene.device)},
     )
     return _taken_together(scene, evaluation, found)
+
+
+def _name_of(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
 
 
 def _measured_photos(scene: Scene, photographs: Photographs, told: Telling, lpips: Lpips | None) -> tuple[Photos, int]:
