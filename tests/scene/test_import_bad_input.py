@@ -129,6 +129,7 @@ BAD_JSON: dict[str, tuple[Change, str]] = {
     "split of nobody": (put("test_filenames", ["images/77.jpg"]), r"'images/77.jpg' is the photograph of"),
     "mixed units": (put("frames", 3, "transform_matrix", [[1, 0, 0, 9e4], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]),
                     r'frames\[3\] "images/04.jpg": stands [\d,]+ times as far out'),
+    "nowhere": (put("frames", 3, "transform_matrix", 0, 3, 1e300), r'"images/04.jpg": its place is \(1e\+300'),
     "rolling shutter": (lambda top: roll(top["frames"][3]), r"rolling shutter"),
 }  # fmt: skip
 
