@@ -25,7 +25,7 @@ def init(
 
 def _print_schema(wanted: bool) -> None:
     if wanted:
-        from splatbatch.commands import split as splitting
+        from splatbatch.commands.scene import split as splitting
 
         splitting.schema()
         raise typer.Exit
@@ -36,6 +36,33 @@ def split(
     source: options.SourceOption,
     out: options.PatchesOption,
     images: options.ImagesOption = None,
+    max_images: options.MaxImagesOption = None,
+    overlap: options.OverlapOption = 0.15,
+    grid: options.GridOption = "",
+    boxes: options.BoxesOption = None,
+    axis: options.AxisOption = "",
+    holdout_block: options.BlockOption = 0.0,
+    seed: options.SeedOption = 0,
+    picture: options.PictureOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how it would be cut, write nothing.")] = False,
+    json_: options.JsonOption = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", callback=_print_schema, is_eager=True, help="Print that of partition.json.")
+    ] = False,
+) -> None:
+    """Cut a COLMAP scene into patches that share its photographs; again, once photographs were added."""
+    from splatbatch.commands.scene import split as splitting
+    from splatbatch.scene.partition.split import Asked
+
+    wish = splitting.wish_for(splitting.Cuts(max_images, overlap, grid, boxes, axis), holdout_block, seed)
+    splitting.run(Asked(source, images, out, wish), splitting.Output(picture, dry_run, json_))
+
+
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(help="transforms.json, Metashape XML, COLMAP export; or their folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the model.")],
+    images: options.PhotographsOption = None,
     points: options.PointsOption = None,
     chunk: Annotated[str, typer.Option("--chunk", metavar="LABEL", help="Which chunk of Metashape.")] = "",
     skip_missing: Annotated[
@@ -46,9 +73,6 @@ def split(
     ] = False,
     within_s: options.WithinOption = 1800.0,
     json_: options.JsonOption = False,
-    schema: Annotated[
-        bool, typer.Option("--schema", callback=_print_schema, is_eager=True, help="Print that of partition.json.")
-    ] = False,
 ) -> None:
     """Make a COLMAP scene of what another program has reconstructed; photographs are linked, not copied."""
     from splatbatch.commands import import_ as importing

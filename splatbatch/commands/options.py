@@ -66,7 +66,7 @@ OpacityOption = Annotated[
         "--min-opacity", metavar="X", min=0, max=0.99, show_default=False, help="Leave fainter Gaussians out."
     ),
 ]
-ImagesOption = Annotated[
+PhotographsOption = Annotated[
     Optional[Path], typer.Option("--images", metavar="DIR", help="Folder of the photographs, if it is another.")
 ]
 PointsOption = Annotated[

@@ -77,6 +77,7 @@ def build(
         "sweep": compare(patches, variants),
         "runs": _runs(history),
         "frame": _frame(output, statuses),
+        "colors": colors_of(output),
         "scene": scene_facts(output, standing.patches_folder) if standing else None,
         "audit": _audit(audits[-1], statuses) if audits else None,
         "config": read_tail(output.config, MOST_CONFIG_BYTES),

@@ -71,7 +71,7 @@ def _cameras(partition: Partition, found: SceneEvaluation) -> list[Record]:
     except SceneError:
         return []
     places = partition.in_axes(np.array([image.center() for image in images]).reshape(-1, 3))
-    held_out = partition.test | partition.contiguous
+    held_out = found.photos.keys() or partition.test
     return [
         {"at": _place(place), "name": image.name, "psnr": found.photos[image.name].psnr}
         if image.name in held_out and image.name in found.photos

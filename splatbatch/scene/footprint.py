@@ -121,7 +121,7 @@ def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Foo
     divisor = extent.stored * max(1, divisor_of(training.resolution, extent.sizes) // extent.stored)
     pixels = [-(-width // divisor) * -(-height // divisor) for width, height in extent.sizes]
     num, photos = expected_gaussians(recipe, extent.num_points), 3 * sum(pixels)
-    work = num * bytes_per_gaussian(training) + PIXEL_BYTES * max(pixels, default=0)
+    work = num * bytes_per_gaussian(training) + bytes_per_pixel(training) * max(pixels, default=0)
     work += bytes_behind(training, num, extent.num_behind)
     host = photos + DECODED_BYTES * DECODERS * max((width * height for width, height in extent.sizes), default=0)
     mean_px = sum(pixels) // max(1, len(pixels))
@@ -163,6 +163,14 @@ def bytes_per_gaussian(training: Training) -> int:
     joined = PLAIN_SH_COPIES if training.kernels == "plain" or training.packed else 0
     parameters = 3 + 3 + 4 + 1 + harmonics  # mean, scales, quaternion, opacity
     return FLOAT * (COPIES * parameters + joined * harmonics) + RASTER_BYTES
+
+
+def bytes_per_pixel(training: Training) -> int:
+    """Return the bytes that a step takes per pixel of its photograph, evened where `auto` may even it."""
+    if training.colors == "as_is":
+        return PIXEL_BYTES
+    is_plain = training.kernels == "plain" or training.device == "cpu"
+    return PIXEL_BYTES + (PLAIN_TONE_BYTES if is_plain else TONE_BYTES)
 
 
 def bytes_behind(training: Training, num: int, num_behind: int) -> int:

@@ -49,6 +49,12 @@ class Patch:
     """Of its photographs, by image name; those that are not named are neutral."""
     partition: Path | None = None
     """The partition.json that it was cut by, which then says what is held out and where its core lies; if any."""
+    border: Border | None = None
+    """How far it reaches, if it has a core."""
+    backdrop: Path | None = None
+    """Folder of the whole scene's results, whose splat is drawn behind a patch with a core."""
+    is_backdrop: bool = False
+    """It is the whole scene, trained coarsely to be drawn behind its patches."""
 
 
 def find_patches(scene: Scene) -> tuple[Patch, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch.config import NO_OFFSET, Offset, Scene
+from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.patches import find_patches, model_folder, spell
 
 TEMPLATE = """\

@@ -20,6 +20,7 @@ from splatbatch.store.records.run import CancelRequest
 
 if TYPE_CHECKING:
     from splatbatch.store.records.evaluation import SceneEvaluation
+    from splatbatch.store.records.merge import Merge
 
 SPLAT, RESULT, MERGE = "splat.ply", "result.json", "merge.json"
 BACKDROP = "backdrop"
@@ -92,16 +93,35 @@ class PatchFolder:
 
 def backdrop_sha256(folder: Path | None) -> str:
     """Return the hash of the backdrop that is accepted in a folder; empty if there is none."""
-    if folder is None:
-        return ""
-    result = PatchFolder(folder).read_result()
-    return result.sha256 if result and PatchFolder(folder).splat.exists() else ""
+    result = PatchFolder(folder).read_result() if folder and (folder / SPLAT).exists() else None
+    return result.sha256 if result else ""
 
 
 def never_went(folder: AttemptFolder) -> bool:
     """Return whether an attempt only ever stood by: it counts for nothing, and its folder may go."""
     job = folder.read_job()
     return job is not None and job.standby and not folder.go.exists()
+
+
+@dataclass(frozen=True)
+class MergedFiles:
+    """A merged splat, and beside it what it was made of."""
+
+    splat: Path
+    record: Path
+
+    @staticmethod
+    def at(splat: Path) -> MergedFiles:
+        """Return the files of a splat that is merged to a place of somebody's choice."""
+        return MergedFiles(splat, splat.with_name(f"{splat.stem}.{MERGE}"))
+
+    def read(self) -> Merge | None:
+        """Return what the splat was made of; None if nobody knows, or another file stands there by now."""
+        from splatbatch.store.records.merge import Merge  # of which `status` knows nothing
+
+        record, fact = read_json(self.record), file_fact(self.splat)
+        found = Merge.from_record(record)
+        return found if record is not None and (found.bytes, found.mtime_ns) == fact[:2] else None
 
 
 @dataclass(frozen=True)
@@ -127,6 +147,11 @@ class SceneFolder:
 
         record = read_json(self.evaluation_of(splat or self.splat))
         return None if record is None else SceneEvaluation.from_record(record)
+
+    @property
+    def evaluating(self) -> PatchFolder:
+        """The attempts at measuring it."""
+        return PatchFolder(self.path / "evaluating")
 
     @property
     def merged(self) -> MergedFiles:

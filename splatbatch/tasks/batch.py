@@ -175,7 +175,6 @@ def open_batch(
     frame = known_frame(config, output)
     if partition := partition_beside(config):
         config, patches = with_backdrop(config, partition), in_borders(patches, partition, output)
-        frame = frame or Frame(partition.offset)
     patches = in_frame(patches, frame)
     known = [patch.name for patch in patches]
     for name in config.patches:

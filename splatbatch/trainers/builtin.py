@@ -43,7 +43,7 @@ class BuiltinTrainer:
             masks=str(patch.masks) if patch.masks else None,
             holdout=choose_holdout(patch, self._recipe.evaluation),
             resume=self._checkpoint_before(folder),
-            tones={name: [*tone.gain, *tone.vignetting] for name, tone in patch.tones.items()},
+            tones={name: tone.values() for name, tone in patch.tones.items()},
             is_backdrop=patch.is_backdrop,
             **_surroundings(patch),
         )

@@ -37,13 +37,11 @@ def train(
     strategy.within(views.surroundings)
     progress.expect(Expectations.of(recipe, plan))
     sizes = plan_sizes(views.training, recipe, plan, len(gaussians["means"]))
-    exposures = Exposures(views.training, training.max_steps) if training.exposure else None
-    changing = Changing(gaussians, optimizers, strategy, evaluator, exposures)
+    changing = Changing(gaussians, optimizers, strategy, evaluator)
     start = checkpoints.resume(changing)
     capacity = TileCapacity(gaussians, views.training, RasterOptions.of(recipe), views.surroundings)
-    one_step = Step(gaussians, optimizers, strategy, recipe, plan, capacity, exposures, views.surroundings)
-    # a recording would work on the transform of the photo that it was made with
-    graphed = GraphedStep(one_step) if capacity.entries and not exposures else None
+    one_step = Step(gaussians, optimizers, strategy, recipe, plan, capacity, views.surroundings)
+    graphed = GraphedStep(one_step) if capacity.entries else None
     chosen = islice(shuffled(views.training, training.seed), start, None)
     photos = prefetch(Pyramid(sizes).over(chosen, start), gaussians["means"].device)
     for step in range(start, training.max_steps):

@@ -40,7 +40,7 @@ from splatbatch.training.progress.tensorboard import open_tensorboard
 STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
 """Set to 1 by whoever starts an attempt ahead of its turn."""
 LOOK_S = 0.005
-NO_BACKDROP = "trained without a backdrop, which is not there: what lies outside the patch is explained by its own"
+NO_BACKDROP = "there is no backdrop: trained beyond its border, and less of it will survive the crop to its core"
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ class Step:
     recipe: Recipe
     plan: Schedule
     capacity: TileCapacity
-    exposures: Exposures | None = None
     surroundings: Surroundings = NONE
 
     def __call__(self, photo: Photo, sh_degree: int) -> None:

@@ -14,7 +14,14 @@ import pytest
 PROGRAM = Path(__file__).parents[1] / "testing" / "interpreted_kernels.py"
 NAMES = [
     *(f"colours of degree {degree}" for degree in range(4)),
-    *("loss of bytes", "loss of floats", "SSIM", "tone with 0 coefficients", "tone with 2 coefficients"),
+    *(
+        "loss of bytes",
+        "loss of floats",
+        "SSIM",
+        "tone with 0 coefficients",
+        "tone with 2 coefficients",
+        "tone with 4 coefficients",
+    ),
     *("Adam", "colours and Adam before a backdrop", "tile lists", "tile lists that are too short"),
 ]
 

@@ -74,12 +74,12 @@ def test_a_patch_with_a_core_keeps_its_gaussians_within_reach(bordered: Patch, s
     assert within(folder.splat, bordered.border.reach) >= 0.95
 
 
-def test_a_border_around_everything_computes_to_the_bit_what_none_does(patch: Patch) -> None:
+def test_a_border_around_everything_computes_to_the_bit_what_none_does(bordered: Patch, patch: Patch) -> None:
     room = Box((-WIDE,) * 3, (WIDE,) * 3)
     unbounded = Border(((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)), EVERYWHERE, room)
     for strategy in ("default", "mcmc"):
         plain, _ = trained(patch, recipe(strategy=strategy), f"plain-{strategy}-01")
-        bounded, _ = trained(replace(patch, border=unbounded), recipe(strategy=strategy), f"bounded-{strategy}-01")
+        bounded, _ = trained(replace(bordered, border=unbounded), recipe(strategy=strategy), f"bounded-{strategy}-01")
         assert sha256_of(plain.splat) == sha256_of(bounded.splat)
 
 
@@ -163,7 +163,7 @@ def test_a_backdrop_is_drawn_and_never_moves(bordered: Patch) -> None:
     assert surroundings.bounds.holds(read.gaussians["means"]).all()
 
 
-def test_without_its_backdrop_a_patch_trains_and_says_so(patch: Patch) -> None:
+def test_without_its_backdrop_a_patch_trains_as_others_do_and_says_so(patch: Patch) -> None:
     lost = replace(patch, border=border(), backdrop=patch.images.parent / "nowhere")
     folder, _ = trained(lost, recipe())
     plain, _ = trained(patch, recipe(), "attempt-02")

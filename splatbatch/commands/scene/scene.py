@@ -14,9 +14,9 @@ import typer
 
 from splatbatch import config as configuration
 from splatbatch import terminal
-from splatbatch.commands import split as splitting
 from splatbatch.commands.scene import evaluate as evaluating
 from splatbatch.commands.scene import merge as merging
+from splatbatch.commands.scene import split as splitting
 from splatbatch.commands.train import train as training
 from splatbatch.config.yaml.edit import save_settings
 from splatbatch.errors import ConfigError

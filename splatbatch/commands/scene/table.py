@@ -19,7 +19,6 @@ OF_SEAMS = (
 def tables(found: SceneEvaluation) -> Iterator[Table]:
     """Yield the tables of an evaluation; LPIPS where it was measured."""
     rows = [("all held-out", found.total), ("across a seam", found.across), ("the others", found.within)]
-    rows += [("held out in one piece", found.contiguous)] if found.contiguous.num_photos else []
     rows += [(name, one) for name, one in found.patches.items()]
     table = open_table(OF_PHOTOS, ("photographs",))
     for name, one in rows:

@@ -49,7 +49,7 @@ def to_html(report: Record, output: OutputFolder, previews_mib: int, folders: Fo
         *_section("Timeline", join(timelines(report, links))),
         *_section("Comparison", comparison(report["sweep"])),
         *_section("Scene", scene_section(report, links)),
-        *_section("Patches", table(HEADINGS, [_row(patch, links[patch["patch"]]) for patch in shown], WORDS)),
+        *_section("Patches", _table(shown, links)),
         *_left_out(len(report["patches"]) - len(shown)),
         *(tag("p", lack, class_="quiet") for lack in _lacks(report, previews)),
         *(sections[name] for name in links),

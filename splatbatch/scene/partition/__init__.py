@@ -1,4 +1,1 @@
 """A big scene cut into patches: which box of space each is responsible for, and what the scene decides for all."""
-
-PARTITION = "partition.json"
-"""Beside the patches."""

@@ -20,7 +20,7 @@ from splatbatch.scene.partition.boxes import Box, owners
 from splatbatch.scene.partition.checks import box_of, first_mistake, mistake_in
 from splatbatch.scene.partition.place import find_partition
 
-AGAIN = "Cut the scene again: splatbatch split."
+AGAIN = "Cut the scene again, into another folder: splatbatch split."
 Axes = tuple[Offset, Offset, Offset]
 
 

@@ -53,8 +53,6 @@ class PhotoMeasured(Figures):
     """Of the splat of that patch."""
     shares: dict[str, float] = field(default_factory=dict, metadata=reads(_numbers))
     """Of the points that it sees, by core."""
-    is_contiguous: bool = False
-    """It was held out in one piece with its neighbours."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +100,7 @@ class SceneEvaluation(TypedRecord):
     inputs: str = ""
     """Hash of what it was measured from; the same again gives the same."""
     total: Measured = field(default=Measured(), metadata=reads(Measured.from_record))
-    """On all photographs that are held out everywhere."""
-    contiguous: Measured = field(default=Measured(), metadata=reads(Measured.from_record))
-    """On those held out in one piece."""
+    """On all photographs that no patch was trained on."""
     across: Measured = field(default=Measured(), metadata=reads(Measured.from_record))
     """On those of `total` that look across some seam."""
     within: Measured = field(default=Measured(), metadata=reads(Measured.from_record))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from splatbatch.config import Config, Training
 from splatbatch.config.recipe import PatchOverrides
 from splatbatch.config.trainers.programs import OUR_TRAINER
-from splatbatch.scene.partition import PARTITION
+from splatbatch.scene.partition.place import find_partition
 from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.store.layout import BACKDROP, OutputFolder
 from splatbatch.tasks.plan import Train
@@ -36,11 +36,12 @@ def partition_beside(config: Config) -> Partition | None:
         SceneError: it is broken.
     """
     scene = config.scene
-    if scene.scenes or not (scene.patches / PARTITION).is_file() or model_folder(scene.patches):
+    path = None if scene.scenes or model_folder(scene.patches) else find_partition(scene.patches)
+    if path is None:
         return None
-    from splatbatch.scene.partition.record import partition_of
+    from splatbatch.scene.partition.record import read_partition  # reads arrays, which other batches have no use for
 
-    return partition_of(scene.patches)
+    return read_partition(path)
 
 
 def with_backdrop(config: Config, partition: Partition) -> Config:
@@ -63,17 +64,14 @@ def in_borders(patches: Iterable[Patch], partition: Partition, output: OutputFol
     from splatbatch.scene.partition.border import border_of
 
     found, backdrop = tuple(patches), output.patch(BACKDROP).path
-    test = partition.test | partition.contiguous
     bordered = [
-        replace(patch, border=border, backdrop=backdrop, test=test)
-        if (border := border_of(partition, patch.name))
-        else replace(patch, test=test)
+        replace(patch, border=border, backdrop=backdrop) if (border := border_of(partition, patch.name)) else patch
         for patch in found
     ]
-    return (_whole(partition, found, test), *bordered)
+    return (_whole(partition, found), *bordered)
 
 
-def _whole(partition: Partition, patches: tuple[Patch, ...], test: frozenset[str]) -> Patch:
+def _whole(partition: Partition, patches: tuple[Patch, ...]) -> Patch:
     """Return the scene that was cut as a patch; its photographs are those of the patches."""
     images, masks = ({getattr(patch, name) for patch in patches} for name in ("images", "masks"))
     sparse = partition.source
@@ -83,7 +81,7 @@ def _whole(partition: Partition, patches: tuple[Patch, ...], test: frozenset[str
         sparse,
         images.pop() if len(images) == 1 else beside,
         masks=masks.pop() if len(masks) == 1 else None,
-        test=test,
+        partition=partition.path,
         is_backdrop=True,
     )
 

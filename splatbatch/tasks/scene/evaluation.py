@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
 from splatbatch.outcome import Rejected
 from splatbatch.plain_text import spell_place
-from splatbatch.scene.partition.record import Partition, partition_of
+from splatbatch.scene.holdout import choose_holdout
+from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, spell
 from splatbatch.scene.photos.folders import Folders, Found
 from splatbatch.scene.photos.resolution import stored_photographs
@@ -26,32 +27,13 @@ from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.store.records.metrics import Figures
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.scene.partition import partition_for
 from splatbatch.tasks.task import patches_of
 
 VERSION = 1
 """Raise it when something is measured otherwise: scenes are then measured again."""
 LEAST_INSIDE = 0.01
 """Of a splat's Gaussians that lie where the partition's scene is, at least, if it is a splat of that scene."""
-
-
-def partition_for(batch: Batch) -> Partition:
-    """Return the partition that a batch's patches were cut by.
-
-    Raises:
-        SceneError: there is none, or it cannot be read.
-        ConfigError: the batch is a sweep, or a list of scenes.
-    """
-    config = batch.config
-    if config.variants:
-        message = f"sweep: {len(config.variants)} variants, and a scene is made of one splat for each patch"
-        raise ConfigError(message, "Write a YAML without a sweep for it.")
-    if config.scene.scenes:
-        raise ConfigError("scene.scenes: these stand by themselves, and make no scene together")
-    partition = partition_of(config.scene.patches)
-    if partition is None:
-        hint = "Cut the scene first: splatbatch split --source sparse/0 --images images."
-        raise SceneError(f"{config.scene.patches}: no partition.json: nobody knows where one patch ends", hint)
-    return partition
 
 
 @dataclass(frozen=True)
@@ -73,30 +55,32 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
         ConfigError: the batch is none that makes one scene.
     """
     partition = partition_for(batch)
-    check_place(splat, partition)
+    offset = batch.frame.offset if batch.frame else partition.offset
+    check_place(splat, partition, offset)
     patches = patches_of(batch.every)
     images, masks = _folders(patches)
-    splats = _splats(batch, partition)
+    splats = _splats(batch, partition, offset)
     tones = {name: tone for patch in patches for name, tone in patch.tones.items()}
     settings = EvaluationSettings(
         splat=str(splat),
         partition=str(partition.path),
-        offset=partition.offset,
+        offset=offset,
         images=str(images),
         masks=str(masks) if masks else None,
         recipe=batch.config.recipe("").model_dump(mode="json", exclude={"program"}),
         tones=tones_to_record(tones),
         splats=dict(splats.paths),
         lacking=dict(splats.lacking),
+        holdout=held_out(batch),
         backdrop=str(batch.output.patch(BACKDROP).splat),
         before_backdrop=splats.before_backdrop,
         own={name: dict(figures) for name, figures in splats.own.items()},
     )
-    return replace(settings, inputs=_inputs(settings, partition, splats, _photographs(images, partition)))
+    return replace(settings, inputs=_inputs(settings, partition, splats, _photographs(images, settings.holdout)))
 
 
-def check_place(splat: Path, partition: Partition) -> None:
-    """See that a splat is whole and lies in the frame of a partition.
+def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
+    """See that a splat is whole and lies in a frame, where a partition has its scene.
 
     Raises:
         SceneError: it is not, or does not.
@@ -105,22 +89,22 @@ def check_place(splat: Path, partition: Partition) -> None:
     if isinstance(found, Rejected):
         hint = "Merge the patches first: splatbatch merge." if found.reason == "missing" else "Write it again."
         raise SceneError(f"{splat}: {found.reason}", hint)
-    offset = read_header(splat).offset
-    if _is_elsewhere(offset, partition):
-        message = f"{splat}: lies in another frame: it takes {spell_place(offset)} off its coordinates"
-        raise SceneError(f"{message}, {partition.path} {spell_place(partition.offset)}", "Name a splat in that frame.")
+    there = read_header(splat).offset
+    if _is_elsewhere(there, offset):
+        message = f"{splat}: lies in another frame: it takes {spell_place(there)} off its coordinates"
+        raise SceneError(f"{message}, the patches {spell_place(offset)}", "Name a splat in their frame.")
     low = np.min([core.bounds.lower for core in partition.cores], axis=0)
     high = np.max([core.bounds.upper for core in partition.cores], axis=0)
-    places = partition.in_axes(sample_means(splat).astype(np.float64), partition.offset)
+    places = partition.in_axes(sample_means(splat).astype(np.float64), offset)
     inside = ((places >= low) & (places <= high)).all(axis=1).mean()
     if inside < LEAST_INSIDE:
         said = f"{100 * inside:.2g} % of its Gaussians lie where {partition.path} has its scene"
         raise SceneError(f"{splat}: lies in another frame: {said}", "Name a splat of this scene, in its coordinates.")
 
 
-def _is_elsewhere(offset: Offset, partition: Partition) -> bool:
+def _is_elsewhere(there: Offset, offset: Offset) -> bool:
     """Return whether a header says so; other programs write no offset, whatever frame they were given."""
-    return offset not in (NO_OFFSET, partition.offset)
+    return there not in (NO_OFFSET, offset)
 
 
 def _folders(patches: tuple[Patch, ...]) -> tuple[Path, Path | None]:
@@ -134,14 +118,14 @@ def _folders(patches: tuple[Patch, ...]) -> tuple[Path, Path | None]:
     return folders.pop()
 
 
-def _splats(batch: Batch, partition: Partition) -> _Splats:
+def _splats(batch: Batch, partition: Partition, offset: Offset) -> _Splats:
     paths, lacking, own, hashes, before = {}, {}, {}, {}, []
     backdrop = backdrop_sha256(batch.output.patch(BACKDROP).path)
     for core in partition.cores:
         folder = batch.output.patch(core.name)
         result = folder.read_result()
         why = "not trained yet" if result is None else why_not_the_splat(folder, result, "time")
-        if not why and _is_elsewhere(read_header(folder.splat).offset, partition):
+        if not why and _is_elsewhere(read_header(folder.splat).offset, offset):
             why = "its splat lies in another frame"
         if why or result is None:
             lacking[core.name] = why
@@ -178,10 +162,6 @@ def _photographs(images: Path, names: Sequence[str]) -> list[str]:
     Raises:
         SceneError: some are not there.
     """
-    from splatbatch.scene.colmap.reconstruction import read_images
-
-    held_out = partition.test | partition.contiguous
-    names = sorted(image.name for image in read_images(partition.source) if image.name in held_out)
     folder, folders = stored_photographs(images)[0], Folders()
     missing = [name for name in names if not isinstance(folders.locate(folder, name), Found)]
     if missing:

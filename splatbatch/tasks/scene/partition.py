@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.plain_text import counted
 from splatbatch.scene.partition.record import AGAIN, Partition, partition_of
@@ -40,22 +38,16 @@ def partition_for(batch: Batch) -> Partition:
 
 
 def check_scene(partition: Partition) -> None:
-    """See that the scene still has the photographs that its partition was made for.
+    """See that the scene has no photographs that its partition does not know.
 
     Raises:
-        SceneError: it has others; which of them would be test is open, and patches lack those that are new.
+        SceneError: it has; which of them would be test is open, and no patch has seen them.
     """
     from splatbatch.scene.colmap.reconstruction import read_images
 
     known = partition.test | partition.contiguous | partition.train
-    if not partition.train:  # nobody wrote down which there were
-        return
     names = {image.name for image in read_images(partition.source)}
-    if names != known:
-        said = " and ".join(filter(None, (_many("new", sorted(names - known)), _many("gone", sorted(known - names)))))
+    if partition.train and (new := sorted(names - known)):
+        said = f"{counted(len(new), 'photograph')} new ({spell(new, FEW)})"
         hint = f"{AGAIN} Patches that stay as they are are not trained again."
         raise SceneError(f"{partition.path}: its scene has changed, {partition.source}: {said}", hint)
-
-
-def _many(what: str, names: Sequence[str]) -> str:
-    return f"{counted(len(names), 'photograph')} {what} ({spell(names, FEW)})" if names else ""

@@ -92,7 +92,11 @@ def _with_one_holdout(
         for one in found
         if one.task and one.result and one.core and not one.lacking
     }
-    odd = {name: why for name, split in splits.items() if (why := _why_other(*split, partition))}
+    # held out is what the partition spreads over the scene or, where somebody wants that, its one block
+    choices = [partition.test, *([partition.contiguous] if partition.contiguous else [])]
+    odd = min(
+        ({name: why for name, one in splits.items() if (why := _why_other(*one, test))} for test in choices), key=len
+    )
     tested: set[str] = set().union(*(test for test, _ in splits.values()))
     trained: set[str] = set().union(*(train for _, train in splits.values()))
     if odd and len(odd) == len(splits) and not tested & trained:
@@ -114,14 +118,10 @@ def _split(task: Task, result: Result) -> tuple[frozenset[str], frozenset[str]]:
     return test, names - test
 
 
-def _why_other(test: frozenset[str], train: frozenset[str], partition: Partition) -> str:
-    """Say in what a hold-out differs from the scene's; empty if it does not."""
-    if leaked := sorted(train & (partition.test | partition.contiguous)):
-        return f"its hold-out is another: {spell(leaked, FEW)} {_is(leaked)} held out by {partition.path.name}"
-    if missed := sorted(test - partition.test - partition.contiguous):
-        return f"its hold-out is another: {spell(missed, FEW)} {_is(missed)} none by {partition.path.name}"
+def _why_other(test: frozenset[str], train: frozenset[str], wanted: frozenset[str]) -> str:
+    """Say in what a hold-out differs from the one that is wanted of all patches; empty if it does not."""
+    if leaked := sorted(train & wanted):
+        return f"its hold-out is another: of the scene's it was trained on {spell(leaked, FEW)}"
+    if missed := sorted(test - wanted):
+        return f"its hold-out is another: of no other patch it holds out {spell(missed, FEW)}"
     return ""
-
-
-def _is(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else f"({len(names)}) are"

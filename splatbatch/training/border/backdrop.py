@@ -22,17 +22,18 @@ from splatbatch.training.photos.views import Frame
 
 
 def surroundings_of(settings: TrainingSettings, frame: Frame, training: Training) -> Surroundings:
-    """Return what lies around a patch, in host memory.
+    """Return what lies around a patch, in host memory; nothing without a backdrop: it then trains as others do.
+
+    Auxiliary Gaussians instead, trained outside the reach and cropped away, shine into the core: 4 dB were lost with
+    them (the quarry cut in 2, 600 steps on the CPU: 22.1 dB; 26.0 without any border).
 
     Raises:
         TrainerError: the backdrop is not the one that the patch is to be trained against.
     """
     border = Border.from_record(settings.border)
-    if border is None:
+    if border is None or not settings.backdrop:  # nothing but its own Gaussians would explain what lies outside
         return NONE
     bounds = Bounds.of(border, frame, settings.offset)
-    if not settings.backdrop:
-        return Surroundings(bounds)
     values = _read(settings, frame, training.sh_degree)
     inside = bounds.holds(values["means"])
     surroundings = Surroundings(bounds, chosen(values, ~inside), chosen(values, inside))

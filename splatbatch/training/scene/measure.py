@@ -12,6 +12,7 @@ import torch
 
 from splatbatch.config.recipe import Recipe
 from splatbatch.files import append_line
+from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.partition.border import reach_of
 from splatbatch.scene.partition.seams import Seam, looks_across, seams_of
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -20,7 +21,6 @@ from splatbatch.store.records.metrics import Figures
 from splatbatch.store.records.progress import Progress
 from splatbatch.training.evaluation.evaluate import MemoryPeaks, evaluate
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
-from splatbatch.training.photos.tones import tone_from
 from splatbatch.training.photos.views import Folders
 from splatbatch.training.scene.opened import Scene
 from splatbatch.training.scene.photographs import Photographs
@@ -100,7 +100,7 @@ def _measured_photos(scene: Scene, photographs: Photographs, told: Telling, lpip
     """Return what the merged scene shows of each held-out photograph, and how many Gaussians it has."""
     store, photos = scene.store(Path(scene.settings.splat)), Photos()
     recipe = _with_degree(scene.recipe, store.blocks.header.sh_degree)
-    tones = {name: tone_from(values) for name, values in scene.settings.tones.items()}
+    tones = {name: Tone.of(values) for name, values in scene.settings.tones.items()}
     shots = photographs.shots(scene.held_out, scene.unit, scene.device, tones)
     for name in told.each("photos", scene.held_out):
         shot = next(shots)
@@ -117,8 +117,7 @@ def _with_circumstances(scene: Scene, name: str, photo: PhotoMeasured) -> PhotoM
     own = scene.settings.own.get(home, {}).get(name, Figures())
     cores, share = scene.partition.cores, scene.shares[name]
     shares = {core.name: round(float(one), 4) for core, one in zip(cores, share, strict=True) if one > 0}
-    is_contiguous = name in scene.partition.contiguous
-    return replace(photo, home=home, own_psnr=own.psnr, shares=shares, is_contiguous=is_contiguous)
+    return replace(photo, home=home, own_psnr=own.psnr, shares=shares)
 
 
 def _with_degree(recipe: Recipe, degree: int) -> Recipe:
@@ -162,15 +161,13 @@ def _seen_from_both(scene: Scene, seam: Seam, photographs: Photographs, names: S
 def _taken_together(scene: Scene, found: SceneEvaluation, seams: Sequence[SeamMeasured]) -> SceneEvaluation:
     """Return an evaluation with its means."""
     photos = found.photos
-    test = [name for name, one in photos.items() if not one.is_contiguous]
-    by_seam = {one.name: _across(scene, one, test) for one in seams_of(scene.partition)}
+    by_seam = {one.name: _across(scene, one, list(photos)) for one in seams_of(scene.partition)}
     across = {name for names in by_seam.values() for name in names}
     return replace(
         found,
-        total=of_photos(photos, test),
-        contiguous=of_photos(photos, [name for name in photos if name not in set(test)]),
-        across=of_photos(photos, [name for name in test if name in across]),
-        within=of_photos(photos, [name for name in test if name not in across]),
+        total=of_photos(photos, photos),
+        across=of_photos(photos, [name for name in photos if name in across]),
+        within=of_photos(photos, [name for name in photos if name not in across]),
         patches=_patches(scene.settings.own, photos),
         seams=tuple(replace(one, across=of_photos(photos, by_seam[one.name])) for one in seams),
     )

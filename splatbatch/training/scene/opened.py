@@ -45,7 +45,7 @@ class Scene:
     @property
     def held_out(self) -> list[str]:
         """Return the photographs that no patch was trained on, in an order that loads little anew."""
-        wanted = self.partition.test | self.partition.contiguous
+        wanted = set(self.settings.holdout)
         return self.in_order([image.name for image in self.model.images if image.name in wanted])
 
     def home(self, name: str) -> str:
@@ -112,7 +112,7 @@ def open_scene(settings: EvaluationSettings, recipe: Recipe, device: torch.devic
     shares = shares_of(partition, world)
     scene = Scene(settings, recipe, partition, shifted(world, settings.offset), shares, device)
     if not scene.held_out:
-        raise SceneError(f"{partition.path}: test: no photograph of {partition.source} is held out to measure on")
+        raise SceneError(f"{partition.source}: has none of the photographs that are to be measured on")
     return scene
 
 
