@@ -450,15 +450,29 @@ def test_wrong_options_end_in_a_message(scene: Path, monkeypatch: pytest.MonkeyP
     assert "Traceback" not in ended.err
 
 
+SPLIT = """
+import runpy, sys
+sys.argv[0] = "splatbatch"
+try:
+    runpy.run_module("splatbatch", run_name="__main__")
+finally:
+    from memory import peak_bytes
+    print(peak_bytes(), file=sys.stderr)
+"""
+
+
 def spent(scene: Path, most: int) -> tuple[float, float, int]:
     """Return CPU seconds, MiB at the peak and the number of patches of a split in a process of its own."""
-    command = [sys.executable, "-m", "splatbatch", "split", "--source", "sparse/0", "--out", "patches", "--json"]
-    with (scene / "said.json").open("wb") as said:
-        process = subprocess.Popen([*command, "--max-images", str(most)], cwd=scene, stdout=said)
-        _, status, usage = os.wait4(process.pid, 0)
-    assert status == 0
-    patches = json.loads((scene / "said.json").read_text())["patches"]
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, len(patches)
+    command = [sys.executable, "-c", SPLIT, "split", "--source", "sparse/0", "--out", "patches", "--json"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    before = os.times()
+    ended = subprocess.run(
+        [*command, "--max-images", str(most)], cwd=scene, capture_output=True, text=True, check=True, env=environment
+    )
+    after = os.times()
+    cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+    peak_mib = int(ended.stderr.split()[-1]) / (1 << 20)
+    return cpu_s, peak_mib, len(json.loads(ended.stdout)["patches"])
 
 
 def test_a_tenth_of_a_vast_scene_is_cut_in_a_tenth_of_the_memory(tmp_path: Path):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
+from memory import peak_bytes
 from tiled import partition_of_boxes, tiles
 
 from splatbatch.splats.export import Source
@@ -53,11 +53,6 @@ def main(folder: Path, millions: float, degree: int) -> None:
     largest = max(part.source.path.stat().st_size for part in parts)
     facts = {"num": merged.num_gaussians, "bytes": (folder / "scene.ply").stat().st_size, "largest": largest}
     print(json.dumps({**facts, "wall_s": wall, "cpu_s": cpu, "peak": peak_bytes(), "more": peak_bytes() - before}))
-
-
-def peak_bytes() -> int:
-    """Return the most memory that this process has held."""
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 import numpy as np
 import torch
+from memory import peak_bytes
 
 from splatbatch.files import write_whole
 from splatbatch.splats.blocks import index_blocks
@@ -46,20 +47,13 @@ def above(x: float, y: float, height: float) -> tuple[Standpoint, View]:
     return Standpoint((x, y, height), unit=10.0), View(viewmat, K, 64, 48)
 
 
-def peak_mib() -> float:
-    """Return the most memory this process has had that was its own; what lies in the file cache is not."""
-    with Path("/proc/self/status").open() as file:
-        fields = dict(line.split(":", 1) for line in file)
-    return int(fields["VmHWM"].split()[0]) / 1024
-
-
 def main(path: Path, most: int) -> None:
     """Say what it takes to look at two corners: memory in MiB, and how many Gaussians were read."""
     _look(Store(index_blocks(path.with_name("little.ply")), torch.device("cpu"), 1000), 0.0)  # what torch itself takes
-    before = peak_mib()
+    before = peak_bytes() / (1 << 20)
     store = Store(index_blocks(path), torch.device("cpu"), most)
     num_seen = [_look(store, x) for x in (-400.0, 400.0)]
-    print(f"{peak_mib() - before:.0f} {store.num_loaded} {max(num_seen)}")
+    print(f"{peak_bytes() / (1 << 20) - before:.0f} {store.num_loaded} {max(num_seen)}")
 
 
 def _look(store: Store, x: float) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -12,13 +13,14 @@ from splatbatch.training import gaussians
 from splatbatch.training.gaussians import neighbour_distance
 
 MEASURE = """
-import resource, sys
+import sys
 import numpy as np
+from memory import peak_bytes
 from splatbatch.training.gaussians import neighbour_distance
 points = np.random.default_rng(0).normal(size=(int(sys.argv[1]), 3))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_bytes()
 neighbour_distance(points)
-print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(before // 1024, peak_bytes() // 1024)
 """
 
 
@@ -62,6 +64,8 @@ def test_the_order_of_the_points_changes_nothing() -> None:
 
 
 def test_memory_grows_by_little_more_than_the_points_take() -> None:
-    ended = subprocess.run([sys.executable, "-c", MEASURE, "100000"], capture_output=True, text=True, check=True)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", MEASURE, "100000"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     before, after = map(int, ended.stdout.split())
     assert (after - before) / 1024 < 60  # MiB; 2.4 of them are the points
