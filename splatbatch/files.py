@@ -45,7 +45,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int = 0o6
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = False) -> os.stat_result:
@@ -79,13 +79,13 @@ def _link_over(source: Path, target: Path) -> bool:
     aside.unlink(missing_ok=True)
     with source.open("rb") as file:  # somebody else wrote it: its content and its name
         os.fsync(file.fileno())
-    _sync_folder(source.parent)
+    sync_folder(source.parent)
     try:
         os.link(source, aside)
     except OSError:  # another file system, or one without links
         return False
     aside.replace(target)
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
     return True
 
 
@@ -99,7 +99,7 @@ def aside(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             prepared.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def path_beside(path: Path) -> Path:
@@ -222,7 +222,7 @@ def sweep(folder: Path) -> None:
             aside.unlink()
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a rename durable; file systems that cannot sync a folder are left alone."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

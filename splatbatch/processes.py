@@ -13,7 +13,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Container, Iterable
+from glob import escape
 from pathlib import Path
+
+from splatbatch.files import path_beside
 
 MARKER = "SPLATBATCH_ATTEMPT"
 """Environment variable of every process of an attempt: its key, so that what outlives a killed supervisor is found."""
@@ -199,6 +202,13 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
+
+
+def abandoned(path: Path) -> list[Path]:
+    """Return what processes of this host that are no more were preparing as `path`: see `files.path_beside`."""
+    ours = path_beside(path).name.removesuffix(str(os.getpid()))
+    pids = {left: left.name.removeprefix(ours) for left in path.parent.glob(f"{escape(ours)}[0-9]*")}
+    return [left for left, pid in pids.items() if pid.isdecimal() and not start_ticks(int(pid))]
 
 
 def start_ticks(pid: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -24,13 +23,8 @@ from splatbatch.training.strategies import STRATEGIES
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here"),
+    pytest.mark.usefixtures("own_stream"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _own_stream() -> Iterator[None]:
-    with torch.cuda.stream(torch.cuda.Stream()):
-        yield
 
 
 def around() -> tuple[dict[str, torch.nn.Parameter], Surroundings]:

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,13 +27,8 @@ from splatbatch.training.strategies import STRATEGIES
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here"),
+    pytest.mark.usefixtures("own_stream"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _own_stream() -> Iterator[None]:
-    with torch.cuda.stream(torch.cuda.Stream()):
-        yield
 
 
 def some_gaussians(num: int = 20_000) -> dict[str, torch.nn.Parameter]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from splatbatch.scene.partition.boxes import Box, Corner
+from splatbatch.scene.partition.boxes import Box, Corner, box_between, open_sides
 from splatbatch.scene.partition.record import Axes, Core, Partition
 
 MARGIN = 0.05
@@ -46,7 +46,7 @@ class Border:
     def to_record(self) -> dict[str, Any]:
         """Return it as JSON, a side that is infinitely far as null."""
         boxes = {name: getattr(self, name) for name in ("core", "reach")}
-        sides = {name: [_sides(box.lower), _sides(box.upper)] for name, box in boxes.items()}
+        sides = {name: [[*open_sides(box.lower)], [*open_sides(box.upper)]] for name, box in boxes.items()}
         return {"axes": [list(axis) for axis in self.axes], **sides}
 
     @classmethod
@@ -55,7 +55,7 @@ class Border:
         if not record:
             return None
         x, y, z = ((float(one[0]), float(one[1]), float(one[2])) for one in record["axes"])
-        return cls((x, y, z), *(_box(*record[name]) for name in ("core", "reach")))
+        return cls((x, y, z), *(box_between(*record[name]) for name in ("core", "reach")))
 
 
 def border_of(partition: Partition, name: str) -> Border | None:
@@ -74,14 +74,4 @@ def reach_of(core: Core) -> Box:
 
     lower = [side - way for side, way in zip(core.bounds.lower, ways(core.core.lower), strict=True)]
     upper = [side + way for side, way in zip(core.bounds.upper, ways(core.core.upper), strict=True)]
-    return _box(lower, upper)
-
-
-def _sides(corner: Corner) -> list[float | None]:
-    return [side if math.isfinite(side) else None for side in corner]
-
-
-def _box(lower: list[float | None] | list[float], upper: list[float | None] | list[float]) -> Box:
-    low = [-math.inf if side is None else float(side) for side in lower]
-    high = [math.inf if side is None else float(side) for side in upper]
-    return Box((low[0], low[1], low[2]), (high[0], high[1], high[2]))
+    return box_between(lower, upper)

@@ -90,6 +90,18 @@ def tile(boxes: Sequence[Box]) -> bool:
     return bool(boxes) and volume == math.prod(len(known) - 1 for known in ranks)
 
 
+def open_sides(corner: Corner) -> tuple[float | None, ...]:
+    """Return a corner as files have it: None for a side that is infinitely far."""
+    return tuple(side if math.isfinite(side) else None for side in corner)
+
+
+def box_between(lower: Sequence[float | None], upper: Sequence[float | None]) -> Box:
+    """Return the box between corners as files have them."""
+    low = (-math.inf if side is None else side for side in lower)
+    high = (math.inf if side is None else side for side in upper)
+    return Box(_corner(low), _corner(high))
+
+
 def _ranks(boxes: Sequence[Box], axis: int) -> dict[float, int]:
     sides = {-math.inf, math.inf} | {side for box in boxes for side in (box.lower[axis], box.upper[axis])}
     return {side: rank for rank, side in enumerate(sorted(sides))}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatbatch.scene.partition.boxes import Box, first_meeting, tile
+from splatbatch.scene.partition.boxes import Box, box_between, first_meeting, tile
 
 if TYPE_CHECKING:
     from splatbatch.scene.partition.record import Axes, Core, Partition
@@ -58,6 +57,4 @@ def first_mistake(error: Any) -> str:
 
 def box_of(form: Any) -> Box:
     """Return a box as a file has it, null for a side that is infinitely far."""
-    lower = [-math.inf if side is None else side for side in form.lower]
-    upper = [math.inf if side is None else side for side in form.upper]
-    return Box((lower[0], lower[1], lower[2]), (upper[0], upper[1], upper[2]))
+    return box_between(form.lower, form.upper)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +15,7 @@ from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
 from splatbatch.files import write_json
 from splatbatch.scene.colmap.types import Floats
-from splatbatch.scene.partition.boxes import Box, owners
+from splatbatch.scene.partition.boxes import Box, open_sides, owners
 from splatbatch.scene.partition.checks import box_of, first_mistake, mistake_in
 from splatbatch.scene.partition.place import find_partition
 
@@ -202,11 +201,7 @@ def _core_record(core: Core) -> dict[str, Any]:
 
 
 def _box_record(box: Box) -> dict[str, Any]:
-    return {key: [_side(value) for value in getattr(box, key)] for key in ("lower", "upper")}
-
-
-def _side(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return {"lower": [*open_sides(box.lower)], "upper": [*open_sides(box.upper)]}
 
 
 def relative(path: Path, base: Path) -> str:

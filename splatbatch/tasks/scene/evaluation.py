@@ -27,7 +27,7 @@ from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.store.records.metrics import Figures
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.scene.partition import partition_for
+from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.task import patches_of
 
 VERSION = 1
@@ -55,7 +55,7 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
         ConfigError: the batch is none that makes one scene.
     """
     partition = partition_for(batch)
-    offset = batch.frame.offset if batch.frame else partition.offset
+    offset = offset_of(batch, partition)
     check_place(splat, partition, offset)
     patches = patches_of(batch.every)
     images, masks = _folders(patches)

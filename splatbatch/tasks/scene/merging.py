@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from glob import escape
-from pathlib import Path
 
 from splatbatch import __version__
 from splatbatch.config import Offset
 from splatbatch.errors import OutputError
-from splatbatch.files import path_beside, write_json
-from splatbatch.processes import start_ticks
+from splatbatch.files import write_json
+from splatbatch.processes import abandoned
 from splatbatch.scene.partition.border import reach_of
-from splatbatch.scene.partition.boxes import Box
+from splatbatch.scene.partition.boxes import Box, open_sides
 from splatbatch.scene.partition.record import Partition
 from splatbatch.splats.export import Source
 from splatbatch.splats.merge.clean.rules import IN_WORDS
@@ -29,7 +26,7 @@ from splatbatch.store.records.merge import FORMAT, Cleaned, Hole, Merge, MergedP
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.scene.cleaning import Cleaning
-from splatbatch.tasks.scene.partition import check_scene, partition_for
+from splatbatch.tasks.scene.partition import check_scene, offset_of, partition_for
 from splatbatch.tasks.scene.usable import Candidate, look
 
 MOST_REASONS = 20
@@ -50,12 +47,12 @@ class Parts:
     @property
     def offset(self) -> Offset:
         """Return what was taken off the coordinates of all of them: one in another frame is stale."""
-        return self.batch.frame.offset if self.batch.frame else self.partition.offset
+        return offset_of(self.batch, self.partition)
 
     def holes(self) -> tuple[Hole, ...]:
         """Return the boxes of what is missing, infinite sides as None."""
         return tuple(
-            Hole(one.name, one.lacking, *((_sides(box.lower), _sides(box.upper)) if box else ((), ())))
+            Hole(one.name, one.lacking, *((open_sides(box.lower), open_sides(box.upper)) if box else ((), ())))
             for one in self.lacking
             for box in [one.core.core if one.core else None]
         )
@@ -90,7 +87,8 @@ def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None) ->
     Raises:
         OutputError: a splat is not what was accepted, not sound, or the scene cannot be written.
     """
-    _sweep(files.splat)
+    for left in abandoned(files.splat):  # by merges that were killed: each as large as a scene
+        left.unlink(missing_ok=True)
     wanted = [_part(parts, one, cleaning) for one in parts.usable]
     key = _hash([FORMAT, *(part.key for part in wanted)])
     before = files.read()
@@ -127,15 +125,6 @@ def _written(wanted: Sequence[Part], files: MergedFiles, before: Merge | None, o
         version=__version__,
     )
     return merged, sum(not one.is_taken_over for one in found.parts)
-
-
-def _sweep(splat: Path) -> None:
-    """Remove what merges to this place left beside it that were killed on this machine: each as large as a scene."""
-    ours = path_beside(splat).name.removesuffix(f"{os.getpid()}")
-    for path in splat.parent.glob(f"{escape(ours)}[0-9]*"):
-        pid = path.name.removeprefix(ours)
-        if pid.isdecimal() and not start_ticks(int(pid)):
-            path.unlink(missing_ok=True)
 
 
 def _part(parts: Parts, one: Candidate, cleaning: Cleaning | None) -> Part:
@@ -187,11 +176,7 @@ def _totals(records: Sequence[MergedPart]) -> dict[str, int]:
 
 
 def _corners(box: Box) -> list[list[float | None]]:
-    return [list(_sides(box.lower)), list(_sides(box.upper))]
-
-
-def _sides(corner: tuple[float, float, float]) -> tuple[float | None, ...]:
-    return tuple(None if abs(side) == float("inf") else side for side in corner)
+    return [[*open_sides(box.lower)], [*open_sides(box.upper)]]
 
 
 def _hash(known: object) -> str:

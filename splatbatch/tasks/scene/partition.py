@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from splatbatch.config import Offset
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.plain_text import counted
 from splatbatch.scene.partition.record import AGAIN, Partition, partition_of
@@ -35,6 +36,11 @@ def partition_for(batch: Batch) -> Partition:
         hint = f"Move what is no patch of this scene elsewhere, or cut it again: {AGAIN}"
         raise SceneError(f"{partition.path}: patches: knows nothing of {spell(strangers, FEW)}", hint)
     return partition
+
+
+def offset_of(batch: Batch, partition: Partition) -> Offset:
+    """Return what is taken off the coordinates of a batch's patches: as it is settled, else as they were cut."""
+    return batch.frame.offset if batch.frame else partition.offset
 
 
 def check_scene(partition: Partition) -> None:

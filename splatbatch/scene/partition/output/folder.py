@@ -7,14 +7,13 @@ import hashlib
 import json
 import os
 import shutil
-import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch.errors import OutputError, SceneError
-from splatbatch.files import path_beside, write_text
-from splatbatch.processes import start_ticks
+from splatbatch.files import path_beside, sync_folder, write_text
+from splatbatch.processes import abandoned
 from splatbatch.scene.colmap.subset import Subset, hash_of_files
 from splatbatch.scene.partition.output.shared import Shared
 from splatbatch.scene.partition.place import PARTITION, PATCH, SPLIT_READY, is_of_split
@@ -89,8 +88,10 @@ def prepared(out: Path) -> Iterator[Path]:
         OutputError: another split of the folder is being put in place.
     """
     has_split = is_of_split(out / PARTITION)
-    aside = path_beside(out / "split") if has_split else path_beside(out)
-    _sweep(aside)
+    place = out / "split" if has_split else out
+    aside = path_beside(place)
+    for left in (aside, *abandoned(place)):
+        shutil.rmtree(left, ignore_errors=True)
     aside.mkdir(parents=True)
     try:
         yield aside
@@ -105,7 +106,7 @@ def prepared(out: Path) -> Iterator[Path]:
                 aside.rename(out)
             except OSError as error:
                 raise OutputError(f"--out {out}: cannot be put in place ({error.strerror})", "Split again.") from error
-            _sync(out.parent)
+            sync_folder(out.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -127,7 +128,7 @@ def finish(out: Path) -> bool:
         for name in (*PICTURES, PARTITION):
             if (ready / name).exists():
                 (ready / name).replace(out / name)
-        _sync(out)
+        sync_folder(out)
     shutil.rmtree(ready)
     return True
 
@@ -166,23 +167,5 @@ def _is_ours(path: Path) -> bool:
     return path.name in ("sparse", PATCH) or (path.is_symlink() and path.name.startswith(("images", "masks")))
 
 
-def _sweep(aside: Path) -> None:
-    """Remove what splits that were killed here have prepared."""
-    begin = aside.name.rpartition(".")[0] + "."
-    for path in aside.parent.glob(f"{begin}*") if socket.gethostname() in begin else ():
-        number = path.name.removeprefix(begin)
-        if path == aside or (number.isdecimal() and not start_ticks(int(number))):
-            shutil.rmtree(path, ignore_errors=True)
-
-
 def _with(model: str, record: str) -> str:
     return hashlib.sha256(f"{model}\0{record}".encode()).hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
