@@ -201,6 +201,12 @@ def test_a_file_without_boxes_is_refused_by_its_name(tmp_path: Path, text: str):
         read_boxes(tmp_path / "boxes.json")
 
 
+def test_boxes_that_are_nested_without_end_are_refused(tmp_path: Path):
+    (tmp_path / "boxes.json").write_text("[" * 100_000)
+    with pytest.raises(ConfigError, match=r"no JSON that holds boxes"):
+        read_boxes(tmp_path / "boxes.json")
+
+
 def test_a_box_that_nobody_sees_is_refused(tmp_path: Path):
     boxes = read_boxes(drawn(tmp_path, (-30, 500), (500, 600)))
     with pytest.raises(ConfigError, match=r"patch b1 would have \d+ photographs and 0 points"):

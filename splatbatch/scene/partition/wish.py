@@ -129,7 +129,7 @@ def read_boxes(path: Path) -> Boxes:
         raise ConfigError(f"--boxes {path}: cannot be read ({error.strerror})") from error
     except ValidationError as error:
         raise ConfigError(f"--boxes {path}: {first_mistake(error)}", BOXES_LOOK_SO) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"--boxes {path}: no JSON that holds boxes ({error!r})", BOXES_LOOK_SO) from error
     return _checked(path, form)
 
