@@ -46,7 +46,7 @@ def a_step(strategy: str, **training: object) -> tuple[Step, tuple[Photo, ...]]:
     rule = STRATEGIES[strategy](own, optimizers, recipe, plan, 1.0)
     rule.within(surroundings)
     capacity = TileCapacity(own, photos, RasterOptions.of(recipe), surroundings)
-    return Step(own, optimizers, rule, recipe, plan, capacity, None, surroundings), photos
+    return Step(own, optimizers, rule, recipe, plan, capacity, surroundings), photos
 
 
 def test_own_and_backdrop_make_the_picture_that_all_of_them_make() -> None:
