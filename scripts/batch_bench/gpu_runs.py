@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import statistics
 import subprocess
 import sys
@@ -15,8 +17,14 @@ from typing import Any
 
 from splatbatch.files import read_json, read_lines
 from splatbatch.machine import gpu
+from splatbatch.store.records.metrics import Metrics
 
+ROOT = Path(__file__).resolve().parents[2]
 SETTLE_S = 2.0
+STEPS_OF_INTEREST = range(4500, 5501)
+"""Where a step is timed: all Gaussians are there and photographs have their full size, of 7,000 steps."""
+CACHES = {"TRITON_CACHE_DIR": "triton", "XDG_CACHE_HOME": "others"}
+"""Where kernels are kept that were compiled on this machine, by the variable that says so."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,11 @@ class Trained:
     slot: str
     first: float
     last: float
+    psnr: float
+    num_gaussians: int
+    torch_peak_mib: float
+    step_ms: float
+    """Around step 5,000; nan for a training that does not get so far."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +50,28 @@ class Run:
     wall_s: float
     trained: tuple[Trained, ...]
     num_patches: int
-    psnr: float
+
+    @property
+    def psnr(self) -> float:
+        """Return the mean over the patches, dB."""
+        return _mean([one.psnr for one in self.trained])
+
+    @property
+    def num_gaussians(self) -> float:
+        """Return the mean over the patches."""
+        return _mean([one.num_gaussians for one in self.trained])
+
+    @property
+    def step_ms(self) -> float:
+        """Return what a step takes around step 5,000: of p1 where there is one, else in the mean."""
+        return _mean(
+            [one.step_ms for one in self.trained if one.patch == "p1"] or [one.step_ms for one in self.trained]
+        )
+
+    @property
+    def torch_peak_mib(self) -> float:
+        """Return the highest of the patches."""
+        return max((one.torch_peak_mib for one in self.trained), default=float("nan"))
 
     @property
     def gaps_s(self) -> list[float]:
@@ -73,6 +107,10 @@ class Bench:
     data: Path
     out: Path
     settings: dict[str, dict[str, Any]]
+    checkout: Path = ROOT
+    """Whose splatbatch trains."""
+    caches: Path | None = None
+    """Where compiled kernels of ours are kept instead of where they usually are."""
 
     def run(self, name: str, patches: Path, **sections: dict[str, Any]) -> Run:
         """Train all patches in a folder under some further settings."""
@@ -87,10 +125,15 @@ class Bench:
         command = [sys.executable, "-m", "splatbatch", "train", "--no-verify", "--config", str(config)]
         started = time.monotonic()
         with (folder / "run.log").open("w") as log:
-            subprocess.run(command, stdout=log, stderr=log, check=False)
+            subprocess.run(command, stdout=log, stderr=log, check=False, env=self._environment(), cwd=folder)
         wall_s = time.monotonic() - started
         time.sleep(SETTLE_S)
         return read_run(name, wall_s, folder / "output")
+
+    def _environment(self) -> dict[str, str]:
+        others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", str(ROOT))]
+        moved = {} if self.caches is None else {name: str(self.caches / below) for name, below in CACHES.items()}
+        return {**os.environ, **moved, "PYTHONPATH": os.pathsep.join([str(self.checkout), *others])}
 
     def copies(self, num: int) -> Path:
         """Return a folder with so many patches: those of the data, again and again under other names."""
@@ -109,18 +152,36 @@ def read_run(name: str, wall_s: float, output: Path) -> Run:
     """Read what a batch has left."""
     results = [record for path in output.glob("patches/*/result.json") if (record := read_json(path))]
     trained = [_trained(output, record) for record in results]
-    psnr = [((record.get("metrics") or {}).get("final") or {}).get("psnr") for record in results]
-    known = [one for one in psnr if one is not None]
-    folders = len(list(output.glob("patches/*")))
-    mean = statistics.fmean(known) if known else float("nan")
-    return Run(name, wall_s, tuple(one for one in trained if one), folders, mean)
+    return Run(name, wall_s, tuple(one for one in trained if one), len(list(output.glob("patches/*"))))
 
 
 def _trained(output: Path, result: dict[str, Any]) -> Trained | None:
     folder = output / "patches" / str(result["patch"]) / str(result["attempt"])
-    steps = [record["t"] for record in read_lines(folder / "progress.jsonl") if "loss" in record]
-    place = read_json(folder / "go.json") or read_json(folder / "job.json") or {}
-    return Trained(str(result["patch"]), str(place.get("slot")), steps[0], steps[-1]) if steps else None
+    steps = [record for record in read_lines(folder / "progress.jsonl") if "loss" in record]
+    if not steps:
+        return None
+    metrics, place = result.get("metrics") or {}, read_json(folder / "go.json") or read_json(folder / "job.json") or {}
+    return Trained(
+        patch=str(result["patch"]),
+        slot=str(place.get("slot")),
+        first=steps[0]["t"],
+        last=steps[-1]["t"],
+        psnr=(metrics.get("final") or {}).get("psnr") or math.nan,
+        num_gaussians=int(result.get("num_gaussians") or 0),
+        torch_peak_mib=Metrics.from_record(metrics).peak.highest() or math.nan,
+        step_ms=_step_ms(steps),
+    )
+
+
+def _step_ms(steps: list[dict[str, Any]]) -> float:
+    there = [record for record in steps if record["step"] in STEPS_OF_INTEREST]
+    return (
+        1000 * (there[-1]["t"] - there[0]["t"]) / (there[-1]["step"] - there[0]["step"]) if len(there) > 1 else math.nan
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return statistics.fmean(values) if values else math.nan
 
 
 PACKINGS: dict[str, dict[str, Any]] = {
