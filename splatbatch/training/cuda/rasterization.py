@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from gsplat.cuda._wrapper import fully_fused_projection, rasterize_to_pixels
+from gsplat.cuda._wrapper import fully_fused_projection
 from torch import Tensor
 
+from splatbatch.training.cuda.blending import rasterize_to_pixels
 from splatbatch.training.cuda.tile_lists import TILE_PX, Footprints, count_entries, tile_lists
 from splatbatch.training.cuda.view_colors import view_colors
 from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, View

@@ -38,13 +38,14 @@ class TileCapacity:
         self.overflown = 0
         """Looks that found a list that had not fitted: its farthest Gaussians were not drawn in that step."""
         wanted = gaussians["means"].is_cuda and options.fused and not options.packed
-        self._why_none = cuda.why_not_here() if wanted else ""
+        self._why_none, self._why_not_ours = cuda.why_not_here() if wanted else "", ""
         if not wanted or self._why_none:
             return
+        from splatbatch.training.cuda import blending
         from splatbatch.training.cuda.rasterization import num_entries
 
-        drawn = surroundings.drawn_with(gaussians)
-        needed = torch.stack([num_entries(drawn, photo.view) for photo in photos])
+        self._why_not_ours = blending.why_not_here()
+        needed = torch.stack([num_entries(gaussians, photo.view) for photo in photos])
         self._most = needed.max()
         self.entries = self._room(int(self._most))
 
@@ -88,6 +89,8 @@ class TileCapacity:
         found = []
         if self._why_none:
             found.append(f"our GPU kernels do not work here ({self._why_none}): gsplat's were used, which takes longer")
+        if self._why_not_ours:
+            found.append(f"our blending cannot be used here ({self._why_not_ours}): gsplat's was, which takes longer")
         if self.overflown:
             found.append(f"tile lists were too short at {self.overflown} looks: some steps missed what lies farthest")
         return tuple(found)

@@ -1,0 +1,136 @@
+"""The compiled kernels: built once by torch's own means, found again by what they were built from, called by ctypes.
+
+The source needs no header of torch's: a build takes seconds, and every torch of the same CUDA can use it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from ctypes import POINTER, Structure, c_char_p, c_int, c_void_p
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from splatbatch import __version__
+
+SOURCE = Path(__file__).parent / "source"
+WARP, PARTS, TILE_PX, PACKED_FLOATS = 32, 8, 16, 12
+"""As in gaussians.cuh and gradients.cuh: entries per slot, warps of a tile, its side, floats per Gaussian."""
+CHANNELS = (1, 3, 4)
+FLAGS = ("-O3", "--use_fast_math")
+
+
+def _pointers_then_numbers(pointers: str, numbers: str = "") -> list[tuple[str, type[c_void_p | c_int]]]:
+    return [*((name, c_void_p) for name in pointers.split()), *((name, c_int) for name in numbers.split())]
+
+
+class Scene(Structure):
+    """What is drawn: `struct Scene` of gaussians.cuh."""
+
+    _fields_ = _pointers_then_numbers(
+        "means2d conics colors opacities background offsets ids masks", "num_entries num_tiles columns width height"
+    )
+
+
+class Drawn(Structure):
+    """What forward makes: `struct Drawn` of forward.cuh."""
+
+    _fields_ = _pointers_then_numbers("colors alphas contributors num_batches snapshots tiles")
+
+
+class Gradients(Structure):
+    """What backward is given and makes: `struct Gradients` of gradients.cuh."""
+
+    _fields_ = _pointers_then_numbers(
+        "colors alphas v_colors v_alphas contributors num_batches snapshots tiles "
+        "v_means2d v_conics v_features v_opacities v_means2d_abs"
+    )
+
+
+def address(tensor: Tensor | None) -> int | None:
+    """Return where a tensor lies; None, a null pointer, for none."""
+    return None if tensor is None else tensor.data_ptr()
+
+
+@dataclass(frozen=True)
+class Library:
+    """The functions of a compiled library."""
+
+    file: ctypes.CDLL
+
+    def __post_init__(self) -> None:
+        for name, out in (("forward", Drawn), ("backward_pixels", Gradients), ("backward_buckets", Gradients)):
+            function = self.file[f"blending_{name}"]
+            function.argtypes, function.restype = [POINTER(Scene), POINTER(out), c_int, c_void_p], c_int
+        self.file["blending_error"].argtypes, self.file["blending_error"].restype = [c_int], c_char_p
+
+    @property
+    def packs(self) -> bool:
+        """Whether all gradients of a Gaussian lie side by side."""
+        return bool(self.file["blending_is_packed"]())
+
+    def call(self, name: str, scene: Scene, made: Drawn | Gradients, channels: int, stream: int) -> None:
+        """Launch a kernel.
+
+        Raises:
+            RuntimeError: CUDA refused it.
+        """
+        code = self.file[f"blending_{name}"](ctypes.byref(scene), ctypes.byref(made), channels, stream)
+        if code:
+            raise RuntimeError(f"blending_{name}: {self.file['blending_error'](code).decode()}")
+
+
+def num_slots(num_entries: int, num_tiles: int) -> int:
+    """Return how many runs of up to 32 entries, each of one tile, there may be: see `slots` in gaussians.cuh."""
+    return num_entries // WARP + num_tiles + 1
+
+
+@cache
+def library(defines: tuple[tuple[str, int], ...] = ()) -> Library:
+    """Return the kernels for this GPU, compiled now if they have never been.
+
+    Raises:
+        OSError, RuntimeError, subprocess.CalledProcessError: there is no toolkit, or it fails.
+    """
+    name = _name(dict(defines))
+    file = _folder() / name / f"{name}.so"
+    if not file.exists():
+        _build(name, file, dict(defines))
+    return Library(ctypes.CDLL(str(file)))
+
+
+def _name(defines: Mapping[str, int]) -> str:
+    """Name a library after all that decides what is in it."""
+    digest = hashlib.sha256(repr((FLAGS, sorted(defines.items()), torch.version.cuda)).encode())
+    for path in sorted(SOURCE.iterdir()):
+        digest.update(path.name.encode() + path.read_bytes())
+    major, minor = torch.cuda.get_device_capability()
+    version = __version__.replace(".", "_")
+    return f"splatbatch_blending_{version}_{digest.hexdigest()[:12]}_sm{major}{minor}"
+
+
+def _folder() -> Path:
+    from torch.utils.cpp_extension import get_default_build_root
+
+    return Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
+
+
+def _build(name: str, file: Path, defines: Mapping[str, int]) -> None:
+    """Compile aside, then put in place: torch would wait for ever for the lock of a build that was killed."""
+    from torch.utils.cpp_extension import load
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=file.parent) as aside:
+        flags = [*FLAGS, *(f"-D{key}={value}" for key, value in defines.items())]
+        load(
+            name, [str(SOURCE / "blending.cu")], extra_cuda_cflags=flags, build_directory=aside, is_python_module=False
+        )
+        shutil.move(Path(aside) / file.name, file)

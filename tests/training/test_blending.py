@@ -1,0 +1,142 @@
+"""Our blending kernels, run on the CPU lane by lane, draw and derive what the book says, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from blending_reference import Derived, Picture, a_picture, derive, reference, relative, some_slopes
+from emulated_blending import COMPILER, emulated, in_order
+
+from splatbatch.training.cuda import blending
+from splatbatch.training.cuda.blending.function import Backward, Way
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU")
+
+VARIANTS = {
+    "pixels": ("pixels",),
+    "pixels-packed": ("pixels", "PACKED=1", "GROUP=32", "BACKWARD_WARPS=2"),
+    "buckets": ("buckets",),
+    "buckets-packed": ("buckets", "PACKED=1", "GROUP=32", "BACKWARD_WARPS=2"),
+}
+PICTURES = {
+    "small ones": lambda: a_picture(60),
+    "an odd size": lambda: a_picture(90, (37, 51)),
+    "narrower than a warp": lambda: a_picture(40, (5, 3)),
+    "one wide row": lambda: a_picture(200, (97, 1)),
+    "more than 32 in a tile": lambda: a_picture(150, (20, 20), largest=12.0),
+    "more than 256 in a tile": lambda: a_picture(900, (33, 17), largest=4.0, opacity=0.03),
+    "opaque ones, which end pixels": lambda: a_picture(300, largest=20.0, opacity=0.95),
+    "too opaque ones": lambda: a_picture(100, opacity=1.0),
+    "too faint ones": lambda: a_picture(100, opacity=0.0038),
+    "huge ones": lambda: a_picture(40, largest=400.0),
+    "lists with padding": lambda: a_picture(120, padding=70),
+    "one colour": lambda: a_picture(80, channels=1),
+    "four colours": lambda: a_picture(80, channels=4),
+    "none at all": lambda: a_picture(1, opacity=0.001),
+    "empty lists": lambda: emptied(a_picture(5)),
+    "a background": lambda: replace(a_picture(60), background=torch.tensor([[0.2, 0.9, 0.4]])),
+    "masked tiles": lambda: replace(a_picture(90), masks=torch.tensor([[[True, False, True], [False, True, True]]])),
+    "masked tiles before a background": lambda: replace(
+        a_picture(90), masks=torch.tensor([[[True, False, True]] * 2]), background=torch.tensor([[0.2, 0.9, 0.4]])
+    ),
+}
+
+
+def emptied(picture: Picture) -> Picture:
+    return replace(picture, offsets=torch.zeros_like(picture.offsets), ids=picture.ids[:0])
+
+
+@pytest.fixture(autouse=True)
+def _what_is_not_written_is_nan() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("emulated")
+
+
+def ours(picture: Picture, way: Way, *, absgrad: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    gaussians = (picture.means2d, picture.conics, picture.colors, picture.opacities)
+    lists = (picture.width, picture.height, 16, picture.offsets, picture.ids)
+    image, alphas = blending.blend(
+        gaussians, lists, way, backgrounds=picture.background, masks=picture.masks, absgrad=absgrad
+    )
+    return image[0], alphas[0, ..., 0]
+
+
+def both(picture: Picture, way: Way, *, of_alphas: bool = True, absgrad: bool = False) -> tuple[Derived, Derived]:
+    """Return ours and the book's, where rounding does not decide."""
+    sure = reference(picture)[2]
+    assert sure.float().mean() > 0.95
+    v = some_slopes(picture, sure, of_alphas=of_alphas)
+    made = derive(picture, lambda one: ours(one, way, absgrad=absgrad), v)
+    expected = derive(picture, lambda one: reference(one)[:2], v)
+    assert float(((made.image - expected.image).abs() * sure[..., None]).max()) < 1e-5
+    assert float(((made.alphas - expected.alphas).abs() * sure).max()) < 1e-5
+    return made, expected
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("named", PICTURES)
+def test_what_is_drawn_and_derived_is_what_float64_says(named: str, variant: str, folder: Path) -> None:
+    picture, way = PICTURES[named](), a_way(variant, folder)
+    made, expected = both(picture, way)
+    for name, gradient in expected.gradients.items():
+        assert relative(made.gradients[name], gradient) < 1e-4, name
+
+
+def a_way(variant: str, folder: Path) -> Way:
+    backward, *defines = VARIANTS[variant]
+    which: Backward = "pixels" if backward == "pixels" else "buckets"
+    return Way(emulated(folder, *defines), which)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_lanes_may_run_in_any_order(variant: str, folder: Path) -> None:
+    picture, way = a_picture(300, largest=12.0), a_way(variant, folder)
+    rising, _ = both(picture, way)
+    in_order(way.library, -1)
+    falling, _ = both(picture, way)
+    in_order(way.library, 1)
+    assert torch.equal(rising.image, falling.image)
+    for name, gradient in rising.gradients.items():
+        assert relative(falling.gradients[name], gradient) < 1e-5, name
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_alpha_needs_no_gradient(variant: str, folder: Path) -> None:
+    made, expected = both(a_picture(90), a_way(variant, folder), of_alphas=False)
+    for name, gradient in expected.gradients.items():
+        assert relative(made.gradients[name], gradient) < 1e-4, name
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_absolute_gradients_are_sums_over_pixels_of_absolute_ones(variant: str, folder: Path) -> None:
+    picture, way = a_picture(25, (20, 12)), a_way(variant, folder)
+    made, _ = both(picture, way, absgrad=True)
+    v = some_slopes(picture, reference(picture)[2])
+    expected = torch.zeros(1, 25, 2, dtype=torch.float64)
+    for y, x in ((y, x) for y in range(12) for x in range(20)):
+        alone = torch.zeros(12, 20)
+        alone[y, x] = 1
+        by_pixel = derive(picture, lambda one: reference(one)[:2], (v[0] * alone[..., None], v[1] * alone))
+        expected += by_pixel.gradients["means2d"].abs()
+    assert made.absgrad is not None
+    assert relative(made.absgrad, expected) < 1e-4
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_nothing_is_kept_where_nothing_is_learnt(variant: str, folder: Path) -> None:
+    picture, way = a_picture(60), a_way(variant, folder)
+    picture.means2d.requires_grad_()
+    with torch.no_grad():
+        image, _ = ours(picture, way)
+    assert image.grad_fn is None
+    assert torch.equal(image, ours(picture, way)[0])
