@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from splatbatch.training.cuda.blending.function import Backward, Blend, Lists, Way
-from splatbatch.training.cuda.blending.library import CHANNELS, TILE_PX, library
+from splatbatch.training.cuda.blending.library import CHANNELS, TILE_PX, compiled
 
 CHOICE = "SPLATBATCH_BLENDING"
 WAYS: dict[str, Backward] = {"pixels": "pixels", "buckets": "buckets"}
@@ -54,7 +54,7 @@ def blend(
 def chosen() -> Way | None:
     """Return how to blend; None: as gsplat does."""
     backward = wanted()
-    return None if backward is None or why_not_here() else Way(library(), backward)
+    return None if backward is None or why_not_here() else Way(compiled(), backward)
 
 
 def wanted() -> Backward | None:
@@ -73,7 +73,7 @@ def why_not_here() -> str:
         return ""
     try:
         with torch.inference_mode(False), torch.enable_grad():
-            _try(Way(library(), way))
+            _try(Way(compiled(), way))
         torch.cuda.synchronize()
     except Exception as error:  # noqa: BLE001 - no toolkit, another compiler, a new architecture: gsplat blends
         return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no reason given'])[0]}"

@@ -68,14 +68,14 @@ class Library:
 
     def __post_init__(self) -> None:
         for name, out in (("forward", Drawn), ("backward_pixels", Gradients), ("backward_buckets", Gradients)):
-            function = self.file[f"blending_{name}"]
+            function = getattr(self.file, f"blending_{name}")  # the same object each time, as indexing would not give
             function.argtypes, function.restype = [POINTER(Scene), POINTER(out), c_int, c_void_p], c_int
-        self.file["blending_error"].argtypes, self.file["blending_error"].restype = [c_int], c_char_p
+        self.file.blending_error.argtypes, self.file.blending_error.restype = [c_int], c_char_p
 
     @property
     def packs(self) -> bool:
         """Whether all gradients of a Gaussian lie side by side."""
-        return bool(self.file["blending_is_packed"]())
+        return bool(self.file.blending_is_packed())
 
     def call(self, name: str, scene: Scene, made: Drawn | Gradients, channels: int, stream: int) -> None:
         """Launch a kernel.
@@ -83,9 +83,9 @@ class Library:
         Raises:
             RuntimeError: CUDA refused it.
         """
-        code = self.file[f"blending_{name}"](ctypes.byref(scene), ctypes.byref(made), channels, stream)
+        code = getattr(self.file, f"blending_{name}")(ctypes.byref(scene), ctypes.byref(made), channels, stream)
         if code:
-            raise RuntimeError(f"blending_{name}: {self.file['blending_error'](code).decode()}")
+            raise RuntimeError(f"blending_{name}: {self.file.blending_error(code).decode()}")
 
 
 def num_slots(num_entries: int, num_tiles: int) -> int:
@@ -94,7 +94,7 @@ def num_slots(num_entries: int, num_tiles: int) -> int:
 
 
 @cache
-def library(defines: tuple[tuple[str, int], ...] = ()) -> Library:
+def compiled(defines: tuple[tuple[str, int], ...] = ()) -> Library:
     """Return the kernels for this GPU, compiled now if they have never been.
 
     Raises:
