@@ -15,8 +15,10 @@
 #include <vector>
 
 struct float2 { float x, y; };
+struct float3 { float x, y, z; };
 struct alignas(16) float4 { float x, y, z, w; };
 inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float3 make_float3(float x, float y, float z) { return {x, y, z}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 typedef int cudaError_t;
 inline int cudaGetLastError() { return 0; }
@@ -145,6 +147,8 @@ inline int lane() { return thread.x - first_thread; }
 
 inline int __ffs(unsigned word) { return __builtin_ffs(int(word)); }
 inline int __popc(unsigned word) { return __builtin_popcount(word); }
+template <typename T>
+inline T max(T a, T b) { return a < b ? b : a; }
 template <typename T>
 inline T min(T a, T b) { return a < b ? a : b; }
 inline float exp2_fast(float x) { return exp2f(x); }

@@ -8,7 +8,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from splatbatch.training.cuda.blending.library import SOURCE, Library
+from splatbatch.training.cuda.native.library import SOURCE, Library
 
 COMPILER = shutil.which("g++")
 FLAGS = ("-std=c++17", "-O2", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
@@ -22,7 +22,7 @@ def emulated(folder: Path, *defines: str) -> Library:
     assert COMPILER is not None
     file = folder / f"blending{'-'.join(('', *defines)).replace('=', '')}.so"
     include = ("-I", str(Path(__file__).parent), *(f"-D{define}" for define in defines))
-    command = [COMPILER, "-x", "c++", *FLAGS, *APART, *include, str(SOURCE / "blending.cu"), "-o", str(file)]
+    command = [COMPILER, "-x", "c++", *FLAGS, *APART, *include, str(SOURCE / "kernels.cu"), "-o", str(file)]
     subprocess.run(command, check=True)
     return Library(ctypes.CDLL(str(file)))
 

@@ -11,8 +11,8 @@ import torch
 from blending_reference import Derived, Picture, a_picture, derive, reference, relative, some_slopes
 from emulated_blending import COMPILER, emulated, in_order
 
-from splatbatch.training.cuda import blending
-from splatbatch.training.cuda.blending.function import Backward, Way
+from splatbatch.training.cuda import native
+from splatbatch.training.cuda.native.blend import Backward, Way
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU")
 
@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ours(picture: Picture, way: Way, *, absgrad: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     gaussians = (picture.means2d, picture.conics, picture.colors, picture.opacities)
     lists = (picture.width, picture.height, 16, picture.offsets, picture.ids)
-    image, alphas = blending.blend(
+    image, alphas = native.blend(
         gaussians, lists, way, backgrounds=picture.background, masks=picture.masks, absgrad=absgrad
     )
     return image[0], alphas[0, ..., 0]

@@ -35,9 +35,9 @@ def test_what_is_built_ahead_calls_the_kernels_as_they_want_it() -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("group", ["gsplat", "optimizer", "blending"])
+@pytest.mark.parametrize("group", ["gsplat", "optimizer", "native"])
 def test_what_cannot_be_built_is_told(group: str) -> None:
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "SPLATBATCH_BLENDING": "pixels"}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "SPLATBATCH_NATIVE": "pixels"}
     command = [sys.executable, "-m", "splatbatch.training.cuda.warm", group]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.splitlines()[-1])["error"]

@@ -9,7 +9,8 @@ import torch
 from gsplat.cuda._wrapper import fully_fused_projection
 from torch import Tensor
 
-from splatbatch.training.cuda.blending import rasterize_to_pixels
+from splatbatch.training.cuda import native
+from splatbatch.training.cuda.native import Sight
 from splatbatch.training.cuda.tile_lists import TILE_PX, Footprints, count_entries, tile_lists
 from splatbatch.training.cuda.view_colors import view_colors
 from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, View
@@ -24,15 +25,17 @@ def rasterize(gaussians: Mapping[str, Tensor], view: View, options: RasterOption
     is more than the capacity, the farthest Gaussians are missing from the picture.
     """
     size = view.width, view.height
-    projected, opacities = _project(gaussians, view, options)
-    radii, means2d, depths, conics = projected
+    way = native.chosen()
+    sight = (
+        _see_our_way(gaussians, view, options, way.library) if way and way.projects else _see(gaussians, view, options)
+    )
+    radii, means2d = sight.radii, sight.means2d
     if capacity is None:
         capacity = max(1, int(count_entries(means2d[0], radii[0], size)))
-    seen = Footprints(means2d[0], radii[0], depths[0], conics[0], opacities[0])
-    lists = tile_lists(seen, size, capacity)
-    colors = view_colors(gaussians, view.viewmat, radii[0], options.sh_degree)[None]
-    image, alphas = rasterize_to_pixels(
-        *(means2d, conics, colors, opacities, *size, TILE_PX, lists.offsets, lists.ids),
+    seen = Footprints(means2d[0], radii[0], sight.depths[0], sight.conics[0], sight.opacities[0])
+    lists = tile_lists(seen, size, capacity, sight.counted)
+    image, alphas = native.rasterize_to_pixels(
+        *(means2d, sight.conics, sight.colors, sight.opacities, *size, TILE_PX, lists.offsets, lists.ids),
         masks=lists.masks,
         absgrad=options.absgrad,
     )
@@ -53,6 +56,22 @@ def num_entries(gaussians: Mapping[str, Tensor], view: View) -> Tensor:
     """Return how many entries the tile lists of a rendering need, [] int64."""
     (radii, means2d, _, _), _ = _project(gaussians, view, RasterOptions())
     return count_entries(means2d[0], radii[0], (view.width, view.height))
+
+
+def _see(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Sight:
+    """Return what a camera sees, with gsplat's projection and our colours."""
+    (radii, means2d, depths, conics), opacities = _project(gaussians, view, options)
+    colors = view_colors(gaussians, view.viewmat, radii[0], options.sh_degree)[None]
+    return Sight(means2d, conics, opacities, colors, depths, radii)
+
+
+def _see_our_way(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions, library: native.Library) -> Sight:
+    """Return the same from one kernel."""
+    planes = options.near_plane, options.far_plane
+    shot = native.Shot(
+        view.viewmat, view.K, view.width, view.height, options.sh_degree, *planes, antialiased=options.antialiased
+    )
+    return native.project(gaussians, shot, library)
 
 
 def _project(

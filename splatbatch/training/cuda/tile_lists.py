@@ -43,14 +43,17 @@ class TileLists:
 
 
 @torch.no_grad()
-def tile_lists(seen: Footprints, size: tuple[int, int], capacity: int) -> TileLists:
-    """List the Gaussians of every tile. Nothing here waits for the GPU."""
-    means2d, radii, depths = seen.means2d, seen.radii, seen.depths
+def tile_lists(
+    seen: Footprints, size: tuple[int, int], capacity: int, counted: tuple[Tensor, Tensor] | None = None
+) -> TileLists:
+    """List the Gaussians of every tile. Nothing here waits for the GPU.
+
+    `counted` are the tiles that each Gaussian touches, [N] int32, and its depth, [N], infinite where it touches none.
+    """
+    means2d, radii = seen.means2d, seen.radii
     columns, rows = triton.cdiv(size[0], TILE_PX), triton.cdiv(size[1], TILE_PX)
-    num, device = len(depths), depths.device
-    counts, distances = torch.empty(num, dtype=torch.int32, device=device), torch.empty_like(depths)
-    grid = (triton.cdiv(num, BLOCK),)
-    _count[grid](means2d, radii, depths, counts, distances, num, columns, rows, TILE_PX, BLOCK)
+    num, device = len(radii), radii.device
+    counts, distances = counted or _counted(seen, columns, rows)
     order = distances.sort().indices
     ends = counts[order].cumsum(0)
 
@@ -66,6 +69,14 @@ def tile_lists(seen: Footprints, size: tuple[int, int], capacity: int) -> TileLi
     first, masks = _frame(rows, columns, tiles.dtype, device)
     offsets = torch.searchsorted(tiles, first, out_int32=True).view(1, rows + 1, columns)
     return TileLists(offsets, ids[places], masks, ends[-1])
+
+
+def _counted(seen: Footprints, columns: int, rows: int) -> tuple[Tensor, Tensor]:
+    num, depths = len(seen.depths), seen.depths
+    counts, distances = torch.empty(num, dtype=torch.int32, device=depths.device), torch.empty_like(depths)
+    grid = (triton.cdiv(num, BLOCK),)
+    _count[grid](seen.means2d, seen.radii, depths, counts, distances, num, columns, rows, TILE_PX, BLOCK)
+    return counts, distances
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from splatbatch.training.cuda import blending
+from splatbatch.training.cuda import native
 
 KERNELS = (
     *("_blur_pair_across", "_compare", "_blur_slopes_across", "_derive", "_even", "_weigh"),
@@ -107,15 +107,15 @@ def gsplat(device: torch.device) -> None:
     torch.autograd.backward(rendering.colors.sum())
 
 
-def own_blending(device: torch.device) -> None:
-    """Build our blending, and use it once.
+def our_own(device: torch.device) -> None:
+    """Build our kernels in CUDA C++, and use them once.
 
     Raises:
-        RuntimeError: it cannot be built or used here.
+        RuntimeError: they cannot be built or used here.
     """
     del device
-    if why := blending.why_not_here():
-        raise RuntimeError(f"our blending cannot be used ({why}): gsplat's stays")
+    if why := native.why_not_here():
+        raise RuntimeError(f"our CUDA kernels cannot be used ({why}): gsplat's stay")
 
 
 GROUPS: dict[str, Callable[[torch.device], None]] = {
@@ -127,7 +127,7 @@ GROUPS: dict[str, Callable[[torch.device], None]] = {
         f"tile lists {bits[0]}-{bits[-1]}": partial(lists, bits)
         for bits in (range(10, 15), range(15, 19), range(19, 23))
     },
-    **({"blending": own_blending} if blending.wanted() else {}),
+    **({"native": our_own} if native.wanted() else {}),
 }
 """What can be built by itself: each in a process of its own, all at once."""
 

@@ -41,10 +41,10 @@ class TileCapacity:
         self._why_none, self._why_not_ours = cuda.why_not_here() if wanted else "", ""
         if not wanted or self._why_none:
             return
-        from splatbatch.training.cuda import blending
+        from splatbatch.training.cuda import native
         from splatbatch.training.cuda.rasterization import num_entries
 
-        self._why_not_ours = blending.why_not_here()
+        self._why_not_ours = native.why_not_here()
         needed = torch.stack([num_entries(gaussians, photo.view) for photo in photos])
         self._most = needed.max()
         self.entries = self._room(int(self._most))
@@ -90,7 +90,9 @@ class TileCapacity:
         if self._why_none:
             found.append(f"our GPU kernels do not work here ({self._why_none}): gsplat's were used, which takes longer")
         if self._why_not_ours:
-            found.append(f"our blending cannot be used here ({self._why_not_ours}): gsplat's was, which takes longer")
+            found.append(
+                f"our CUDA kernels cannot be used here ({self._why_not_ours}): gsplat's were, which take longer"
+            )
         if self.overflown:
             found.append(f"tile lists were too short at {self.overflown} looks: some steps missed what lies farthest")
         return tuple(found)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from splatbatch.training.cuda.blending.library import (
+from splatbatch.training.cuda.native.library import (
     PACKED_FLOATS,
     PARTS,
     TILE_PX,
@@ -19,6 +19,7 @@ from splatbatch.training.cuda.blending.library import (
     Scene,
     address,
     num_slots,
+    stream_of,
 )
 
 ALIGNED = 32
@@ -45,6 +46,8 @@ class Way:
 
     library: Library
     backward: Backward
+    projects: bool = False
+    """Whether projection and colours are computed by the library, too."""
 
 
 class Blend(torch.autograd.Function):
@@ -61,7 +64,7 @@ class Blend(torch.autograd.Function):
         alphas = means2d.new_empty(1, lists.height, lists.width, 1)
         kept = _to_keep(lists, way, channels) if is_learning else {}
         made = Drawn(colors=address(image), alphas=address(alphas), **{name: address(x) for name, x in kept.items()})
-        way.library.call("forward", _scene(tensors, lists), made, channels, _stream(means2d))
+        way.library.call("blending_forward", stream_of(means2d), _scene(tensors, lists), made, channels)
         ctx.save_for_backward(*tensors, lists.offsets, lists.ids, lists.masks, image, alphas, *kept.values())
         ctx.kept, ctx.size, ctx.way, ctx.absgrad = tuple(kept), (lists.columns, lists.width, lists.height), way, absgrad
         ctx.set_materialize_grads(False)
@@ -84,16 +87,12 @@ class Blend(torch.autograd.Function):
         )
         lists = Lists(offsets, ids, masks, *ctx.size)
         scene, channels = _scene(tensors, lists), tensors[2].shape[-1]
-        ctx.way.library.call(f"backward_{ctx.way.backward}", scene, given, channels, _stream(image))
+        ctx.way.library.call(f"blending_backward_{ctx.way.backward}", stream_of(image), scene, given, channels)
         *of_inputs, absolute = slopes.results()
         if ctx.absgrad:
             tensors[0].absgrad = absolute
         v_background = (v_image * (1 - alphas)).sum((1, 2)) if ctx.needs_input_grad[4] else None
         return *of_inputs, v_background, None, None, None, None
-
-
-def _stream(tensor: Tensor) -> int:
-    return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else 0
 
 
 def _scene(tensors: list[Tensor | None], lists: Lists) -> Scene:

@@ -11,10 +11,11 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from ctypes import POINTER, Structure, c_char_p, c_int, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_void_p
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,31 +29,73 @@ CHANNELS = (1, 3, 4)
 FLAGS = ("-O3", "--use_fast_math")
 
 
-def _pointers_then_numbers(pointers: str, numbers: str = "") -> list[tuple[str, type[c_void_p | c_int]]]:
-    return [*((name, c_void_p) for name in pointers.split()), *((name, c_int) for name in numbers.split())]
+def _fields(pointers: str, floats: str = "", numbers: str = "") -> list[tuple[str, Any]]:
+    kinds = ((pointers, c_void_p), (floats, c_float), (numbers, c_int))
+    return [(name, kind) for names, kind in kinds for name in names.split()]
 
 
 class Scene(Structure):
     """What is drawn: `struct Scene` of gaussians.cuh."""
 
-    _fields_ = _pointers_then_numbers(
-        "means2d conics colors opacities background offsets ids masks", "num_entries num_tiles columns width height"
+    _fields_ = _fields(
+        "means2d conics colors opacities background offsets ids masks",
+        numbers="num_entries num_tiles columns width height",
     )
 
 
 class Drawn(Structure):
     """What forward makes: `struct Drawn` of forward.cuh."""
 
-    _fields_ = _pointers_then_numbers("colors alphas contributors num_batches snapshots tiles")
+    _fields_ = _fields("colors alphas contributors num_batches snapshots tiles")
 
 
 class Gradients(Structure):
     """What backward is given and makes: `struct Gradients` of gradients.cuh."""
 
-    _fields_ = _pointers_then_numbers(
+    _fields_ = _fields(
         "colors alphas v_colors v_alphas contributors num_batches snapshots tiles "
         "v_means2d v_conics v_features v_opacities v_means2d_abs"
     )
+
+
+class Scenery(Structure):
+    """Gaussians and a camera: `struct Scenery` of projection.cuh."""
+
+    _fields_ = _fields(
+        "means quats scales opacities sh0 shN viewmat K",
+        "near_plane far_plane",
+        "num num_higher num_used width height is_antialiased",
+    )
+
+
+class Projected(Structure):
+    """What the camera sees: `struct Projected` of projection.cuh."""
+
+    _fields_ = _fields("means2d conics opacities colors depths radii counts distances")
+
+
+class Slopes(Structure):
+    """What projection's backward is given and makes: `struct Slopes` of projection.cuh."""
+
+    _fields_ = _fields(
+        "v_means2d v_conics v_opacities v_colors radii colors v_means v_quats v_scales v_logits v_sh0 v_shN",
+        numbers="means2d_stride conics_stride opacities_stride colors_stride",
+    )
+
+
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "blending_forward": (POINTER(Scene), POINTER(Drawn), c_int),
+    "blending_backward_pixels": (POINTER(Scene), POINTER(Gradients), c_int),
+    "blending_backward_buckets": (POINTER(Scene), POINTER(Gradients), c_int),
+    "projection_forward": (POINTER(Scenery), POINTER(Projected)),
+    "projection_backward": (POINTER(Scenery), POINTER(Slopes)),
+}
+"""What they take, before the stream."""
+
+
+def stream_of(tensor: Tensor) -> int:
+    """Return the stream that kernels for a tensor are to run on."""
+    return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else 0
 
 
 def address(tensor: Tensor | None) -> int | None:
@@ -67,25 +110,26 @@ class Library:
     file: ctypes.CDLL
 
     def __post_init__(self) -> None:
-        for name, out in (("forward", Drawn), ("backward_pixels", Gradients), ("backward_buckets", Gradients)):
-            function = getattr(self.file, f"blending_{name}")  # the same object each time, as indexing would not give
-            function.argtypes, function.restype = [POINTER(Scene), POINTER(out), c_int, c_void_p], c_int
-        self.file.blending_error.argtypes, self.file.blending_error.restype = [c_int], c_char_p
+        for name, takes in FUNCTIONS.items():
+            function = getattr(self.file, name)  # the same object each time, as indexing would not give
+            function.argtypes, function.restype = [*takes, c_void_p], c_int
+        self.file.native_error.argtypes, self.file.native_error.restype = [c_int], c_char_p
 
     @property
     def packs(self) -> bool:
         """Whether all gradients of a Gaussian lie side by side."""
-        return bool(self.file.blending_is_packed())
+        return bool(self.file.native_is_packed())
 
-    def call(self, name: str, scene: Scene, made: Drawn | Gradients, channels: int, stream: int) -> None:
-        """Launch a kernel.
+    def call(self, name: str, stream: int, *values: Structure | int) -> None:
+        """Launch kernels on a stream.
 
         Raises:
-            RuntimeError: CUDA refused it.
+            RuntimeError: CUDA refused them.
         """
-        code = getattr(self.file, f"blending_{name}")(ctypes.byref(scene), ctypes.byref(made), channels, stream)
+        passed = (ctypes.byref(value) if isinstance(value, Structure) else value for value in values)
+        code = getattr(self.file, name)(*passed, stream)
         if code:
-            raise RuntimeError(f"blending_{name}: {self.file.blending_error(code).decode()}")
+            raise RuntimeError(f"{name}: {self.file.native_error(code).decode()}")
 
 
 def num_slots(num_entries: int, num_tiles: int) -> int:
@@ -114,7 +158,7 @@ def _name(defines: Mapping[str, int]) -> str:
         digest.update(path.name.encode() + path.read_bytes())
     major, minor = torch.cuda.get_device_capability()
     version = __version__.replace(".", "_")
-    return f"splatbatch_blending_{version}_{digest.hexdigest()[:12]}_sm{major}{minor}"
+    return f"splatbatch_native_{version}_{digest.hexdigest()[:12]}_sm{major}{minor}"
 
 
 def _folder() -> Path:
@@ -130,7 +174,5 @@ def _build(name: str, file: Path, defines: Mapping[str, int]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=file.parent) as aside:
         flags = [*FLAGS, *(f"-D{key}={value}" for key, value in defines.items())]
-        load(
-            name, [str(SOURCE / "blending.cu")], extra_cuda_cflags=flags, build_directory=aside, is_python_module=False
-        )
+        load(name, [str(SOURCE / "kernels.cu")], extra_cuda_cflags=flags, build_directory=aside, is_python_module=False)
         shutil.move(Path(aside) / file.name, file)

@@ -1,7 +1,8 @@
-// Blending of Gaussians over sorted lists of 16 x 16 tiles, and back: what the Python side calls.
+// What the Python side calls: projection of Gaussians, and blending over sorted lists of 16 x 16 tiles; both and back.
 #include "backward_buckets.cuh"
 #include "backward_pixels.cuh"
 #include "forward.cuh"
+#include "projection_backward.cuh"
 
 namespace {
 
@@ -65,6 +66,16 @@ EXPORTED int blending_backward_buckets(const Scene* scene, const Gradients* give
     BY_CHANNELS(backward_buckets, channels, *scene, *given, stream)
 }
 
-EXPORTED int blending_is_packed() { return PACKED; }
+EXPORTED int projection_forward(const Scenery* of, const Projected* to, void* stream) {
+    LAUNCH(project_kernel, blocks_for(of->num, PROJECTION_THREADS), PROJECTION_THREADS, stream, *of, *to);
+    return last_error();
+}
 
-EXPORTED const char* blending_error(int code) { return cudaGetErrorString(static_cast<cudaError_t>(code)); }
+EXPORTED int projection_backward(const Scenery* of, const Slopes* to, void* stream) {
+    LAUNCH(project_backward_kernel, blocks_for(of->num, PROJECTION_THREADS), PROJECTION_THREADS, stream, *of, *to);
+    return last_error();
+}
+
+EXPORTED int native_is_packed() { return PACKED; }
+
+EXPORTED const char* native_error(int code) { return cudaGetErrorString(static_cast<cudaError_t>(code)); }

@@ -9,9 +9,9 @@ import pytest
 import torch
 from blending_reference import Derived, Picture, a_picture, derive, reference, relative, some_slopes
 
-from splatbatch.training.cuda import blending
-from splatbatch.training.cuda.blending.function import Backward, Way
-from splatbatch.training.cuda.blending.library import compiled
+from splatbatch.training.cuda import native
+from splatbatch.training.cuda.native.blend import Backward, Way
+from splatbatch.training.cuda.native.library import compiled
 
 pytestmark = [
     pytest.mark.gpu,
@@ -58,7 +58,7 @@ def drawn(picture: Picture, way: Way | None, *, absgrad: bool = False) -> tuple[
 
         image, alphas = rasterize_to_pixels(*gaussians, *lists, **options)
     else:
-        image, alphas = blending.blend(gaussians, lists, way, **options)
+        image, alphas = native.blend(gaussians, lists, way, **options)
     return image[0], alphas[0, ..., 0]
 
 
@@ -115,12 +115,13 @@ def derive_unasked(picture: Picture, way: Way, v: tuple[torch.Tensor, torch.Tens
     return Derived(image.detach(), alphas.detach(), dict(zip(leaves, gradients, strict=True)))
 
 
-@pytest.mark.parametrize("name", ["pixels", "buckets"])
+@pytest.mark.parametrize("name", native.WAYS)
 def test_what_the_environment_asks_for_is_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(blending.CHOICE, name)
-    blending.why_not_here.cache_clear()
-    assert blending.why_not_here() == ""
-    way = blending.chosen()
-    assert way is not None and way.backward == name
-    monkeypatch.setenv(blending.CHOICE, "gsplat")
-    assert blending.chosen() is None
+    monkeypatch.setenv(native.CHOICE, name)
+    native.why_not_here.cache_clear()
+    assert native.why_not_here() == ""
+    way = native.chosen()
+    assert way is not None
+    assert (way.backward, way.projects) == native.WAYS[name]
+    monkeypatch.setenv(native.CHOICE, "gsplat")
+    assert native.chosen() is None

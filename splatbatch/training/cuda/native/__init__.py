@@ -1,7 +1,7 @@
-"""Blending of our own in CUDA C++, for three colours over tile lists, where it is wanted and can be built.
+"""Kernels of our own in CUDA C++, where they are wanted and can be built: blending, and projection with colours.
 
-A trial: gsplat's blending is used unless the environment says SPLATBATCH_BLENDING=pixels or =buckets, which is the
-backward pass: a warp per 8 x 4 pixels, or one per 32 Gaussians of a tile.
+A trial: gsplat's are used unless the environment says SPLATBATCH_NATIVE=pixels or =buckets, which is the backward pass
+of blending: a warp per 8 x 4 pixels, or one per 32 Gaussians of a tile; with +projection behind it, projection, too.
 """
 
 from __future__ import annotations
@@ -13,11 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splatbatch.training.cuda.blending.function import Backward, Blend, Lists, Way
-from splatbatch.training.cuda.blending.library import CHANNELS, TILE_PX, compiled
+from splatbatch.training.cuda.native.blend import Backward, Blend, Lists, Way
+from splatbatch.training.cuda.native.library import CHANNELS, TILE_PX, Library, compiled
+from splatbatch.training.cuda.native.project import NAMES, Shot, Sight, project
 
-CHOICE = "SPLATBATCH_BLENDING"
-WAYS: dict[str, Backward] = {"pixels": "pixels", "buckets": "buckets"}
+__all__ = ["Library", "Shot", "Sight", "Way", "project"]
+
+CHOICE = "SPLATBATCH_NATIVE"
+WAYS: dict[str, tuple[Backward, bool]] = {
+    "pixels": ("pixels", False),
+    "buckets": ("buckets", False),
+    "pixels+projection": ("pixels", True),
+    "buckets+projection": ("buckets", True),
+}
 
 
 def rasterize_to_pixels(
@@ -52,38 +60,42 @@ def blend(
 
 
 def chosen() -> Way | None:
-    """Return how to blend; None: as gsplat does."""
-    backward = wanted()
-    return None if backward is None or why_not_here() else Way(compiled(), backward)
+    """Return which of our kernels to use; None: gsplat's."""
+    asked = wanted()
+    return None if asked is None or why_not_here() else Way(compiled(), *asked)
 
 
-def wanted() -> Backward | None:
-    """Return the backward pass that the environment asks for."""
+def wanted() -> tuple[Backward, bool] | None:
+    """Return what the environment asks for: a backward pass, and whether projection is ours."""
     return WAYS.get(os.environ.get(CHOICE, ""))
 
 
 @cache
 def why_not_here() -> str:
-    """Return why our blending, where it is wanted, cannot be used on this GPU; "" if it can. Builds it.
+    """Return why our kernels, where they are wanted, cannot be used on this GPU; "" if they can. Builds them.
 
     Must be asked once before a step is recorded as a CUDA graph.
     """
-    way = wanted()
-    if way is None:
+    asked = wanted()
+    if asked is None:
         return ""
     try:
         with torch.inference_mode(False), torch.enable_grad():
-            _try(Way(compiled(), way))
+            _try(Way(compiled(), *asked))
         torch.cuda.synchronize()
-    except Exception as error:  # noqa: BLE001 - no toolkit, another compiler, a new architecture: gsplat blends
+    except Exception as error:  # noqa: BLE001 - no toolkit, another compiler, a new architecture: gsplat's are there
         return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no reason given'])[0]}"
     return ""
 
 
 def _try(way: Way) -> None:
-    """Blend one Gaussian, and back."""
-    shapes = ((1, 1, 2), (1, 1, 3), (1, 1, 3), (1, 1))
-    gaussians = tuple(torch.full(shape, 0.5, device="cuda", requires_grad=True) for shape in shapes)
+    """See one Gaussian, blend it, and back."""
+    shapes = ((1, 3), (1, 4), (1, 3), (1,), (1, 1, 3), (1, 0, 3))
+    values = (torch.full(shape, 0.5, device="cuda", requires_grad=True) for shape in shapes)
+    camera = torch.eye(4, device="cuda")
+    shot = Shot(camera, camera[:3, :3].contiguous(), TILE_PX, TILE_PX, 0, 0.01, 1e10, antialiased=False)
+    sight = project(dict(zip(NAMES, values, strict=True)), shot, way.library)
     offsets = torch.zeros(1, 1, 1, dtype=torch.int32, device="cuda")
-    image, _ = blend(gaussians, (TILE_PX, TILE_PX, TILE_PX, offsets, offsets.flatten()), way)  # type: ignore[arg-type]
+    gaussians = (sight.means2d, sight.conics, sight.colors, sight.opacities)
+    image, _ = blend(gaussians, (TILE_PX, TILE_PX, TILE_PX, offsets, offsets.flatten()), way)
     torch.autograd.backward(image.sum())

@@ -1,0 +1,211 @@
+// From Gaussians as they are optimised to what one camera sees of them, in one kernel: projection, opacity, colour, and
+// how many tiles each touches. And back, to the gradients of all six parameters. Conventions and thresholds are those
+// of gsplat's fully_fused_projection; training/cpu/projection.py says the same, with its sources.
+#pragma once
+#include "harmonics.cuh"
+
+constexpr int PROJECTION_THREADS = 128;
+constexpr float LOW_PASS_PX2 = 0.3f;      // added to every variance
+constexpr float MOST_DEVIATIONS = 3.33f;  // that a Gaussian reaches
+constexpr float BEYOND = 0.15f;           // of the image, how far out the projection's slope is taken
+constexpr float LEAST_RATIO = 1e-12f;     // of determinants, so that the root's slope stays finite
+constexpr float LEAST_ALPHA = 1.0f / 255.0f;
+constexpr int LIST_TILE_PX = 16;
+
+// Gaussians and the camera: mirrored field by field in library.py.
+struct Scenery {
+    const float* means;      // [N, 3]
+    const float* quats;      // [N, 4], w first, of any length
+    const float* scales;     // [N, 3], logarithms
+    const float* opacities;  // [N], logits
+    const float* sh0;        // [N, 3]
+    const float* shN;        // [N, num_higher, 3]
+    const float* viewmat;    // [4, 4], world to camera
+    const float* K;          // [3, 3], px
+    float near_plane, far_plane;
+    int num;
+    int num_higher;          // coefficients above degree 0 that there are,
+    int num_used;            // and that count: 0, 3, 8 or 15
+    int width, height;       // px
+    int is_antialiased;
+};
+
+// What the camera sees. Where a Gaussian is not seen, only radii, counts and distances are written.
+struct Projected {
+    float* means2d;    // [N, 2], px
+    float* conics;     // [N, 3]
+    float* opacities;  // [N]
+    float* colors;     // [N, 3]
+    float* depths;     // [N]
+    int* radii;        // [N, 2], px; 0: not seen
+    int* counts;       // [N], tiles that the box around it touches
+    float* distances;  // [N], depth; infinite where it touches none
+};
+
+// What backward is given and makes; strides in floats, from Gaussian to Gaussian.
+struct Slopes {
+    const float* v_means2d;
+    const float* v_conics;
+    const float* v_opacities;
+    const float* v_colors;
+    const int* radii;
+    const float* colors;
+    float* v_means;     // [N, 3], and so on: as Scenery
+    float* v_quats;
+    float* v_scales;
+    float* v_logits;
+    float* v_sh0;
+    float* v_shN;
+    int means2d_stride, conics_stride, opacities_stride, colors_stride;
+};
+
+DEVICE float dot(float3 a, float3 b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
+DEVICE float3 times(float s, float3 a) { return make_float3(s * a.x, s * a.y, s * a.z); }
+DEVICE float3 plus(float3 a, float3 b) { return make_float3(a.x + b.x, a.y + b.y, a.z + b.z); }
+DEVICE float3 load3(const float* from) { return make_float3(from[0], from[1], from[2]); }
+DEVICE void store3(float* to, float3 a) { to[0] = a.x, to[1] = a.y, to[2] = a.z; }
+DEVICE float clamped(float x, float least, float most) { return fminf(fmaxf(x, least), most); }
+
+struct Camera {
+    float3 right, down, ahead;  // rows of the rotation
+    float3 shift, center;
+    float fx, fy, cx, cy;
+};
+
+DEVICE Camera camera(const Scenery& of) {
+    const float* m = of.viewmat;
+    Camera seen;
+    seen.right = load3(m), seen.down = load3(m + 4), seen.ahead = load3(m + 8);
+    seen.shift = make_float3(m[3], m[7], m[11]);
+    seen.center = times(-1.0f, plus(plus(times(m[3], seen.right), times(m[7], seen.down)), times(m[11], seen.ahead)));
+    seen.fx = of.K[0], seen.fy = of.K[4], seen.cx = of.K[2], seen.cy = of.K[5];
+    return seen;
+}
+
+// A rotation's columns, from a quaternion of any length.
+struct Axes {
+    float3 x, y, z;
+};
+struct Turn {
+    float w, x, y, z;  // of length 1
+    float shortening;
+};
+
+DEVICE Turn turn_of(const float* quat) {
+    const float length = sqrtf(quat[0] * quat[0] + quat[1] * quat[1] + quat[2] * quat[2] + quat[3] * quat[3]);
+    const float shortening = 1.0f / fmaxf(length, 1e-12f);
+    return {quat[0] * shortening, quat[1] * shortening, quat[2] * shortening, quat[3] * shortening, shortening};
+}
+
+DEVICE Axes axes(const Turn& q) {
+    return {make_float3(1 - 2 * (q.y * q.y + q.z * q.z), 2 * (q.x * q.y + q.w * q.z), 2 * (q.x * q.z - q.w * q.y)),
+            make_float3(2 * (q.x * q.y - q.w * q.z), 1 - 2 * (q.x * q.x + q.z * q.z), 2 * (q.y * q.z + q.w * q.x)),
+            make_float3(2 * (q.x * q.z + q.w * q.y), 2 * (q.y * q.z - q.w * q.x), 1 - 2 * (q.x * q.x + q.y * q.y))};
+}
+
+// From the slopes in the columns of a rotation to those in its quaternion.
+DEVICE float4 turn_slope(const Turn& q, const Axes& v) {
+    const float w = 2 * (q.z * (v.x.y - v.y.x) + q.y * (v.z.x - v.x.z) + q.x * (v.y.z - v.z.y));
+    const float x = 2 * (q.y * (v.y.x + v.x.y) + q.z * (v.z.x + v.x.z) + q.w * (v.y.z - v.z.y)) - 4 * q.x * (v.y.y + v.z.z);
+    const float y = 2 * (q.x * (v.y.x + v.x.y) + q.z * (v.z.y + v.y.z) + q.w * (v.z.x - v.x.z)) - 4 * q.y * (v.x.x + v.z.z);
+    const float z = 2 * (q.x * (v.z.x + v.x.z) + q.y * (v.z.y + v.y.z) + q.w * (v.x.y - v.y.x)) - 4 * q.z * (v.x.x + v.y.y);
+    const float along = q.w * w + q.x * x + q.y * y + q.z * z;
+    return make_float4((w - along * q.w) * q.shortening, (x - along * q.x) * q.shortening,
+                       (y - along * q.y) * q.shortening, (z - along * q.z) * q.shortening);
+}
+
+// All that forward and backward both need of one Gaussian before its camera.
+struct Seen {
+    float3 place;            // before the camera
+    float ray_x, ray_y;      // place / depth,
+    float bent_x, bent_y;    // and no further out than where the slope is taken
+    float3 slope_x, slope_y; // rows of the projection's slope, in the world
+    Turn turn;
+    Axes rotation;
+    float3 sides;            // standard deviations
+    float3 a, b;             // rows of slope * rotation * sides: the covariance is their products
+    float xx, xy, yy;        // the widened covariance on the image
+    float determinant, ratio;
+};
+
+DEVICE Seen see(const Scenery& of, const Camera& by, int n) {
+    Seen seen;
+    const float3 mean = load3(of.means + 3 * n), scales = load3(of.scales + 3 * n);
+    seen.place = plus(make_float3(dot(by.right, mean), dot(by.down, mean), dot(by.ahead, mean)), by.shift);
+    const float nearness = 1.0f / seen.place.z;
+    seen.ray_x = seen.place.x * nearness, seen.ray_y = seen.place.y * nearness;
+    const float over_x = BEYOND * of.width / by.fx, over_y = BEYOND * of.height / by.fy;
+    seen.bent_x = clamped(seen.ray_x, -by.cx / by.fx - over_x, (of.width - by.cx) / by.fx + over_x);
+    seen.bent_y = clamped(seen.ray_y, -by.cy / by.fy - over_y, (of.height - by.cy) / by.fy + over_y);
+    seen.slope_x = times(by.fx * nearness, plus(by.right, times(-seen.bent_x, by.ahead)));
+    seen.slope_y = times(by.fy * nearness, plus(by.down, times(-seen.bent_y, by.ahead)));
+    seen.turn = turn_of(of.quats + 4 * n);
+    seen.rotation = axes(seen.turn);
+    seen.sides = make_float3(expf(scales.x), expf(scales.y), expf(scales.z));
+    seen.a = make_float3(seen.sides.x * dot(seen.slope_x, seen.rotation.x), seen.sides.y * dot(seen.slope_x, seen.rotation.y),
+                         seen.sides.z * dot(seen.slope_x, seen.rotation.z));
+    seen.b = make_float3(seen.sides.x * dot(seen.slope_y, seen.rotation.x), seen.sides.y * dot(seen.slope_y, seen.rotation.y),
+                         seen.sides.z * dot(seen.slope_y, seen.rotation.z));
+    const float xx = dot(seen.a, seen.a), yy = dot(seen.b, seen.b);
+    seen.xy = dot(seen.a, seen.b);
+    seen.xx = xx + LOW_PASS_PX2, seen.yy = yy + LOW_PASS_PX2;
+    seen.determinant = seen.xx * seen.yy - seen.xy * seen.xy;
+    seen.ratio = (xx * yy - seen.xy * seen.xy) / seen.determinant;
+    return seen;
+}
+
+DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+// The direction from the camera, and one over its length before.
+DEVICE float4 direction(const Camera& by, float3 mean) {
+    const float3 far = plus(mean, times(-1.0f, by.center));
+    const float shortening = 1.0f / sqrtf(fmaxf(dot(far, far), 1e-24f));
+    return make_float4(far.x * shortening, far.y * shortening, far.z * shortening, shortening);
+}
+
+DEVICE float3 color_of(const Scenery& of, const Camera& by, int n) {
+    const float4 to = direction(by, load3(of.means + 3 * n));
+    float basis[MOST_HIGHER];
+    harmonics(to.x, to.y, to.z, basis);
+    float3 color = plus(make_float3(0.5f, 0.5f, 0.5f), times(SH_C0, load3(of.sh0 + 3 * n)));
+#pragma unroll
+    for (int k = 0; k < MOST_HIGHER; ++k)
+        if (k < of.num_used) color = plus(color, times(basis[k], load3(of.shN + 3 * (of.num_higher * n + k))));
+    return make_float3(fmaxf(color.x, 0.0f), fmaxf(color.y, 0.0f), fmaxf(color.z, 0.0f));
+}
+
+// How many tiles from one to the other edge of a box, of as many as there are.
+DEVICE int tiles_between(float low, float high, int size) {
+    const float num = static_cast<float>((size + LIST_TILE_PX - 1) / LIST_TILE_PX);
+    return static_cast<int>(clamped(ceilf(high / LIST_TILE_PX), 0.0f, num)) -
+           static_cast<int>(clamped(floorf(low / LIST_TILE_PX), 0.0f, num));
+}
+
+KERNEL(PROJECTION_THREADS) project_kernel(Scenery of, Projected to) {
+    const int n = blockIdx.x * PROJECTION_THREADS + threadIdx.x;
+    if (n >= of.num) return;
+    const Camera by = camera(of);
+    const Seen seen = see(of, by, n);
+    const float ratio = fmaxf(seen.ratio, LEAST_RATIO);
+    const float opacity = sigmoid(of.opacities[n]) * (of.is_antialiased ? sqrtf(ratio) : 1.0f);
+    const float x = by.fx * seen.ray_x + by.cx, y = by.fy * seen.ray_y + by.cy;
+    // written so that NaN is not seen
+    const bool is_ahead = seen.place.z >= of.near_plane && seen.place.z <= of.far_plane;
+    const bool is_ellipse = seen.determinant > 0.0f && opacity >= LEAST_ALPHA;
+    const float deviations = fminf(sqrtf(2.0f * logf(fmaxf(opacity, LEAST_ALPHA) / LEAST_ALPHA)), MOST_DEVIATIONS);
+    const float across = ceilf(deviations * sqrtf(seen.xx)), down = ceilf(deviations * sqrtf(seen.yy));
+    const bool is_inside = x + across > 0.0f && x - across < of.width && y + down > 0.0f && y - down < of.height;
+    const bool is_seen = is_ahead && is_ellipse && is_inside && across > 0.0f && down > 0.0f;
+    const int touched =
+        is_seen ? tiles_between(x - across, x + across, of.width) * tiles_between(y - down, y + down, of.height) : 0;
+    to.radii[2 * n] = is_seen ? static_cast<int>(across) : 0;
+    to.radii[2 * n + 1] = is_seen ? static_cast<int>(down) : 0;
+    to.counts[n] = touched;
+    to.distances[n] = touched > 0 ? seen.place.z : INFINITY;
+    if (!is_seen) return;
+    to.means2d[2 * n] = x, to.means2d[2 * n + 1] = y;
+    store3(to.conics + 3 * n, times(1.0f / seen.determinant, make_float3(seen.yy, -seen.xy, seen.xx)));
+    to.opacities[n] = opacity;
+    to.depths[n] = seen.place.z;
+    store3(to.colors + 3 * n, color_of(of, by, n));
+}
