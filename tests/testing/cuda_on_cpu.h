@@ -133,7 +133,7 @@ inline int lane() { return thread.x - first_thread; }
 #define threadIdx emulated::thread
 #define blockIdx emulated::block
 #define DEVICE inline
-#define KERNEL(most_threads) void
+#define KERNEL(...) void
 #define LAUNCH(kernel, blocks, threads, stream, ...) \
     emulated::launch(blocks, threads, [&] { kernel(__VA_ARGS__); })
 #define __shared__ static

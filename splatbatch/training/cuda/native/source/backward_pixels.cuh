@@ -7,6 +7,11 @@
 #ifndef BACKWARD_WARPS
 #define BACKWARD_WARPS 4  // of a block
 #endif
+#ifdef BACKWARD_BLOCKS  // at a time on a multiprocessor, at least: more of them leave fewer registers to each thread
+#define BACKWARD_BOUNDS BACKWARD_WARPS * WARP, BACKWARD_BLOCKS
+#else
+#define BACKWARD_BOUNDS BACKWARD_WARPS * WARP
+#endif
 #ifndef GROUP
 #define GROUP 16  // Gaussians between two turns: 16 or 32
 #endif
@@ -16,7 +21,7 @@ constexpr int WAITING = 2 * WARP;  // at most GROUP - 1 + 32 do
 
 template <int C>
 struct PixelSide {
-    Staged<GROUP> staged;
+    Staged staged[GROUP];
     float2 shares[GROUP][WARP + 1];  // dL/dsigma, weight; one more, so that a column lies in different banks
     float4 v[WARP];                  // gradients of the pixels' colours
     int waiting[WAITING];            // Gaussians to come, a ring
@@ -81,15 +86,13 @@ DEVICE void turn(const Scene& scene, const Gradients& to, const Place& at, Pixel
     if (own < num) {
         gaussian = side.waiting[(head + own) % WAITING];
         seen = footprint(scene, gaussian);
-        if (lane < GROUP) stage<C>(side.staged, own, seen, scene.colors + C * gaussian);
+        if (lane < GROUP) stage<C>(side.staged[own], seen, scene.colors + C * gaussian);
     }
     __syncwarp();
     const float px = at.x + 0.5f, py = at.y + 0.5f;
     for (int next = 0; next < num; ++next) {
-        const Look seen_here = look(staged_footprint(side.staged, next), px, py);
-        const float4 colors = side.staged.colors[next];
         float color[C];
-        for (int c = 0; c < C; ++c) color[c] = channel(colors, c);
+        const Look seen_here = look_at<C>(side.staged[next], px, py, color);
         const Share share = blend<C>(pixel, seen_here, color, v);
         side.shares[next][lane] = make_float2(share.sigma, share.weight);
     }
@@ -104,7 +107,7 @@ DEVICE void turn(const Scene& scene, const Gradients& to, const Place& at, Pixel
 }
 
 template <int C, bool ABS>
-KERNEL(BACKWARD_WARPS * WARP) backward_pixels_kernel(Scene scene, Gradients given) {
+KERNEL(BACKWARD_BOUNDS) backward_pixels_kernel(Scene scene, Gradients given) {
     __shared__ PixelSide<C> shared[BACKWARD_WARPS];
     const int lane = threadIdx.x % WARP, warp = blockIdx.x * BACKWARD_WARPS + threadIdx.x / WARP;
     if (warp >= scene.num_tiles * PARTS) return;

@@ -4,7 +4,7 @@
 #include <cuda_runtime.h>
 
 #define DEVICE __device__ __forceinline__
-#define KERNEL(most_threads) __global__ void __launch_bounds__(most_threads)
+#define KERNEL(...) __global__ void __launch_bounds__(__VA_ARGS__)
 #define LAUNCH(kernel, blocks, threads, stream, ...) \
     kernel<<<blocks, threads, 0, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__)
 

@@ -38,10 +38,10 @@ DEVICE void name_slots(const Scene& scene, const Place& at, int lane, int* tiles
 
 template <int C, bool KEEPS>
 KERNEL(FORWARD_WARPS * WARP) forward_kernel(Scene scene, Drawn drawn) {
-    __shared__ Staged<WARP> shared[FORWARD_WARPS];
+    __shared__ Staged shared[FORWARD_WARPS][WARP];
     const int lane = threadIdx.x % WARP, warp = blockIdx.x * FORWARD_WARPS + threadIdx.x / WARP;
     if (warp >= scene.num_tiles * PARTS) return;
-    Staged<WARP>& staged = shared[threadIdx.x / WARP];
+    Staged* staged = shared[threadIdx.x / WARP];
     const Place at = place_of(scene, warp, lane);
     if (KEEPS && drawn.tiles != nullptr && at.part == 0) name_slots(scene, at, lane, drawn.tiles);
     if (!at.drawn) return;
@@ -62,7 +62,7 @@ KERNEL(FORWARD_WARPS * WARP) forward_kernel(Scene scene, Drawn drawn) {
             there = reaches(own, at.first_x + 0.5f, at.first_y + 0.5f);
         }
         const unsigned near = __ballot_sync(ALL, there);
-        if (there) stage<C>(staged, lane, own, scene.colors + C * gaussian);
+        if (there) stage<C>(staged[lane], own, scene.colors + C * gaussian);
         if (KEEPS && drawn.snapshots != nullptr && near != 0) {
             const size_t pixel = static_cast<size_t>(at.slot + batch) * TILE_PIXELS + at.part * WARP + lane;
             keep_snapshot<C>(drawn.snapshots + pixel * (1 + C), done ? 0.0f : transmittance, color);
@@ -71,7 +71,8 @@ KERNEL(FORWARD_WARPS * WARP) forward_kernel(Scene scene, Drawn drawn) {
         unsigned contributors = 0;
         for (unsigned todo = near; todo != 0; todo &= todo - 1) {
             const int next = __ffs(todo) - 1;
-            const Look seen = look(staged_footprint(staged, next), px, py);
+            float colors[C];
+            const Look seen = look_at<C>(staged[next], px, py, colors);
             const bool visible = seen.visible && !done;
             if (!__any_sync(ALL, visible)) continue;
             contributors |= 1u << next;
@@ -79,8 +80,7 @@ KERNEL(FORWARD_WARPS * WARP) forward_kernel(Scene scene, Drawn drawn) {
             done = done || (visible && after <= LEAST_TRANSMITTANCE);
             if (visible && !done) {
                 const float weight = seen.alpha * transmittance;
-                const float4 colors = staged.colors[next];
-                for (int c = 0; c < C; ++c) color[c] = fmaf(weight, channel(colors, c), color[c]);
+                for (int c = 0; c < C; ++c) color[c] = fmaf(weight, colors[c], color[c]);
                 transmittance = after;
             }
         }

@@ -122,26 +122,29 @@ DEVICE Place place_of(const Scene& scene, int warp, int lane) {
 
 DEVICE bool is_masked(const Scene& scene, int tile) { return scene.masks != nullptr && !scene.masks[tile]; }
 
-// Up to 32 Gaussians laid out in shared memory, for all lanes to read one after the other.
-template <int NUM>
-struct Staged {
-    float4 shape[NUM];   // x, y, xx, xy
-    float2 peak[NUM];    // yy, peak
-    float4 colors[NUM];  // as many as there are channels
+// A Gaussian laid out in shared memory, for all lanes of a warp to read.
+struct alignas(16) Staged {
+    float4 shape;   // x, y, xx, xy
+    float4 more;    // yy, peak, and the first two channels
+    float2 colors;  // the others
 };
 
-template <int C, int NUM>
-DEVICE void stage(Staged<NUM>& staged, int at, const Footprint& seen, const float* color) {
-    staged.shape[at] = make_float4(seen.x, seen.y, seen.xx, seen.xy);
-    staged.peak[at] = make_float2(seen.yy, seen.peak);
-    staged.colors[at] = make_float4(color[0], C > 1 ? color[1 % C] : 0.0f, C > 2 ? color[2 % C] : 0.0f, C > 3 ? color[3 % C] : 0.0f);
+template <int C>
+DEVICE void stage(Staged& staged, const Footprint& seen, const float* color) {
+    staged.shape = make_float4(seen.x, seen.y, seen.xx, seen.xy);
+    staged.more = make_float4(seen.yy, seen.peak, color[0], C > 1 ? color[1 % C] : 0.0f);
+    if (C > 2) staged.colors = make_float2(color[2 % C], C > 3 ? color[3 % C] : 0.0f);
 }
 
-template <int NUM>
-DEVICE Footprint staged_footprint(const Staged<NUM>& staged, int at) {
-    const float4 shape = staged.shape[at];
-    const float2 peak = staged.peak[at];
-    return {shape.x, shape.y, shape.z, shape.w, peak.x, peak.y};
+// As it was staged; returns how it is seen.
+template <int C>
+DEVICE Look look_at(const Staged& staged, float px, float py, float* color) {
+    const float4 shape = staged.shape, more = staged.more;
+    color[0] = more.z;
+    if (C > 1) color[1 % C] = more.w;
+    if (C > 2) color[2 % C] = staged.colors.x;
+    if (C > 3) color[3 % C] = staged.colors.y;
+    return look({shape.x, shape.y, shape.z, shape.w, more.x, more.y}, px, py);
 }
 
 DEVICE float channel(const float4& values, int c) {
