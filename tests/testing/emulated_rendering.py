@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 from blending_reference import relative
-from emulated_blending import emulated
+from emulated_native import emulated
 
 from splatbatch.training import loss
 from splatbatch.training.cuda import native, rasterization

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from blending_reference import relative
-from emulated_blending import COMPILER, emulated
+from emulated_native import COMPILER, emulated
 from torch import Tensor
 
 from splatbatch.training.cpu import Cameras, Ellipsoids, view_colors

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from emulated_blending import COMPILER
+from emulated_native import COMPILER
 
 PROGRAM = Path(__file__).parents[1] / "testing" / "emulated_rendering.py"
 WAYS = [f"{name} {way}" for name in ("plain", "absgrad", "antialiased", "packed") for way in ("pixels", "buckets")]

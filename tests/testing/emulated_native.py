@@ -1,4 +1,4 @@
-"""The blending kernels compiled for the CPU by g++, their lanes run as fibres: see cuda_on_cpu.h."""
+"""Our CUDA C++ kernels compiled for the CPU by g++, their lanes run as fibres: see cuda_on_cpu.h."""
 
 from __future__ import annotations
 

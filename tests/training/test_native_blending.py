@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from blending_reference import Derived, Picture, a_picture, derive, reference, relative, some_slopes
-from emulated_blending import COMPILER, emulated, in_order
+from emulated_native import COMPILER, emulated, in_order
 
 from splatbatch.training.cuda import native
 from splatbatch.training.cuda.native.blend import Backward, Way
