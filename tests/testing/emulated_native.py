@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from splatbatch.training.cuda.native.library import SOURCE, Library
 
@@ -18,13 +21,23 @@ APART = ("-fvisibility=hidden", "-fno-gnu-unique", "-U_FORTIFY_SOURCE", "-Wno-un
 
 @cache
 def emulated(folder: Path, *defines: str) -> Library:
-    """Return the kernels, built with such defines into a folder."""
+    """Return the kernels, built with such defines into a folder, unless they are there."""
     assert COMPILER is not None
-    file = folder / f"blending{'-'.join(('', *defines)).replace('=', '')}.so"
-    include = ("-I", str(Path(__file__).parent), *(f"-D{define}" for define in defines))
-    command = [COMPILER, "-x", "c++", *FLAGS, *APART, *include, str(SOURCE / "kernels.cu"), "-o", str(file)]
-    subprocess.run(command, check=True)
+    file = folder / f"native{'-'.join(('', *defines)).replace('=', '')}.so"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        aside = folder / f"{file.name}.{os.getpid()}"
+        include = ("-I", str(Path(__file__).parent), *(f"-D{define}" for define in defines))
+        command = [COMPILER, "-x", "c++", *FLAGS, *APART, *include, str(SOURCE / "kernels.cu"), "-o", str(aside)]
+        subprocess.run(command, check=True)
+        aside.replace(file)
     return Library(ctypes.CDLL(str(file)))
+
+
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return where all processes of a test run build them."""
+    own = factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "emulated"
 
 
 def in_order(library: Library, order: int) -> None:

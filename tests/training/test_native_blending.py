@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from blending_reference import Derived, Picture, a_picture, derive, reference, relative, some_slopes
-from emulated_native import COMPILER, emulated, in_order
+from emulated_native import COMPILER, emulated, in_order, shared_folder
 
 from splatbatch.training.cuda import native
 from splatbatch.training.cuda.native.blend import Backward, Way
@@ -59,7 +59,7 @@ def _what_is_not_written_is_nan() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("emulated")
+    return shared_folder(tmp_path_factory)
 
 
 def ours(picture: Picture, way: Way, *, absgrad: bool = False) -> tuple[torch.Tensor, torch.Tensor]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from blending_reference import relative
-from emulated_native import COMPILER, emulated
+from emulated_native import COMPILER, emulated, shared_folder
 from torch import Tensor
 
 from splatbatch.training.cpu import Cameras, Ellipsoids, view_colors
@@ -28,7 +28,7 @@ def _what_is_not_written_is_nan() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> native.Library:
-    return emulated(tmp_path_factory.mktemp("projection"))
+    return emulated(shared_folder(tmp_path_factory))
 
 
 def some_gaussians(num: int = 300, num_higher: int = 15) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from emulated_native import COMPILER
+from emulated_native import COMPILER, shared_folder
 
 PROGRAM = Path(__file__).parents[1] / "testing" / "emulated_rendering.py"
 WAYS = [f"{name} {way}" for name in ("plain", "absgrad", "antialiased", "packed") for way in ("pixels", "buckets")]
@@ -21,7 +21,7 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, floa
     if importlib.util.find_spec("triton") is None or COMPILER is None:
         pytest.skip("Triton or g++ is not installed")
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, PROGRAM, str(tmp_path_factory.mktemp("emulated"))]
+    command = [sys.executable, PROGRAM, str(shared_folder(tmp_path_factory))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, float]] = json.loads(done.stdout)
