@@ -32,7 +32,7 @@ struct Gradients {
 constexpr int PACKED_FLOATS = 12;  // means2d 2, conics 3, opacity 1, colours up to 4, absolute values 2
 
 struct Pixel {
-    float transmittance;  // 0: at its end
+    float transmittance;  // at or below the least: at its end
     float rest;
 };
 
@@ -45,15 +45,16 @@ struct Share {
 template <int C>
 DEVICE Share blend(Pixel& pixel, const Look& seen, const float* color, const float* v) {
     // no branches: some lane nearly always has something to do
-    const float after = fmaf(-seen.alpha, pixel.transmittance, pixel.transmittance);
-    const bool visible = seen.visible && pixel.transmittance > 0.0f, counts = visible && after > LEAST_TRANSMITTANCE;
+    const float alpha = seen.visible ? seen.alpha : 0.0f, before = pixel.transmittance;
+    const float after = fmaf(-alpha, before, before);
+    const bool counts = after > LEAST_TRANSMITTANCE;  // once false, it stays so
     float along = 0.0f;
     for (int c = 0; c < C; ++c) along = fmaf(color[c], v[c], along);
-    const float weight = counts ? seen.alpha * pixel.transmittance : 0.0f;
+    const float weight = counts ? alpha * before : 0.0f;
     pixel.rest = fmaf(-weight, along, pixel.rest);
-    const float v_alpha = fmaf(pixel.transmittance, along, -pixel.rest * reciprocal(1.0f - seen.alpha));
-    if (visible) pixel.transmittance = counts ? after : 0.0f;
-    return {counts && !seen.clamped ? -seen.alpha * v_alpha : 0.0f, weight};
+    pixel.transmittance = after;
+    const float v_alpha = fmaf(before, along, -pixel.rest * reciprocal(1.0f - alpha));
+    return {counts && !seen.clamped ? -alpha * v_alpha : 0.0f, weight};
 }
 
 template <int C>
