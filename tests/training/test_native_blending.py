@@ -140,3 +140,15 @@ def test_nothing_is_kept_where_nothing_is_learnt(variant: str, folder: Path) -> 
         image, _ = ours(picture, way)
     assert image.grad_fn is None
     assert torch.equal(image, ours(picture, way)[0])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="they can be built here")
+def test_where_they_cannot_be_built_gsplats_are_used_and_the_reason_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    native.why_not_here.cache_clear()
+    monkeypatch.delenv(native.CHOICE, raising=False)
+    assert (native.chosen(), native.why_not_here()) == (None, "")
+    native.why_not_here.cache_clear()
+    monkeypatch.setenv(native.CHOICE, "pixels")
+    assert native.chosen() is None
+    assert "CUDA" in native.why_not_here() or "NVIDIA" in native.why_not_here()
+    native.why_not_here.cache_clear()
