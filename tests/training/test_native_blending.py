@@ -38,12 +38,25 @@ PICTURES = {
     "four colours": lambda: a_picture(80, channels=4),
     "none at all": lambda: a_picture(1, opacity=0.001),
     "empty lists": lambda: emptied(a_picture(5)),
+    "piles of a pixel each, which end unseen by others": lambda: piled(a_picture(200)),
     "a background": lambda: replace(a_picture(60), background=torch.tensor([[0.2, 0.9, 0.4]])),
     "masked tiles": lambda: replace(a_picture(90), masks=torch.tensor([[[True, False, True], [False, True, True]]])),
     "masked tiles before a background": lambda: replace(
         a_picture(90), masks=torch.tensor([[[True, False, True]] * 2]), background=torch.tensor([[0.2, 0.9, 0.4]])
     ),
 }
+
+
+def piled(picture: Picture) -> Picture:
+    """Put all Gaussians on three pixels and make them so small that no other pixel sees them."""
+    places = torch.tensor([[4.5, 2.5], [6.5, 3.5], [20.5, 17.5]])
+    piles = replace(
+        picture, means2d=places.repeat(67, 1)[None, :200], conics=torch.tensor([40.0, 3.0, 30.0]).repeat(1, 200, 1)
+    )
+    tiles = picture.offsets.numel()
+    piles.ids = torch.arange(200).int().repeat(tiles)
+    piles.offsets = (torch.arange(tiles).int() * 200).view_as(picture.offsets)
+    return piles
 
 
 def emptied(picture: Picture) -> Picture:
@@ -130,6 +143,17 @@ def test_absolute_gradients_are_sums_over_pixels_of_absolute_ones(variant: str, 
         expected += by_pixel.gradients["means2d"].abs()
     assert made.absgrad is not None
     assert relative(made.absgrad, expected) < 1e-4
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_lies_behind_the_end_of_a_pixel_learns_nothing_from_it(variant: str, folder: Path) -> None:
+    picture = piled(a_picture(200, opacity=0.5))  # they end it at 2^-13: one behind would fit
+    picture.conics[0, 150:], picture.opacities[0, 150:] = torch.tensor([0.01, 0.0, 0.01]), 0.05  # for all to see
+    v = torch.zeros(picture.height, picture.width, 3)
+    v[2, 4] = 1  # where 50 lie one behind the other
+    made = derive(picture, lambda one: ours(one, a_way(variant, folder)), (v, v[..., 0]))
+    assert made.gradients["colors"][0, 0].abs().max() > 0
+    assert made.gradients["colors"][0, 150:].abs().max() == 0
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
