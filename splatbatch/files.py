@@ -215,11 +215,28 @@ def is_out_of_space(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def sweep(folder: Path) -> None:
-    """Remove what writers that were killed have left beside their files; none may be at work here."""
+def sweep(folder: Path, *, spares_living: bool = False) -> None:
+    """Remove what writers that were killed have left beside their files.
+
+    Args:
+        folder: where.
+        spares_living: leave what processes of other hosts, or living ones of this host, may be writing.
+    """
     for aside in folder.glob(".*.[0-9]*"):
-        with contextlib.suppress(OSError):
-            aside.unlink()
+        if not (spares_living and _may_be_in_use(aside.name)):
+            with contextlib.suppress(OSError):
+                aside.unlink()
+
+
+def _may_be_in_use(name: str) -> bool:
+    """Return whether the process that a name of `path_beside` tells of may still write there."""
+    rest, _, pid = name.rpartition(".")
+    if not rest.endswith(f".{socket.gethostname()}"):
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
 
 
 def sync_folder(folder: Path) -> None:

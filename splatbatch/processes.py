@@ -204,11 +204,12 @@ def boot_id() -> str:
         return ""
 
 
-def abandoned(path: Path) -> list[Path]:
-    """Return what processes of this host that are no more were preparing as `path`: see `files.path_beside`."""
-    ours = path_beside(path).name.removesuffix(str(os.getpid()))
-    pids = {left: left.name.removeprefix(ours) for left in path.parent.glob(f"{escape(ours)}[0-9]*")}
-    return [left for left, pid in pids.items() if pid.isdecimal() and not start_ticks(int(pid))]
+def pid_space() -> str:
+    """Return which space our process numbers are of: containers of one host may each have their own; empty: unknown."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
 
 
 def start_ticks(pid: int) -> int:

@@ -22,9 +22,13 @@ from splatbatch.outcome import Rejected, Splat
 from splatbatch.report import write_report
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import session
-from splatbatch.scheduler.loop import Rounds
+from splatbatch.scheduler.running import Rounds
+from splatbatch.scheduler.work.claiming import Claiming, Snapshot
+from splatbatch.scheduler.work.past import Past
 from splatbatch.splats import Gaussians, check_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.claims.claims import Claims
+from splatbatch.store.claims.workers import LOCAL, Presence, Watcher
 from splatbatch.store.index import SETTLED_S
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import OutputLock
@@ -133,8 +137,13 @@ def report(num: int, folder: str) -> None:
     opened.output.create()
     opened.decisions(refusals(opened.audits()))
     laps["plan"] = watch.lap()
-    with OutputLock(opened.output.lock) as lock:
-        session.run(opened, Ledger(opened.output.ledger), Rounds(stop=lambda: "", beat=lock.beat))
+    with OutputLock(opened.output.lock) as lock, Presence(opened.output, LOCAL) as presence:
+        claims = Claims(opened.output, presence, Watcher(opened.output).is_gone)
+        before = Snapshot.of(claims, opened.output, opened.names)
+        past = Past(opened.output, opened.output.ledger, is_alone=True)
+        claiming = Claiming(LOCAL, claims, before, opened.standing("content"), past, lambda _: None)
+        ledger = Ledger(opened.output.ledger, generation_of=claims.generation)
+        session.run(opened, ledger, Rounds(stop=lambda: "", beat=lock.beat, claimer=claiming))
     wall_s, cpu_s = watch.lap()
     laps["run"] = wall_s - executor.own_s, cpu_s - executor.own_cpu_s
     run_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -123,8 +123,15 @@ def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be trained, train nothing.")] = False,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
     only: options.OnlyOption = [],
+    detached: Annotated[
+        bool, typer.Option("--detach", help="Start a worker that goes on by itself, and leave.")
+    ] = False,
 ) -> None:
     """Train every patch that is not trained yet, or whose settings or inputs have changed."""
+    if detached and not dry_run:
+        from splatbatch.commands.train import detach
+
+        return detach.detach(config, all_named(patches, patch), only, verify=not no_verify)
     from splatbatch.commands.train import train
 
     train.train(config, all_named(patches, patch), only, verify=not no_verify, dry_run=dry_run)
@@ -146,6 +153,30 @@ def retry(
 
     wish = train.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only), save=save)
     train.retry(config, all_named(patches, patch), wish)
+
+
+@app.command()
+def work(
+    patches: options.PatchArguments = None,
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
+    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="Take no task that would end later: 3h30m.")] = "",
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
+) -> None:
+    """Train beside other workers, on as many machines as see the output folder; 75: start it again."""
+    from splatbatch.commands.train import work as working
+    from splatbatch.scheduler.work.time_left import parse_duration
+
+    for_s = parse_duration(for_) if for_ else None
+    working.work(config, all_named(patches, patch), for_s, verify=not no_verify)
+
+
+@app.command()
+def attach(config: options.ConfigOption = None) -> None:
+    """Show how far the batch is, whoever trains it, until nobody does; Ctrl-C leaves it at work."""
+    from splatbatch.commands.train import detach
+
+    detach.attach(config)
 
 
 @app.command()

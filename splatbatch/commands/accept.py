@@ -13,8 +13,8 @@ from splatbatch.errors import ConfigError
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.events import Accepted
+from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.hashes import sha256_of
-from splatbatch.store.layout import PatchFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import OutputLock
 from splatbatch.store.records.result import Result
@@ -37,7 +37,7 @@ def accept(config: Path | None, name: str, number: int) -> None:
         attempt = _attempt(folder, task.name, number)
         result = _manifest(folder, attempt, task.name)
         now = fingerprint(task.patch, task.recipe)
-        results.accept(folder, attempt, result.but(pinned=now))
+        results.pin(folder, result, now)
         Ledger(batch.output.ledger).write(Accepted(task.name, number))
     whole = batch.whole()
     write_the_report(whole, whole.standing())

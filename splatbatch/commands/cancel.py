@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -14,11 +15,12 @@ from splatbatch import config as configuration
 from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
 from splatbatch.scheduler import cancel as cancelling
+from splatbatch.store.claims.workers import LOCAL, Watcher
 from splatbatch.store.events import BatchStarted
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import events
 from splatbatch.store.lock import SILENCE_S, holder, sequence_of
-from splatbatch.store.records.run import Holder
+from splatbatch.store.records.run import Holder, WorkerRecord
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.status import read_status, summary
 
@@ -34,21 +36,71 @@ def cancel(config: Path | None, wanted: Sequence[str]) -> None:
         SplatbatchError: it does not end.
     """
     settings, patches = _opened(config, wanted)
-    output = OutputFolder(settings.output.folder)
-    run = holder(output.lock)
-    if run is None:
+    output, watcher = OutputFolder(settings.output.folder), Watcher(OutputFolder(settings.output.folder))
+    run, workers = holder(output.lock), watcher.living(but=LOCAL)
+    if run is None and not workers:
         typer.echo(f"{output.path}: nobody trains into it, there is nothing to cancel")
         return
-    request = cancelling.ask(output, run, patches)
+    asked: list[Asked | AskedWorker] = [Asked(output, patches, run)] if run else []
+    asked += [AskedWorker(output, patches, worker, watcher) for worker in workers]
+    requests = [cancelling.ask(output, each.run, patches) for each in asked]
     try:
-        _wait(lambda: _has_ended(output, run, patches, request), output, run, settings.limits.grace_s + PATIENCE_S)
+        for each, request in zip(asked, requests, strict=True):
+            _wait(each, request, settings.limits.grace_s + PATIENCE_S)
     finally:
-        request.unlink(missing_ok=True)
+        for request in requests:
+            request.unlink(missing_ok=True)
     names = patches or _patches_of(output)
     chosen = [one for one in read_status(output, names) if one.patch in names]
     for one in chosen if patches else ():
         typer.echo(f"{one.patch}: {one.state}{f': {one.cause}' if one.cause else ''}")
     typer.echo(f"cancelled. {'Of the named' if patches else 'Of that run'}: {summary(chosen)}")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A `train` that was asked to end, or to leave some patches."""
+
+    output: OutputFolder
+    patches: Sequence[str]
+    run: Holder
+
+    @property
+    def who(self) -> str:
+        """Return its name for people."""
+        return f"process {self.run.pid} on {self.run.host}"
+
+    def beats(self) -> object:
+        """Return what moves while it lives."""
+        return sequence_of(self.output.lock)
+
+    def is_over(self) -> bool:
+        """Return whether it has ended."""
+        now = holder(self.output.lock)
+        return now is None or now.identity() != self.run.identity()
+
+
+@dataclass(frozen=True)
+class AskedWorker:
+    """A worker that was asked to end, or to leave some patches."""
+
+    output: OutputFolder
+    patches: Sequence[str]
+    run: WorkerRecord
+    watcher: Watcher
+
+    @property
+    def who(self) -> str:
+        """Return its name for people."""
+        return f"worker {self.run.worker} on {self.run.host}"
+
+    def beats(self) -> object:
+        """Return what moves while it lives."""
+        return self.watcher.read(self.run.worker)
+
+    def is_over(self) -> bool:
+        """Return whether it has ended."""
+        return self.watcher.is_gone(self.run)
 
 
 def _opened(config: Path | None, names: Sequence[str]) -> tuple[Config, list[str]]:
@@ -65,37 +117,38 @@ def _patches_of(output: OutputFolder) -> list[str]:
     return [name for event in latest for name in event.patches]
 
 
-def _has_ended(output: OutputFolder, run: Holder, patches: Sequence[str], request: Path) -> bool:
-    """Return whether the run has ended, or has obeyed and settled every patch it was asked to leave."""
-    now = holder(output.lock)
-    if now is None or now.identity() != run.identity():
+def _has_obeyed(asked: Asked | AskedWorker, request: Path) -> bool:
+    """Return whether it has ended, or has settled every patch that it was asked to leave."""
+    if asked.is_over():
         return True
-    if not patches or request.exists():
+    if not asked.patches or request.exists():
         return False
-    awaited = set(patches) & set(_patches_of(output))
-    statuses = read_status(output, sorted(awaited), 0)
-    return all(one.state not in ("running", "waiting") for one in statuses if one.patch in awaited)
+    awaited = set(asked.patches) & set(_patches_of(asked.output))
+    statuses = read_status(asked.output, sorted(awaited), 0)
+    is_shared = isinstance(asked, AskedWorker)  # where nobody has begun a patch, nobody tells of it
+    open_states = ("running",) if is_shared else ("running", "waiting")
+    return all(one.state not in open_states for one in statuses if one.patch in awaited)
 
 
-def _wait(has_ended: Callable[[], bool], output: OutputFolder, run: Holder, limit_s: float) -> None:
-    """Wait until it has ended; on another host one that does not beat any more is dead.
+def _wait(asked: Asked | AskedWorker, request: Path, limit_s: float) -> None:
+    """Wait until it has obeyed; on another host one that does not beat any more is dead.
 
     Raises:
         SplatbatchError: it has not, after so long.
     """
     began = beat_at = time.monotonic()
-    beat = run.sequence
-    is_elsewhere = run.host != socket.gethostname()
-    while not has_ended():
+    beat = asked.beats()
+    is_elsewhere = asked.run.host != socket.gethostname()
+    while not _has_obeyed(asked, request):
         now = time.monotonic()
-        if (last := sequence_of(output.lock)) != beat:
+        if (last := asked.beats()) != beat:
             beat, beat_at = last, now
         if is_elsewhere and now - beat_at > SILENCE_S:
-            typer.echo(f"process {run.pid} on {run.host} is silent: it has died, or is cut off", err=True)
+            typer.echo(f"{asked.who} is silent: it has died, or is cut off", err=True)
             return
         if now - began > limit_s:
             raise SplatbatchError(
-                f"process {run.pid} on {run.host} was asked to end and has not, after {limit_s:.0f} s",
+                f"{asked.who} was asked to end and has not, after {limit_s:.0f} s",
                 "It may wait for a disk or a GPU driver. `kill -9` it: the next `train` ends what it leaves.",
             )
         time.sleep(LOOK_S)

@@ -6,26 +6,27 @@ from pathlib import Path
 
 import typer
 
-from splatbatch.commands.output import print_json
+from splatbatch.commands.output import print_json, tell
 from splatbatch.files import MIB
 from splatbatch.plain_text import counted, plain
+from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.store import retention
-from splatbatch.store.lock import OutputLock
 from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.fingerprints.fingerprint import terms_of
 
 
 def clean(config: Path | None, *, dry_run: bool, as_json: bool) -> None:
     """Remove what the retention rule does not keep; with `dry_run`, only say what that would be.
 
     Raises:
-        OutputError: a run holds the output folder.
+        OutputError: a run, or a worker, holds the output folder.
     """
     batch = open_batch(config)
     folders = [batch.output.patch(name) for name in batch.names]
     if dry_run:
         found = [one for folder in folders for one in retention.superfluous(folder)]
     else:
-        with OutputLock(batch.output.lock):
+        with held_alone(batch.output, terms_of(task.recipe for task in batch.every), tell):
             found = [one for folder in folders for one in retention.superfluous(folder)]
             retention.remove(found)
     num_bytes = sum(one.num_bytes for one in found)

@@ -68,9 +68,11 @@ def _sources(batch: Batch, *, is_named: bool) -> tuple[dict[str, Source], list[O
     sources, missing, refused = {}, [], []
     for name in batch.names:
         folder = batch.output.patch(name)
-        checked, result = check_splat(folder.splat), folder.read_result()
+        result = folder.read_result()
+        path = folder.splat_of(result) if result else folder.splat
+        checked = check_splat(path)
         if not isinstance(checked, Rejected):
-            sources[name] = Source(folder.splat, name, result.sha256 if result else "")
+            sources[name] = Source(path, name, result.sha256 if result else "")
         elif result is not None:
             refused.append(changed_on_disk(name, checked.reason))
         else:

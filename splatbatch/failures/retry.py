@@ -23,6 +23,24 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class History:
+    """What a task has been through in this run."""
+
+    failures: tuple[Failure, ...] = ()
+    rungs: Mapping[str, int] = field(default_factory=dict)
+    """How many rungs of each ladder were taken."""
+    num_trained_before: int = 0
+    """Tasks that had been trained when it failed last: those trained since speak for the GPU."""
+    has_moved: bool = False
+    """It was on a GPU that faulted, and goes elsewhere; a second fault is held against it."""
+    is_alone: bool = False
+    """It failed beside another attempt, perhaps because of it: the next one has its GPU to itself."""
+
+
+NEW = History()
+
+
+@dataclass(frozen=True)
 class Policy:
     """How often one cause is tried again unchanged, and how patiently."""
 

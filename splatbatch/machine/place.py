@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.errors import ExecutorError
 from splatbatch.machine import gpu
@@ -38,6 +40,30 @@ def chosen_cards(config: ExecutorConfig, device: str) -> tuple[gpu.Gpu, ...]:
             "Check nvidia-smi and the driver, or set training.device to auto or cpu.",
         )
     return here.cards
+
+
+def given_cards(told: str | None) -> tuple[int, ...] | None:
+    """Return the GPUs that an engine has given us, by their numbers; None: it says nothing, so all are.
+
+    Args:
+        told: CUDA_VISIBLE_DEVICES, numbers or UUIDs; as for CUDA, what follows one that is not here does not count.
+
+    Raises:
+        ExecutorError: none of those that it names is here.
+    """
+    cards = gpu.gpus()
+    if told is None or not cards:
+        return None
+    numbers = {name: card.index for card in cards for name in (str(card.index), card.uuid)}
+    names = [one.strip() for one in told.split(",") if one.strip()]
+    known = [numbers[name] for name in takewhile(lambda name: name in numbers, names)]
+    if names and not known:
+        have = ", ".join(f"{card.index} ({card.uuid})" for card in cards)
+        raise ExecutorError(
+            f"CUDA_VISIBLE_DEVICES: {told}: names no GPU that is here; NVML sees {have}",
+            "Unset it, name one of these, or set executor.gpus; parts of a GPU (MIG) are not used.",
+        )
+    return tuple(dict.fromkeys(known))
 
 
 def _card(index: int, present: tuple[gpu.Gpu, ...]) -> gpu.Gpu:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from splatbatch.files import Record
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.events import AttemptEnded, AttemptStarted, Gate, GaveUp, Retried
-from splatbatch.store.layout import PatchFolder
+from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.records.attempt import ExitFacts, Go, JobSpec
 from splatbatch.store.records.metrics import Metrics
 

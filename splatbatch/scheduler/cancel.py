@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from splatbatch import processes
@@ -21,25 +21,27 @@ from splatbatch.scheduler.standby import Standbys
 from splatbatch.store.events import AttemptEnded, CancelRequested, Refused
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
-from splatbatch.store.records.run import CancelRequest, Holder, RunIdentity
+from splatbatch.store.records.run import CancelRequest, Holder, RunIdentity, WorkerRecord
 from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
 from splatbatch.tasks.task import Task
 
 LOOK_S = 0.3
 
 
-def ask(output: OutputFolder, run: Holder, patches: Sequence[str]) -> Path:
-    """Ask a run to end, or to leave some patches; return the request: it is gone once the run has obeyed.
+def ask(output: OutputFolder, run: Holder | WorkerRecord, patches: Sequence[str]) -> Path:
+    """Ask a run or a worker to end, or to leave some patches; return the request: it is gone once it has obeyed.
 
     Args:
         output: the folder that it trains into.
-        run: who holds its lock. Nobody else obeys, so that a request that is left over stops no later run.
+        run: who holds its lock, or a worker. Nobody else obeys, so that a request that is left over stops no later run.
         patches: that it should leave; none: all.
     """
-    request = output.new_cancel()
+    request = output.new_cancel(run.worker if isinstance(run, WorkerRecord) else "")
     by = f"{_user()} on {socket.gethostname()}"
+    request.parent.mkdir(parents=True, exist_ok=True)
     write_json(request, CancelRequest(run.identity(), tuple(patches), by).to_record())
-    if not patches and run.host == socket.gethostname() and run.pid is not None:
+    is_here = run.host == socket.gethostname() and run.identity().boot_id == processes.boot_id()
+    if not patches and is_here and run.pid is not None and processes.start_ticks(run.pid) == run.ticks:
         processes.send(signal.SIGTERM, [run.pid])
         processes.send(signal.SIGCONT, [run.pid])  # one that was stopped (Ctrl-Z) hears nothing else
     return request
@@ -50,6 +52,10 @@ class Cancellations:
 
     def __init__(self, output: OutputFolder, executor: Executor, ledger: Ledger, retries: RetryHandling) -> None:
         self._output, self._executor, self._ledger, self._retries = output, executor, ledger, retries
+        self.requests: Callable[[], list[Path]] = output.cancels
+        """Says where requests to this run lie."""
+        self.is_shared = False
+        """Others train into the folder, too."""
         self._next_look = 0.0
         self._unwanted: dict[str, str] = {}
         """Patch, and who does not want it."""
@@ -71,7 +77,7 @@ class Cancellations:
         if time.monotonic() < self._next_look:
             return []
         self._next_look = time.monotonic() + LOOK_S
-        return self._output.cancels()
+        return self.requests()
 
     def _hear(self, request: Path) -> None:
         """Take in a request; one that was meant for an earlier run is left over, and only removed."""
@@ -83,16 +89,25 @@ class Cancellations:
             signal.raise_signal(signal.SIGTERM)  # from here on as if somebody here had sent it
         self._unwanted |= dict.fromkeys(asked.patches, asked.by)
 
+    def leave(self, lost: Mapping[str, str], queue: Queue, standbys: Standbys) -> None:
+        """Leave to others what they have taken over, by name with who has: it runs here no longer than it must."""
+        self._unwanted |= lost
+        if lost:
+            self._retries.leave(_withdrawn(lost, queue, standbys))
+
     def refuse(self, reasons: Mapping[str, str], queue: Queue, standbys: Standbys) -> None:
         """Drop patches that cannot be trained, by name with the reasons; what runs already says so itself."""
         for task in _withdrawn(reasons, queue, standbys) if reasons else ():
             inputs = state_of(inputs_of(task.patch, task.recipe).files)
             self._ledger.write(Refused(task.name, reasons[task.name], inputs))
+            self._retries.leave([task])
 
     def _record(self, task: Task) -> None:
         name = task.name
         reason = f"cancelled by {self._unwanted[name]}"
         self._retries.note(task, Stopped(reason))
+        if self.is_shared and task.claim is None:
+            return  # its attempts are another worker's to tell of
         number = max((folder.number for folder in self._output.patch(name).attempts()), default=0)
         self._ledger.write(AttemptEnded.of(name, number, Stopped(reason)))
 

@@ -10,7 +10,7 @@ from splatbatch.scheduler import judge
 from splatbatch.store import best, results
 from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.events import AttemptEnded
-from splatbatch.store.layout import PatchFolder
+from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.attempt import AttemptFacts
 
@@ -63,11 +63,12 @@ def _take_in(
     if accepted and results.why_not_the_splat(folder, accepted, "time"):
         accepted = None
     choice = best.choose(new, accepted, is_retry=attempt.is_retry, keeps_better=rules.keeps_better)
-    before = accepted.attempt if accepted else ""
+    before, follows = accepted.attempt if accepted else "", attempt.claim.follows
     if choice.takes_new:
-        results.accept(folder, attempt.folder, new)
+        if not results.accept(folder, attempt.folder, new, follows):
+            return {"accepted": False, "choice": "another splat was accepted meanwhile"}
         results.forget_superseded(folder, attempt.folder.path.name, before)
     elif accepted:
-        results.pin(folder, accepted, attempt.depends_on)
+        results.pin(folder, accepted, attempt.depends_on, follows)
     said = {"choice": choice.words} if choice.words else {}
     return {"accepted": choice.takes_new, **said}

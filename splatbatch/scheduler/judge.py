@@ -30,7 +30,7 @@ from splatbatch.outcome import (
     Trained,
 )
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
-from splatbatch.store.layout import PatchFolder
+from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.log_ends import read_ends
 from splatbatch.store.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, TimeLimits
 from splatbatch.trainers import Trainer
@@ -84,6 +84,7 @@ def write_job(attempt: Attempt, order: Order, limits: Limits) -> None:
         changes=attempt.changes,
         depends_on=attempt.depends_on,
         is_retry=attempt.is_retry,
+        claim=attempt.claim,
     )
     write_json(attempt.folder.job, job.to_record(), PRIVATE)
 

@@ -17,6 +17,7 @@ from splatbatch.store.events import AttemptStarted, Gate
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.obstacles import see_place
+from splatbatch.store.records.attempt import Claimed
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint, recipe_hash
 from splatbatch.tasks.task import Task
 
@@ -72,7 +73,8 @@ class Launcher:
         with judge.next_attempt(home) as folder:
             # the settings of the YAML, those really in force, and the inputs
             depends_on = replace(fingerprint(task.patch, task.recipe), effective=recipe_hash(setup.recipe))
-            attempt = Attempt(task.name, folder, dict(setup.changes), depends_on, self._is_retry)
+            claim = task.claim or Claimed(follows=home.newest_accepted())
+            attempt = Attempt(task.name, folder, dict(setup.changes), depends_on, self._is_retry, claim)
             order = Order(self._key(attempt), setup.trainer.command(task.patch, folder), slot, standby)
             judge.write_job(attempt, order, self._config.limits)
         return Running(task, attempt, order.key, handle="", slot=slot)

@@ -5,8 +5,7 @@ One thread, one loop over poll; no thread per attempt. In a test its clock is ou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
@@ -23,7 +22,7 @@ from splatbatch.scheduler.launch import Launcher
 from splatbatch.scheduler.packing import Memory, Packer
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
-from splatbatch.scheduler.running import Clock, Running, WallClock, ask_to_end, end_all, how_it_ended
+from splatbatch.scheduler.running import Clock, Rounds, Running, WallClock, ask_to_end, end_all, how_it_ended
 from splatbatch.scheduler.standby import Standbys
 from splatbatch.store.events import GaveUp, SlotGivenUp
 from splatbatch.store.layout import OutputFolder
@@ -34,17 +33,6 @@ from splatbatch.tasks.task import Task
 POLL_S = 0.05
 PATIENCE_S = 20.0
 """So long after the grace an attempt that was asked to end may take to say how it ended."""
-
-
-@dataclass(frozen=True)
-class Rounds:
-    """What is asked and called in every round of a batch."""
-
-    stop: Callable[[], str]
-    """Its reason ends what runs and starts nothing more."""
-    beat: Callable[[], None]
-    refused: Callable[[], Mapping[str, str]] = dict
-    """Tasks that were found unfit since it was asked last, by name with the reasons."""
 
 
 class Runner:
@@ -73,9 +61,10 @@ class Runner:
 
     def run(self, tasks: Sequence[Task], rounds: Rounds) -> Mapping[str, Outcome]:
         """Train tasks; return the last outcome of each that was tried."""
-        self._queue = Queue(
-            tasks, longest_first=len(self._slots) > 1, begun=lambda: self._running | self._standbys.everyone()
-        )
+        self._queue = Queue(tasks, longest_first=len(self._slots) > 1, claimer=rounds.claimer, begun=self._begun)
+        self._retries.claimer = rounds.claimer
+        self._cancellations.requests = rounds.requests or self._output.cancels
+        self._cancellations.is_shared = not rounds.is_alone
         try:
             self._train_all(rounds)
         except BaseException:  # the ledger cannot be written, say: nothing of ours may run on
@@ -83,9 +72,14 @@ class Runner:
             raise
         return self._retries.outcomes
 
+    def _begun(self) -> Sequence[Task]:
+        """Return what was taken from the queue and has not ended."""
+        return [running.task for running in (*self._running.values(), *self._standbys.everyone().values())]
+
     def _train_all(self, rounds: Rounds) -> None:
         while self._queue or self._running or self._standbys:
             self._cancellations.look(self._queue, self._standbys, self._running)
+            self._cancellations.leave(rounds.claimer.lost(), self._queue, self._standbys)
             self._cancellations.refuse(rounds.refused(), self._queue, self._standbys)
             if reason := rounds.stop():
                 self._stop_all(reason)
@@ -94,6 +88,7 @@ class Runner:
             self._packer.look(self._clock.now(), self._running.values())
             self._start_due()
             self._stand_by()
+            self._retries.let_go(self._queue, self._begun())
             self._ledger.flush()
             rounds.beat()
             if not has_news:
@@ -108,6 +103,8 @@ class Runner:
     def _starts_next(self) -> bool:
         """Start whatever is next, if there is a slot for it; return whether there was."""
         now, standby = self._clock.now(), self._standbys.first()
+        if not self._slots.has_seat():  # nothing is claimed that others could start sooner
+            return False
         task = standby.task if standby else next(self._queue.due(now), None)
         alone = task is not None and self._retries.is_alone(task)
         if task is None or not self._slots.has_seat(alone=alone) or not self._has_room():

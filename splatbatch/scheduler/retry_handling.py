@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from splatbatch.config import Config, Rung, TaskId
@@ -13,7 +13,7 @@ from splatbatch.failures import retry
 from splatbatch.machine.protocol import Slot
 from splatbatch.machine.slots import Slots
 from splatbatch.outcome import Diagnosis, Failed, Outcome, Trained
-from splatbatch.scheduler.queue import Queue
+from splatbatch.scheduler.queue import Claimer, NobodyElse, Queue
 from splatbatch.scheduler.running import Clock, Running
 from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.events import AttemptEnded, GaveUp, MpsOff, Retried, SlotGivenUp
@@ -38,24 +38,6 @@ OF_ENGINE = frozenset({"cuda_busy_or_unavailable", "cuda_init_unknown", "cuda_in
 """Causes that an MPS daemon may have which runs, but serves nobody: in some containers it does."""
 
 
-@dataclass(frozen=True)
-class History:
-    """What a task has been through in this run."""
-
-    failures: tuple[retry.Failure, ...] = ()
-    rungs: Mapping[str, int] = field(default_factory=dict)
-    """How many rungs of each ladder were taken."""
-    num_trained_before: int = 0
-    """Tasks that had been trained when it failed last: those trained since speak for the GPU."""
-    has_moved: bool = False
-    """It was on a GPU that faulted, and goes elsewhere; a second fault is held against it."""
-    is_alone: bool = False
-    """It failed beside another attempt, perhaps because of it: the next one has its GPU to itself."""
-
-
-NEW = History()
-
-
 class RetryHandling:
     """Keeps the outcomes of a batch, and decides after each what is next."""
 
@@ -65,7 +47,9 @@ class RetryHandling:
         self._clock = clock
         self._slots = slots
         self._output = OutputFolder(config.output.folder)
-        self._histories: dict[TaskId, History] = {}
+        self._histories: dict[TaskId, retry.History] = {}
+        self.claimer: Claimer = NobodyElse()
+        self._noted: list[Task] = []
         self._trained: list[str] = []
         self._random = random.Random(str(config.output.folder))  # noqa: S311 - jitter, the same in every run
         self.outcomes: dict[str, Outcome] = {}
@@ -75,8 +59,21 @@ class RetryHandling:
     def note(self, task: Task, outcome: Outcome) -> None:
         """Keep the last outcome of a task; whoever was trained is a witness for the GPU to those that failed before."""
         self.outcomes[task.name] = outcome
+        self._noted.append(task)
         if isinstance(outcome, Trained):
             self._trained.append(task.name)
+
+    def leave(self, tasks: Iterable[Task]) -> None:
+        """Take tasks for done with that nothing came of."""
+        self._noted += tasks
+
+    def let_go(self, queue: Queue, begun: Iterable[Task]) -> None:
+        """Tell other workers which tasks we are done with: they neither wait nor run any more."""
+        open_ones = {task.id for task in begun} if self._noted else ()
+        for task in self._noted:
+            if task not in queue and task.id not in open_ones:
+                self.claimer.close(task.name)
+        self._noted.clear()
 
     def is_alone(self, task: Task) -> bool:
         """Return whether a task must have its GPU to itself."""
@@ -141,8 +138,8 @@ class RetryHandling:
         self._learn(task, failures=failures, num_trained_before=len(self._trained))
         self._try_again(task, queue, attempt, witnesses)
 
-    def _history(self, task: Task) -> History:
-        return self._histories.get(task.id, NEW)
+    def _history(self, task: Task) -> retry.History:
+        return self._histories.get(task.id) or self.claimer.history(task.name)
 
     def _learn(self, task: Task, **facts: Any) -> None:
         self._histories[task.id] = replace(self._history(task), **facts)
@@ -150,7 +147,8 @@ class RetryHandling:
     def _try_again(self, task: Task, queue: Queue, attempt: Attempt | None, witnesses: list[str]) -> None:
         name, failures = task.name, self._history(task).failures
         decision = retry.decide(failures, self._config.retry_of(task.setup.recipe), self._random.random())
-        if reason := retry.why_stop_batch({key: one.failures for key, one in self._histories.items()}):
+        own = {key: one.failures for key, one in self._histories.items()}
+        if reason := retry.why_stop_batch({**self.claimer.failures(), **own}):
             self._ledger.write(GaveUp(name, reason))
             self.hopeless = reason
             return

@@ -1,15 +1,17 @@
-"""An attempt that was submitted, how it ended, and the time that the loop goes by."""
+"""An attempt that was submitted, how it ended, and what the loop goes by: its time, and what it asks in each round."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
 from splatbatch.machine.protocol import Executor, Handle, Key, Seen, Slot, verdict
 from splatbatch.outcome import Cancelled, Exit, Lost
+from splatbatch.scheduler.queue import Claimer, NobodyElse
 from splatbatch.store.attempt_folder import Attempt, EndedAttempt
 from splatbatch.tasks.task import Task
 
@@ -36,6 +38,23 @@ class WallClock:
     def sleep(self, seconds: float) -> None:
         """Wait."""
         time.sleep(seconds)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What is asked and called in every round of a batch."""
+
+    stop: Callable[[], str]
+    """Its reason ends what runs and starts nothing more."""
+    beat: Callable[[], None]
+    refused: Callable[[], Mapping[str, str]] = dict
+    """Tasks that were found unfit since it was asked last, by name with the reasons."""
+    claimer: Claimer = field(default_factory=NobodyElse)
+    """Says which tasks are ours."""
+    requests: Callable[[], list[Path]] | None = None
+    """Where requests to end are looked for; None: where those to `train` lie."""
+    is_alone: bool = True
+    """Nobody else trains into the folder: what still runs of the batch when it begins is left of an earlier run."""
 
 
 LOOK_S = 0.05

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from splatbatch.files import last_line, read_json, read_lines
-from splatbatch.store.records.attempt import ExitFacts, Go, Heartbeat, JobSpec, Start
+from splatbatch.store.records.attempt import Claimed, ExitFacts, Go, Heartbeat, JobSpec, Start
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.progress import GpuSample, Progress
 from splatbatch.store.records.record import TypedRecord
@@ -106,6 +106,10 @@ class AttemptFolder:
     def is_cancelled(self) -> bool:
         """Return whether its parent has asked it to stop."""
         return os.path.exists(self.cancel)  # noqa: PTH110 - a folder that may not be read is no error
+
+    def never_starts(self) -> bool:
+        """Return whether it was asked to stop before it began."""
+        return self.cancel.exists() and not self.start.exists()
 
     def picture(self, rank: str, kind: str) -> Path:
         """Training process: photo, render or error of a held-out view, as JPEG."""
@@ -228,3 +232,5 @@ class Attempt:
     depends_on: Fingerprint = field(default_factory=Fingerprint)
     is_retry: bool = False
     """Asked for by `retry`: the better of it and of what is accepted is kept."""
+    claim: Claimed = field(default_factory=Claimed)
+    """Under which claim it was made."""

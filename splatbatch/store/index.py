@@ -19,7 +19,7 @@ from splatbatch.store.hashes import Stamp
 from splatbatch.store.records.fingerprint import MODEL
 from splatbatch.store.records.result import Result
 
-VERSION = 2
+VERSION = 3
 """Of the index; raise it when its entries, or what is read from manifests, mean something else."""
 LEAST_NEWS = 100
 """So many manifests that were read anew are worth writing the index again."""
@@ -32,6 +32,8 @@ class Brief(NamedTuple):
 
     stamp: list[int]
     """Of result.json when it was read."""
+    accepted: list[int]
+    """Of the folder of the accepted records."""
     attempt: str
     splat: list[int | None]
     """Size and time of the file that was accepted."""
@@ -61,15 +63,24 @@ class Index:
         self._places: dict[str, int] | None = None
         self._num_new = 0
 
-    def brief(self, name: str, stamp: Stamp) -> Brief | None:
-        """Return what a manifest says; None if it is not known, or is another file by now."""
+    def brief(self, name: str, stamp: Stamp, accepted: Stamp) -> Brief | None:
+        """Return what a manifest says; None if it is not known, or another one counts by now."""
         found = self._briefs.get(name)
-        return Brief(*found) if found is not None and found[0] == [*stamp] else None
+        is_same = found is not None and found[0] == [*stamp] and found[1] == [*accepted]
+        return Brief(*found) if found is not None and is_same else None
 
-    def learn(self, name: str, stamp: Stamp, result: Result, colors: str = "") -> None:
-        """Take in a manifest that was read; one without hashes, or that was written a moment ago, is read each time."""
+    def learn(self, name: str, stamps: tuple[Stamp, Stamp], result: Result, colors: str = "") -> None:
+        """Take in a manifest that was read; one without hashes, or that was written a moment ago, is read each time.
+
+        Args:
+            name: of its task.
+            stamps: of result.json, and of the folder of the accepted records.
+            result: what it says.
+            colors: see `Brief`.
+        """
         held, splat = result.held_against, result.splat
-        if splat is None or not held.files or not stamp.mtime_ns < (time.time() - SETTLED_S) * 1e9:
+        newest_ns = max(stamp.mtime_ns for stamp in stamps)
+        if splat is None or not held.files or not newest_ns < (time.time() - SETTLED_S) * 1e9:
             return
         facts = {key: [fact.num_bytes, fact.mtime_ns] for key, fact in held.files.items()}
         model = {key.removeprefix(MODEL): fact for key, fact in facts.items() if key.startswith(MODEL)}
@@ -77,7 +88,15 @@ class Index:
         recipes = [one for one in (held.recipe, held.effective) if one]
         self._briefs[name] = [
             *Brief(
-                [*stamp], result.attempt, [splat.bytes, splat.mtime_ns], recipes, model, [*held.offset], colors, others
+                [*stamps[0]],
+                [*stamps[1]],
+                result.attempt,
+                [splat.bytes, splat.mtime_ns],
+                recipes,
+                model,
+                [*held.offset],
+                colors,
+                others,
             )
         ]
         self._num_new += 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from splatbatch.errors import SplatbatchError
 from splatbatch.outcome import Diagnosis
-from splatbatch.store.layout import PatchFolder
+from splatbatch.store.folders.patch import PatchFolder
 
 UNWRITABLE = "output_unwritable"
 RUN_SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from splatbatch import __version__
-from splatbatch.files import link_whole, write_json
+from splatbatch.files import link_whole, sync_folder, write_json
 from splatbatch.outcome import Rejected, Trained
 from splatbatch.store import retention
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
+from splatbatch.store.claims.once import made_once
+from splatbatch.store.folders.patch import SPLAT, PatchFolder
 from splatbatch.store.hashes import file_fact, sha256_of, short_hash
-from splatbatch.store.layout import OutputFolder, PatchFolder
-from splatbatch.store.records.attempt import AttemptFacts
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.attempt import AttemptFacts, JobSpec
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.result import Result, SplatFacts
 
@@ -54,22 +57,75 @@ def keep(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
     return result
 
 
-def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result) -> None:
-    """Make the splat of an attempt the patch's product; the attempt keeps its own name of it.
+def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result, follows: int | None = None) -> bool:
+    """Make the splat of an attempt the patch's product; return whether it is: of those that follow a record one can be.
+
+    Args:
+        folder: of the patch.
+        attempt: whose splat it is; it keeps its own name of it.
+        result: its manifest, as it lies in the attempt's folder.
+        follows: the newest accepted record when it was decided to train; None: the one that is now.
+
+    Before the record is made nothing is accepted; after it splat.ply and result.json can be made by anybody.
+    """
+    follows = folder.newest_accepted() if follows is None else follows
+    if not _recorded(folder, attempt.result, result, follows + 1):
+        return False
+    project(folder)
+    return True
+
+
+def pin(folder: PatchFolder, result: Result, now: Fingerprint, follows: int | None = None) -> None:
+    """Hold a splat against other settings and inputs than it was trained from: somebody chose it for them."""
+    pinned, number = result.but(pinned=now), 1 + (folder.newest_accepted() if follows is None else follows)
+    if not (folder.path / result.attempt / SPLAT).exists():  # accepted by 0.1.0, which moved it away from there
+        write_json(folder.result, pinned.to_record())
+        return
+    aside = folder.accepted(number).with_name(f".{number}.{uuid.uuid4().hex}")
+    aside.parent.mkdir(exist_ok=True)
+    try:
+        write_json(aside, pinned.to_record())
+        if _recorded(folder, aside, pinned, number):
+            project(folder)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _recorded(folder: PatchFolder, manifest: Path, result: Result, number: int) -> bool:
+    """Make a manifest that is on the disk an accepted record; return whether the record says what we say."""
+    place = folder.accepted(number)
+    place.parent.mkdir(exist_ok=True)
+    if made_once(manifest, place):
+        sync_folder(place.parent)
+        return True
+    there = Result.read(place) or Result()  # the same, where another accepted it for its dead worker
+    return (there.attempt, there.sha256) == (result.attempt, result.sha256)
+
+
+def project(folder: PatchFolder) -> None:
+    """Make splat.ply and result.json what the newest accepted record says, whoever made it.
 
     At every moment result.json, if it is there, belongs to the splat.ply beside it: a kill between any two steps
-    leaves a finished attempt that the next run accepts again.
+    leaves a record that is ahead of them, and the next one who finds it so goes on. So does whoever was asleep in
+    between while somebody else made a newer one.
+
+    Raises:
+        OSError: the splat of the attempt is there no more, or they cannot be written.
     """
+    while (number := folder.newest_accepted()) and (result := Result.read(folder.accepted(number))):
+        put_up(folder, result.but(accepted=number))
+        if folder.newest_accepted() == number:
+            return
+
+
+def put_up(folder: PatchFolder, result: Result) -> None:
+    """Make splat.ply and result.json of the splat that an attempt has left."""
+    attempt = folder.path / result.attempt
     folder.result.unlink(missing_ok=True)
-    link_whole(attempt.splat, folder.splat, within=attempt.path, is_ours=True)
+    link_whole(attempt / SPLAT, folder.splat, within=attempt, is_ours=True)
     # a copy, where links are not possible, has a time of its own
     splat = replace(result.splat or SplatFacts(), mtime_ns=file_fact(folder.splat).mtime_ns)
     write_json(folder.result, result.but(splat=splat).to_record())
-
-
-def pin(folder: PatchFolder, result: Result, now: Fingerprint) -> None:
-    """Hold an accepted splat against other settings and inputs than it was trained from: somebody chose it for them."""
-    write_json(folder.result, result.but(pinned=now).to_record())
 
 
 def splat_facts(path: Path, num_gaussians: int) -> SplatFacts:
@@ -80,7 +136,8 @@ def splat_facts(path: Path, num_gaussians: int) -> SplatFacts:
 
 def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth) -> str:
     """Say why splat.ply is not what result.json speaks of; empty if it is, as far as this depth can tell."""
-    fact = file_fact(folder.splat)
+    path = folder.splat_of(result)
+    fact = file_fact(path)
     if fact.num_bytes < 0:
         return "missing"
     if (written := result.splat) is None:  # by 0.1.0
@@ -89,7 +146,7 @@ def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth) -> str:
         return ""
     if depth == "time":
         return CHANGED
-    return "" if sha256_of(folder.splat) == written.sha256 else CHANGED
+    return "" if sha256_of(path) == written.sha256 else CHANGED
 
 
 def _why_unlike_of_old(folder: PatchFolder, result: Result, num_bytes: int, depth: Depth) -> str:
@@ -111,7 +168,10 @@ def restore(folder: PatchFolder) -> str:
     """
     result = folder.read_result()
     if result is not None and (result.splat is None or not why_not_the_splat(folder, result, "content")):
-        return ""
+        if not result.is_ahead:
+            return ""
+        project(folder)
+        return result.attempt
     for attempt in reversed(folder.attempts()):
         left = attempt.read_result()
         if left is None or (result is not None and left.attempt != result.attempt):
@@ -119,15 +179,24 @@ def restore(folder: PatchFolder) -> str:
         if result is None and sha256_of(folder.splat) != left.sha256:
             continue  # only what was accepted comes back by itself, and the splat says which that was
         if left.sha256 and sha256_of(attempt.splat) == left.sha256:
-            accept(folder, attempt, result or left)
+            put_up(folder, result or left)
             return attempt.path.name
     return ""
 
 
 def forget_superseded(folder: PatchFolder, *kept: str) -> None:
-    """Remove the splats of attempts that are not named: neither accepted, nor before, nor the latest."""
+    """Remove the splats of attempts that are not named: neither accepted, nor before, nor the latest.
+
+    Nor one that may still become the next record, or that its worker has not judged yet, nor what is accepted by now:
+    we may have slept since we were told.
+    """
+    newest = folder.newest_accepted()
+    accepted = (Result.read(folder.accepted(newest)) or Result()).attempt
     for attempt in folder.attempts():
-        if attempt.path.name not in kept and attempt.splat.exists():
+        if attempt.path.name in (*kept, accepted) or not attempt.splat.exists():
+            continue
+        follows = (attempt.read_job() or JobSpec()).claim.follows  # None of one by an earlier version
+        if follows is None or (follows < newest and attempt.result.exists()):
             retention.remove(retention.splat_files(attempt))
 
 

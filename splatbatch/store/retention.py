@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.layout import PatchFolder
+from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.records.result import Result
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.events import AttemptEnded
-from splatbatch.store.layout import OutputFolder, PatchFolder
+from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import judged_attempts
 from splatbatch.store.records.attempt import JobSpec
 from splatbatch.store.records.metrics import Metrics

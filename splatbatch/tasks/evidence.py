@@ -12,11 +12,11 @@ from splatbatch import __version__
 from splatbatch.config import Recipe
 from splatbatch.plain_text import spell_place
 from splatbatch.scene.photos.resolution import stored_photographs
+from splatbatch.store.endings import Endings
 from splatbatch.store.events import GaveUp, Refused
+from splatbatch.store.folders.patch import ACCEPTED, RESULT, SPLAT
 from splatbatch.store.hashes import Stamp, stamp_of
 from splatbatch.store.index import Index
-from splatbatch.store.layout import RESULT, SPLAT, backdrop_sha256
-from splatbatch.store.ledger import Endings
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import Depth, why_not_the_splat
@@ -36,7 +36,11 @@ from splatbatch.tasks.fingerprints.inputs import (
     with_content,
 )
 from splatbatch.tasks.frame import known_frame
+from splatbatch.tasks.partition import behind
 from splatbatch.tasks.task import Task
+
+Seen = tuple[Stamp, Stamp, Stamp]
+"""Of result.json, of splat.ply, and of the folder of the accepted records: its time is that of the newest in it."""
 
 
 class Standing:
@@ -67,9 +71,9 @@ class Standing:
         self._stats = Stats()
         self._hashes: dict[int, str] = {}
         self._others: dict[tuple[Any, ...], bool] = {}
-        self._kept: dict[str, tuple[tuple[Stamp, Stamp], plan.Evidence]] = {}
+        self._kept: dict[str, tuple[Seen, behind.Seen, plan.Evidence]] = {}
         self._given_up_now: dict[str, tuple[GaveUp, str]] = {}
-        self._backdrop: str | None = None
+        self._behind = behind.Behind()
 
     def forget(self) -> None:
         """Look at every file anew from now on."""
@@ -79,7 +83,7 @@ class Standing:
         self._others.clear()
         self._kept.clear()
         self._given_up_now.clear()
-        self._backdrop = None
+        self._behind = behind.Behind()
 
     def decide(self, name: str, refusal: str = "", *, force: bool = False, insist: bool = False) -> plan.Decision:
         """Decide on a patch; see `plan.decide`."""
@@ -87,11 +91,11 @@ class Standing:
 
     def evidence(self, name: str) -> plan.Evidence:
         """Return what is known of a patch."""
-        place = self._places[name]
-        seen = (stamp_of(f"{place}/{RESULT}"), stamp_of(f"{place}/{SPLAT}"))
-        if name not in self._kept or self._kept[name][0] != seen:  # asked every second while a batch runs
-            self._kept[name] = (seen, self._fresh(name, *seen) or self._look(name, seen[0]))
-        found = self._kept[name][1]
+        place, backdrop = self._places[name], self._behind.seen(self._tasks[name])
+        seen = (stamp_of(f"{place}/{RESULT}"), stamp_of(f"{place}/{SPLAT}"), stamp_of(f"{place}/{ACCEPTED}"))
+        if name not in self._kept or self._kept[name][:2] != (seen, backdrop):  # asked every second while a batch runs
+            self._kept[name] = (seen, backdrop, self._fresh(name, seen) or self._look(name, seen))
+        found = self._kept[name][2]
         return replace(found, given_up=why) if (why := self._given_up(name)) else found
 
     def keep(self) -> None:
@@ -99,9 +103,10 @@ class Standing:
         if self._index and self._index.has_news:
             self._index.keep(self.endings.digest())
 
-    def _fresh(self, name: str, result: Stamp, splat: Stamp) -> plan.Evidence | None:
+    def _fresh(self, name: str, seen: Seen) -> plan.Evidence | None:
         """Return the evidence of a patch that nothing speaks against, by the index; None: its manifest must be read."""
-        if self._index is None or (brief := self._index.brief(name, result)) is None:
+        result, splat, accepted = seen
+        if self._index is None or (brief := self._index.brief(name, result, accepted)) is None:
             return None
         task = self._tasks[name]
         is_as_it_was = (
@@ -121,16 +126,17 @@ class Standing:
             self._others[key] = bool(moved_others(index.others[others], patch, recipe, self._stats))
         return self._others[key]
 
-    def _look(self, name: str, seen: Stamp) -> plan.Evidence:
+    def _look(self, name: str, seen: Seen) -> plan.Evidence:
         task = self._tasks[name]
         folder = self._output.patch(name)
-        result = folder.read_result() if seen.num_bytes >= 0 else None
+        is_there = seen[0].num_bytes >= 0 or seen[2].num_bytes >= 0
+        result = folder.read_result() if is_there else None
         if result is None:
             return plan.Evidence()
         held = result.held_against
         other_tones = self._colors.why_other_tones(result, held, task)
-        if self._index:
-            self._index.learn(name, seen, result, "" if other_tones else self._key_of_colors(task))
+        if self._index and not result.is_ahead:
+            self._index.learn(name, (seen[0], seen[2]), result, "" if other_tones else self._key_of_colors(task))
         elsewhere = moved(held.files, task.patch, task.recipe, self._stats)
         splat = why_not_the_splat(folder, result, self._depth)
         has_moved = bool(splat if self._depth == "time" else why_not_the_splat(folder, result, "time"))
@@ -207,19 +213,13 @@ class Standing:
     def _why_other_surroundings(self, held: Fingerprint, task: Task) -> str:
         if held.border != border_hash(task.patch, task.recipe):
             return "the core has changed"
-        now = self._behind(task)
+        now = self._behind.sha256(task)
         return "the backdrop has changed" if now and now != held.backdrop else ""
-
-    def _behind(self, task: Task) -> str:
-        """Return the hash of the backdrop of a task, which is that of all tasks."""
-        if self._backdrop is None and task.patch.backdrop:
-            self._backdrop = backdrop_sha256(task.patch.backdrop)
-        return self._backdrop or "" if task.patch.backdrop and task.recipe.program is None else ""
 
     def _key_of_colors(self, task: Task) -> str:
         """Return what says which tones hold for a task, and what lies around it."""
         border = border_hash(task.patch, task.recipe)
-        return f"{self._colors.key(task)} {border} {self._behind(task)}" if border else self._colors.key(task)
+        return f"{self._colors.key(task)} {border} {self._behind.sha256(task)}" if border else self._colors.key(task)
 
     def _given_up(self, name: str) -> str:
         """Say why a patch was given up for good, if what it was given up for is still the same."""

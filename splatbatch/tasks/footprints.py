@@ -20,7 +20,7 @@ from splatbatch.scene.footprint import (
     why_tight,
 )
 from splatbatch.store.events import Expected, Tight
-from splatbatch.store.layout import PatchFolder
+from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.task import Task
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from splatbatch.processes import boot_id, start_ticks
 from splatbatch.scene.patches import natural_key
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.store.endings import Endings
 from splatbatch.store.events import AttemptEnded, Refused
-from splatbatch.store.layout import OutputFolder, latest_number, never_went
-from splatbatch.store.ledger import Endings
+from splatbatch.store.folders.patch import latest_number, never_went
+from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.progress import Progress
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.plan import GivenUp, Refuse, Skip, Train, decide, why_stale
@@ -73,8 +74,7 @@ def read_status(
     Args:
         output: where they are.
         names: of patches that belong to the batch, begun or not.
-        in_full: of how many, the most interesting ones, all figures are read; None: of all. Of a trained patch beyond
-            these only the state is known.
+        in_full: of how many, the most interesting ones, all figures are read, and of others the state; None: of all.
         standing: what decides whether a product is fresh; without it, as for a folder whose scene is elsewhere, any
             product counts that is there.
     """
@@ -231,7 +231,7 @@ def _with_figures(output: OutputFolder, status: PatchStatus) -> PatchStatus:
         seconds=result.seconds,
         changes=result.changes,
         warnings=(*status.warnings, *result.warnings),
-        splat=str(folder.splat),
+        splat=str(folder.splat_of(result)),
     )
 
 

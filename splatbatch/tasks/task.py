@@ -16,6 +16,7 @@ from splatbatch.scene.patches import Patch, spell
 
 if TYPE_CHECKING:
     from splatbatch.scene.footprint import Footprint
+    from splatbatch.store.records.attempt import Claimed
     from splatbatch.trainers import Trainer
 
 KINDS = ("variant", "patch")
@@ -71,6 +72,8 @@ class Task:
     """What the next attempt trains by: what was asked for, and the rungs that were taken."""
     footprint: Footprint | None = None
     """What it is expected to take, as far as its model can be read."""
+    claim: Claimed | None = None
+    """Under which claim it is ours; None as long as it is not."""
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.layout import PatchFolder, backdrop_sha256
+from splatbatch.store.folders.patch import accepted_backdrop
 from splatbatch.store.records.metrics import Metrics, TrainingSettings
 
 CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
@@ -70,9 +70,8 @@ def _surroundings(patch: Patch) -> dict[str, Any]:
     if patch.border is None:
         return {}
     found: dict[str, Any] = {"border": patch.border.to_record()}
-    if patch.backdrop and (sha256 := backdrop_sha256(patch.backdrop)):
-        found |= {"backdrop": str(PatchFolder(patch.backdrop).splat), "backdrop_sha256": sha256}
-    return found
+    splat, sha256 = accepted_backdrop(patch.backdrop) if patch.backdrop else (None, "")
+    return {**found, "backdrop": str(splat), "backdrop_sha256": sha256} if sha256 else found
 
 
 def _decisive(folder: AttemptFolder) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from splatbatch.outcome import Cancelled
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scheduler.scene import evaluating
 from splatbatch.splats.ply import Gaussians, offset_comments, write_splat
+from splatbatch.store.claims.workers import Presence
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import SceneEvaluation
 
@@ -199,3 +200,11 @@ def test_another_splat_is_measured_beside_the_scene_s_own(quarry: Partition, tmp
     assert evaluate(quarry, "--splat", str(tmp_path / "other.ply")).code == 0
     assert not output_of(quarry).scene.evaluation.exists()
     assert output_of(quarry).scene.read_evaluation(tmp_path / "other.ply") is not None
+
+
+def test_a_scene_is_not_measured_while_a_worker_may_replace_its_patches(quarry: Partition) -> None:
+    output = output_of(quarry)
+    with Presence(output):
+        ended = evaluate(quarry)
+    assert (ended.code, "trains into this folder" in ended.err) == (6, True), ended.err
+    assert output.scene.read_evaluation() is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -17,12 +18,16 @@ from command_line import invoke
 from cut_batch import NAMES, TEST, accept, copy_of, cut, expected, expected_backdrop, put, trained
 from fake_batch import FakeBatch, write_model
 from far_away import UTM
+from process_family import wait_until
 from tiled import random_splat, some
 
 from splatbatch.outcome import Splat
+from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.splats import Gaussians, check_splat, read_header, read_splat, write_splat
 from splatbatch.store.hashes import stamp_of
 from splatbatch.store.layout import OutputFolder
+from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.fingerprints.fingerprint import terms_of
 
 ALL = ("p0", "p1", "p2", "p3")
 PARTS = (*ALL, "backdrop")
@@ -141,8 +146,9 @@ def test_a_patch_of_a_higher_degree_raises_that_of_the_scene(batch: FakeBatch) -
 # what is missing
 
 
-def lose(batch: FakeBatch) -> None:
-    (place(batch, "p1") / "result.json").unlink()
+def lose(batch: FakeBatch, patch: str = "p1") -> None:
+    (place(batch, patch) / "result.json").unlink()
+    shutil.rmtree(place(batch, patch) / "accepted")
 
 
 def cut_short(batch: FakeBatch) -> None:
@@ -211,7 +217,7 @@ def test_a_hole_is_filled_once_its_patch_is_there(batch: FakeBatch) -> None:
 
 
 def test_without_its_backdrop_a_scene_shows_nothing_beyond_its_patches(batch: FakeBatch) -> None:
-    (place(batch, "backdrop") / "result.json").unlink()
+    lose(batch, "backdrop")
     assert "1 of 5 patches cannot be merged: backdrop: not trained yet" in refused(batch)
     ended = invoke("merge", "--allow-missing", batch=batch)
     assert "backdrop: not trained yet: nothing is drawn behind the patches" in ended.err
@@ -232,7 +238,7 @@ def test_of_a_batch_that_was_never_trained_nothing_is_merged_and_nothing_left(tm
 
 def test_a_scene_of_holes_alone_is_none(batch: FakeBatch) -> None:
     for patch in ALL:
-        (place(batch, patch) / "result.json").unlink()
+        lose(batch, patch)
     assert "4 of 5 patches cannot be merged" in refused(batch, "--allow-missing")
 
 
@@ -409,3 +415,46 @@ def test_a_record_of_a_merge_is_read_as_it_was_written(batch: FakeBatch) -> None
 
 def test_the_partition_of_a_cut_batch_is_the_one_the_tests_mean(batch: FakeBatch) -> None:
     assert cut(batch).test == TEST
+
+
+def test_what_was_accepted_is_merged_before_its_files_are_put_up(batch: FakeBatch) -> None:
+    assert invoke("merge", batch=batch).code == 0
+    wanted = scene(batch).read_bytes()
+    shutil.rmtree(scene(batch).parent)
+    for patch in ("p0", "backdrop"):
+        folder = place(batch, patch)
+        folder.joinpath("attempt-01/splat.ply").unlink()
+        folder.joinpath("splat.ply").rename(folder / "attempt-01/splat.ply")
+        folder.joinpath("result.json").rename(folder / "accepted/2.json")
+    ended = invoke("merge", batch=batch)
+    assert ended.code == 0, ended.err
+    assert scene(batch).read_bytes() == wanted
+
+
+@pytest.mark.parametrize("command", ["merge", "clean"])
+def test_while_a_worker_trains_nothing_is_made_of_what_it_may_replace(batch: FakeBatch, command: str) -> None:
+    lose(batch)
+    batch.script(p1=["await go"] * 9)
+    worker = batch.start("work")
+    wait_until((place(batch, "p1") / "attempt-02/start.json").exists)
+    ended = invoke(command, batch=batch)
+    assert (ended.code, "trains into this folder" in ended.err) == (6, True), ended.err
+    assert "hint: " in ended.err
+    worker.terminate()
+    worker.communicate()
+
+
+def test_a_worker_that_begins_while_a_scene_is_made_waits(batch: FakeBatch) -> None:
+    lose(batch)
+    output = OutputFolder(batch.output)
+    terms = terms_of(task.recipe for task in open_batch(batch.config).every)
+    before = len(list(place(batch, "p1").glob("attempt-*")))
+    with held_alone(output, terms, print):
+        worker = batch.start("work")
+        wait_until(lambda: len(output.workers()) == 2)
+        time.sleep(1)
+        assert worker.poll() is None
+        assert len(list(place(batch, "p1").glob("attempt-*"))) == before
+    worker.communicate(timeout=60)
+    assert worker.returncode == 0
+    assert len(list(place(batch, "p1").glob("attempt-*"))) == before + 1

@@ -20,6 +20,7 @@ from splatbatch.errors import ExecutorError
 from splatbatch.files import read_json
 from splatbatch.machine import gpu
 from splatbatch.machine.local import LocalExecutor
+from splatbatch.machine.place import given_cards
 from splatbatch.machine.protocol import Executor, Seen
 from splatbatch.store.attempt_folder import AttemptFolder
 
@@ -162,6 +163,19 @@ def test_nothing_asked_is_nothing_answered(engine: Engine) -> None:
 def test_without_a_gpu_the_cpu_has_the_slots(gpus: Any, device: str, slots: list[str]) -> None:
     executor = LocalExecutor(ExecutorConfig(gpus=gpus), device)
     assert [(slot.name, slot.gpu) for slot in executor.slots()] == [(name, None) for name in slots]
+
+
+@pytest.mark.parametrize(
+    ("told", "given"),
+    [(None, None), ("1", (1,)), ("GPU-b,GPU-a", (1, 0)), ("0,7,1", (0,)), ("", ()), ("1,1", (1,))],
+)
+def test_a_worker_trains_on_the_gpus_that_it_was_given(
+    monkeypatch: pytest.MonkeyPatch, told: str | None, given: tuple[int, ...] | None
+) -> None:
+    monkeypatch.setattr(gpu, "gpus", lambda: (gpu.Gpu(0, "GPU-a", "H200", 1), gpu.Gpu(1, "GPU-b", "H200", 1)))
+    assert given_cards(told) == given
+    with pytest.raises(ExecutorError, match="CUDA_VISIBLE_DEVICES: MIG-1: names no GPU that is here"):
+        given_cards("MIG-1")
 
 
 @pytest.mark.parametrize("indices", [(0, 1), "auto"])

@@ -15,7 +15,7 @@ from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.machine import gpu
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.mps import DAEMON, Mps
-from splatbatch.scheduler.session import adopt
+from splatbatch.scheduler.work.adopt import adopt
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.batch import open_batch
 

@@ -13,9 +13,10 @@ from test_records import ANY_JSON
 
 from splatbatch.files import append_line
 from splatbatch.outcome import Diagnosis, Exited, Failed, Stopped
+from splatbatch.store.endings import Endings
 from splatbatch.store.events import KINDS, AttemptEnded, AttemptStarted, Event, GaveUp, Refused, Retried, event_of
 from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import Endings, Ledger, events, judged_attempts, lines
+from splatbatch.store.ledger import Ledger, events, judged_attempts, lines
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from splatbatch.files import read_json, write_json
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, Lost, NotStarted, TimedOut
 from splatbatch.store.attempt_folder import AttemptFolder, EndedAttempt
-from splatbatch.store.layout import PatchFolder
+from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.records.attempt import (
     AttemptFacts,
     ExitFacts,

@@ -17,7 +17,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, write_splat
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import Attempt
-from splatbatch.store.layout import PatchFolder
+from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.records.attempt import AttemptFacts
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import CHANGED, restore, why_not_the_splat
@@ -76,7 +76,7 @@ def test_a_later_splat_replaces_an_earlier_one(folder: PatchFolder) -> None:
         accept(folder, *attempt_with_splat(folder, num), {})
     assert manifest(folder)["num_gaussians"] == 4
     names = sorted(path.name for path in folder.path.iterdir())
-    assert names == ["attempt-01", "attempt-02", "result.json", "splat.ply"]
+    assert names == ["accepted", "attempt-01", "attempt-02", "result.json", "splat.ply"]
 
 
 @pytest.mark.parametrize("step", ["link", "replace"])
@@ -103,7 +103,7 @@ def test_where_links_are_not_possible_the_splat_is_copied(folder: PatchFolder, m
     monkeypatch.setattr(os, "link", no_links)
     accept(folder, *attempt_with_splat(folder), {})
     assert why_not_the_splat(folder, product(folder), "every byte") == ""
-    assert sorted(path.name for path in folder.path.iterdir()) == ["attempt-01", "result.json", "splat.ply"]
+    assert sorted(path.name for path in folder.path.iterdir()) == ["accepted", "attempt-01", "result.json", "splat.ply"]
 
 
 def test_a_splat_that_was_changed_or_removed_is_not_the_accepted_one(folder: PatchFolder) -> None:

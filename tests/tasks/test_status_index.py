@@ -38,7 +38,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
     batch = FakeBatch(tmp_path_factory.mktemp("night")).make("p0", "p1", "p2", retry={"max_attempts": 1})
     batch.script(p2=["exit 1 Traceback: IndexError"]).run("train")
     long_ago = time.time() - 3600
-    for path in batch.output.glob("patches/*/result.json"):
+    for path in (*batch.output.glob("patches/*/result.json"), *batch.output.glob("patches/*/accepted")):
         os.utime(path, (long_ago, long_ago))
     return batch
 
@@ -88,12 +88,25 @@ def other_recipe(data: bytes) -> bytes:
     return json.dumps({**json.loads(data), "recipe": "0" * 16, "effective": "0" * 16}).encode()
 
 
+def accept_other(folder: Path) -> None:
+    """Accept once more what was trained under other settings, and make no files of it."""
+    (folder / "2.json").write_bytes(other_recipe((folder / "1.json").read_bytes()))
+
+
 CHANGES: dict[str, tuple[Change, set[str]]] = {
     "size of a splat": (lambda batch: os.truncate(product(batch, "splat.ply"), 500), {"p0"}),
     "time of a splat": (lambda batch: other_time(product(batch, "splat.ply")), {"p0"}),
     "a splat is gone": (lambda batch: product(batch, "splat.ply").unlink(), {"p0"}),
-    "result.json is gone": (lambda batch: product(batch, "result.json").unlink(), {"p0"}),
-    "result.json is empty": (lambda batch: os.truncate(product(batch, "result.json"), 0), {"p0"}),
+    "result.json is gone, of which the accepted record says all": (
+        lambda batch: product(batch, "result.json").unlink(),
+        set(),
+    ),
+    "accepted record and result.json are gone": (
+        lambda batch: (product(batch, "accepted/1.json").unlink(), product(batch, "result.json").unlink()),
+        {"p0"},
+    ),
+    "result.json is empty": (lambda batch: os.truncate(product(batch, "result.json"), 0), set()),
+    "a newer record is accepted": (lambda batch: accept_other(product(batch, "accepted")), {"p0"}),
     "result.json says otherwise": (lambda batch: in_place(product(batch, "result.json"), other_recipe), {"p0"}),
     "time of a photograph": (lambda batch: other_time(batch.folder / "images/img3.png"), {"p0", "p1"}),
     "a photograph is gone": (lambda batch: (batch.folder / "images/img3.png").unlink(), {"p0", "p1"}),

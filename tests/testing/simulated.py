@@ -16,7 +16,8 @@ from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key, Seen, Slot
 from splatbatch.outcome import Outcome
 from splatbatch.scene.footprint import Footprint
-from splatbatch.scheduler.loop import Rounds, Runner
+from splatbatch.scheduler.loop import Runner
+from splatbatch.scheduler.running import Rounds
 from splatbatch.splats import write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.ledger import Ledger

@@ -23,8 +23,8 @@ from splatbatch.scene.partition.boxes import EVERYWHERE, Box
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_splat
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.hashes import sha256_of
-from splatbatch.store.layout import PatchFolder
 from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.surroundings import Bounds, Surroundings
 from splatbatch.training.evaluation.evaluate import evaluate

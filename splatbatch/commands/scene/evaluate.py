@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from splatbatch import terminal
-from splatbatch.commands.output import open_console, print_json, print_warnings
+from splatbatch.commands.output import open_console, print_json, print_warnings, tell
 from splatbatch.commands.scene.table import tables
 from splatbatch.commands.train.train import Interruption
 from splatbatch.errors import SplatbatchError
@@ -15,9 +15,10 @@ from splatbatch.plain_text import one_line
 from splatbatch.report import write_report
 from splatbatch.scheduler.scene.attempt import Hooks
 from splatbatch.scheduler.scene.evaluating import evaluate as measure
-from splatbatch.store.lock import OutputLock
+from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.store.records.evaluation import EvaluationSettings, SceneEvaluation
 from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.fingerprints.fingerprint import terms_of
 from splatbatch.tasks.scene.evaluation import order
 
 NOT_WHOLE = 1
@@ -45,8 +46,8 @@ def evaluated(batch: Batch, settings: EvaluationSettings, interruption: Interrup
     """
     batch.output.create()
     try:
-        with OutputLock(batch.output.lock) as lock:
-            return measure(batch.config, settings, batch.output.scene, Hooks(interruption.reason, lock.beat))
+        with held_alone(batch.output, terms_of(task.recipe for task in batch.every), tell) as beat:
+            return measure(batch.config, settings, batch.output.scene, Hooks(interruption.reason, beat))
     except SplatbatchError as error:
         if not interruption.signal:
             raise

@@ -9,14 +9,15 @@ from pathlib import Path
 import typer
 from rich.table import Table
 
-from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
+from splatbatch.commands.output import open_console, open_table, print_json, print_warnings, tell
 from splatbatch.files import MIB
 from splatbatch.plain_text import counted, one_line
+from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.splats.merge.place import check_place
-from splatbatch.store.layout import MergedFiles
-from splatbatch.store.lock import OutputLock
+from splatbatch.store.folders.scene import MergedFiles
 from splatbatch.store.records.merge import Hole, Merge
 from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.fingerprints.fingerprint import terms_of
 from splatbatch.tasks.scene.cleaning import Cleaning
 from splatbatch.tasks.scene.merging import Parts, gather
 from splatbatch.tasks.scene.merging import merge as merge_parts
@@ -41,7 +42,7 @@ def merge(config: Path | None, options: MergeOptions, *, as_json: bool) -> None:
     """Merge the patches of a batch, and say what came of it.
 
     Raises:
-        SplatbatchError: they cannot be merged; nothing was written.
+        SplatbatchError: they cannot be merged, or somebody trains them; nothing was written.
     """
     batch = open_batch(config)
     print_warnings(batch.config.warnings)
@@ -50,7 +51,8 @@ def merge(config: Path | None, options: MergeOptions, *, as_json: bool) -> None:
         check_place(options.out, batch.output.path)
         files = MergedFiles.at(options.out)
     # where nothing was ever trained there is nothing to lock, and nothing to merge
-    with OutputLock(batch.output.lock) if batch.output.path.is_dir() else nullcontext():
+    terms = terms_of(task.recipe for task in batch.every)
+    with held_alone(batch.output, terms, tell) if batch.output.path.is_dir() else nullcontext():
         parts = gather(batch, allow_missing=options.allow_missing)
         merged, num_new = merged_to(batch, parts, files, options)
     print_warnings(_warnings(merged))

@@ -10,10 +10,13 @@ from pathlib import Path
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.commands.status import watching
 from splatbatch.monitor.table import batch_eta_s, num_shown, status_table
-from splatbatch.plain_text import clock, one_line
+from splatbatch.plain_text import clock, counted, one_line
+from splatbatch.store.claims.claims import open_claims
+from splatbatch.store.claims.workers import LOCAL, Watcher, lives_here
 from splatbatch.store.index import LEAST_NEWS, Index
+from splatbatch.store.layout import OutputFolder
 from splatbatch.store.lock import holder
-from splatbatch.store.records.run import Holder
+from splatbatch.store.records.run import Holder, WorkerRecord
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import PatchStatus, most_interesting, read_status, summary
@@ -42,26 +45,43 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
         return
     standing = batch.standing("every byte" if options.verify else "time", index)
     statuses = _statuses(batch, standing, None if options.as_json else room)
-    running = holder(batch.output.lock)
+    running, workers = holder(batch.output.lock), _workers(batch.output)
     if options.as_json:
         facts = {"summary": summary(statuses), "run": running and running.to_record(), "eta_s": batch_eta_s(statuses)}
-        print_json({**facts, "patches": [asdict(one) for one in statuses]})
+        who = [{**worker.to_record(), "tasks": tasks} for worker, tasks in workers]
+        print_json({**facts, "workers": who, "patches": [asdict(one) for one in statuses]})
         return
     console = open_console()
     shown = most_interesting(statuses, room)
     console.print(status_table(shown, console.width))
     if len(shown) < len(statuses):
         console.print(f"… and {len(statuses) - len(shown)} more: --json has all, --patch shows one", markup=False)
-    for one in shown:
-        for warning in one.warnings:
-            console.print(one_line(f"{one.patch}: {warning}"), markup=False)
-    console.print(one_line(_last_line(statuses, running)), markup=False)
+    lines = [f"{one.patch}: {warning}" for one in shown for warning in one.warnings]
+    for line in (*lines, *(_line_of(worker, tasks) for worker, tasks in workers)):
+        console.print(one_line(line), markup=False)
+    console.print(one_line(_last_line(statuses, running, len(workers))), markup=False)
 
 
-def _last_line(statuses: Sequence[PatchStatus], running: Holder | None) -> str:
+def _workers(output: OutputFolder) -> list[tuple[WorkerRecord, list[str]]]:
+    """Return the workers that have not ended, as far as one look tells, each with the tasks that it works on."""
+    living = Watcher(output).living(but=LOCAL)
+    held = open_claims(output) if living else {}
+    return [(one, [task for task, worker in held.items() if worker == one.worker]) for one in living]
+
+
+def _line_of(worker: WorkerRecord, tasks: Sequence[str]) -> str:
+    """Return who works on what; whether one on another host still lives is not to be told by one look."""
+    known = "" if lives_here(worker) else f", if it lives: it has counted to {worker.sequence}"
+    job = f", job {worker.job}" if worker.job else ""
+    return f"worker {worker.worker} on {worker.host}{job}: {', '.join(tasks) or 'nothing at the moment'}{known}"
+
+
+def _last_line(statuses: Sequence[PatchStatus], running: Holder | None, num_workers: int) -> str:
     """Return how it went so far, who goes on with it, and for how long."""
-    who = f"process {running.pid} on {running.host}" if running else "nobody"
-    eta = batch_eta_s(statuses) if running else None
+    known = [f"process {running.pid} on {running.host}"] if running else []
+    known += [counted(num_workers, "worker")] if num_workers else []
+    who = " and ".join(known) or "nobody"
+    eta = batch_eta_s(statuses) if known else None
     to_go = f" About {clock(eta)} to go." if eta is not None else ""
     return f"{summary(statuses)}. Running: {who}.{to_go}"
 

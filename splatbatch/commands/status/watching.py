@@ -18,23 +18,35 @@ from splatbatch.tasks.status import PatchStatus, has_died
 
 REDRAW_S = 2.0
 LINES_EVERY_S = 60.0
+LOOK_S = 0.5
 FOLLOW_S = 0.3
 CHUNK_BYTES = 1 << 16
 
 
-def watch(read: Callable[[], Sequence[PatchStatus]]) -> None:
-    """Show the patches until Ctrl-C: a table that moves on a terminal, the table once a minute anywhere else."""
+def watch(read: Callable[[], Sequence[PatchStatus]], is_over: Callable[[], bool] | None = None) -> None:
+    """Show the patches until it is over, or Ctrl-C: on a terminal a table that moves, else the table once a minute."""
     console = open_console()
     with contextlib.suppress(KeyboardInterrupt):
-        if not console.is_terminal:
-            while True:
-                console.print(f"{time.strftime('%Y-%m-%d %H:%M:%S')}", status_table(read(), console.width), sep="\n")
-                sys.stdout.flush()
-                time.sleep(LINES_EVERY_S)
-        with Live(console=console, auto_refresh=False, screen=False) as live:
-            while True:
-                live.update(live_view(read(), console.size.width, console.size.height), refresh=True)
-                time.sleep(REDRAW_S)
+        if console.is_terminal:
+            with Live(console=console, auto_refresh=False, screen=False) as live:
+                while not (is_over and is_over()):
+                    live.update(live_view(read(), console.size.width, console.size.height), refresh=True)
+                    time.sleep(REDRAW_S)
+            return
+        while not (is_over and is_over()):
+            console.print(f"{time.strftime('%Y-%m-%d %H:%M:%S')}", status_table(read(), console.width), sep="\n")
+            sys.stdout.flush()
+            _pause(is_over)
+
+
+def _pause(is_over: Callable[[], bool] | None) -> None:
+    """Wait until the next lines are due, or it is over."""
+    if is_over is None:
+        return time.sleep(LINES_EVERY_S)
+    end = time.monotonic() + LINES_EVERY_S
+    while time.monotonic() < end and not is_over():
+        time.sleep(LOOK_S)
+    return None
 
 
 def follow(folder: AttemptFolder) -> None:

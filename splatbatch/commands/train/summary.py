@@ -32,6 +32,13 @@ class Run:
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     stopped: str = ""
     """Why it was interrupted, as "SIGTERM"."""
+    outdated: tuple[str, ...] = ()
+    """What was fresh, and is stale by a backdrop that was accepted meanwhile."""
+
+    def then(self, later: Run) -> Run:
+        """Return what came of this run and of another one, which was about what was outdated."""
+        fresh = tuple(name for name in self.fresh if name not in self.outdated)
+        return Run((*fresh, *later.fresh), {**self.outcomes, **later.outcomes}, later.stopped)
 
     def has_done(self, patch: str) -> bool:
         """Return whether a patch counts by this run: an older splat hides no failure."""

@@ -13,7 +13,7 @@ import typer
 from splatbatch import config as configuration
 from splatbatch import terminal
 from splatbatch.commands.look import print_plan
-from splatbatch.commands.output import print_warnings
+from splatbatch.commands.output import print_warnings, tell
 from splatbatch.commands.train.decided import Wish, look, refuse, settle_frame, settle_tones
 from splatbatch.commands.train.decoding import Decoding
 from splatbatch.commands.train.summary import Run, check_savable, conclude, print_retried, statuses_of
@@ -21,21 +21,27 @@ from splatbatch.errors import ConfigError
 from splatbatch.monitor.console import open_listener
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
-from splatbatch.outcome import Outcome, Trained
+from splatbatch.outcome import Outcome
 from splatbatch.plain_text import plain
 from splatbatch.scheduler import session
-from splatbatch.scheduler.loop import Rounds
+from splatbatch.scheduler.running import Rounds
+from splatbatch.scheduler.work.adopt import adopt, adopt_task
+from splatbatch.scheduler.work.claiming import Claiming, Snapshot
+from splatbatch.scheduler.work.holding import held
+from splatbatch.scheduler.work.past import Past
+from splatbatch.store.claims.claims import Claims
+from splatbatch.store.claims.workers import LOCAL
 from splatbatch.store.events import NotifyFailed, StillGivenUp
-from splatbatch.store.layout import BACKDROP
 from splatbatch.store.ledger import Ledger
-from splatbatch.store.lock import OutputLock
 from splatbatch.store.records.result import Result
 from splatbatch.tasks import plan as planning
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.contents import Contents
+from splatbatch.tasks.fingerprints.fingerprint import terms_of
 from splatbatch.tasks.partition.backdrop import needed_first
 from splatbatch.tasks.status import summary
+from splatbatch.tasks.task import Task
 
 
 class Interruption:
@@ -67,7 +73,7 @@ def train(config: Path | None, names: Sequence[str], only: Sequence[str], *, ver
     if dry_run:
         print_plan(batch, as_json=False)
         return
-    _train(batch, Wish(verify=verify))
+    _train(needed_first(batch), Wish(verify=verify))
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> N
             f"{', '.join(done)}: trained and fresh already" + (", with these settings" if changes else ""),
             "Add --force to train it again.",
         )
-    _train(batch, Wish(force=options.force or bool(changes), is_retry=True), save=options.save)
+    _train(needed_first(batch), Wish(force=options.force or bool(changes), is_retry=True), save=options.save)
 
 
 TO_RETRY = ("failed", "stopped")
@@ -124,8 +130,7 @@ def _trained_so_already(batch: Batch) -> tuple[str, ...]:
     )
 
 
-def _train(asked: Batch, wish: Wish, *, save: bool = False) -> None:
-    batch = needed_first(asked)
+def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
     terminal.never_block()
     print_warnings(batch.config.warnings)
     interruption, whole = Interruption(), batch.whole()
@@ -134,18 +139,23 @@ def _train(asked: Batch, wish: Wish, *, save: bool = False) -> None:
     standing, contents = whole.standing(), Contents(batch)
     notifier = Notifier(batch.config.notify, batch.output, names, standing)
     metrics = MetricsFile(batch.output, names, standing)
-    with OutputLock(batch.output.lock) as lock, open_listener(batch.output, names, standing) as console:
-        ledger = Ledger(batch.output.ledger, console.tell, notifier.tell, contents.tell)
+    with (
+        held(batch.output, terms_of(task.recipe for task in batch.every), tell) as ours,
+        open_listener(batch.output, names, standing) as console,
+    ):
+        listeners = (console.tell, notifier.tell, contents.tell)
+        ledger = Ledger(batch.output.ledger, *listeners, generation_of=ours.claims.generation)
 
         def beat() -> None:
-            lock.beat()
+            ours.beat()
             console.beat()
             metrics.beat()
             contents.beat()
             for reason in notifier.beat():
                 ledger.write(NotifyFailed(reason))
 
-        run = _run(batch, ledger, wish, Hooks(interruption.reason, beat, lock.beat, contents.want, standing.forget))
+        hooks = Hooks(interruption.reason, beat, ours.beat, contents.want, standing.forget)
+        run = _run(batch, ledger, wish, hooks, ours.claims)
         if not run.stopped:  # the next run reads on
             contents.finish()
     standing.forget()
@@ -173,19 +183,19 @@ class Hooks:
     """Lets what is shown look at every file anew."""
 
 
-def _run(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks) -> Run:
+def _run(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks, claims: Claims) -> Run:
     """Settle what an earlier run has left, decide, and train; where the backdrop is a new one, what was fresh, too."""
-    session.adopt(batch, ledger, hooks.keep_lock)
+    adopt(batch, ledger, hooks.keep_lock)
     upkeep.restore(batch, ledger)
-    run = _train_stale(batch, ledger, wish, hooks)
-    if isinstance(run.outcomes.get(BACKDROP), Trained) and run.fresh and not run.stopped:
-        again = _train_stale(batch.only(run.fresh), ledger, replace(wish, force=False), hooks)
-        run = Run(again.fresh, {**run.outcomes, **again.outcomes}, again.stopped)
-    return run
+    run = _train_stale(batch, ledger, wish, hooks, claims)
+    if run.stopped or not run.outdated:
+        return run
+    return run.then(_train_stale(batch.only(run.outdated), ledger, replace(wish, force=False), hooks, claims))
 
 
-def _train_stale(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks) -> Run:
+def _train_stale(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks, claims: Claims) -> Run:
     """Decide, and train what is to be trained."""
+    before = Snapshot.of(claims, batch.output, batch.names)
     looked = settle_tones(settle_frame(look(batch, wish), wish), wish)
     hooks.forget()
     for name in upkeep.refresh(looked.batch, looked.standing, looked.decisions):
@@ -193,11 +203,18 @@ def _train_stale(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks) -> Run:
     for name, reason in planning.given_up(looked.decisions).items():
         ledger.write(StillGivenUp(name, reason))
     todo, outcomes = looked.todo, dict[str, Outcome]()
+
+    def settle(task: Task) -> None:
+        adopt_task(looked.batch, task, ledger, looked.standing.endings, hooks.keep_lock)
+
+    past = Past(batch.output, batch.output.ledger, is_alone=True)
+    claiming = Claiming(LOCAL, claims, before, looked.standing, past, settle)
     if todo.tasks:
         refused = refuse(todo, looked.audits, ledger, verify=wish.verify)
         todo = todo.only(name for name in todo.names if name not in refused)
     if todo.tasks:
         with Decoding(todo.tasks if wish.verify else ()) as decoding:
-            rounds = Rounds(hooks.stop, hooks.beat, decoding.refused)
+            rounds = Rounds(hooks.stop, hooks.beat, decoding.refused, claiming)
             outcomes |= session.run(todo, ledger, rounds, is_retry=wish.is_retry)
-    return Run(planning.fresh(looked.decisions), outcomes, hooks.stop())
+    fresh = planning.fresh(looked.decisions)
+    return Run((*fresh, *claiming.trained_elsewhere), outcomes, hooks.stop(), claiming.outdated(fresh))

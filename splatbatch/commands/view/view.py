@@ -40,7 +40,8 @@ def view(config: Path | None, name: str, port: int) -> None:
     """
     batch = open_batch(config, [name])
     task = the_task(batch.tasks, name).name
-    splat = batch.output.patch(task).splat
+    folder = batch.output.patch(task)
+    splat = folder.splat_of(folder.read_result() or Result())
     if not splat.exists():
         raise ConfigError(f"{task}: has no splat yet", "`splatbatch status` says how far it is.")
     guard = Guard()

@@ -16,7 +16,8 @@ from splatbatch.outcome import Exit, Lost
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.judge import Order
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
-from splatbatch.store.layout import OutputFolder, PatchFolder
+from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.layout import OutputFolder
 from splatbatch.store.results import batch_name
 
 POLL_S = 0.05

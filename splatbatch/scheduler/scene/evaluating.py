@@ -15,7 +15,7 @@ from splatbatch.plain_text import one_line
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.scene.attempt import Errand, Hooks, run
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.layout import SceneFolder
+from splatbatch.store.folders.scene import SceneFolder
 from splatbatch.store.records.evaluation import EvaluationSettings, SceneEvaluation
 
 MODULE = "splatbatch.training.scene"

@@ -23,6 +23,8 @@ class Event(TypedRecord):
     name: ClassVar[str] = ""
     t: float | None = field(default=None, kw_only=True)
     """Seconds since 1970; the ledger sets it."""
+    generation: int | None = field(default=None, kw_only=True)
+    """Of the claim of its task under which it was written: tells what came first, whoever wrote it; None: no claim."""
 
     def __init_subclass__(cls, event: str) -> None:
         cls.name = event

@@ -28,6 +28,16 @@ def _limit(value: object, default: float) -> float:
 
 
 @dataclass(frozen=True)
+class Claimed(TypedRecord):
+    """Under which claim an attempt was made."""
+
+    worker: str = ""
+    generation: int = 0
+    follows: int | None = None
+    """The accepted record that its splat may follow, and no other; None: an earlier version made it."""
+
+
+@dataclass(frozen=True)
 class JobSpec(TypedRecord):
     """job.json: what the supervisor is to run, and what a later run asks before it adopts the attempt."""
 
@@ -45,6 +55,7 @@ class JobSpec(TypedRecord):
     """Settings in which it differs from the YAML of then."""
     depends_on: Fingerprint = field(default=Fingerprint(), metadata=reads(Fingerprint.from_record))
     is_retry: bool = False
+    claim: Claimed = field(default=Claimed(), metadata=reads(Claimed.from_record))
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,35 @@ class Holder(TypedRecord):
 
 
 @dataclass(frozen=True)
+class WorkerRecord(TypedRecord):
+    """workers/<name>.json, and each claim that it has made: a worker, and that it lives."""
+
+    worker: str = ""
+    """Its name: that of its ledger, too."""
+    token: str = ""
+    """Tells it from every other, also of the same name."""
+    host: str = ""
+    space: str = ""
+    """Of its process number."""
+    pid: int | None = None
+    boot_id: str = ""
+    ticks: int | None = None
+    sequence: int = 0
+    """Moves while it lives."""
+    since: str = ""
+    terms: str = ""
+    """Hash of what it trains by."""
+    job: str = ""
+    """Of the engine that runs it."""
+    has_ended: bool = False
+    """It has let go of all that it had claimed."""
+
+    def identity(self) -> RunIdentity:
+        """Return which process it is."""
+        return RunIdentity(self.pid, self.boot_id, self.ticks)
+
+
+@dataclass(frozen=True)
 class CancelRequest(TypedRecord):
     """cancel-*.json: a run is to end, or to leave some patches."""
 

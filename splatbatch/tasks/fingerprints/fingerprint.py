@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from splatbatch import __version__
 from splatbatch.config import Recipe
 from splatbatch.scene.patches import Patch
+from splatbatch.store.folders.patch import backdrop_sha256
 from splatbatch.store.hashes import short_hash
-from splatbatch.store.layout import backdrop_sha256
 from splatbatch.store.records.colors import tone_to_record
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks.fingerprints.inputs import inputs_of, photographs_of
@@ -59,3 +61,9 @@ def settings_of(recipe: Recipe) -> dict[str, Any]:
     if "program" in tree:
         tree["program"] = tree["program"] | {"env": sorted(tree["program"].get("env") or {})}
     return tree
+
+
+def terms_of(recipes: Iterable[Recipe]) -> str:
+    """Return a hash of what all workers of a batch must agree on: version, and what trains each task."""
+    each = {id(recipe): recipe for recipe in recipes}.values()
+    return short_hash(" ".join([__version__, *sorted({recipe_hash(recipe) for recipe in each})]))

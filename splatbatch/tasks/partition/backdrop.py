@@ -15,7 +15,8 @@ from splatbatch.config.recipe import PatchOverrides
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.scene.partition.place import find_partition
 from splatbatch.scene.patches import Patch, model_folder
-from splatbatch.store.layout import BACKDROP, OutputFolder
+from splatbatch.store.folders.patch import BACKDROP
+from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.plan import Train
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from splatbatch.scene.photos.folders import Folders, Found
 from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
+from splatbatch.store.folders.patch import BACKDROP, accepted_backdrop, backdrop_sha256
 from splatbatch.store.hashes import file_fact, sha256_of, short_hash
-from splatbatch.store.layout import BACKDROP, backdrop_sha256
 from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.store.records.metrics import Figures
@@ -72,7 +72,7 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
         splats=dict(splats.paths),
         lacking=dict(splats.lacking),
         holdout=held_out(batch),
-        backdrop=str(batch.output.patch(BACKDROP).splat),
+        backdrop=str(accepted_backdrop(batch.output.patch(BACKDROP).path)[0]),
         before_backdrop=splats.before_backdrop,
         own={name: dict(figures) for name, figures in splats.own.items()},
     )
@@ -125,12 +125,13 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> _Splats:
         folder = batch.output.patch(core.name)
         result = folder.read_result()
         why = "not trained yet" if result is None else why_not_the_splat(folder, result, "time")
-        if not why and _is_elsewhere(read_header(folder.splat).offset, offset):
+        splat = folder.splat_of(result) if result else folder.splat
+        if not why and _is_elsewhere(read_header(splat).offset, offset):
             why = "its splat lies in another frame"
         if why or result is None:
             lacking[core.name] = why
             continue
-        paths[core.name], hashes[core.name] = str(folder.splat), result.sha256
+        paths[core.name], hashes[core.name] = str(splat), result.sha256
         own[core.name] = result.metrics.photos()
         before += [core.name] if backdrop and result.trained_from.backdrop == backdrop else []
     return _Splats(paths, lacking, own, hashes, tuple(before))

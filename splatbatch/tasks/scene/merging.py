@@ -20,8 +20,8 @@ from splatbatch.splats.merge.clean.rules import IN_WORDS
 from splatbatch.splats.merge.ranges import Earlier, Written
 from splatbatch.splats.merge.regions import Inside, Outside, Region
 from splatbatch.splats.merge.write import Part, merge_splats
+from splatbatch.store.folders.scene import MergedFiles
 from splatbatch.store.hashes import file_fact, sha256_of, short_hash
-from splatbatch.store.layout import MergedFiles
 from splatbatch.store.records.merge import FORMAT, Cleaned, Hole, Merge, MergedPart
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
@@ -129,7 +129,7 @@ def _written(wanted: Sequence[Part], files: MergedFiles, before: Merge | None, o
 
 def _part(parts: Parts, one: Candidate, cleaning: Cleaning | None) -> Part:
     result = one.result or Result()
-    splat = parts.batch.output.patch(one.name).splat
+    splat = parts.batch.output.patch(one.name).splat_of(result)
     region, boxes = _region(parts, one)
     content = result.sha256 or [*file_fact(splat)]  # 0.1.0 wrote no hash down
     rules = cleaning.rules(one.name) if cleaning else None

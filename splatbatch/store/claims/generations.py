@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from splatbatch.files import Record, read_json, write_json
+from splatbatch.store.claims.once import made_once, numbers_in
 
 FREE = {"free": True}
 UNWRITTEN_S = 2.0
@@ -78,9 +79,7 @@ class Generations:
         return max(self._numbers(), default=0)
 
     def _numbers(self) -> list[int]:
-        prefix = f"{self._lock.name}."
-        names = (name.removeprefix(prefix) for name in os.listdir(self._lock.parent) if name.startswith(prefix))  # noqa: PTH208
-        return [int(name) for name in names if name.isdecimal()]
+        return list(numbers_in(self._lock.parent, f"{self._lock.name}."))
 
     def _path(self, number: int) -> Path:
         return self._lock.with_name(f"{self._lock.name}.{number}")
@@ -91,31 +90,6 @@ def _made(path: Path, record: Record) -> bool:
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # containers may share host name and process number
     write_json(aside, record)
     try:
-        os.link(aside, path)
-        return True
-    except FileExistsError:
-        return _is_same(aside, path)
-    except OSError:
-        # an answer of NFS that was lost is an error of a link that was made
-        return _is_same(aside, path) or _made_without_link(path, aside)
+        return made_once(aside, path)
     finally:
         aside.unlink(missing_ok=True)
-
-
-def _is_same(aside: Path, path: Path) -> bool:
-    try:
-        return aside.samefile(path)
-    except OSError:
-        return False
-
-
-def _made_without_link(path: Path, aside: Path) -> bool:
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    except FileExistsError:
-        return False
-    try:
-        os.write(descriptor, aside.read_bytes())
-    finally:
-        os.close(descriptor)
-    return True

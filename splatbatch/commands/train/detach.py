@@ -1,0 +1,97 @@
+"""`train --detach` starts a worker and leaves; `attach` shows what goes on until nobody works any more."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from splatbatch.commands.status import watching
+from splatbatch.errors import ConfigError, ExecutorError, OutputError
+from splatbatch.files import read_tail
+from splatbatch.machine import detached
+from splatbatch.machine.detached import Detached
+from splatbatch.plain_text import plain
+from splatbatch.store.claims.workers import LOCAL, Watcher
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.lock import holder
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.status import PatchStatus, read_status, summary
+
+LOOK_S = 0.1
+SETTLE_S = 10.0
+"""What keeps a worker from training at all it mostly finds within that time."""
+PATIENCE_S = 60.0
+"""So long a worker may take until it shows that it lives."""
+
+
+def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, verify: bool) -> None:
+    """Start a worker that goes on without us; where one is at work already, leave it at that.
+
+    Raises:
+        ConfigError: it is to train under conditions only.
+        OutputError: a `train` holds the folder.
+        ExecutorError: the worker ended at once; its words say why.
+    """
+    if only:
+        raise ConfigError(f"train --detach --only {only[0]}: a worker takes patches by name", "Name them: p0@base …")
+    batch = open_batch(config, names)
+    output = batch.output
+    output.create()
+    if run := holder(output.lock):
+        raise OutputError(
+            f"{output.path}: process {run.pid} on {run.host} is training into this folder",
+            "Wait for it, or end it with `splatbatch cancel`.",
+        )
+    if living := Watcher(output).living(but=LOCAL):
+        typer.echo(f"worker {living[0].worker} on {living[0].host} is at work: nothing was started")
+        return
+    output.worker(LOCAL).parent.mkdir(exist_ok=True)
+    log = output.worker(f"work-{uuid.uuid4().hex[:8]}").with_suffix(".log")
+    no_verify = () if verify else ("--no-verify",)
+    worker = detached.start(("work", "--config", str(batch.path.resolve()), *no_verify, *names), log)
+    if not (name := _await(worker, output, log)):
+        typer.echo(plain(read_tail(log).strip()))
+        return
+    typer.echo(f"worker {name} is at work; its words: {log}")
+    typer.echo("`splatbatch attach` shows it, `splatbatch status` says how far it is, `splatbatch cancel` ends it")
+
+
+def _await(worker: Detached, output: OutputFolder, log: Path) -> str:
+    """Return the name of a worker that has begun, or has long been looking at the batch; empty if it found no work."""
+    watcher, began = Watcher(output), time.monotonic()
+    while (passed_s := time.monotonic() - began) < PATIENCE_S:
+        if (code := worker.exit_code()) == 0:
+            return ""
+        if code is not None:
+            words = read_tail(log).strip() or f"it says nothing, and ended with {code}"
+            raise ExecutorError(f"the worker ended at once: {plain(words)}")
+        mine = [one.worker for one in watcher.living(but=LOCAL) if one.pid == worker.pid]
+        if mine and (passed_s > SETTLE_S or output.ledger_of(mine[0]).exists()):
+            return mine[0]
+        time.sleep(LOOK_S)
+    raise ExecutorError(f"worker process {worker.pid} has not begun after {PATIENCE_S:.0f} s", f"See {log}.")
+
+
+def attach(config: Path | None) -> None:
+    """Show how far the batch is until nobody works on it; exit with 0 if every patch is trained then, with 1 if not."""
+    batch = open_batch(config)
+    watcher = Watcher(batch.output)
+
+    def is_over() -> bool:
+        return holder(batch.output.lock) is None and not watcher.living()
+
+    watching.watch(lambda: _statuses(batch), is_over)
+    if not is_over():  # Ctrl-C: they go on without us
+        typer.echo("they go on; `splatbatch cancel` ends them")
+        return
+    statuses = _statuses(batch)
+    typer.echo(plain(summary(statuses)))
+    raise typer.Exit(0 if all(one.state == "trained" for one in statuses) else 1)
+
+
+def _statuses(batch: Batch) -> tuple[PatchStatus, ...]:
+    return read_status(batch.output, batch.names, None, batch.standing())

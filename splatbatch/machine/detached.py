@@ -1,0 +1,41 @@
+"""A command of ours that goes on when whoever started it is gone: in a session of its own, its words in a file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Detached:
+    """A process that was started so."""
+
+    process: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        """Return its number."""
+        return self.process.pid
+
+    def exit_code(self) -> int | None:
+        """Return how it has ended; None while it runs."""
+        return self.process.poll()
+
+
+def start(arguments: Sequence[str], log: Path) -> Detached:
+    """Start this program with other arguments; what it prints goes into `log`.
+
+    Raises:
+        OSError: it cannot be started, or the file cannot be written.
+    """
+    called = Path(sys.argv[0])
+    program = [str(called)] if called.is_file() and called.name != "__main__.py" else ["-m", "splatbatch"]
+    with log.open("ab") as file:
+        command = [sys.executable, *program, *arguments]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        return Detached(process)

@@ -1,0 +1,146 @@
+"""Which tasks this worker may start: each is claimed in its turn, and what others have done is not done again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from splatbatch.config import TaskId
+from splatbatch.failures.retry import Failure, History
+from splatbatch.scheduler.queue import Closed, Elsewhere, Look, Ours
+from splatbatch.scheduler.work.past import Past
+from splatbatch.store.claims.claims import Claim, Claims
+from splatbatch.store.folders.patch import BACKDROP, backdrop_sha256
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.attempt import Claimed
+from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.plan import Skip, Train
+from splatbatch.tasks.task import Task
+
+LOOK_S = 2.0
+"""Between two looks at a task that another worker has."""
+LOST_S = 2.0
+"""Between two looks whether somebody has taken over what we have."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """How far tasks were before it was decided to train them: what has happened since is looked at when claimed."""
+
+    done: Mapping[str, int]
+    """The highest generation of each task that somebody was done with."""
+    accepted: Mapping[str, int]
+    """The newest accepted record of each."""
+    place: Path
+    """The folder of the backdrop."""
+    backdrop: str
+    """The hash of the one that was accepted."""
+
+    @classmethod
+    def of(cls, claims: Claims, output: OutputFolder, names: Iterable[str]) -> Snapshot:
+        """Take it."""
+        known = list(names)
+        done = {name: number for name in known if (number := claims.done(name))}
+        accepted = {name: number for name in known if (number := output.patch(name).newest_accepted())}
+        place = output.patch(BACKDROP).path
+        return cls(done, accepted, place, backdrop_sha256(place))
+
+
+@dataclass
+class Claiming:
+    """Claims tasks for the loop of a worker."""
+
+    worker: str
+    claims: Claims
+    before: Snapshot
+    standing: Standing
+    """What the tasks were decided on by; it looks again where that may have changed."""
+    past: Past
+    settle: Callable[[Task], None]
+    """Settles what a worker that is gone has left of a task that is ours now."""
+    will_hold: Callable[[Task], bool] = lambda _: True
+    """Says whether our time will hold another task."""
+    is_over: bool = False
+    """Our time did not hold another one."""
+    trained_elsewhere: list[str] = field(default_factory=list)
+    _next_look: float = 0.0
+    _elsewhere: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    """When it was asked whether another worker has a task, and the answer."""
+    _is_backdrop_left: bool = False
+    """Our time does not hold it, and what is drawn against it waits."""
+
+    def look(self, task: Task) -> Look:
+        """Say whether a task whose turn it is is ours, and claim it if it can be."""
+        if task.claim is not None and task.claim.worker == self.worker:
+            return Ours(task)
+        if self.claims.done(task.name) > self.before.done.get(task.name, 0):
+            return self._closed(task)
+        if (self._is_backdrop_left and task.patch.backdrop) or not self.will_hold(task):
+            return self._left(task)
+        try:
+            found = self.claims.take(task.name)
+        except OSError:  # a full disk, say: its attempt tells, and what two make of one task is accepted once
+            return Ours(task)
+        return self._begun(task, found) if isinstance(found, Claim) else Elsewhere(LOOK_S)
+
+    def is_elsewhere(self, name: str) -> bool:
+        """Return whether another worker has a task at the moment, also one that is none of ours."""
+        asked, answer = self._elsewhere.get(name, (-LOOK_S, False))
+        if (now := time.monotonic()) >= asked + LOOK_S:
+            asked, answer = now, self.claims.is_elsewhere(name)
+        self._elsewhere[name] = (asked, answer)
+        return answer
+
+    def outdated(self, fresh: Iterable[str]) -> tuple[str, ...]:
+        """Return what was fresh, or was trained elsewhere since, and is stale by a backdrop that was accepted since."""
+        if backdrop_sha256(self.before.place) in ("", self.before.backdrop):
+            return ()
+        names = (*fresh, *self.trained_elsewhere)
+        return tuple(name for name in names if isinstance(self.standing.decide(name), Train))
+
+    def close(self, name: str) -> None:
+        """Say that a task is done with, if it was ours."""
+        self.claims.close(name)
+
+    def history(self, name: str) -> History:
+        """Return what a task has been through with other workers."""
+        return self.past.history(name)
+
+    def failures(self) -> Mapping[TaskId, tuple[Failure, ...]]:
+        """Return the failures of all tasks with other workers."""
+        return self.past.failures()
+
+    def lost(self) -> Mapping[str, str]:
+        """Return what others have taken over from us since we were asked last, each with who has: we seemed gone."""
+        if time.monotonic() < self._next_look:
+            return {}
+        self._next_look = time.monotonic() + LOST_S
+        return {name: f"{worker}, which took it over" for name, worker in self.claims.lost().items()}
+
+    def _begun(self, task: Task, claim: Claim) -> Look:
+        """See that what was decided on a task still holds now that it is ours."""
+        if claim.generation > 1:
+            self.settle(task)
+            claim = self.claims.renew(task.name)
+        has_moved = claim.follows != self.before.accepted.get(task.name, 0)
+        if has_moved and not isinstance(self.standing.decide(task.name), Train):
+            self.close(task.name)
+            return self._closed(task)
+        claimed = Claimed(self.worker, claim.generation, claim.follows)
+        changes = self.past.changes(task.name)
+        return Ours(replace(task, claim=claimed, setup=task.setup.changed(changes)))
+
+    def _left(self, task: Task) -> Look:
+        """Leave a task that our time does not hold; behind a backdrop that another worker trains there may be time."""
+        if task.patch.is_backdrop and self.is_elsewhere(task.name):
+            return Elsewhere(LOOK_S)
+        self.is_over = True
+        self._is_backdrop_left |= task.patch.is_backdrop
+        return Closed()
+
+    def _closed(self, task: Task) -> Closed:
+        if isinstance(self.standing.decide(task.name), Skip):
+            self.trained_elsewhere.append(task.name)
+        return Closed()

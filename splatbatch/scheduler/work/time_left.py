@@ -1,0 +1,69 @@
+"""How long a worker may work, by --for or by its engine, and whether what is left holds another task by forecast."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass, field
+
+from splatbatch.errors import ConfigError
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.forecast import forecast
+from splatbatch.tasks.task import Task
+
+ENDS_AT = "SLURM_JOB_END_TIME"
+"""Seconds since 1970, by the clock of the host that we are on."""
+MARGIN_S = 20.0
+"""Beside grace_s: to write everything down before the engine ends us."""
+ASKED_EVERY_S = 60.0
+UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
+
+
+def parse_duration(words: str) -> float:
+    """Return the seconds of "3h30m", "90m", "45s" or "5400".
+
+    Raises:
+        ConfigError: it is none.
+    """
+    parts = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?", words.strip())
+    if not parts or not any(parts.groups()):
+        raise ConfigError(f"--for {words}: no duration", "Write it as 3h30m, 90m or 45s.")
+    return sum(float(number) * unit for number, unit in zip(parts.groups(), UNITS.values(), strict=True) if number)
+
+
+@dataclass
+class TimeLeft:
+    """The end of a worker's time, and what still fits before it."""
+
+    batch: Batch
+    end: float | None
+    """By time.monotonic(); None: there is none."""
+    _known: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """Seconds that a task of so many steps is expected to take, and when that was asked."""
+
+    @classmethod
+    def of(cls, batch: Batch, for_s: float | None) -> TimeLeft:
+        """Return it as it was told, or as the engine says."""
+        told = os.environ.get(ENDS_AT, "")
+        of_engine = float(told) - time.time() if told.isdecimal() else None
+        known = [one for one in (for_s, of_engine) if one is not None]
+        return cls(batch, time.monotonic() + min(known) if known else None)
+
+    def is_up(self) -> bool:
+        """Return whether what runs has to be ended now to be written down in time."""
+        return self.end is not None and self._left_s(self.end) <= 0
+
+    def holds(self, task: Task) -> bool:
+        """Return whether a task that starts now is expected to end in time; one that nobody can tell of is begun."""
+        return self.end is None or self._left_s(self.end) > self._expected_s(task)
+
+    def _left_s(self, end: float) -> float:
+        return end - time.monotonic() - self.batch.config.limits.grace_s - MARGIN_S
+
+    def _expected_s(self, task: Task) -> float:
+        steps, now = task.asked.recipe.training.max_steps, time.monotonic()
+        if steps not in self._known or now - self._known[steps][1] > ASKED_EVERY_S:
+            footprints = {task.name: task.footprint} if task.footprint else {}
+            self._known[steps] = (forecast(self.batch, [task.name], footprints).seconds or 0.0, now)
+        return self._known[steps][0]

@@ -1,0 +1,133 @@
+"""Claims: who works on which task. The highest generation of a task's claims owns it; none is ever changed or removed.
+
+A claim is one more name, made by link(2), of the file in which its worker shows that it lives: whole and on the disk
+before it has that name. Taking over links the next generation. Two who take over at once try to make the same name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from splatbatch.files import read_json
+from splatbatch.store.claims.once import made_once, numbers_in
+from splatbatch.store.claims.workers import Presence
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.run import WorkerRecord
+
+DONE = ".done"
+"""Suffix of the name that an owner adds to its claim when it is done with the task."""
+PREPARING = ".prepare"
+"""What is claimed by whoever settles what holds for the whole batch; no patch is named so."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A task that is ours to train, as long as no higher generation is claimed."""
+
+    task: str
+    generation: int
+    follows: int = 0
+    """The newest accepted record when it was claimed: what is trained under this claim can only become the next."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A task that another worker claims."""
+
+    owner: WorkerRecord
+    generation: int
+
+
+class Claims:
+    """The claims of a batch, as one worker makes them."""
+
+    def __init__(self, output: OutputFolder, mine: Presence, is_gone: Callable[[WorkerRecord], bool]) -> None:
+        self._output, self._mine, self._is_gone = output, mine, is_gone
+        self._claims: dict[str, Claim] = {}
+
+    def take(self, task: str) -> Claim | Held:
+        """Claim a task, or say who has it; what we have already stays ours until somebody takes it over.
+
+        Raises:
+            OSError: the claim cannot be made.
+        """
+        highest = self._highest(task)
+        if (ours := self._claims.get(task)) and ours.generation >= highest:
+            return ours
+        if highest and highest != self.done(task) and not self._is_gone(owner := self.owner(task, highest)):
+            return Held(owner, highest)
+        if not self._made(task, highest + 1):
+            now = max(self._highest(task), highest + 1)  # a listing may lag behind the name that is taken
+            return Held(self.owner(task, now), now)
+        # the newest accepted record is read only now: what is decided by it follows it
+        follows = self._output.patch(task).newest_accepted()
+        self._claims[task] = Claim(task, highest + 1, follows)
+        return self._claims[task]
+
+    def is_elsewhere(self, task: str) -> bool:
+        """Return whether another worker, which is not known to be gone, has claimed a task and is not done with it."""
+        highest = self._highest(task)
+        if not highest or highest == self.done(task):
+            return False
+        owner = self.owner(task, highest)
+        return owner.token != self._mine.record.token and not self._is_gone(owner)
+
+    def renew(self, task: str) -> Claim:
+        """Return our claim of a task once more, to follow what was accepted since: what others had left of it, say."""
+        self._claims[task] = replace(self._claims[task], follows=self._output.patch(task).newest_accepted())
+        return self._claims[task]
+
+    def close(self, task: str) -> None:
+        """Say that we are done with a task, whatever came of it: nobody has to wait for us to end."""
+        ours = self._claims.pop(task, None)
+        if ours is not None:
+            with contextlib.suppress(OSError):  # a full disk: our end says the same
+                made_once(self._mine.path, self._output.claim(task, ours.generation).with_suffix(DONE))
+
+    def mine(self) -> list[str]:
+        """Return the tasks that we have claimed and are not done with."""
+        return list(self._claims)
+
+    def done(self, task: str) -> int:
+        """Return the highest generation of a task whose owner was done with it; 0 if none was."""
+        return max(numbers_in(f"{self._output.claims}/{task}", suffix=DONE), default=0)
+
+    def lost(self) -> dict[str, str]:
+        """Return what somebody has taken over from us, each task with the worker that has; it is ours no more."""
+        highest = {task: self._highest(task) for task in self._claims}
+        lost = {task: now for task, now in highest.items() if now > self._claims[task].generation}
+        for task in lost:
+            del self._claims[task]
+        return {task: self.owner(task, now).worker for task, now in lost.items()}
+
+    def generation(self, task: str) -> int:
+        """Return under which generation we write of a task: our own, or the highest there is."""
+        ours = self._claims.get(task)
+        return ours.generation if ours else self._highest(task)
+
+    def owner(self, task: str, generation: int) -> WorkerRecord:
+        """Return who made a claim; blank if nobody can read it."""
+        return WorkerRecord.from_record(read_json(self._output.claim(task, generation)))
+
+    def _highest(self, task: str) -> int:
+        return max(numbers_in(f"{self._output.claims}/{task}"), default=0)
+
+    def _made(self, task: str, generation: int) -> bool:
+        path = self._output.claim(task, generation)
+        if generation == 1:
+            os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103 - of thousands of tasks
+        return made_once(self._mine.path, path)
+
+
+def open_claims(output: OutputFolder) -> dict[str, str]:
+    """Return the tasks that somebody has claimed and is not done with, each with the name of that worker."""
+    found = {}
+    for task in sorted(os.listdir(output.claims)) if output.claims.is_dir() else ():  # noqa: PTH208
+        place = f"{output.claims}/{task}"
+        highest, done = max(numbers_in(place), default=0), max(numbers_in(place, suffix=DONE), default=0)
+        if highest > done and task[0] != ".":
+            found[task] = WorkerRecord.from_record(read_json(output.claim(task, highest))).worker
+    return found

@@ -1,0 +1,54 @@
+"""Files that can be made once: of all who try, on whatever host, one makes it, and it is whole from the start.
+
+link(2) is atomic everywhere, NFS included; where there is none, O_EXCL decides, and the content follows in a moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def made_once(source: Path, target: Path) -> bool:
+    """Give the file `source`, which must be on the disk, the name `target`; return whether nobody had that name."""
+    try:
+        os.link(source, target)
+        return True
+    except FileExistsError:
+        return is_same(source, target)
+    except OSError:
+        # an answer of NFS that was lost is an error of a link that was made
+        return is_same(source, target) or _copied_once(source, target)
+
+
+def is_same(source: Path, target: Path) -> bool:
+    """Return whether both names are of one file."""
+    try:
+        return source.samefile(target)
+    except OSError:
+        return False
+
+
+def numbers_in(folder: str | Path, prefix: str = "", suffix: str = "") -> Iterator[int]:
+    """Yield the numbers that stand between prefix and suffix in the names of a folder; none if there is no folder."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208 - asked for each of thousands of tasks
+            middle = name[len(prefix) : len(name) - len(suffix)]
+            if name.startswith(prefix) and name.endswith(suffix) and middle.isdecimal():
+                yield int(middle)
+
+
+def _copied_once(source: Path, target: Path) -> bool:
+    content = source.read_bytes()
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        return False
+    try:
+        os.write(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return True

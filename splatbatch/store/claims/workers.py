@@ -1,0 +1,154 @@
+"""The workers of a batch: each shows by a file of its own that it lives, and learns of the others by theirs alone.
+
+A worker lives as long as the content of its file moves, by the clock of whoever looks: clocks of two hosts are never
+compared. On one host and boot its process decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+
+from splatbatch.errors import OutputError
+from splatbatch.files import read_json, sweep, write_text
+from splatbatch.processes import boot_id, pid_space, start_ticks
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.run import WorkerRecord
+
+BEAT_S = 5.0
+SILENCE_S = 180.0
+"""So long unchanged, its writer is dead or cut off; three times what NFS may keep an old content for."""
+RECORD_BYTES = 1024
+LOCAL = "local"
+"""The worker that `train` is."""
+
+
+class Presence:
+    """The file by which a worker shows that it lives; a context manager, after which all that it claimed is free."""
+
+    def __init__(self, output: OutputFolder, name: str = "", terms: str = "") -> None:
+        """Prepare it.
+
+        Args:
+            output: the folder that the worker trains into.
+            name: of the worker; else one that nobody has had or will have.
+            terms: a hash of what the worker trains by: all workers of a batch must train by the same.
+        """
+        self.record = _new_record(name, terms)
+        self.path = output.worker(self.record.worker)
+        self._next_beat = 0.0
+
+    @property
+    def name(self) -> str:
+        """Return the name of the worker."""
+        return self.record.worker
+
+    def __enter__(self) -> Presence:
+        try:
+            self.path.parent.mkdir(exist_ok=True)
+            sweep(self.path.parent, spares_living=True)
+            write_text(self.path, self._text())  # a new file, never one in which another has beaten
+        except OSError as error:
+            raise OutputError(f"{self.path}: cannot be written ({error.strerror})") from error
+        self._next_beat = time.monotonic() + BEAT_S
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.record = replace(self.record, has_ended=True)
+        with contextlib.suppress(OSError):
+            self._write()
+
+    def beat(self) -> None:
+        """Show that we live, at most every few seconds; that it cannot be written must not end a batch."""
+        if time.monotonic() >= self._next_beat:
+            with contextlib.suppress(OSError):
+                self._write()
+
+    def _write(self) -> None:
+        self._next_beat = time.monotonic() + BEAT_S
+        self.record = replace(self.record, sequence=self.record.sequence + 1)
+        descriptor = os.open(self.path, os.O_WRONLY)
+        try:
+            os.pwrite(descriptor, self._text().encode(), 0)  # in place and of one length: no reader sees it torn
+        finally:
+            os.close(descriptor)
+
+    def _text(self) -> str:
+        return json.dumps(self.record.to_record()).ljust(RECORD_BYTES)
+
+
+def _new_record(name: str, terms: str) -> WorkerRecord:
+    pid, host, token = os.getpid(), socket.gethostname(), uuid.uuid4().hex
+    return WorkerRecord(
+        worker=name or f"{host}-{pid}-{token[:6]}",
+        token=token,
+        host=host,
+        space=pid_space(),
+        pid=pid,
+        boot_id=boot_id(),
+        ticks=start_ticks(pid),
+        since=time.strftime("%Y-%m-%d %H:%M:%S"),
+        terms=terms,
+        job=os.environ.get("SLURM_JOB_ID", ""),
+    )
+
+
+@dataclass
+class Watcher:
+    """Says who of the others lives; each look counts for how long a content has not changed."""
+
+    output: OutputFolder
+    clock: Callable[[], float] = time.monotonic
+    _seen: dict[str, tuple[WorkerRecord, float]] = field(default_factory=dict)
+    """Content, and since when it has not changed."""
+    _moved: set[str] = field(default_factory=set)
+    """Tokens of those that were seen to move."""
+
+    def read(self, name: str) -> WorkerRecord | None:
+        """Return what a worker says of itself; None if there is no such file, or nobody can read it."""
+        record = read_json(self.output.worker(name))
+        return None if record is None else WorkerRecord.from_record(record)
+
+    def is_gone(self, owner: WorkerRecord) -> bool:
+        """Return whether the worker that a claim names has ended, has died, or has been silent for so long."""
+        now = self.read(owner.worker)
+        if now is not None and now.token != owner.token:
+            return True  # another has its name by now, as each `train` has
+        if now is not None and now.has_ended:
+            return True
+        is_here = lives_here(owner)
+        return not is_here if is_here is not None else self._is_silent(owner, now or owner)
+
+    def _is_silent(self, owner: WorkerRecord, now: WorkerRecord) -> bool:
+        time_s = self.clock()
+        before, since = self._seen.get(owner.token, (None, time_s))
+        if before is not None and now != before:
+            self._moved.add(owner.token)
+        if now != before:
+            before, since = now, time_s
+        self._seen[owner.token] = (now, since)
+        return time_s - since >= SILENCE_S
+
+    def living(self, but: str = "") -> list[WorkerRecord]:
+        """Return the workers that are not known to be gone, except one."""
+        found = [self.read(name) for name in self.output.workers()]
+        return [one for one in found if one and one.worker != but and not self.is_gone(one)]
+
+    def lives(self, worker: WorkerRecord) -> bool:
+        """Return whether a worker, seen just now not to be gone, is known to live: on another host it has moved."""
+        return lives_here(worker) is True or worker.token in self._moved
+
+
+def lives_here(worker: WorkerRecord) -> bool | None:
+    """Return whether a process of this host and boot runs; None of one that cannot be asked about from here."""
+    here = (socket.gethostname(), boot_id(), pid_space())
+    if (worker.host, worker.boot_id, worker.space) != here or worker.pid is None:
+        return None
+    return start_ticks(worker.pid) == worker.ticks != 0

@@ -1,0 +1,1 @@
+"""What lies in the output folder for one patch, and for the whole scene."""

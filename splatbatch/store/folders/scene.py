@@ -1,0 +1,74 @@
+"""The folder of the whole scene: its merged splat, what that was made of, and how good it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from splatbatch.files import read_json
+from splatbatch.store.attempt_folder import FileIn
+from splatbatch.store.folders.patch import SPLAT, PatchFolder
+from splatbatch.store.hashes import file_fact
+
+if TYPE_CHECKING:
+    from splatbatch.store.records.evaluation import SceneEvaluation
+    from splatbatch.store.records.merge import Merge
+
+MERGE = "merge.json"
+
+
+@dataclass(frozen=True)
+class MergedFiles:
+    """A merged splat, and beside it what it was made of."""
+
+    splat: Path
+    record: Path
+
+    @staticmethod
+    def at(splat: Path) -> MergedFiles:
+        """Return the files of a splat that is merged to a place of somebody's choice."""
+        return MergedFiles(splat, splat.with_name(f"{splat.stem}.{MERGE}"))
+
+    def read(self) -> Merge | None:
+        """Return what the splat was made of; None if nobody knows, or another file stands there by now."""
+        from splatbatch.store.records.merge import Merge  # of which `status` knows nothing
+
+        record, fact = read_json(self.record), file_fact(self.splat)
+        found = Merge.from_record(record)
+        return found if record is not None and (found.bytes, found.mtime_ns) == fact[:2] else None
+
+
+@dataclass(frozen=True)
+class SceneFolder:
+    """What lies in the output folder for the whole scene, as merged from its patches."""
+
+    path: Path
+
+    splat = FileIn(SPLAT)
+    merge = FileIn(MERGE)
+    """What the splat was merged from."""
+    evaluation = FileIn("evaluation.json")
+    """How good it is; `evaluate` copies it here from its attempt."""
+
+    def evaluation_of(self, splat: Path) -> Path:
+        """Return where the evaluation of a splat goes: of another one than the scene's own, under a name of its own."""
+        name = "evaluation" if splat.resolve() == self.splat.resolve() else f"evaluation-{splat.stem}"
+        return self.path / f"{name}.json"
+
+    def read_evaluation(self, splat: Path | None = None) -> SceneEvaluation | None:
+        """Return how good the scene, or another splat, was found to be; None if nobody has measured it."""
+        from splatbatch.store.records.evaluation import SceneEvaluation  # of which `status` knows nothing
+
+        record = read_json(self.evaluation_of(splat or self.splat))
+        return None if record is None else SceneEvaluation.from_record(record)
+
+    @property
+    def evaluating(self) -> PatchFolder:
+        """The attempts at measuring it."""
+        return PatchFolder(self.path / "evaluating")
+
+    @property
+    def merged(self) -> MergedFiles:
+        """The merged splat and what it was made of."""
+        return MergedFiles(self.splat, self.merge)

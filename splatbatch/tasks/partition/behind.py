@@ -1,0 +1,30 @@
+"""The backdrop behind the patches of a batch, as it lies there at the moment: whoever trains it, a new one is seen."""
+
+from __future__ import annotations
+
+from splatbatch.store.folders.patch import ACCEPTED, RESULT, backdrop_sha256
+from splatbatch.store.hashes import Stamp, stamp_of
+from splatbatch.tasks.task import Task
+
+Seen = tuple[Stamp, ...]
+"""Of what says which backdrop is accepted; empty where none is drawn."""
+
+
+class Behind:
+    """Reads the hash of the backdrop, again where another one was accepted since."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Seen, str] = ((), "")
+
+    def seen(self, task: Task) -> Seen:
+        """Return what tells the backdrop of a task from a later one; one look at its files."""
+        place = task.patch.backdrop
+        return tuple(stamp_of(f"{place}/{name}") for name in (RESULT, ACCEPTED)) if place else ()
+
+    def sha256(self, task: Task) -> str:
+        """Return the hash of the backdrop of a task, which is that of all tasks; empty where none is drawn."""
+        if not task.patch.backdrop or task.recipe.program is not None:
+            return ""
+        if (seen := self.seen(task)) != self._kept[0]:
+            self._kept = (seen, backdrop_sha256(task.patch.backdrop))
+        return self._kept[1]

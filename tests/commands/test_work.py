@@ -1,0 +1,275 @@
+"""`work`: several workers share a batch; what each tells, when it ends, and who is refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from process_family import left_of, wait_until
+
+from splatbatch.scheduler.work.time_left import parse_duration
+from splatbatch.store.claims.workers import Presence
+from splatbatch.store.endings import Endings
+from splatbatch.store.layout import OutputFolder
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
+
+QUICK = {"training": {"colors": "as_is"}, "limits": {"grace_s": 0.5, "free_disk_mib": 0}}
+
+
+def events_of(batch: FakeBatch, kind: str) -> list[dict[str, Any]]:
+    """Return the events of a kind in all ledgers."""
+    texts = [path.read_text() for path in sorted(batch.output.glob("ledger/*.jsonl"))]
+    events = [json.loads(line) for text in texts for line in text.splitlines()]
+    return [event for event in events if event["event"] == kind]
+
+
+def ends_of(batch: FakeBatch) -> list[tuple[str, str]]:
+    return sorted((event["patch"], event["outcome"]) for event in events_of(batch, "attempt_ended"))
+
+
+def wait_for(batch: FakeBatch, pattern: str) -> None:
+    wait_until(lambda: list(batch.output.glob(pattern)))
+
+
+def may_unshare() -> bool:
+    """Return whether a process may have a host name of its own here."""
+    try:
+        return subprocess.run(["unshare", "--uts", "hostname", "far-away"], check=False).returncode == 0
+    except OSError:
+        return False
+
+
+@contextmanager
+def working(batch: FakeBatch, *patches: str) -> Iterator[subprocess.Popen[str]]:
+    """Have a worker at work on patches that do not end by themselves."""
+    worker = batch.start("work", *patches)
+    try:
+        wait_for(batch, "patches/*/attempt-*/start.json")
+        yield worker
+    finally:
+        worker.kill()
+        worker.communicate(timeout=60)
+
+
+def test_two_workers_share_a_batch_and_each_task_is_trained_once(batch: FakeBatch) -> None:
+    names = [f"p{number}" for number in range(6)]
+    batch.make(*names, **QUICK)
+    both = [batch.start("work") for _ in range(2)]
+    told = [worker.communicate(timeout=120)[0] for worker in both]
+    assert [worker.returncode for worker in both] == [0, 0]
+    assert all("6 of 6 patches trained" in one for one in told)
+    assert ends_of(batch) == [(name, "trained") for name in names]
+    assert {batch.result(name)["accepted"] for name in names} == {1}
+    assert len(list(batch.output.glob("ledger/*.jsonl"))) == 2
+    assert batch.run("train").returncode == 0  # which reads what they have told
+    assert ends_of(batch) == [(name, "trained") for name in names]
+
+
+def test_a_worker_that_is_told_to_stop_ends_with_75_and_another_goes_on(batch: FakeBatch) -> None:
+    batch.make("p0", **QUICK).script(p0=["train 600", "train"])
+    with working(batch) as worker:
+        worker.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        assert worker.wait(60) == 75
+        assert time.monotonic() - began < 30
+    assert ends_of(batch) == [("p0", "stopped")]
+    assert batch.run_apart("work").returncode == 0
+    assert ends_of(batch) == [("p0", "stopped"), ("p0", "trained")]
+    assert left_of(batch) == []
+
+
+def test_what_a_killed_worker_had_is_trained_by_another_and_not_held_against_the_task(batch: FakeBatch) -> None:
+    batch.make("p0", **QUICK, retry={"max_attempts": 1}).script(p0=["train 600", "exit 1 odd", "train"])
+    with working(batch) as worker:
+        worker.kill()
+        worker.wait()
+    assert batch.run_apart("work").returncode == 1  # it failed once by itself, after it was lost once
+    rows = [(event["attempt"], event["outcome"]) for event in events_of(batch, "attempt_ended")]
+    assert [number for number, _ in rows] == [1, 2]
+    assert rows[1] == (2, "failed")
+    assert left_of(batch) == []
+
+
+@pytest.mark.skipif(not may_unshare(), reason="needs a host name of its own: unshare --uts")
+def test_a_worker_of_another_host_that_freezes_is_replaced_and_its_twin_is_not_accepted(batch: FakeBatch) -> None:
+    batch.make("p0", **QUICK).script(p0=["await go", "train"])
+    command = ["unshare", "--uts", "sh", "-c", 'hostname far-away && exec "$@"', "sh", *batch.command("work")]
+    frozen = subprocess.Popen(command, env=batch.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(batch, "patches/*/attempt-*/start.json")
+    frozen.send_signal(signal.SIGSTOP)
+    other = subprocess.run(
+        batch.command("work"),
+        env={**batch.environment(), "FAKE_TRAINER_CONSTANTS": '{"splatbatch.store.claims.workers.SILENCE_S": 7}'},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert (other.returncode, batch.result("p0")["attempt"]) == (0, "attempt-02"), other.stderr
+    (batch.folder / "go").touch()
+    frozen.send_signal(signal.SIGCONT)
+    assert frozen.wait(120) == 0  # the patch is trained, whoever did it
+    assert sorted(path.name for path in batch.output.glob("patches/p0/accepted/*")) == ["1.json"]
+    assert batch.result("p0")["attempt"] == "attempt-02"
+    assert left_of(batch) == []
+
+
+def test_failures_count_whoever_has_seen_them(batch: FakeBatch) -> None:
+    batch.make("p0", **QUICK, retry={"first_wait_s": 60}).script(p0=["exit 1 Traceback: IndexError"])
+    worker = batch.start("work")
+    wait_until(lambda: events_of(batch, "retry"))
+    worker.kill()
+    worker.communicate()
+    assert batch.run_apart("work").returncode == 1
+    [gave_up] = events_of(batch, "gave_up")
+    assert "twice" in gave_up["reason"]
+    assert len(ends_of(batch)) == 2
+
+
+def test_while_a_worker_works_train_is_refused_with_6_and_status_tells_who_works_on_what(batch: FakeBatch) -> None:
+    batch.make("p0", "p1", **QUICK).script(p0=["train 600"], p1=["train 600"])
+    with working(batch, "p0"):
+        refused = batch.run("train")
+        assert refused.returncode == 6
+        assert "worker" in refused.stderr
+        assert "splatbatch cancel" in refused.stderr
+        told = json.loads(batch.run("status", "--json").stdout)
+        [one] = told["workers"]
+        assert (one["tasks"], one["has_ended"]) == (["p0"], False)
+        assert "Running: 1 worker" in batch.run("status").stdout
+
+
+def test_a_worker_may_join_a_train_that_runs(batch: FakeBatch) -> None:
+    batch.make("p0", "p1", "p2", **QUICK).script(p0=["await go"])
+    train = batch.start("train")
+    wait_for(batch, "patches/p0/attempt-*/start.json")
+    worker = batch.start("work")
+    wait_until(lambda: len(list(batch.output.glob("patches/*/accepted/1.json"))) == 2)
+    (batch.folder / "go").touch()
+    told = [one.communicate(timeout=120)[0] for one in (train, worker)]
+    assert [train.returncode, worker.returncode] == [0, 0], told
+    assert ends_of(batch) == [(name, "trained") for name in ("p0", "p1", "p2")]
+
+
+def test_where_claims_cannot_be_made_its_attempt_tells(batch: FakeBatch) -> None:
+    batch.make("p0", **QUICK).output.mkdir()
+    (batch.output / "claims").touch()
+    assert batch.run("train").returncode == 0
+    assert batch.result("p0")["accepted"] == 1
+
+
+def test_a_worker_by_another_yaml_is_refused_with_5(batch: FakeBatch) -> None:
+    batch.make("p0", "p1", **QUICK).script(p0=["train 600"])
+    with working(batch, "p0"):
+        batch.change(training={"max_steps": 21})
+        refused = batch.run_apart("work")
+        assert refused.returncode == 5
+        assert "another YAML" in refused.stderr
+
+
+def test_cancel_reaches_workers(batch: FakeBatch) -> None:
+    batch.make("p0", "p1", **QUICK).script(p0=["train 600"], p1=["train 600"])
+    with working(batch) as worker:
+        done = batch.run("cancel")
+        assert (done.returncode, worker.wait(60)) == (0, 143)
+        assert "stopped: p0" in done.stdout
+    assert left_of(batch) == []
+
+
+def test_cancel_of_one_patch_leaves_the_worker_at_work(batch: FakeBatch) -> None:
+    batch.make("p0", "p1", **QUICK).script(p0=["train 600"])
+    worker = batch.start("work")
+    wait_for(batch, "patches/p0/attempt-*/start.json")
+    assert batch.run("cancel", "--patch", "p0").returncode == 0
+    assert worker.wait(60) == 1
+    worker.communicate()
+    assert ends_of(batch) == [("p0", "stopped"), ("p1", "trained")]
+
+
+def test_a_worker_takes_nothing_that_its_time_does_not_hold(batch: FakeBatch) -> None:
+    batch.make("p0", **QUICK)
+    assert batch.run_apart("work", "--for", "1s").returncode == 75
+    assert not list(batch.output.glob("patches/*/attempt-*"))
+    assert batch.run_apart("work", "--for", "2h").returncode == 0
+
+
+def test_a_detached_batch_goes_on_by_itself_and_whoever_attaches_sees_it_end(batch: FakeBatch) -> None:
+    batch.make("p0", **QUICK).script(p0=["await go"])
+    started = batch.run_apart("train", "--detach")
+    assert (started.returncode, "is at work; its words" in started.stdout) == (0, True)
+    again = batch.run_apart("train", "--detach")
+    assert (again.returncode, "nothing was started" in again.stdout) == (0, True)
+    wait_for(batch, "patches/p0/attempt-*/start.json")
+    attached = batch.start("attach")
+    (batch.folder / "go").touch()
+    out, err = attached.communicate(timeout=120)
+    assert (attached.returncode, out.splitlines()[-1]) == (0, "1 of 1 patches trained"), err
+    assert left_of(batch) == []
+
+
+def test_a_detached_worker_that_cannot_train_has_its_words_told(batch: FakeBatch) -> None:
+    settings = {**QUICK, "training": {"colors": "as_is", "device": "auto"}, "executor": {"gpus": [977]}}
+    refused = batch.make("p0", **settings).run_apart("train", "--detach")
+    assert refused.returncode == 5
+    assert "977" in refused.stderr
+    only = batch.run("train", "--detach", "--only", "patch=p0")
+    assert (only.returncode, "--only" in only.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"), [("3h30m", 12_600), ("90m", 5400), ("45s", 45), ("5400", 5400), ("1.5h", 5400)]
+)
+def test_durations_are_read(words: str, seconds: float) -> None:
+    assert parse_duration(words) == seconds
+
+
+@pytest.mark.parametrize("words", ["soon", "", "-3h", "3x", "h"])
+def test_what_is_no_duration_is_an_error_of_the_command_line(batch: FakeBatch, words: str) -> None:
+    ended = batch.make("p0").run("work", f"--for={words}")
+    assert (ended.returncode, "--for" in ended.stderr) == ((2, True) if words else (0, False))
+
+
+def lines_of(patch: str, *events: dict[str, Any]) -> str:
+    return "".join(json.dumps({"patch": patch, "attempt": 1, **event}) + "\n" for event in events)
+
+
+@pytest.mark.parametrize("change", [lambda path: path, lambda path: path.with_name("zz.jsonl")])
+def test_what_was_last_is_told_by_claims_and_not_by_clocks_or_names(
+    batch: FakeBatch, change: Callable[..., Any]
+) -> None:
+    output = OutputFolder(batch.output)
+    output.ledger.parent.mkdir(parents=True)
+    failed = {"event": "attempt_ended", "outcome": "failed", "t": 200.0, "generation": 1}
+    trained = {"event": "attempt_ended", "outcome": "trained", "t": 100.0, "generation": 2, "attempt": 2}
+    change(output.ledger).write_text(lines_of("p0", trained))
+    output.ledger_of("another").write_text(lines_of("p0", failed))
+    last = Endings(output).last("p0")
+    assert (last.outcome, last.attempt) == ("trained", 2)
+    assert Endings(output).is_judged("p0", 1)
+
+
+def test_ledgers_of_workers_that_come_later_are_read_too(batch: FakeBatch) -> None:
+    output = OutputFolder(batch.output)
+    output.create()
+    endings = Endings(output)
+    assert endings.last("p0") is None
+    output.ledger.parent.mkdir()
+    event = {"event": "attempt_ended", "outcome": "trained", "t": 1.0}
+    output.ledger_of("late").write_text(lines_of("p0", event))
+    assert endings.last("p0").outcome == "trained"
+
+
+def test_a_worker_leaves_a_record_that_says_it_has_ended(batch: FakeBatch) -> None:
+    output = OutputFolder(batch.output)
+    output.create()
+    with Presence(output) as presence:
+        assert not json.loads(presence.path.read_text())["has_ended"]
+    assert json.loads(presence.path.read_text())["has_ended"]
