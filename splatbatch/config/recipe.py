@@ -45,6 +45,9 @@ class Training(Section):
     evened where the colours of a track then agree better by a fifth or more."""
     coarse_to_fine: bool = False
     """Begin with small photographs and few Gaussians, and let both grow over the run: faster (DashGaussian, 2025)."""
+    border: Literal["auto", "core", "backdrop", "none"] = "auto"
+    """Of patches that `split` has cut: `auto`: Gaussians keep to the core and the backdrop lies behind them; `core` and
+    `backdrop`: that alone; `none`: neither. For comparisons."""
     images: Literal["auto", "gpu", "host"] = "auto"
     """Where decoded photographs lie: on the GPU, or in host memory and uploaded for each step; auto: where they fit."""
     workers: Literal["auto"] | Annotated[int, Field(ge=0, le=64)] = "auto"
@@ -61,6 +64,16 @@ class Training(Section):
     """`plain`: only torch's and gsplat's own kernels, no CUDA graphs; slower, for GPUs where ours do not work."""
     seed: Annotated[int, Field(ge=0)] = 42
     """Seed of everything random in a training."""
+
+    @property
+    def keeps_to_core(self) -> bool:
+        """Return whether a patch with a core keeps its Gaussians there."""
+        return self.border in ("auto", "core")
+
+    @property
+    def draws_backdrop(self) -> bool:
+        """Return whether a patch with a core has the backdrop behind it."""
+        return self.border in ("auto", "backdrop")
 
     def cap(self, num_points: int | None = None) -> int:
         """Return `cap_max` as a number, for a patch with so many sparse points.

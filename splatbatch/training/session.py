@@ -99,7 +99,7 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     progress.found(find_repeats(views.training))
     views = replace(views, surroundings=surroundings_of(settings, views.frame, training))
     gaussians = _within_reach(first_values(reconstruction.points, views.frame, training), views, settings)
-    if settings.border and not settings.backdrop:
+    if settings.border and not settings.backdrop and training.draws_backdrop:
         progress.warn(NO_BACKDROP)
     if torch.cuda.is_initialized() and not was_touched:  # type: ignore[no-untyped-call]
         raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")

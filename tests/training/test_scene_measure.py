@@ -20,7 +20,7 @@ from splatbatch.training.gaussians import from_splat
 from splatbatch.training.photos.views import Folders, decode_views
 from splatbatch.training.scene.measure import measure
 from splatbatch.training.scene.opened import open_scene
-from splatbatch.training.scene.summary import measured
+from splatbatch.training.scene.summary import Pair, measured
 
 CPU = torch.device("cpu")
 RECIPE = Recipe.model_validate({"training": {"sh_degree": 1, "resolution": "1/4", "device": "cpu"}})
@@ -54,9 +54,9 @@ def test_a_photograph_is_measured_as_in_training(tmp_path: Path, tones: dict[str
 
 
 def test_a_gain_is_that_on_photographs_which_both_have_measured() -> None:
-    pairs = [(PhotoMeasured(psnr=25.0), Figures(psnr=24.0)), (PhotoMeasured(psnr=30.0), None)]
+    pairs = [Pair(PhotoMeasured(psnr=25.0), Figures(psnr=24.0), 26.0), Pair(PhotoMeasured(psnr=30.0))]
     found = measured(pairs)
-    assert (found.num_photos, found.psnr, found.own_psnr, found.gain_db) == (2, 27.5, 24.0, 1.0)
+    assert (found.num_photos, found.psnr, found.own_psnr, found.gain_db) == (2, 27.5, 24.0, 2.0)
     assert measured([]).psnr is None
 
 

@@ -39,8 +39,10 @@ class Measured(Figures):
     own_psnr: float | None = None
     """In the mean over those that a patch has measured: what the patch's own splat reached."""
     own_ssim: float | None = None
+    answered_psnr: float | None = None
+    """Of the merged scene on the pixels that `own_psnr` is of."""
     gain_db: float | None = None
-    """PSNR of the merged scene less `own_psnr`, on the photographs that both have."""
+    """`answered_psnr` less `own_psnr`, on the photographs that both have."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,9 @@ class PhotoMeasured(Figures):
     home: str = ""
     """The patch whose core it sees most of; empty: it sees none."""
     own_psnr: float | None = None
-    """Of the splat of that patch."""
+    """Of the splat of that patch, on the pixels that it answers for."""
+    answered: dict[str, float] = field(default_factory=dict, metadata=reads(_numbers))
+    """PSNR of the merged scene on the pixels that each patch has measured itself on."""
     shares: dict[str, float] = field(default_factory=dict, metadata=reads(_numbers))
     """Of the points that it sees, by core."""
 

@@ -16,7 +16,10 @@ from splatbatch.store.records.colors import tone_to_record
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks.fingerprints.inputs import inputs_of, photographs_of
 
-NEWER = (("training", "colors", "auto"), ("evaluation", "colors_from", "all"), ("evaluation", "holdout", "every"))
+NEWER = (
+    *(("training", "colors", "auto"), ("training", "border", "auto")),
+    *(("evaluation", "colors_from", "all"), ("evaluation", "holdout", "every")),
+)
 """Settings that earlier versions had no word for: at their defaults no part of the hash, so that results stay fresh."""
 
 GONE_FROM_TRAINING = {"exposure": False}
@@ -34,14 +37,19 @@ def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
 
 def border_hash(patch: Patch, recipe: Recipe) -> str:
     """Return the hash of what bounds a patch; empty where nothing does, or its trainer knows of no borders."""
-    if patch.border is None or recipe.program is not None:
+    if patch.border is None or recipe.program is not None or not recipe.training.keeps_to_core:
         return ""
     return short_hash(json.dumps(patch.border.to_record(), sort_keys=True))
 
 
 def behind(patch: Patch, recipe: Recipe) -> str:
     """Return the hash of the splat that is drawn behind a patch now; empty for none."""
-    return "" if patch.backdrop is None or recipe.program is not None else backdrop_sha256(patch.backdrop)
+    return backdrop_sha256(patch.backdrop) if is_drawn_behind(patch, recipe) else ""
+
+
+def is_drawn_behind(patch: Patch, recipe: Recipe) -> bool:
+    """Return whether the backdrop, once there is one, is drawn behind a patch."""
+    return patch.backdrop is not None and recipe.program is None and recipe.training.draws_backdrop
 
 
 def recipe_hash(recipe: Recipe) -> str:

@@ -30,7 +30,7 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.task import patches_of
 
-VERSION = 1
+VERSION = 2
 """Raise it when something is measured otherwise: scenes are then measured again."""
 LEAST_INSIDE = 0.01
 """Of a splat's Gaussians that lie where the partition's scene is, at least, if it is a splat of that scene."""

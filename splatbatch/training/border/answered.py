@@ -50,13 +50,20 @@ def answered_for(views: Views) -> Views:
 def _marked(within: Mapping[str, Tensor], outside: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the whole backdrop, black within reach and white outside, from wherever it is seen."""
     whole = {name: torch.cat((within[name], value)) for name, value in outside.items()}
-    white = torch.arange(len(whole["means"]), device=whole["means"].device) >= len(within["means"])
-    whole["sh0"] = ((white.float() - 0.5) / SH_C0)[:, None, None].repeat(1, 1, 3)
-    return whole
+    return whole | painted(torch.arange(len(whole["means"]), device=whole["means"].device) >= len(within["means"]))
+
+
+def painted(is_outside: Tensor) -> dict[str, Tensor]:
+    """Return the colours of Gaussians of which each [N] lies outside, white, or within reach, black."""
+    return {"sh0": ((is_outside.float() - 0.5) / SH_C0)[:, None, None].repeat(1, 1, 3)}
 
 
 def _masked(photo: Photo, marked: Mapping[str, Tensor]) -> Photo:
-    shown = rasterize(marked, photo.view, RasterOptions(sh_degree=0)).colors[..., 0]
+    return answering(photo, rasterize(marked, photo.view, RasterOptions(sh_degree=0)).colors[..., 0])
+
+
+def answering(photo: Photo, shown: Tensor) -> Photo:
+    """Return a photograph whose pixels count where the share [H, W] of what they show that lies outside is small."""
     valid = photo.valid()
     counts = shown <= MOST_OUTSIDE if valid is None else (shown <= MOST_OUTSIDE) & valid
     if photo.pixels.device == counts.device:

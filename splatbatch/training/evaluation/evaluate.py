@@ -74,7 +74,7 @@ class Evaluator:
             figures = evaluate(gaussians, self._holdout, self._recipe, self._lpips, is_evened=self._is_evened)
             if figures is None:
                 return None
-            sample = {photo.name: _psnr(gaussians, photo, self._recipe) for photo in self._sample}
+            sample = {photo.name: psnr_on(gaussians, photo, self._recipe) for photo in self._sample}
         on_training = {"training_psnr": statistics.fmean(sample.values()), "training_images": sample}
         metrics = {"step": step, **figures, **on_training}
         self.evaluations.append(metrics)
@@ -160,7 +160,12 @@ def _ssim(recipe: Recipe, colors: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 @torch.inference_mode()
-def _psnr(gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe) -> float:
+def psnr_on(gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe) -> float:
+    """Return the PSNR of a photograph alone, in dB.
+
+    Raises:
+        TrainerError: the rendering is not finite.
+    """
     return _measure(gaussians, photo, recipe, None)["psnr"]
 
 

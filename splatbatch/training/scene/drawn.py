@@ -12,8 +12,11 @@ from torch.nn.functional import pad
 from splatbatch.config import Offset
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
+from splatbatch.training.border.answered import answering, painted
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.rendering.rasterize import View
+from splatbatch.training.photos.views import Photo
+from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
+from splatbatch.training.scene.photographs import Shot
 from splatbatch.training.scene.store import Standpoint, Store
 
 
@@ -39,6 +42,13 @@ class Backdrop:
     store: Store
     reach: Place
     """Of the patch: what lies there the patch itself explains."""
+
+    def answered_for(self, shot: Shot) -> Photo:
+        """Return a photograph whose pixels count where the patch answers for them."""
+        behind = self.store.seen_from(shot.standpoint, shot.photo.view)
+        is_outside = ~self.reach.holds(behind["means"], shot.standpoint)
+        shown = rasterize({**behind, **painted(is_outside)}, shot.photo.view, RasterOptions(sh_degree=0))
+        return answering(shot.photo, shown.colors[..., 0])
 
 
 @dataclass(frozen=True)

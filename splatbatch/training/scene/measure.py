@@ -19,17 +19,17 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
 from splatbatch.store.records.metrics import Figures
 from splatbatch.store.records.progress import Progress
-from splatbatch.training.evaluation.evaluate import MemoryPeaks, evaluate
+from splatbatch.training.evaluation.evaluate import MemoryPeaks, evaluate, psnr_on
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
 from splatbatch.training.photos.views import Folders
 from splatbatch.training.scene.opened import Scene
 from splatbatch.training.scene.photographs import Photographs
 from splatbatch.training.scene.sides import Sides
-from splatbatch.training.scene.summary import measured, of_photos
+from splatbatch.training.scene.summary import Pair, measured, of_photos
 
 MOST_VIEWS = 12
 """Cameras from which a seam is rendered: held-out ones first."""
-ANSWERED_FOR = "patches' own figures: of the pixels that each answers for before its backdrop, not of whole photographs"
+ANSWERED_FOR = "patches' own figures, and the gain over them: of the pixels that each patch answers for"
 Photos = dict[str, PhotoMeasured]
 Item = TypeVar("Item")
 
@@ -98,8 +98,9 @@ def _name_of(device: torch.device) -> str:
 
 def _measured_photos(scene: Scene, photographs: Photographs, told: Telling, lpips: Lpips | None) -> tuple[Photos, int]:
     """Return what the merged scene shows of each held-out photograph, and how many Gaussians it has."""
-    store, photos = scene.store(Path(scene.settings.splat)), Photos()
+    store, photos = scene.store(Path(scene.settings.splat), 2), Photos()
     recipe = _with_degree(scene.recipe, store.blocks.header.sh_degree)
+    backdrops = scene.backdrops(scene.settings.own)
     tones = {name: Tone.of(values) for name, values in scene.settings.tones.items()}
     shots = photographs.shots(scene.held_out, scene.unit, scene.device, tones)
     for name in told.each("photos", scene.held_out):
@@ -108,7 +109,11 @@ def _measured_photos(scene: Scene, photographs: Photographs, told: Telling, lpip
             continue
         gaussians = store.seen_from(shot.standpoint, shot.photo.view)
         figures = evaluate(gaussians, [shot.photo], recipe, lpips, is_evened=bool(tones)) or {}
-        photos[name] = _with_circumstances(scene, name, PhotoMeasured.from_record(figures.get("images", {}).get(name)))
+        found = PhotoMeasured.from_record(figures.get("images", {}).get(name))
+        own = {patch: backdrops.get(patch) for patch, known in scene.settings.own.items() if name in known}
+        photo_of = {patch: behind.answered_for(shot) if behind else shot.photo for patch, behind in own.items()}
+        answered = {patch: psnr_on(gaussians, photo, recipe) for patch, photo in photo_of.items() if photo.counts()}
+        photos[name] = _with_circumstances(scene, name, replace(found, answered=answered))
     return photos, len(store.blocks.of_row)
 
 
@@ -176,6 +181,10 @@ def _taken_together(scene: Scene, found: SceneEvaluation, seams: Sequence[SeamMe
 def _patches(own: Mapping[str, Mapping[str, Figures]], photos: Photos) -> dict[str, Measured]:
     """Return the merged scene on the photographs that each patch has measured itself on."""
     return {
-        patch: measured((photos[name], figures) for name, figures in by_name.items() if name in photos)
+        patch: measured(
+            Pair(photos[name], figures, photos[name].answered.get(patch))
+            for name, figures in by_name.items()
+            if name in photos
+        )
         for patch, by_name in own.items()
     }

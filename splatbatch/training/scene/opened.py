@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,11 +90,20 @@ class Scene:
         Raises:
             SceneError: its splat, or the backdrop, cannot be read.
         """
-        own, core = self.store(Path(self.settings.splats[patch]), 4), self.partition.core(patch)
-        if patch not in self.settings.before_backdrop or core is None:
-            return Drawn(own)
-        backdrop = self.store(Path(self.settings.backdrop), 4)
-        return Drawn(own, Backdrop(backdrop, self.place(reach_of(core))))
+        own = self.store(Path(self.settings.splats[patch]), 4)
+        return Drawn(own, self.backdrops([patch]).get(patch))
+
+    def backdrops(self, patches: Iterable[str]) -> dict[str, Backdrop]:
+        """Return what was drawn behind patches, with a quarter of the memory; of others there is none.
+
+        Raises:
+            SceneError: it cannot be read.
+        """
+        cores = {name: self.partition.core(name) for name in patches if name in self.settings.before_backdrop}
+        if not cores:
+            return {}
+        store = self.store(Path(self.settings.backdrop), 4)
+        return {name: Backdrop(store, self.place(reach_of(core))) for name, core in cores.items() if core}
 
     def options(self, store: Store) -> RasterOptions:
         """Return how a splat is drawn: as the recipe says, with all the colours that its file has."""
