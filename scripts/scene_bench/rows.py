@@ -14,15 +14,15 @@ from scene_bench import product
 from scene_bench.product import Commands, Scene
 
 BACKDROP = "backdrop"
-ONE, UTM, SEED = "as one", "UTM", "other seed"
+ONE, UTM, SEED = "as-one", "UTM", "other-seed"
 CHANGES: dict[str, dict[str, Any]] = {
     "patches": {},
     ONE: {},
     UTM: {},
-    "no colour": {"colors": "as_is"},
+    "no-colour": {"colors": "as_is"},
     "neither": {"border": "none"},
-    "no backdrop": {"border": "core"},
-    "no core": {"border": "backdrop"},
+    "no-backdrop": {"border": "core"},
+    "no-core": {"border": "backdrop"},
     SEED: {"seed": 43},
 }
 """By row, what its training has otherwise; in the order in which they are run, the most telling first."""
@@ -42,7 +42,7 @@ class Bench:
 
     def run(self, name: str) -> dict[str, Any]:
         """Train, merge and measure what a row is of; a row that fails says why."""
-        folder = self.folder / name.replace(" ", "-")
+        folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         commands, started = Commands(folder / "commands.log", self.until), time.monotonic()
         try:
