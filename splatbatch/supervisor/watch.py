@@ -73,7 +73,8 @@ def _introduce(folder: AttemptFolder, group: Path | None) -> None:
     me, now = os.getpid(), time.time()
     ticks, name = processes.start_ticks(me), str(group) if group else None
     with suppress(OSError):
-        write_json(folder.start, Start(socket.gethostname(), me, processes.boot_id(), now, ticks, name).to_record())
+        place = (socket.gethostname(), me, processes.boot_id(), now, ticks, name, processes.pid_space())
+        write_json(folder.start, Start(*place).to_record())
 
 
 def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopRequest) -> None:

@@ -110,6 +110,20 @@ def test_a_process_that_hides_does_not_survive_its_killed_supervisor(
     assert fugitives(batch) == []
 
 
+def test_processes_of_another_container_are_nobody_here(tmp_path: Path) -> None:
+    me, ticks, group = os.getpid(), processes.start_ticks(os.getpid()), tmp_path / "splatbatch-7-8"
+    group.mkdir()
+    (group / "cgroup.procs").write_text("0\n")  # what the kernel says of one that has no number in our space
+    folder = AttemptFolder(tmp_path)
+    here = {"boot_id": processes.boot_id(), "pid": 7, "ticks": 8, "group": str(group)}
+    write_json(folder.heartbeat, {"below": [f"{me}:{ticks}"]})
+    write_json(folder.start, {**here, "space": "pid:[1]"})
+    assert leftovers.find(folder) == []
+    for space in ("", processes.pid_space()):
+        write_json(folder.start, {**here, "space": space})
+        assert leftovers.find(folder) == [me]
+
+
 @pytest.mark.parametrize(("file", "unknown"), [("start.json", "group"), ("heartbeat.json", "below")])
 def test_a_process_that_hides_from_a_killed_batch_is_ended_by_the_next_run(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, file: str, unknown: str

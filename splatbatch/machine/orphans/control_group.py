@@ -47,8 +47,8 @@ def enter(group: Path | None) -> None:
 
 def members(group: Path) -> list[int]:
     """Return the processes in a group; none if it is gone."""
-    with suppress(OSError, ValueError):
-        return [int(line) for line in (group / "cgroup.procs").read_text().split()]
+    with suppress(OSError, ValueError):  # 0 is one that has no number here, and would stand for all of us
+        return [int(line) for line in (group / "cgroup.procs").read_text().split() if int(line) > 0]
     return []
 
 

@@ -8,10 +8,12 @@ supervisor's death, where there is no control group and no parent of the batch i
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from splatbatch import processes
 from splatbatch.machine.orphans import control_group
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.attempt import Start
 
 MOST_NAMES = 4096
 
@@ -24,8 +26,7 @@ def names_below(pid: int) -> list[str]:
 
 def find(folder: AttemptFolder) -> list[int]:
     """Return the processes of an attempt that its files name and that still run."""
-    start = folder.read_start()
-    if start.boot_id != processes.boot_id():
+    if not _may_be_ours(start := folder.read_start()):
         return []
     group = control_group.of_supervisor(start)
     return sorted({*(control_group.members(group) if group else ()), *_recorded(folder)})
@@ -34,7 +35,16 @@ def find(folder: AttemptFolder) -> list[int]:
 def end(folder: AttemptFolder) -> None:
     """End by SIGKILL what is left of an attempt without a supervisor, and all below it."""
     processes.end_all(lambda: processes.with_descendants(find(folder)))
-    control_group.end(control_group.of_supervisor(folder.read_start()))
+    control_group.end(_group(folder.read_start()))
+
+
+def _may_be_ours(start: Start) -> bool:
+    """Return whether the numbers in start.json are of this boot and, as containers of a host differ, of this space."""
+    return start.boot_id == processes.boot_id() and start.space in ("", processes.pid_space())
+
+
+def _group(start: Start) -> Path | None:
+    return control_group.of_supervisor(start) if _may_be_ours(start) else None
 
 
 def _recorded(folder: AttemptFolder) -> Iterable[int]:

@@ -80,6 +80,8 @@ class Start(TypedRecord):
     ticks: int | None = None
     """When the process began, in the kernel's count: tells it from another of the same number."""
     group: str | None = None
+    space: str = ""
+    """Of its process number: see `processes.pid_space`; empty: an earlier version wrote it."""
 
 
 @dataclass(frozen=True)
