@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,14 @@ from cut_quarry import QUARRY, lay_out, quarry_splat
 from splatbatch.config import Recipe
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.partition.border import border_of
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.hashes import sha256_of
 from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.evaluation import EvaluationSettings, PhotoMeasured, SceneEvaluation
-from splatbatch.store.records.metrics import Figures
+from splatbatch.store.records.metrics import Figures, TrainingSettings
+from splatbatch.training.border.answered import answered_for
+from splatbatch.training.border.backdrop import surroundings_of
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import from_splat
 from splatbatch.training.photos.views import Folders, decode_views
@@ -51,6 +56,38 @@ def test_a_photograph_is_measured_as_in_training(tmp_path: Path, tones: dict[str
         assert found.photos[name].ssim == pytest.approx(figures["ssim"], abs=0.001)
         assert found.photos[name].psnr_even == pytest.approx(figures.get("psnr_even"), abs=0.01)
     assert "p0: not trained yet" in found.seams[0].problem
+
+
+def test_the_gain_over_a_patch_is_of_the_pixels_that_it_was_measured_on(tmp_path: Path) -> None:
+    partition = lay_out(tmp_path / "quarry")
+    names, splat = tuple(sorted(partition.test)[:2]), tmp_path / "quarry/output/scene/splat.ply"
+    border = border_of(partition, "p0")
+    assert border is not None
+    behind = {"backdrop": str(splat), "backdrop_sha256": sha256_of(splat), "border": border.to_record()}
+    settings = EvaluationSettings(
+        splat=str(splat),
+        partition=str(partition.path),
+        images=str(QUARRY / "images"),
+        recipe=RECIPE.model_dump(mode="json"),
+        holdout=names,
+        own={"p0": {name: Figures(psnr=20.0) for name in names}},
+        before_backdrop=("p0",),
+        **behind,
+    )
+    found = measure(open_scene(settings, RECIPE, CPU), AttemptFolder(tmp_path))
+    model = read_reconstruction(QUARRY / "sparse/0")
+    views = decode_views(model, Folders(QUARRY / "images"), frozenset(names), RECIPE.training, {})
+    around = surroundings_of(TrainingSettings(**behind), views.frame, RECIPE.training)
+    expected = evaluate(
+        from_splat(quarry_splat(), views.frame, CPU), answered_for(replace(views, surroundings=around)).holdout, RECIPE
+    )
+    assert expected is not None and len(expected["images"]) == 2
+    for name, figures in expected["images"].items():
+        # training draws the backdrop held back at the border
+        assert found.photos[name].answered["p0"] == pytest.approx(figures["psnr"], abs=0.1)
+        assert abs(figures["psnr"] - (found.photos[name].psnr or 0)) > 0.2
+    assert found.patches["p0"].answered_psnr == pytest.approx(expected["psnr"], abs=0.1)
+    assert found.patches["p0"].gain_db == pytest.approx(expected["psnr"] - 20.0, abs=0.1)
 
 
 def test_a_gain_is_that_on_photographs_which_both_have_measured() -> None:

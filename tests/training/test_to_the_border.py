@@ -25,6 +25,8 @@ from splatbatch.splats import read_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.hashes import sha256_of
+from splatbatch.store.layout import PatchFolder
+from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.surroundings import Bounds, Surroundings
 from splatbatch.training.evaluation.evaluate import evaluate
@@ -72,6 +74,23 @@ def test_a_patch_with_a_core_keeps_its_gaussians_within_reach(bordered: Patch, s
     assert bordered.border is not None
     assert within(folder.splat, bordered.border.core) >= 0.75
     assert within(folder.splat, bordered.border.reach) >= 0.95
+
+
+@pytest.mark.parametrize(
+    ("border", "is_bounded", "num_behind"), [("core", True, 0), ("backdrop", False, 1), ("none", False, 0)]
+)
+def test_each_part_of_the_border_can_be_turned_off_to_compare(
+    bordered: Patch, border: str, is_bounded: bool, num_behind: int
+) -> None:
+    settings = recipe(border=border)
+    folder = prepared(bordered, settings)
+    read = prepare(folder.read_settings(), settings, Progress(folder.progress, STEPS))
+    around = read.views.surroundings
+    assert (around.bounds is not None, min(1, around.num_behind)) == (is_bounded, num_behind)
+    assert NO_BACKDROP not in folder.progress.read_text()
+    now, usual = (fingerprint(bordered, one) for one in (settings, recipe()))
+    assert (bool(now.border), bool(now.backdrop)) == (is_bounded, bool(num_behind))
+    assert usual.border and usual.backdrop and usual.recipe != now.recipe
 
 
 def test_a_border_around_everything_computes_to_the_bit_what_none_does(bordered: Patch, patch: Patch) -> None:
