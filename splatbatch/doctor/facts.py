@@ -84,6 +84,8 @@ class Probe:
     """Those that are compiled already for a GPU that is here."""
     groups: tuple[str, ...] = ()
     """What can be built ahead, each in a process of its own."""
+    has_native: bool = False
+    """Whether our kernels in CUDA C++ are built for the GPUs here."""
 
 
 @dataclass(frozen=True)

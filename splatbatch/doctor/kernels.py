@@ -36,6 +36,7 @@ def of_kernels(machine: Machine, tools: Toolchain, probe: Probe) -> Iterator[Fin
     yield gsplat(machine, tools, capabilities)
     yield from locks(tools.locks)
     yield from triton(machine, tools, probe, capabilities)
+    yield native(machine, tools, probe, capabilities)
 
 
 def torch_kernels(probe: Probe, capabilities: Iterable[Version]) -> Finding:
@@ -82,6 +83,16 @@ def gsplat(machine: Machine, tools: Toolchain, capabilities: Iterable[Version]) 
         return problem("gsplat", f"its kernels are not built, and cannot be: {lacking}", remedy, OF_TRAINER)
     nvcc = f"nvcc {tools.nvcc_version[0]}.{tools.nvcc_version[1]}" if tools.nvcc_version else "nvcc"
     return warning("gsplat", f"its kernels are not built yet: some minutes with {nvcc} at {tools.nvcc}", WARM)
+
+
+def native(machine: Machine, tools: Toolchain, probe: Probe, capabilities: Iterable[Version]) -> Finding:
+    """Judge whether our kernels in CUDA C++ are built, or can be."""
+    if probe.has_native:
+        return ok("native", "our CUDA kernels are built")
+    if lacking := _lacking(machine, tools, capabilities):
+        remedy = "gsplat's are used: a step takes almost twice as long. Install the CUDA toolkit of torch's version."
+        return warning("native", f"our CUDA kernels are not built, and cannot be: {lacking}", remedy)
+    return warning("native", "our CUDA kernels are not built yet: some seconds", WARM)
 
 
 def _lacking(machine: Machine, tools: Toolchain, capabilities: Iterable[Version]) -> str:

@@ -24,6 +24,7 @@ def probe(machine: Machine) -> Probe:
         error=str(record.get("error") or ""),
         launch_error=str(record.get("launch_error") or ""),
         triton_error=str(record.get("triton_error") or ""),
+        has_native=record.get("has_native") is True,
         **{name: texts(record.get(name)) for name in ("architectures", "kernels", "cached", "groups")},
     )
 
@@ -42,7 +43,7 @@ def _built(group: str, answer: Answer) -> Finding:
         return ok(name, f"done in {seconds:.0f} s" if isinstance(seconds, int | float) else "done")
     if group == "gsplat":
         return problem(name, error, "`splatbatch doctor` without --warm says what its build lacks.", OF_TRAINER)
-    return warning(name, error, "Training works without it, slower (training.kernels: plain).")
+    return warning(name, error, "Training works without it, slower.")
 
 
 def _visible(machine: Machine) -> dict[str, str]:

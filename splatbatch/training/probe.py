@@ -13,6 +13,7 @@ import torch
 
 from splatbatch.files import read_json
 from splatbatch.training import cuda
+from splatbatch.training.cuda import native
 from splatbatch.training.cuda.warm import GROUPS, KERNELS
 
 
@@ -29,7 +30,7 @@ def _of_gpus() -> dict[str, Any]:
         torch.cuda.init()  # type: ignore[no-untyped-call]
     except (RuntimeError, AssertionError) as error:
         return {"error": _line(error)}
-    record = {"architectures": torch.cuda.get_arch_list(), "launch_error": _launch()}
+    record = {"architectures": torch.cuda.get_arch_list(), "launch_error": _launch(), "has_native": native.is_built()}
     if not record["launch_error"] and importlib.util.find_spec("triton") is not None:
         record |= {"triton_error": cuda.why_not_here(), "cached": sorted(set(_cached()))}
     return record

@@ -37,7 +37,7 @@ WELL = Machine(
     {"triton": "3"},
 )
 TOOLS = Toolchain("", Path("/usr/local/cuda/bin/nvcc"), (13, 0), "/usr/bin/c++")
-SEEN = Probe("", ("sm_80", "sm_90", "compute_90"), "", "", ("_adam", "_count"), ("_adam", "_count"))
+SEEN = Probe("", ("sm_80", "sm_90", "compute_90"), "", "", ("_adam", "_count"), ("_adam", "_count"), (), True)
 BROKEN = replace(WELL, presence=Presence((), ("/dev/nvidia0",), "Driver/library version mismatch"))
 
 
@@ -144,6 +144,20 @@ def test_torch_must_have_kernels_for_the_gpu(seen: Probe, state: tuple[str, int]
 def test_gsplat_is_built_or_can_be(changes: dict[str, object], state: tuple[str, int], words: str) -> None:
     finding = kernels.gsplat(WELL, replace(TOOLS, **changes), [(9, 0)])  # type: ignore[arg-type]
     assert (summary(finding), words in finding.message) == (state, True), finding
+
+
+@pytest.mark.parametrize(
+    ("is_built", "changes", "words"),
+    [
+        (True, {"nvcc": None}, "are built"),
+        (False, {}, "not built yet: some seconds"),
+        (False, {"nvcc": None}, "cannot be: there is no nvcc"),
+    ],
+)
+def test_our_cuda_kernels_are_built_or_gsplats_are_used(is_built: bool, changes: dict[str, object], words: str) -> None:
+    tools = replace(TOOLS, **changes)  # type: ignore[arg-type]
+    finding = kernels.native(WELL, tools, replace(SEEN, has_native=is_built), [(9, 0)])
+    assert (summary(finding), words in finding.message) == (("ok" if is_built else "warning", 0), True), finding
 
 
 @pytest.mark.parametrize(("nvcc", "capability"), [((12, 4), (12, 0)), ((12, 4), (10, 0)), ((13, 0), (7, 0))])

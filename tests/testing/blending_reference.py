@@ -18,18 +18,17 @@ class Picture:
 
     means2d: Tensor  # [1, N, 2]
     conics: Tensor  # [1, N, 3]
-    colors: Tensor  # [1, N, C]
+    colors: Tensor  # [1, N, 3]
     opacities: Tensor  # [1, N]
     offsets: Tensor  # [1, rows, columns] int32
     ids: Tensor  # [entries] int32
     width: int
     height: int
-    background: Tensor | None = None  # [1, C]
     masks: Tensor | None = None  # [1, rows, columns] bool
 
     @property
-    def inputs(self) -> tuple[Tensor | None, ...]:
-        return self.means2d, self.conics, self.colors, self.opacities, self.background
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.means2d, self.conics, self.colors, self.opacities
 
     def to(self, device: str) -> Picture:
         moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
@@ -42,7 +41,6 @@ def a_picture(
     *,
     largest: float = 6.0,
     opacity: float | None = None,
-    channels: int = 3,
     padding: int = 0,
     seed: int = 0,
 ) -> Picture:
@@ -59,7 +57,7 @@ def a_picture(
     turn = torch.stack((angles.cos(), -angles.sin(), angles.sin(), angles.cos()), 1).view(num, 2, 2)
     inverse = turn @ torch.diag_embed(1 / sides**2) @ turn.transpose(1, 2)
     conics = torch.stack((inverse[:, 0, 0], inverse[:, 0, 1], inverse[:, 1, 1]), 1)
-    colors = uniform(num, channels)
+    colors = uniform(num, 3)
     offsets, ids = tile_lists(means2d, 3.4 * sides.amax(1), size, padding)
     return Picture(means2d[None], conics[None], colors[None], opacities[None], offsets[None], ids, width, height)
 
@@ -82,7 +80,7 @@ def tile_lists(means2d: Tensor, radii: Tensor, size: tuple[int, int], padding: i
 
 
 def reference(picture: Picture) -> tuple[Tensor, Tensor, Tensor]:
-    """Return image [H, W, C], alpha [H, W], differentiable in float64, and which pixels rounding may not change."""
+    """Return image [H, W, 3], alpha [H, W], differentiable in float64, and which pixels rounding may not change."""
     height, width = picture.height, picture.width
     rows, columns = picture.offsets.shape[1:]
     starts = [*picture.offsets.flatten().tolist(), len(picture.ids)]
@@ -116,9 +114,7 @@ def _columns(part: slice, of: Tensor) -> Tensor:
 
 
 def _tile(picture: Picture, ids: Tensor, xs: Tensor, ys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    means, conics, colors, opacities, background = (
-        None if value is None else value[0].double() for value in picture.inputs
-    )
+    means, conics, colors, opacities = (value[0].double() for value in picture.inputs)
     dx = (means[ids, 0, None, None] - xs[None, None, :]).expand(-1, len(ys), -1)
     dy = (means[ids, 1, None, None] - ys[None, :, None]).expand(-1, -1, len(xs))
     xx, xy, yy = conics[ids].t()[:, :, None, None]
@@ -133,8 +129,6 @@ def _tile(picture: Picture, ids: Tensor, xs: Tensor, ys: Tensor) -> tuple[Tensor
     close |= (raw / ALPHA_MAX).log().abs() < 1e-5
     left = 1 - weights.sum(0)
     image = torch.einsum("nyx,nc->yxc", weights, colors[ids])
-    if background is not None:
-        image = image + left[..., None] * background
     return image, 1 - left, ~close.any(0)
 
 
@@ -142,20 +136,18 @@ def _tile(picture: Picture, ids: Tensor, xs: Tensor, ys: Tensor) -> tuple[Tensor
 class Derived:
     """An image, its alpha, and the gradients of what it was made of."""
 
-    image: Tensor  # [H, W, C]
+    image: Tensor  # [H, W, 3]
     alphas: Tensor  # [H, W]
     gradients: dict[str, Tensor]
     absgrad: Tensor | None = None
 
 
-INPUTS = ("means2d", "conics", "colors", "opacities", "background")
+INPUTS = ("means2d", "conics", "colors", "opacities")
 
 
 def derive(picture: Picture, draw: Callable[[Picture], tuple[Tensor, Tensor]], v: tuple[Tensor, Tensor]) -> Derived:
-    """Draw a picture, and derive its inner product with v: gradients of the image [H, W, C] and of alpha [H, W]."""
-    leaves = {
-        name: getattr(picture, name).clone().requires_grad_() for name in INPUTS if getattr(picture, name) is not None
-    }
+    """Draw a picture, and derive its inner product with v: gradients of the image [H, W, 3] and of alpha [H, W]."""
+    leaves = {name: getattr(picture, name).clone().requires_grad_() for name in INPUTS}
     image, alphas = draw(replace(picture, **leaves))
     loss = (image * v[0]).sum() + ((alphas * v[1]).sum() if v[1].any() else 0)
     gradients = torch.autograd.grad(loss, list(leaves.values()))

@@ -14,21 +14,22 @@ import pytest
 from splatbatch.training.cuda.native.library import SOURCE, Library
 
 COMPILER = shutil.which("g++")
-FLAGS = ("-std=c++17", "-O2", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
-APART = ("-fvisibility=hidden", "-fno-gnu-unique", "-U_FORTIFY_SOURCE", "-Wno-unknown-pragmas")
-"""Libraries of several variants must not share what they call by one name."""
+FLAGS = (
+    *("-std=c++17", "-O2", "-march=native", "-ffp-contract=off", "-shared", "-fPIC"),
+    *("-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-Wno-unknown-pragmas"),
+)
 
 
 @cache
-def emulated(folder: Path, *defines: str) -> Library:
-    """Return the kernels, built with such defines into a folder, unless they are there."""
+def emulated(folder: Path) -> Library:
+    """Return the kernels, built into a folder unless they are there."""
     assert COMPILER is not None
-    file = folder / f"native{'-'.join(('', *defines)).replace('=', '')}.so"
+    file = folder / "native.so"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
         aside = folder / f"{file.name}.{os.getpid()}"
-        include = ("-I", str(Path(__file__).parent), *(f"-D{define}" for define in defines))
-        command = [COMPILER, "-x", "c++", *FLAGS, *APART, *include, str(SOURCE / "kernels.cu"), "-o", str(aside)]
+        source, include = str(SOURCE / "kernels.cu"), str(Path(__file__).parent)
+        command = [COMPILER, "-x", "c++", *FLAGS, "-I", include, source, "-o", str(aside)]
         subprocess.run(command, check=True)
         aside.replace(file)
     return Library(ctypes.CDLL(str(file)))

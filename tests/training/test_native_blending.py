@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,16 +11,9 @@ from blending_reference import Derived, Picture, a_picture, derive, reference, r
 from emulated_native import COMPILER, emulated, in_order, shared_folder
 
 from splatbatch.training.cuda import native
-from splatbatch.training.cuda.native.blend import Backward, Way
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU")
 
-VARIANTS = {
-    "pixels": ("pixels",),
-    "pixels-packed": ("pixels", "PACKED=1", "GROUP=32", "BACKWARD_WARPS=2"),
-    "buckets": ("buckets",),
-    "buckets-packed": ("buckets", "PACKED=1", "GROUP=32", "BACKWARD_WARPS=2"),
-}
 PICTURES = {
     "small ones": lambda: a_picture(60),
     "an odd size": lambda: a_picture(90, (37, 51)),
@@ -34,16 +26,10 @@ PICTURES = {
     "too faint ones": lambda: a_picture(100, opacity=0.0038),
     "huge ones": lambda: a_picture(40, largest=400.0),
     "lists with padding": lambda: a_picture(120, padding=70),
-    "one colour": lambda: a_picture(80, channels=1),
-    "four colours": lambda: a_picture(80, channels=4),
     "none at all": lambda: a_picture(1, opacity=0.001),
     "empty lists": lambda: emptied(a_picture(5)),
     "piles of a pixel each, which end unseen by others": lambda: piled(a_picture(200)),
-    "a background": lambda: replace(a_picture(60), background=torch.tensor([[0.2, 0.9, 0.4]])),
     "masked tiles": lambda: replace(a_picture(90), masks=torch.tensor([[[True, False, True], [False, True, True]]])),
-    "masked tiles before a background": lambda: replace(
-        a_picture(90), masks=torch.tensor([[[True, False, True]] * 2]), background=torch.tensor([[0.2, 0.9, 0.4]])
-    ),
 }
 
 
@@ -71,69 +57,58 @@ def _what_is_not_written_is_nan() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shared_folder(tmp_path_factory)
+def library(tmp_path_factory: pytest.TempPathFactory) -> native.Library:
+    return emulated(shared_folder(tmp_path_factory))
 
 
-def ours(picture: Picture, way: Way, *, absgrad: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    gaussians = (picture.means2d, picture.conics, picture.colors, picture.opacities)
-    lists = (picture.width, picture.height, 16, picture.offsets, picture.ids)
-    image, alphas = native.blend(
-        gaussians, lists, way, backgrounds=picture.background, masks=picture.masks, absgrad=absgrad
-    )
+def ours(picture: Picture, library: native.Library, *, absgrad: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    columns = picture.offsets.shape[-1]
+    lists = native.Lists(picture.offsets, picture.ids, picture.masks, columns, picture.width, picture.height)
+    image, alphas = native.blend(picture.inputs, lists, library, absgrad=absgrad)
     return image[0], alphas[0, ..., 0]
 
 
-def both(picture: Picture, way: Way, *, of_alphas: bool = True, absgrad: bool = False) -> tuple[Derived, Derived]:
+def both(
+    picture: Picture, library: native.Library, *, of_alphas: bool = True, absgrad: bool = False
+) -> tuple[Derived, Derived]:
     """Return ours and the book's, where rounding does not decide."""
     sure = reference(picture)[2]
     assert sure.float().mean() > 0.95
     v = some_slopes(picture, sure, of_alphas=of_alphas)
-    made = derive(picture, lambda one: ours(one, way, absgrad=absgrad), v)
+    made = derive(picture, lambda one: ours(one, library, absgrad=absgrad), v)
     expected = derive(picture, lambda one: reference(one)[:2], v)
     assert float(((made.image - expected.image).abs() * sure[..., None]).max()) < 1e-5
     assert float(((made.alphas - expected.alphas).abs() * sure).max()) < 1e-5
     return made, expected
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("named", PICTURES)
-def test_what_is_drawn_and_derived_is_what_float64_says(named: str, variant: str, folder: Path) -> None:
-    picture, way = PICTURES[named](), a_way(variant, folder)
-    made, expected = both(picture, way)
+def test_what_is_drawn_and_derived_is_what_float64_says(named: str, library: native.Library) -> None:
+    made, expected = both(PICTURES[named](), library)
     for name, gradient in expected.gradients.items():
         assert relative(made.gradients[name], gradient) < 1e-4, name
 
 
-def a_way(variant: str, folder: Path) -> Way:
-    backward, *defines = VARIANTS[variant]
-    which: Backward = "pixels" if backward == "pixels" else "buckets"
-    return Way(emulated(folder, *defines), which)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_lanes_may_run_in_any_order(variant: str, folder: Path) -> None:
-    picture, way = a_picture(300, largest=12.0), a_way(variant, folder)
-    rising, _ = both(picture, way)
-    in_order(way.library, -1)
-    falling, _ = both(picture, way)
-    in_order(way.library, 1)
+def test_lanes_may_run_in_any_order(library: native.Library) -> None:
+    picture = a_picture(300, largest=12.0)
+    rising, _ = both(picture, library)
+    in_order(library, -1)
+    falling, _ = both(picture, library)
+    in_order(library, 1)
     assert torch.equal(rising.image, falling.image)
     for name, gradient in rising.gradients.items():
         assert relative(falling.gradients[name], gradient) < 1e-5, name
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_alpha_needs_no_gradient(variant: str, folder: Path) -> None:
-    made, expected = both(a_picture(90), a_way(variant, folder), of_alphas=False)
+def test_alpha_needs_no_gradient(library: native.Library) -> None:
+    made, expected = both(a_picture(90), library, of_alphas=False)
     for name, gradient in expected.gradients.items():
         assert relative(made.gradients[name], gradient) < 1e-4, name
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_absolute_gradients_are_sums_over_pixels_of_absolute_ones(variant: str, folder: Path) -> None:
-    picture, way = a_picture(25, (20, 12)), a_way(variant, folder)
-    made, _ = both(picture, way, absgrad=True)
+def test_absolute_gradients_are_sums_over_pixels_of_absolute_ones(library: native.Library) -> None:
+    picture = a_picture(25, (20, 12))
+    made, _ = both(picture, library, absgrad=True)
     v = some_slopes(picture, reference(picture)[2])
     expected = torch.zeros(1, 25, 2, dtype=torch.float64)
     for y, x in ((y, x) for y in range(12) for x in range(20)):
@@ -145,34 +120,28 @@ def test_absolute_gradients_are_sums_over_pixels_of_absolute_ones(variant: str, 
     assert relative(made.absgrad, expected) < 1e-4
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_what_lies_behind_the_end_of_a_pixel_learns_nothing_from_it(variant: str, folder: Path) -> None:
+def test_what_lies_behind_the_end_of_a_pixel_learns_nothing_from_it(library: native.Library) -> None:
     picture = piled(a_picture(200, opacity=0.5))  # they end it at 2^-13: one behind would fit
     picture.conics[0, 150:], picture.opacities[0, 150:] = torch.tensor([0.01, 0.0, 0.01]), 0.05  # for all to see
     v = torch.zeros(picture.height, picture.width, 3)
     v[2, 4] = 1  # where 50 lie one behind the other
-    made = derive(picture, lambda one: ours(one, a_way(variant, folder)), (v, v[..., 0]))
+    made = derive(picture, lambda one: ours(one, library), (v, v[..., 0]))
     assert made.gradients["colors"][0, 0].abs().max() > 0
     assert made.gradients["colors"][0, 150:].abs().max() == 0
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_nothing_is_kept_where_nothing_is_learnt(variant: str, folder: Path) -> None:
-    picture, way = a_picture(60), a_way(variant, folder)
+def test_nothing_is_kept_where_nothing_is_learnt(library: native.Library) -> None:
+    picture = a_picture(60)
     picture.means2d.requires_grad_()
     with torch.no_grad():
-        image, _ = ours(picture, way)
+        image, _ = ours(picture, library)
     assert image.grad_fn is None
-    assert torch.equal(image, ours(picture, way)[0])
+    assert torch.equal(image, ours(picture, library)[0])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="they can be built here")
-def test_where_they_cannot_be_built_gsplats_are_used_and_the_reason_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_they_cannot_be_built_gsplats_are_used_and_the_reason_is_known() -> None:
     native.why_not_here.cache_clear()
-    monkeypatch.delenv(native.CHOICE, raising=False)
-    assert (native.chosen(), native.why_not_here()) == (None, "")
-    native.why_not_here.cache_clear()
-    monkeypatch.setenv(native.CHOICE, "pixels")
     assert native.chosen() is None
     assert "CUDA" in native.why_not_here() or "NVIDIA" in native.why_not_here()
     native.why_not_here.cache_clear()

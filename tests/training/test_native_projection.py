@@ -145,6 +145,12 @@ def test_fewer_coefficients_than_fifteen_are_fine(library: native.Library) -> No
     assert leaves["shN"].grad[seen].abs().sum() > 0
 
 
+def test_no_gaussians_at_all_are_fine(library: native.Library) -> None:
+    leaves = {name: value.requires_grad_() for name, value in some_gaussians(0).items()}
+    native.project(leaves, a_shot(), library).colors.sum().backward()
+    assert leaves["shN"].grad is not None
+
+
 def test_a_gaussian_that_is_not_a_number_is_not_seen(library: native.Library) -> None:
     for name in ("means", "quats", "scales", "opacities"):
         gaussians = some_gaussians(40)

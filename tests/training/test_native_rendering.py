@@ -13,7 +13,7 @@ import pytest
 from emulated_native import COMPILER, shared_folder
 
 PROGRAM = Path(__file__).parents[1] / "testing" / "emulated_rendering.py"
-WAYS = [f"{name} {way}" for name in ("plain", "absgrad", "antialiased", "packed") for way in ("pixels", "buckets")]
+WAYS = ["plain", "absgrad", "antialiased"]
 
 
 @pytest.fixture(scope="module")

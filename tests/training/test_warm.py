@@ -37,7 +37,7 @@ def test_what_is_built_ahead_calls_the_kernels_as_they_want_it() -> None:
 
 @pytest.mark.parametrize("group", ["gsplat", "optimizer", "native"])
 def test_what_cannot_be_built_is_told(group: str) -> None:
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "SPLATBATCH_NATIVE": "pixels"}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-m", "splatbatch.training.cuda.warm", group]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.splitlines()[-1])["error"]

@@ -1,4 +1,4 @@
-"""gsplat's projection and blending around our own colours and tile lists: a rendering that never waits for the GPU."""
+"""Projection, tile lists and blending: a rendering that never waits for the GPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from gsplat.cuda._wrapper import fully_fused_projection
+from gsplat.cuda._wrapper import fully_fused_projection, rasterize_to_pixels
 from torch import Tensor
 
 from splatbatch.training.cuda import native
@@ -25,20 +25,20 @@ def rasterize(gaussians: Mapping[str, Tensor], view: View, options: RasterOption
     is more than the capacity, the farthest Gaussians are missing from the picture.
     """
     size = view.width, view.height
-    way = native.chosen()
-    sight = (
-        _see_our_way(gaussians, view, options, way.library) if way and way.projects else _see(gaussians, view, options)
-    )
+    library = native.chosen()
+    sight = _see(gaussians, view, options, library)
     radii, means2d = sight.radii, sight.means2d
     if capacity is None:
         capacity = max(1, int(count_entries(means2d[0], radii[0], size)))
     seen = Footprints(means2d[0], radii[0], sight.depths[0], sight.conics[0], sight.opacities[0])
     lists = tile_lists(seen, size, capacity, sight.counted)
-    image, alphas = native.rasterize_to_pixels(
-        *(means2d, sight.conics, sight.colors, sight.opacities, *size, TILE_PX, lists.offsets, lists.ids),
-        masks=lists.masks,
-        absgrad=options.absgrad,
-    )
+    if library is None:
+        image, alphas = rasterize_to_pixels(
+            *(*sight.footprints, *size, TILE_PX, lists.offsets, lists.ids), masks=lists.masks, absgrad=options.absgrad
+        )
+    else:
+        drawn = native.Lists(lists.offsets, lists.ids, lists.masks, lists.offsets.shape[-1], *size)
+        image, alphas = native.blend(sight.footprints, drawn, library, absgrad=options.absgrad)
     info: dict[str, Any] = {
         "width": view.width,
         "height": view.height,
@@ -54,24 +54,21 @@ def rasterize(gaussians: Mapping[str, Tensor], view: View, options: RasterOption
 @torch.no_grad()
 def num_entries(gaussians: Mapping[str, Tensor], view: View) -> Tensor:
     """Return how many entries the tile lists of a rendering need, [] int64."""
-    (radii, means2d, _, _), _ = _project(gaussians, view, RasterOptions())
-    return count_entries(means2d[0], radii[0], (view.width, view.height))
+    sight = _see(gaussians, view, RasterOptions(sh_degree=0), native.chosen())
+    return count_entries(sight.means2d[0], sight.radii[0], (view.width, view.height))
 
 
-def _see(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Sight:
-    """Return what a camera sees, with gsplat's projection and our colours."""
+def _see(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions, library: native.Library | None) -> Sight:
+    """Return what a camera sees: from one kernel of ours, or else with gsplat's projection and our colours."""
+    if library is not None:
+        planes = options.near_plane, options.far_plane
+        shot = native.Shot(
+            view.viewmat, view.K, view.width, view.height, options.sh_degree, *planes, antialiased=options.antialiased
+        )
+        return native.project(gaussians, shot, library)
     (radii, means2d, depths, conics), opacities = _project(gaussians, view, options)
     colors = view_colors(gaussians, view.viewmat, radii[0], options.sh_degree)[None]
     return Sight(means2d, conics, opacities, colors, depths, radii)
-
-
-def _see_our_way(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions, library: native.Library) -> Sight:
-    """Return the same from one kernel."""
-    planes = options.near_plane, options.far_plane
-    shot = native.Shot(
-        view.viewmat, view.K, view.width, view.height, options.sh_degree, *planes, antialiased=options.antialiased
-    )
-    return native.project(gaussians, shot, library)
 
 
 def _project(

@@ -115,7 +115,7 @@ def our_own(device: torch.device) -> None:
     """
     del device
     if why := native.why_not_here():
-        raise RuntimeError(f"our CUDA kernels cannot be used ({why}): gsplat's stay")
+        raise RuntimeError(why)
 
 
 GROUPS: dict[str, Callable[[torch.device], None]] = {
@@ -127,7 +127,7 @@ GROUPS: dict[str, Callable[[torch.device], None]] = {
         f"tile lists {bits[0]}-{bits[-1]}": partial(lists, bits)
         for bits in (range(10, 15), range(15, 19), range(19, 23))
     },
-    **({"native": our_own} if native.wanted() else {}),
+    "native": our_own,
 }
 """What can be built by itself: each in a process of its own, all at once."""
 

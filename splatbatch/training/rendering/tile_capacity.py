@@ -90,9 +90,7 @@ class TileCapacity:
         if self._why_none:
             found.append(f"our GPU kernels do not work here ({self._why_none}): gsplat's were used, which takes longer")
         if self._why_not_ours:
-            found.append(
-                f"our CUDA kernels cannot be used here ({self._why_not_ours}): gsplat's were, which take longer"
-            )
+            found.append(f"no CUDA kernels of ours ({self._why_not_ours}): gsplat's were used, which takes longer")
         if self.overflown:
             found.append(f"tile lists were too short at {self.overflown} looks: some steps missed what lies farthest")
         return tuple(found)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from splatbatch.training.cuda.native.library import (
-    PACKED_FLOATS,
     PARTS,
-    TILE_PX,
+    ROW,
     Drawn,
     Gradients,
     Library,
@@ -22,11 +20,6 @@ from splatbatch.training.cuda.native.library import (
     stream_of,
 )
 
-ALIGNED = 32
-"""Floats that each gradient's beginning is a multiple of: 128 bytes."""
-
-Backward = Literal["pixels", "buckets"]
-
 
 @dataclass(frozen=True)
 class Lists:
@@ -34,121 +27,67 @@ class Lists:
 
     offsets: Tensor  # [tiles] int32
     ids: Tensor  # [entries] int32
-    masks: Tensor | None  # [tiles] bool
+    masks: Tensor | None  # [tiles] bool, False where nothing is drawn
     columns: int  # tiles across
-    width: int
-    height: int
+    width: int  # px
+    height: int  # px
 
 
-@dataclass(frozen=True)
-class Way:
-    """How it is computed: with which library, and which backward."""
+def blend(
+    footprints: tuple[Tensor, Tensor, Tensor, Tensor], lists: Lists, library: Library, *, absgrad: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Blend means2d [1, N, 2], conics [1, N, 3], colours [1, N, 3], opacities [1, N] over black.
 
-    library: Library
-    backward: Backward
-    projects: bool = False
-    """Whether projection and colours are computed by the library, too."""
+    Returns an image [1, H, W, 3] and its alpha [1, H, W, 1]. With `absgrad`, the backward pass also sets
+    `means2d.absgrad`, as gsplat does.
+    """
+    is_learning = torch.is_grad_enabled() and any(value.requires_grad for value in footprints)
+    tensors = (value.contiguous() for value in footprints)
+    image, alphas = Blend.apply(*tensors, lists, library, is_learning, absgrad)
+    return image, alphas
 
 
 class Blend(torch.autograd.Function):
-    """means2d [1, N, 2], conics [1, N, 3], colours [1, N, C], opacities [1, N], background [1, C] -> image, alpha.
-
-    The background may be None: black. With `absgrad`, the backward pass also sets `means2d.absgrad`, as gsplat does.
-    """
+    """What `blend` says, of contiguous tensors."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:  # noqa: D102
-        *tensors, lists, way, is_learning, absgrad = inputs
-        means2d, channels = tensors[0], tensors[2].shape[-1]
-        image = means2d.new_empty(1, lists.height, lists.width, channels)
-        alphas = means2d.new_empty(1, lists.height, lists.width, 1)
-        kept = _to_keep(lists, way, channels) if is_learning else {}
-        made = Drawn(colors=address(image), alphas=address(alphas), **{name: address(x) for name, x in kept.items()})
-        way.library.call("blending_forward", stream_of(means2d), _scene(tensors, lists), made, channels)
-        ctx.save_for_backward(*tensors, lists.offsets, lists.ids, lists.masks, image, alphas, *kept.values())
-        ctx.kept, ctx.size, ctx.way, ctx.absgrad = tuple(kept), (lists.columns, lists.width, lists.height), way, absgrad
+        *tensors, lists, library, is_learning, absgrad = inputs
+        image = tensors[0].new_empty(1, lists.height, lists.width, 3)
+        alphas = tensors[0].new_empty(1, lists.height, lists.width, 1)
+        kept = _to_keep(lists) if is_learning else ()
+        made = Drawn(*map(address, (image, alphas, *kept)))
+        library.call("blending_forward", stream_of(image), _scene(tensors, lists), made)
+        ctx.save_for_backward(*tensors, lists.offsets, lists.ids, lists.masks, image, alphas, *kept)
+        ctx.size, ctx.library, ctx.absgrad = (lists.columns, lists.width, lists.height), library, absgrad
         ctx.set_materialize_grads(False)
         return image, alphas
 
     @staticmethod
     def backward(ctx: Any, *v_outputs: Any) -> Any:  # noqa: D102
-        *tensors, offsets, ids, masks, image, alphas = ctx.saved_tensors[:10]
-        kept = dict(zip(ctx.kept, ctx.saved_tensors[10:], strict=True))
+        *tensors, offsets, ids, masks, image, alphas, contributors, num_batches = ctx.saved_tensors
         v_image, v_alphas = (None if v is None else v.contiguous() for v in v_outputs)
         v_image = torch.zeros_like(image) if v_image is None else v_image
-        slopes = _Slopes(tensors, ctx.absgrad, packed=ctx.way.library.packs)
-        given = Gradients(
-            colors=address(image),
-            alphas=address(alphas),
-            v_colors=address(v_image),
-            v_alphas=address(v_alphas),
-            **{name: address(x) for name, x in kept.items()},
-            **slopes.addresses,
-        )
-        lists = Lists(offsets, ids, masks, *ctx.size)
-        scene, channels = _scene(tensors, lists), tensors[2].shape[-1]
-        ctx.way.library.call(f"blending_backward_{ctx.way.backward}", stream_of(image), scene, given, channels)
-        *of_inputs, absolute = slopes.results()
+        rows = image.new_zeros(1, tensors[0].shape[1], ROW)
+        places = map(address, (image, alphas, v_image, v_alphas, contributors, num_batches, rows))
+        scene, given = _scene(tensors, Lists(offsets, ids, masks, *ctx.size)), Gradients(*places, int(ctx.absgrad))
+        ctx.library.call("blending_backward", stream_of(image), scene, given)
+        means2d, conics, opacities, colors, _, absolute = rows.split((2, 3, 1, 3, 1, 2), -1)
         if ctx.absgrad:
             tensors[0].absgrad = absolute
-        v_background = (v_image * (1 - alphas)).sum((1, 2)) if ctx.needs_input_grad[4] else None
-        return *of_inputs, v_background, None, None, None, None
+        return means2d, conics, colors, opacities[..., 0], None, None, None, None
 
 
-def _scene(tensors: list[Tensor | None], lists: Lists) -> Scene:
-    """`tensors` are means2d, conics, colours, opacities, background."""
+def _scene(tensors: list[Tensor], lists: Lists) -> Scene:
+    """`tensors` are means2d, conics, colours, opacities."""
     return Scene(
         *map(address, (*tensors, lists.offsets, lists.ids, lists.masks)),
-        *(len(lists.ids), len(lists.offsets), lists.columns, lists.width, lists.height),
+        *(len(lists.ids), lists.offsets.numel(), lists.columns, lists.width, lists.height),
     )
 
 
-def _to_keep(lists: Lists, way: Way, channels: int) -> dict[str, Tensor]:
-    """Return what forward keeps for backward, by the names of `Drawn`."""
-    num_tiles = len(lists.offsets)
+def _to_keep(lists: Lists) -> tuple[Tensor, Tensor]:
+    """Return room for what forward keeps for backward: contributors, and numbers of batches."""
+    num_tiles = lists.offsets.numel()
     slots = num_slots(len(lists.ids), num_tiles)
-
-    def whole(*shape: int) -> Tensor:
-        return torch.empty(shape, dtype=torch.int32, device=lists.ids.device)
-
-    kept = {"contributors": whole(slots, PARTS), "num_batches": whole(num_tiles, PARTS)}
-    if way.backward == "buckets":
-        kept["snapshots"] = torch.empty(slots, TILE_PX * TILE_PX, 1 + channels, device=lists.ids.device)
-        kept["tiles"] = whole(slots)
-    return kept
-
-
-class _Slopes:
-    """Zeros to add gradients to, of means2d, conics, colours, opacities and the absolute ones: one memory, one fill."""
-
-    def __init__(self, tensors: list[Tensor], absgrad: bool, *, packed: bool) -> None:
-        means2d, conics, colors, opacities, _ = tensors
-        self._absgrad, self._packed, self._channels = absgrad, packed, colors.shape[-1]
-        wanted = [means2d, conics, colors, opacities, *([means2d] if absgrad else [])]
-        num = means2d.shape[1]
-        sizes = [num * PACKED_FLOATS] if packed else [-(-x.numel() // ALIGNED) * ALIGNED for x in wanted]
-        memory = means2d.new_zeros(sum(sizes))
-        starts = [0, *accumulate(sizes)]
-        if packed:
-            self._all = memory.view(1, num, PACKED_FLOATS)
-        self._each = (
-            []
-            if packed
-            else [memory[start : start + x.numel()].view_as(x) for start, x in zip(starts, wanted, strict=False)]
-        )
-
-    @property
-    def addresses(self) -> dict[str, int | None]:
-        """Where the kernels add, by the names of `Gradients`."""
-        names = ("v_means2d", "v_conics", "v_features", "v_opacities", "v_means2d_abs")
-        if self._packed:
-            place = address(self._all)
-            return {"v_means2d": place, "v_means2d_abs": place if self._absgrad else None}
-        return dict(zip(names, map(address, self._each), strict=False))
-
-    def results(self) -> tuple[Tensor | None, ...]:
-        """Return the five."""
-        if self._packed:
-            mean, conic, opacity, color, absolute = self._all.split((2, 3, 1, 4, 2), -1)
-            return mean, conic, color[..., : self._channels], opacity[..., 0], absolute
-        return (*self._each, *([] if self._absgrad else [None]))
+    return lists.ids.new_empty(slots, PARTS), lists.ids.new_empty(num_tiles, PARTS)

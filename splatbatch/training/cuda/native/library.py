@@ -8,9 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import shutil
 import tempfile
-from collections.abc import Mapping
 from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_void_p
 from dataclasses import dataclass
 from functools import cache
@@ -23,9 +21,8 @@ from torch import Tensor
 from splatbatch import __version__
 
 SOURCE = Path(__file__).parent / "source"
-WARP, PARTS, TILE_PX, PACKED_FLOATS = 32, 8, 16, 12
-"""As in gaussians.cuh and gradients.cuh: entries per slot, warps of a tile, its side, floats per Gaussian."""
-CHANNELS = (1, 3, 4)
+WARP, PARTS, TILE_PX, ROW = 32, 8, 16, 12
+"""As in gaussians.cuh and gradients.cuh: entries per slot, warps of a tile, its side, gradients per Gaussian."""
 FLAGS = ("-O3", "--use_fast_math")
 
 
@@ -38,7 +35,7 @@ class Scene(Structure):
     """What is drawn: `struct Scene` of gaussians.cuh."""
 
     _fields_ = _fields(
-        "means2d conics colors opacities background offsets ids masks",
+        "means2d conics colors opacities offsets ids masks",
         numbers="num_entries num_tiles columns width height",
     )
 
@@ -46,16 +43,13 @@ class Scene(Structure):
 class Drawn(Structure):
     """What forward makes: `struct Drawn` of forward.cuh."""
 
-    _fields_ = _fields("colors alphas contributors num_batches snapshots tiles")
+    _fields_ = _fields("colors alphas contributors num_batches")
 
 
 class Gradients(Structure):
     """What backward is given and makes: `struct Gradients` of gradients.cuh."""
 
-    _fields_ = _fields(
-        "colors alphas v_colors v_alphas contributors num_batches snapshots tiles "
-        "v_means2d v_conics v_features v_opacities v_means2d_abs"
-    )
+    _fields_ = _fields("colors alphas v_colors v_alphas contributors num_batches rows", numbers="has_absolute")
 
 
 class Scenery(Structure):
@@ -84,9 +78,8 @@ class Slopes(Structure):
 
 
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
-    "blending_forward": (POINTER(Scene), POINTER(Drawn), c_int),
-    "blending_backward_pixels": (POINTER(Scene), POINTER(Gradients), c_int),
-    "blending_backward_buckets": (POINTER(Scene), POINTER(Gradients), c_int),
+    "blending_forward": (POINTER(Scene), POINTER(Drawn)),
+    "blending_backward": (POINTER(Scene), POINTER(Gradients)),
     "projection_forward": (POINTER(Scenery), POINTER(Projected)),
     "projection_backward": (POINTER(Scenery), POINTER(Slopes)),
 }
@@ -115,19 +108,13 @@ class Library:
             function.argtypes, function.restype = [*takes, c_void_p], c_int
         self.file.native_error.argtypes, self.file.native_error.restype = [c_int], c_char_p
 
-    @property
-    def packs(self) -> bool:
-        """Whether all gradients of a Gaussian lie side by side."""
-        return bool(self.file.native_is_packed())
-
-    def call(self, name: str, stream: int, *values: Structure | int) -> None:
+    def call(self, name: str, stream: int, *values: Structure) -> None:
         """Launch kernels on a stream.
 
         Raises:
             RuntimeError: CUDA refused them.
         """
-        passed = (ctypes.byref(value) if isinstance(value, Structure) else value for value in values)
-        code = getattr(self.file, name)(*passed, stream)
+        code = getattr(self.file, name)(*map(ctypes.byref, values), stream)
         if code:
             raise RuntimeError(f"{name}: {self.file.native_error(code).decode()}")
 
@@ -138,27 +125,40 @@ def num_slots(num_entries: int, num_tiles: int) -> int:
 
 
 @cache
-def compiled(defines: tuple[tuple[str, int], ...] = ()) -> Library:
-    """Return the kernels for this GPU, compiled now if they have never been.
+def compiled() -> Library:
+    """Return the kernels for this GPU, compiled now if they have never been: three seconds, once per machine.
+
+    Where several processes need them at once each compiles its own aside, and the last one stays: no process waits for
+    another, or for the lock of one that was killed.
 
     Raises:
         OSError, RuntimeError, subprocess.CalledProcessError: there is no toolkit, or it fails.
     """
-    name = _name(dict(defines))
+    name = _name()
     file = _folder() / name / f"{name}.so"
     if not file.exists():
-        _build(name, file, dict(defines))
+        _build(name, file)
     return Library(ctypes.CDLL(str(file)))
 
 
-def _name(defines: Mapping[str, int]) -> str:
+def is_built() -> bool:
+    """Return whether the kernels for this GPU lie here, compiled."""
+    name = _name()
+    return (_folder() / name / f"{name}.so").is_file()
+
+
+def _name() -> str:
     """Name a library after all that decides what is in it."""
-    digest = hashlib.sha256(repr((FLAGS, sorted(defines.items()), torch.version.cuda)).encode())
+    digest = hashlib.sha256(repr((FLAGS, torch.version.cuda)).encode())
     for path in sorted(SOURCE.iterdir()):
         digest.update(path.name.encode() + path.read_bytes())
-    major, minor = torch.cuda.get_device_capability()
     version = __version__.replace(".", "_")
-    return f"splatbatch_native_{version}_{digest.hexdigest()[:12]}_sm{major}{minor}"
+    return f"splatbatch_native_{version}_{digest.hexdigest()[:12]}_{_architecture()}"
+
+
+def _architecture() -> str:
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"
 
 
 def _folder() -> Path:
@@ -167,12 +167,16 @@ def _folder() -> Path:
     return Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
 
 
-def _build(name: str, file: Path, defines: Mapping[str, int]) -> None:
-    """Compile aside, then put in place: torch would wait for ever for the lock of a build that was killed."""
+def _build(name: str, file: Path) -> None:
+    """Compile aside, then put in place.
+
+    For the GPU at hand alone: TORCH_CUDA_ARCH_LIST, which may name others, is not asked.
+    """
     from torch.utils.cpp_extension import load
 
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=file.parent) as aside:
-        flags = [*FLAGS, *(f"-D{key}={value}" for key, value in defines.items())]
+        number = _architecture().removeprefix("sm_")
+        flags = [*FLAGS, f"-gencode=arch=compute_{number},code=sm_{number}"]
         load(name, [str(SOURCE / "kernels.cu")], extra_cuda_cflags=flags, build_directory=aside, is_python_module=False)
-        shutil.move(Path(aside) / file.name, file)
+        (Path(aside) / file.name).replace(file)

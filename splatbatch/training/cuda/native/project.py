@@ -43,6 +43,11 @@ class Sight:
     counted: tuple[Tensor, Tensor] | None = None
     """Tiles that the box around each touches, [N] int32, and its depth, [N], infinite where it touches none."""
 
+    @property
+    def footprints(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What is blended."""
+        return self.means2d, self.conics, self.colors, self.opacities
+
 
 def project(gaussians: Mapping[str, Tensor], shot: Shot, library: Library) -> Sight:
     """Return what a camera sees of Gaussians; differentiable in all six parameters."""

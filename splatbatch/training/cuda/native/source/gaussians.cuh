@@ -12,7 +12,6 @@ constexpr int TILE_PX = 16;
 constexpr int PARTS = 8;         // warps of a tile
 constexpr int PART_WIDTH = 8;    // px
 constexpr int PART_HEIGHT = 4;   // px
-constexpr int TILE_PIXELS = TILE_PX * TILE_PX;
 
 // gsplat's thresholds (training/cpu/compositing.py says the same)
 constexpr float MOST_OPAQUE = 0.999f;
@@ -20,14 +19,14 @@ constexpr float LEAST_TRANSMITTANCE = 1e-4f;
 constexpr float FAINTEST = -7.9943534368588578f;  // log2(1 / 255)
 
 constexpr float LOG2_E = 1.4426950408889634f;
+constexpr int CHANNELS = 3;
 
 // What is drawn: mirrored field by field in library.py.
 struct Scene {
     const float* means2d;      // [N, 2], px
     const float* conics;       // [N, 3]: xx, xy, yy
-    const float* colors;       // [N, C]
+    const float* colors;       // [N, 3]
     const float* opacities;    // [N]
-    const float* background;   // [C], or null for black
     const int* offsets;        // [tiles]: where the list of each tile begins
     const int* ids;            // [entries]: Gaussians of each tile, nearest first
     const bool* masks;         // [tiles]: false where nothing is drawn; null: everywhere
@@ -124,29 +123,20 @@ DEVICE bool is_masked(const Scene& scene, int tile) { return scene.masks != null
 
 // A Gaussian laid out in shared memory, for all lanes of a warp to read.
 struct alignas(16) Staged {
-    float4 shape;   // x, y, xx, xy
-    float4 more;    // yy, peak, and the first two channels
-    float2 colors;  // the others
+    float4 shape;  // x, y, xx, xy
+    float4 more;   // yy, peak, red, green
+    float blue;
 };
 
-template <int C>
 DEVICE void stage(Staged& staged, const Footprint& seen, const float* color) {
     staged.shape = make_float4(seen.x, seen.y, seen.xx, seen.xy);
-    staged.more = make_float4(seen.yy, seen.peak, color[0], C > 1 ? color[1 % C] : 0.0f);
-    if (C > 2) staged.colors = make_float2(color[2 % C], C > 3 ? color[3 % C] : 0.0f);
+    staged.more = make_float4(seen.yy, seen.peak, color[0], color[1]);
+    staged.blue = color[2];
 }
 
 // As it was staged; returns how it is seen.
-template <int C>
 DEVICE Look look_at(const Staged& staged, float px, float py, float* color) {
     const float4 shape = staged.shape, more = staged.more;
-    color[0] = more.z;
-    if (C > 1) color[1 % C] = more.w;
-    if (C > 2) color[2 % C] = staged.colors.x;
-    if (C > 3) color[3 % C] = staged.colors.y;
+    color[0] = more.z, color[1] = more.w, color[2] = staged.blue;
     return look({shape.x, shape.y, shape.z, shape.w, more.x, more.y}, px, py);
-}
-
-DEVICE float channel(const float4& values, int c) {
-    return c == 0 ? values.x : c == 1 ? values.y : c == 2 ? values.z : values.w;
 }

@@ -167,10 +167,11 @@ DEVICE float3 color_of(const Scenery& of, const Camera& by, int n) {
     const float4 to = direction(by, load3(of.means + 3 * n));
     float basis[MOST_HIGHER];
     harmonics(to.x, to.y, to.z, basis);
+    const float* higher = of.shN + static_cast<size_t>(3 * of.num_higher) * n;
     float3 color = plus(make_float3(0.5f, 0.5f, 0.5f), times(SH_C0, load3(of.sh0 + 3 * n)));
 #pragma unroll
     for (int k = 0; k < MOST_HIGHER; ++k)
-        if (k < of.num_used) color = plus(color, times(basis[k], load3(of.shN + 3 * (of.num_higher * n + k))));
+        if (k < of.num_used) color = plus(color, times(basis[k], load3(higher + 3 * k)));
     return make_float3(fmaxf(color.x, 0.0f), fmaxf(color.y, 0.0f), fmaxf(color.z, 0.0f));
 }
 

@@ -66,10 +66,11 @@ DEVICE float3 color_slope(const Scenery& of, const Camera& by, const Slopes& to,
     const float4 along = direction(by, load3(of.means + 3 * n));
     store3(spread.color[lane], v_color);
     harmonics(along.x, along.y, along.z, spread.basis[lane]);
+    const float* higher = of.shN + static_cast<size_t>(3 * of.num_higher) * n;
     float weights[MOST_HIGHER] = {};
 #pragma unroll
     for (int k = 0; k < MOST_HIGHER; ++k)
-        if (k < of.num_used) weights[k] = dot(v_color, load3(of.shN + 3 * (of.num_higher * n + k)));
+        if (k < of.num_used) weights[k] = dot(v_color, load3(higher + 3 * k));
     const float3 slope = harmonics_slope(along.x, along.y, along.z, weights, of.num_used);
     // the length does not matter, so nothing pulls along the direction itself
     const float3 unit = make_float3(along.x, along.y, along.z);

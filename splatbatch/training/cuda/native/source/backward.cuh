@@ -4,22 +4,11 @@
 #pragma once
 #include "gradients.cuh"
 
-#ifndef BACKWARD_WARPS
-#define BACKWARD_WARPS 4  // of a block
-#endif
-#ifdef BACKWARD_BLOCKS  // at a time on a multiprocessor, at least: more of them leave fewer registers to each thread
-#define BACKWARD_BOUNDS BACKWARD_WARPS * WARP, BACKWARD_BLOCKS
-#else
-#define BACKWARD_BOUNDS BACKWARD_WARPS * WARP
-#endif
-#ifndef GROUP
-#define GROUP 16  // Gaussians between two turns: 16 or 32
-#endif
-static_assert(GROUP == 16 || GROUP == 32, "a lane sums for one Gaussian, or two lanes do");
-
+constexpr int BACKWARD_WARPS = 4;  // of a block
+constexpr int GROUP = 16;          // Gaussians between two turns: two lanes sum for each
 constexpr int WAITING = 2 * WARP;  // at most GROUP - 1 + 32 do
+constexpr int ROWS = PART_HEIGHT * GROUP / WARP;  // of pixels, that a lane sums up
 
-template <int C>
 struct PixelSide {
     Staged staged[GROUP];
     float2 shares[GROUP][WARP + 1];  // dL/dsigma, weight; one more, so that a column lies in different banks
@@ -28,9 +17,9 @@ struct PixelSide {
 };
 
 // Sums what the pixels of the rows first_row ... have for one Gaussian, a row at a time.
-template <int C, bool ABS, int ROWS>
-DEVICE Sums<C> sum_rows(const PixelSide<C>& side, int own, int first_row, float dx, float dy, const float* conic) {
-    Sums<C> sums;
+template <bool ABS>
+DEVICE Sums sum_rows(const PixelSide& side, int own, int first_row, float dx, float dy, const float* conic) {
+    Sums sums;
 #pragma unroll 1
     for (int row = 0; row < ROWS; ++row) {
         const float down = dy - (first_row + row);
@@ -44,7 +33,9 @@ DEVICE Sums<C> sum_rows(const PixelSide<C>& side, int own, int first_row, float 
             one += share.x;
             x += moment;
             xx = fmaf(moment, across, xx);
-            for (int c = 0; c < C; ++c) sums.color[c] = fmaf(share.y, channel(v, c), sums.color[c]);
+            sums.color[0] = fmaf(share.y, v.x, sums.color[0]);
+            sums.color[1] = fmaf(share.y, v.y, sums.color[1]);
+            sums.color[2] = fmaf(share.y, v.z, sums.color[2]);
             if (ABS) {
                 sums.abs_x += fabsf(share.x * fmaf(conic[0], across, conic[1] * down));
                 sums.abs_y += fabsf(share.x * fmaf(conic[1], across, conic[2] * down));
@@ -61,15 +52,15 @@ DEVICE Sums<C> sum_rows(const PixelSide<C>& side, int own, int first_row, float 
 }
 
 // Adds what the other lane of a Gaussian has.
-template <int C, bool ABS>
-DEVICE void add_other_half(Sums<C>& sums) {
+template <bool ABS>
+DEVICE void add_other_half(Sums& sums) {
     sums.one += __shfl_xor_sync(ALL, sums.one, GROUP);
     sums.x += __shfl_xor_sync(ALL, sums.x, GROUP);
     sums.y += __shfl_xor_sync(ALL, sums.y, GROUP);
     sums.xx += __shfl_xor_sync(ALL, sums.xx, GROUP);
     sums.xy += __shfl_xor_sync(ALL, sums.xy, GROUP);
     sums.yy += __shfl_xor_sync(ALL, sums.yy, GROUP);
-    for (int c = 0; c < C; ++c) sums.color[c] += __shfl_xor_sync(ALL, sums.color[c], GROUP);
+    for (int c = 0; c < CHANNELS; ++c) sums.color[c] += __shfl_xor_sync(ALL, sums.color[c], GROUP);
     if (ABS) {
         sums.abs_x += __shfl_xor_sync(ALL, sums.abs_x, GROUP);
         sums.abs_y += __shfl_xor_sync(ALL, sums.abs_y, GROUP);
@@ -77,8 +68,8 @@ DEVICE void add_other_half(Sums<C>& sums) {
 }
 
 // Blends the next Gaussians that wait, at most GROUP, and adds up their gradients.
-template <int C, bool ABS>
-DEVICE void turn(const Scene& scene, const Gradients& to, const Place& at, PixelSide<C>& side, Pixel& pixel,
+template <bool ABS>
+DEVICE void turn(const Scene& scene, const Gradients& to, const Place& at, PixelSide& side, Pixel& pixel,
                  const float* v, int head, int num, int lane) {
     const int own = lane % GROUP;
     int gaussian = 0;
@@ -86,43 +77,42 @@ DEVICE void turn(const Scene& scene, const Gradients& to, const Place& at, Pixel
     if (own < num) {
         gaussian = side.waiting[(head + own) % WAITING];
         seen = footprint(scene, gaussian);
-        if (lane < GROUP) stage<C>(side.staged[own], seen, scene.colors + C * gaussian);
+        if (lane < GROUP) stage(side.staged[own], seen, scene.colors + CHANNELS * gaussian);
     }
     __syncwarp();
     const float px = at.x + 0.5f, py = at.y + 0.5f;
     for (int next = 0; next < num; ++next) {
-        float color[C];
-        const Look seen_here = look_at<C>(side.staged[next], px, py, color);
-        const Share share = blend<C>(pixel, seen_here, color, v);
+        float color[CHANNELS];
+        const Look seen_here = look_at(side.staged[next], px, py, color);
+        const Share share = blend(pixel, seen_here, color, v);
         side.shares[next][lane] = make_float2(share.sigma, share.weight);
     }
     __syncwarp();
-    constexpr int ROWS = PART_HEIGHT * GROUP / WARP;
     const float* conic = scene.conics + 3 * gaussian;
     const float dx = seen.x - (at.first_x + 0.5f), dy = seen.y - (at.first_y + 0.5f);
-    Sums<C> sums = sum_rows<C, ABS, ROWS>(side, own, lane / GROUP * ROWS, dx, dy, conic);
-    if (GROUP < WARP) add_other_half<C, ABS>(sums);
-    if (lane < GROUP && own < num) add_to_all<C>(scene, to, gaussian, sums);
+    Sums sums = sum_rows<ABS>(side, own, lane / GROUP * ROWS, dx, dy, conic);
+    add_other_half<ABS>(sums);
+    if (lane < GROUP && own < num) add_to_all(scene, to, gaussian, sums);
     __syncwarp();  // all lanes have read what the next turn overwrites
 }
 
-template <int C, bool ABS>
-KERNEL(BACKWARD_BOUNDS) backward_pixels_kernel(Scene scene, Gradients given) {
-    __shared__ PixelSide<C> shared[BACKWARD_WARPS];
+template <bool ABS>
+KERNEL(BACKWARD_WARPS * WARP) backward_kernel(Scene scene, Gradients given) {
+    __shared__ PixelSide shared[BACKWARD_WARPS];
     const int lane = threadIdx.x % WARP, warp = blockIdx.x * BACKWARD_WARPS + threadIdx.x / WARP;
     if (warp >= scene.num_tiles * PARTS) return;
     const Place at = place_of(scene, warp, lane);
     if (!at.drawn) return;
-    PixelSide<C>& side = shared[threadIdx.x / WARP];
+    PixelSide& side = shared[threadIdx.x / WARP];
 
     Pixel pixel = {0.0f, 0.0f};
-    float v[C] = {};
+    float v[CHANNELS] = {};
     if (at.inside) {
         const size_t place = static_cast<size_t>(at.y) * scene.width + at.x;
-        for (int c = 0; c < C; ++c) v[c] = given.v_colors[place * C + c];
-        pixel = {1.0f, rest_at_first<C>(given, place, v)};
+        for (int c = 0; c < CHANNELS; ++c) v[c] = given.v_colors[place * CHANNELS + c];
+        pixel = {1.0f, rest_at_first(given, place, v)};
     }
-    side.v[lane] = make_float4(v[0], C > 1 ? v[1 % C] : 0.0f, C > 2 ? v[2 % C] : 0.0f, C > 3 ? v[3 % C] : 0.0f);
+    side.v[lane] = make_float4(v[0], v[1], v[2], 0.0f);
 
     const int num_batches = given.num_batches[warp];
     int batch = 0, head = 0, num = 0;
@@ -141,7 +131,7 @@ KERNEL(BACKWARD_BOUNDS) backward_pixels_kernel(Scene scene, Gradients given) {
         if (num == 0) break;
         __syncwarp();
         const int now = min(num, GROUP);
-        turn<C, ABS>(scene, given, at, side, pixel, v, head, now, lane);
+        turn<ABS>(scene, given, at, side, pixel, v, head, now, lane);
         head += now, num -= now;
     }
 }
