@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 from coloured import coloured, shade
+from cut_scene import halves
 from fake_batch import FakeBatch
 
-from splatbatch.tasks.batch import open_batch
+from splatbatch.scene.partition.record import write_partition
+from splatbatch.store.records.colors import tones_to_record
+from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.colors.settle import settle_colors
 
 NAMES = [f"img{i}.png" for i in range(9)]
@@ -103,6 +107,50 @@ def test_a_gain_of_a_photograph_that_no_patch_has_matters_to_none(unlike: FakeBa
     record["together"]["tones"]["other.png"] = [2.0, 2.0, 2.0]
     (unlike.output / "colors.json").write_text(json.dumps(record))
     assert states(unlike) == ["trained"] * 2
+
+
+def cut(batch: FakeBatch) -> None:
+    shutil.copytree(batch.folder / "patches/p0/sparse/0", batch.folder / "sparse/0")
+    write_partition(halves(batch.folder))
+
+
+def change(batch: FakeBatch, **changes: Any) -> Batch:
+    """Change what is kept of the tones, and let time pass for a photograph: they are looked at again."""
+    record = colors(batch)
+    record["together"] |= changes
+    (batch.output / "colors.json").write_text(json.dumps(record))
+    os.utime(batch.folder / "images" / "img8.png", ns=(1, 1))
+    return open_batch(batch.config)
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_tones_of_a_scene_that_was_cut_stay_as_they_are_when_photographs_are_added(
+    unlike: FakeBatch, is_cut: bool
+) -> None:
+    if is_cut:
+        cut(unlike)
+    unlike.run("train")
+    before = colors(unlike)["together"]["tones"]
+    moved = before | {"img4.png": [round(one * 1.03, 6) for one in before["img4.png"]]}
+    added = moved.pop("img3.png")
+    batch = change(unlike, tones=moved)
+    now = tones_to_record(settle_colors(batch, batch.colors)[0].together.tones)
+    assert (now["img4.png"] == moved["img4.png"]) == is_cut
+    assert now["img3.png"] == pytest.approx(added, rel=0.001)
+    assert all(now[name] == pytest.approx(before[name], rel=0.001) for name in NAMES if name != "img4.png")
+
+
+@pytest.mark.parametrize("otherwise", [{"asked": "training"}, {"bytes": {"img4.png": 1}}])
+def test_tones_are_solved_again_for_another_photograph_or_if_asked_for_otherwise(
+    unlike: FakeBatch, otherwise: dict[str, Any]
+) -> None:
+    cut(unlike)
+    unlike.run("train")
+    before = colors(unlike)["together"]["tones"]
+    moved = before | {"img4.png": [one * 1.03 for one in before["img4.png"]]}
+    batch = change(unlike, tones=moved, **otherwise)
+    now = tones_to_record(settle_colors(batch, batch.colors)[0].together.tones)
+    assert now["img4.png"] == pytest.approx(before["img4.png"], rel=0.001)
 
 
 def test_as_is_solves_nothing_and_leaves_results_without_tones(unlike: FakeBatch) -> None:

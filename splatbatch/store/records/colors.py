@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from splatbatch.fields import mapping, number, text
+from splatbatch.fields import mapping, number, text, whole
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.store.records.record import TypedRecord, reads
 
@@ -100,6 +100,13 @@ class SceneColors(TypedRecord):
     """Why nothing was solved; empty if it was."""
     inputs: str = ""
     """Hash of what it was solved from."""
+    asked: str = ""
+    """How it was asked for; what was asked for otherwise is not gone on from."""
+    bytes: dict[str, int] = field(
+        default_factory=dict,
+        metadata=reads(lambda value: {name: one for name, size in mapping(value).items() if (one := whole(size))}),
+    )
+    """Of the photographs of a scene that was cut: those that are another size by now are other photographs."""
 
     def to_record(self) -> dict[str, Any]:
         """Return it as colors.json holds it."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from splatbatch.scene.colors.tone import Tone
     from splatbatch.tasks.batch import Batch
 
+Kind = TypeVar("Kind")
 VERSION = 2
 """Raise it when tones are solved otherwise: batches then solve theirs again."""
 
@@ -72,12 +73,14 @@ def _settle(batch: Batch, patches: tuple[Patch, ...], tasks: Sequence[Task], kep
     found = solve_tones(whole, cache, held_out) if whole else None
     if found is None or found.problem:
         found = solve_tones(patches, cache, held_out)
-    solved = to_record(found)
-    solved = replace(solved, inputs=_inputs([*whole, *patches], _names(solved), held_out))
-    return in_gauge_of(kept.tones, solved)
+    solved = in_gauge_of(kept.tones, to_record(found))
+    if any(patch.partition for patch in patches):
+        known = {"asked": "training" if held_out else "all", "bytes": _bytes(patches, _names(solved))}
+        solved = frozen(kept, replace(solved, **known))
+    return replace(solved, inputs=_inputs([*whole, *patches], _names(solved), held_out))
 
 
-def _names(solved: SceneColors) -> Collection[str]:
+def _names(solved: SceneColors) -> set[str]:
     """Return the photographs that were looked at."""
     return solved.tones.keys() | solved.left_alone.keys()
 
@@ -97,6 +100,34 @@ def in_gauge_of(kept: Mapping[str, Tone], found: SceneColors) -> SceneColors:
         return replace(tone, gain=(tone.gain[0] * red, tone.gain[1] * green, tone.gain[2] * blue))
 
     return replace(found, tones={name: moved(tone) for name, tone in found.tones.items()})
+
+
+def frozen(kept: SceneColors, found: SceneColors) -> SceneColors:
+    """Return the tones of a scene that was cut: those of photographs that it had before stay as they are.
+
+    They are frozen with its partition: added photographs leave what was trained as fresh as it was. Another photograph
+    under the name of an old one, told by its size, gets a tone of its own; so do all, where they are asked for otherwise.
+    """
+    if not kept.inputs or kept.asked not in ("", found.asked):
+        return found
+    if found.problem and kept.tones:
+        return replace(kept, notes=(*kept.notes, f"tones of photographs that were added are unknown: {found.problem}"))
+    same = {name for name, size in found.bytes.items() if kept.bytes.get(name, size) == size}
+    before = _names(kept) & same
+
+    def joined(old: Mapping[str, Kind], new: Mapping[str, Kind]) -> dict[str, Kind]:
+        added = {name: one for name, one in new.items() if name not in before}
+        return {name: one for name, one in old.items() if name in before} | added
+
+    tones, alone = joined(kept.tones, found.tones), joined(kept.left_alone, found.left_alone)
+    return replace(found, tones=tones, left_alone=alone, is_even=kept.is_even)
+
+
+def _bytes(patches: Iterable[Patch], names: Collection[str]) -> dict[str, int]:
+    """Return the sizes of photographs that all patches share."""
+    folder = stored_photographs(next(iter(patches)).images)[0]
+    stats = Stats()
+    return {name: stats.of(f"{folder}/{name}").num_bytes for name in sorted(names)}
 
 
 def _source(batch: Batch, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
