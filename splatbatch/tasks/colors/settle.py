@@ -75,8 +75,8 @@ def _settle(batch: Batch, patches: tuple[Patch, ...], tasks: Sequence[Task], kep
         found = solve_tones(patches, cache, held_out)
     solved = in_gauge_of(kept.tones, to_record(found))
     if any(patch.partition for patch in patches):
-        known = {"asked": "training" if held_out else "all", "bytes": _bytes(patches, _names(solved))}
-        solved = frozen(kept, replace(solved, **known))
+        asked, sizes = "training" if held_out else "all", _bytes(patches, _names(solved))
+        solved = frozen(kept, replace(solved, asked=asked, bytes=sizes))
     return replace(solved, inputs=_inputs([*whole, *patches], _names(solved), held_out))
 
 
@@ -106,7 +106,7 @@ def frozen(kept: SceneColors, found: SceneColors) -> SceneColors:
     """Return the tones of a scene that was cut: those of photographs that it had before stay as they are.
 
     They are frozen with its partition: added photographs leave what was trained as fresh as it was. Another photograph
-    under the name of an old one, told by its size, gets a tone of its own; so do all, where they are asked for otherwise.
+    under an old one's name, told by its size, gets a tone of its own; so do all where they are asked for otherwise.
     """
     if not kept.inputs or kept.asked not in ("", found.asked):
         return found
