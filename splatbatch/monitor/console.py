@@ -18,6 +18,7 @@ from splatbatch.store import events
 from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.partition.tally import how_many
 from splatbatch.tasks.status import read_status
 
 HEARTBEAT_S = 60.0
@@ -162,9 +163,7 @@ def _changes(event: events.AttemptStarted | events.Retried) -> str:
 
 
 _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
-    events.BatchStarted: lambda event: (
-        f"{counted(len(event.patches), 'patch', 'es')} to train on {', '.join(event.slots)}"
-    ),
+    events.BatchStarted: lambda event: f"{how_many(event.patches)} to train on {', '.join(event.slots)}",
     events.Forecasted: lambda event: event.text,
     events.Unwell: lambda event: f"{event.check}: {event.message}",
     events.AttemptStarted: lambda event: (

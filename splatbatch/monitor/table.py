@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from splatbatch.plain_text import clock, one_line
+from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.status import PatchStatus, most_interesting
 
 WIDE = 120
@@ -72,7 +73,7 @@ def num_shown(num: int) -> int:
 def batch_line(statuses: Sequence[PatchStatus]) -> str:
     """Return how far the batch is: "3 of 9 trained, 2 running, 1 failed; about 2:10:00 to go"."""
     states = [status.state for status in statuses]
-    parts = [f"{states.count('trained')} of {len(states)} trained"]
+    parts = [f"{tally({status.patch: status.state == 'trained' for status in statuses}, '')} trained"]
     parts += [
         f"{states.count(state)} {state}"
         for state in ("running", "failed", "stopped", "refused", "stale")

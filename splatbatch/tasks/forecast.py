@@ -18,6 +18,7 @@ from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.footprints import cards
+from splatbatch.tasks.partition.tally import how_many
 from splatbatch.tasks.throughput import makespan_s, seconds_per_step
 
 UNASKED_S = 3600.0
@@ -47,7 +48,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Footpr
     """Return how long the training of these patches will take, which are some of the batch."""
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     recipes = {task.name: task.asked.recipe for task in batch.only(names).tasks}
-    spelled = _spell(recipes.values())
+    spelled = _spell(recipes)
     done = list(_finished(batch, on_cpu=on_cpu))
     if (throughput := seconds_per_step(done)) is not None:
         seconds = [throughput * recipe.training.max_steps for recipe in recipes.values()]
@@ -102,10 +103,10 @@ def _basis(batch: Batch, at_once: int, *, on_cpu: bool) -> str:
     return "an estimate by the throughput of an H200; other GPUs differ"
 
 
-def _spell(recipes: Iterable[Recipe]) -> str:
-    steps = sorted(recipe.training.max_steps for recipe in recipes)
+def _spell(recipes: Mapping[str, Recipe]) -> str:
+    steps = sorted(recipe.training.max_steps for recipe in recipes.values())
     each = "" if not steps else f"{steps[0]:,}" if steps[0] == steps[-1] else f"{steps[0]:,} to {steps[-1]:,}"
-    return counted(len(steps), "patch", "es") + (f" of {each} steps" if steps else "")
+    return how_many(recipes) + (f" of {each} steps" if steps else "")
 
 
 def _finished(batch: Batch, *, on_cpu: bool) -> Iterable[tuple[float, int]]:

@@ -17,6 +17,7 @@ from splatbatch.store.folders.patch import latest_number, never_went
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.progress import Progress
 from splatbatch.store.records.result import Result
+from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.plan import GivenUp, Refuse, Skip, Train, decide, why_stale
 from splatbatch.tasks.throughput import eta_s, steps_per_s
 
@@ -106,8 +107,7 @@ def most_interesting(statuses: Sequence[PatchStatus], room: int) -> Sequence[Pat
 
 def summary(statuses: Sequence[PatchStatus]) -> str:
     """Return one line that says how it went: "7 of 8 patches trained; failed: p5"."""
-    trained = sum(status.state == "trained" for status in statuses)
-    line = f"{trained} of {len(statuses)} patches trained"
+    line = f"{tally({one.patch: one.state == 'trained' for one in statuses})} trained"
     for state in STATES[1:]:
         names = [status.patch for status in statuses if status.state == state]
         line += f"; {state}: {', '.join(names)}" if names else ""

@@ -50,7 +50,7 @@ def test_a_backdrop_that_fails_for_good_costs_no_patch(batch: FakeBatch) -> None
     cut(batch).script(backdrop=["exit 1 Traceback: IndexError"])
     done = batch.run("train")
     assert done.returncode == 1
-    assert "2 of 3 patches trained" in done.stdout
+    assert "2 of 2 patches trained; failed: backdrop" in done.stdout
     assert "backdrop: failed" in done.stdout
     assert "backdrop" not in batch.result("p0")
 

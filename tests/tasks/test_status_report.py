@@ -19,7 +19,8 @@ from splatbatch.report import to_markdown, write_report
 from splatbatch.report.facts import build
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.layout import OutputFolder
-from splatbatch.tasks.status import PatchStatus, read_status, summary
+from splatbatch.tasks.partition.tally import how_many
+from splatbatch.tasks.status import PatchStatus, State, read_status, summary
 
 FAILED = {"outcome": "failed", "diagnosis": {"cause": "nan_loss", "advice": "lower it", "evidence": ["line 3: NaN"]}}
 
@@ -174,6 +175,17 @@ def test_the_summary_is_one_line_with_the_names_of_the_rest() -> None:
     statuses = [PatchStatus(f"p{i}", state) for i, state in enumerate(states)]  # type: ignore[arg-type]
     assert summary(statuses) == "2 of 6 patches trained; failed: p2, p5; refused: p4; waiting: p3"
     assert summary([]) == "0 of 0 patches trained"
+
+
+def test_the_backdrop_is_named_and_not_counted_as_a_patch_that_somebody_cut():
+    def line(**states: State) -> str:
+        return summary([PatchStatus(patch, state) for patch, state in states.items()])
+
+    assert line(p0="trained", p1="trained", backdrop="trained") == "2 of 2 patches and the backdrop trained"
+    assert line(p0="waiting", backdrop="trained") == "0 of 1 patches and the backdrop trained; waiting: p0"
+    assert line(p0="trained", backdrop="failed") == "1 of 1 patches trained; failed: backdrop"
+    assert line(backdrop="trained") == "1 of 1 patches trained"
+    assert (how_many(["p0", "p1", "backdrop"]), how_many(["backdrop"])) == ("2 patches and the backdrop", "1 patch")
 
 
 MARKUP = ["[red]", "a|b", "<script>alert(1)", "[/]", "a&b", "p:smile:", "ä ö"]

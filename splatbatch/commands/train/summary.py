@@ -21,6 +21,7 @@ from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.frame import note
+from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.status import PatchStatus, read_status, summary
 
 
@@ -80,10 +81,10 @@ def _lines(
         earlier = f"; the earlier splat of {', '.join(kept)} is kept" if kept else ""
         lines.append(f"interrupted ({run.stopped}){earlier}")
     if len(requested) < len(statuses):
-        lines.append(f"{len(done)} of {len(requested)} requested patches trained. The batch: {summary(statuses)}")
+        lines.append(f"{_tally(done, requested, 'requested patches')} trained. The batch: {summary(statuses)}")
     elif len(done) < sum(one.state == "trained" for one in requested):
         kept = [one.patch for one in undone if one.state == "trained"]
-        lines.append(f"{len(done)} of {len(requested)} patches trained; kept as they were: {', '.join(kept)}")
+        lines.append(f"{_tally(done, requested, 'patches')} trained; kept as they were: {', '.join(kept)}")
     else:
         lines.append(summary(statuses))
     for one in statuses:
@@ -92,6 +93,10 @@ def _lines(
             lines.append(f"  {one_line(f'{one.patch}: {one.state}{cause}. {one.advice}')}")
         lines += [f"  {one_line(f'{one.patch}: warning: {warning}')}" for warning in one.warnings]
     return lines
+
+
+def _tally(done: Sequence[PatchStatus], of: Sequence[PatchStatus], what: str) -> str:
+    return tally({one.patch: one in done for one in of}, what)
 
 
 def write_the_report(batch: Batch, standing: Standing) -> None:
