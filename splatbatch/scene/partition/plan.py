@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.sightings import Sightings, read_sightings
+from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.cutting.axes import principal_axes
@@ -100,7 +102,7 @@ def _laid_out(tried: Ground, ground: Ground, wish: Wish, before: Partition | Non
         return names, _asked_for(ground, names, layout, wish)
     if before and _keeps(wish, before):
         most = wish.max_images or (len(ground.seen.totals) if before.grid else MAX_IMAGES)
-        cores = _kept(ground, {core.name: core.core for core in before.cores}, most)
+        cores = _kept(tried, ground, {core.name: core.core for core in before.cores}, most)
         return list(cores), _asked_for(ground, list(cores), ground.lay_out(list(cores.values())), wish)
     most = wish.max_images or MAX_IMAGES
     layout = by_grid(tried, ground, wish.grid) if wish.grid else by_size(tried, ground, most)
@@ -147,7 +149,7 @@ def _asked_for(ground: Ground, names: list[str], layout: Layout, wish: Wish) -> 
     return layout
 
 
-def _kept(ground: Ground, cores: dict[str, Box], most: int) -> dict[str, Box]:
+def _kept(tried: Ground, ground: Ground, cores: dict[str, Box], most: int) -> dict[str, Box]:
     """Return the cores of an earlier split; one that has become too large is cut, and keeps its name for one half.
 
     Raises:
@@ -158,9 +160,9 @@ def _kept(ground: Ground, cores: dict[str, Box], most: int) -> dict[str, Box]:
         large = [name for name, part in zip(cores, layout.parts, strict=True) if part.num_photos > most]
         if not large:
             return cores
-        inside = cores[large[0]].holds(ground.seen.places)
+        box, others = cores[large[0]], [core for name, core in cores.items() if name != large[0]]
         try:
-            below, above = halves(ground.seen.places[inside], ground.seen.weights()[inside], 2, cores[large[0]])
+            below, above, *_ = tried.balanced(partial(_halved, box), box, others).cores
         except NoRoom as error:
             raise ConfigError(f"--max-images {most}: {large[0]} cannot be cut any more") from error
         trial = cores | {large[0]: below, _next_name(cores): above}
@@ -171,6 +173,10 @@ def _kept(ground: Ground, cores: dict[str, Box], most: int) -> dict[str, Box]:
                 f"Nearest possible: --max-images {layout.most()}.",
             )
         cores = trial
+
+
+def _halved(box: Box, places: Floats, weights: Floats) -> list[Box]:
+    return halves(places, weights, 2, box)
 
 
 def _next_name(names: Mapping[str, Box]) -> str:

@@ -86,6 +86,6 @@ def _rounded(value: float, reach: float) -> float:
     return round(float(value), DIGITS - math.floor(math.log10(reach))) + 0.0
 
 
-def evenness(costs: Sequence[float]) -> float:
+def evenness(costs: Sequence[float] | Floats) -> float:
     """Return how many times the cheapest part the dearest costs."""
-    return max(costs) / min(costs) if costs and min(costs) > 0 else math.inf
+    return max(costs) / min(costs) if len(costs) and min(costs) > 0 else math.inf

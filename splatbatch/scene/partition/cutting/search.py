@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import numpy as np
 from splatbatch.errors import ConfigError
 from splatbatch.scene.colmap.sightings import Mask
 from splatbatch.scene.colmap.types import Floats
-from splatbatch.scene.partition.boxes import Box, owners
+from splatbatch.scene.partition.boxes import EVERYWHERE, Box, owners
 from splatbatch.scene.partition.cutting.cuts import NoRoom, evenness, grid, halves
 from splatbatch.scene.partition.cutting.membership import Part, Seen, parts_of
 
@@ -60,21 +61,23 @@ class Ground:
         grown = [core.grown(_steps(bound, self.overlap)) for core, bound in zip(cores, bounds, strict=True)]
         return Layout(list(cores), grown, bounds, parts_of(self.seen, cores, grown))
 
-    def balanced(self, cut: CutInto) -> Layout:
-        """Return the most even of some layouts: each weighs dear parts more than the one before.
+    def balanced(self, cut: CutInto, box: Box = EVERYWHERE, others: Sequence[Box] = ()) -> Layout:
+        """Return the most even of some layouts of a box, with others beside it: dear parts weigh more each time.
 
         Raises:
             NoRoom: a box cannot be cut any more.
         """
-        weights, best = self.seen.weights(), None
+        inside, best, least = box.holds(self.seen.places), None, math.inf
+        places, weights = self.seen.places[inside], self.seen.weights()[inside]
         for _ in range(ROUNDS):
-            found = self.lay_out(cut(self.seen.places, weights))
-            if best is None or found.evenness() < best.evenness():
-                best = found
-            if best.evenness() <= EVEN:
+            cores = cut(places, weights)
+            found = self.lay_out([*cores, *others])
+            costs = np.array([part.cost for part in found.parts[: len(cores)]])
+            if best is None or evenness(costs) < least:
+                best, least = found, evenness(costs)
+            if least <= EVEN:
                 break
-            costs = np.array([part.cost for part in found.parts])
-            weights = weights * ((costs / costs.mean()) ** PULL)[owners(found.cores, self.seen.places)]
+            weights = weights * ((costs / costs.mean()) ** PULL)[owners(cores, places)]
         if best is None:
             raise NoRoom
         return best
