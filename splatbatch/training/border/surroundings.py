@@ -23,9 +23,8 @@ EXTENT_SIGMAS = 3.0
 """Standard deviations that a Gaussian counts as reaching: what is beyond has 1 % of its opacity."""
 MARGINS_OVER = 10
 """Margins by which one near the border may reach over it: half a core. Held to one margin, black holes were left where
-bare ground has few points: caliterra-small cut in 2 on the CPU (80 x 60, 500 steps of mcmc, cap 6,000), the merged scene
-on its hold-out: 22.4 dB; 27.6 with three margins, 28.8 with ten and without a bound. 92 % of the Gaussians survive in
-each of these."""
+bare ground has few points: caliterra-small cut in 2 on the CPU (80 x 60, 500 steps of mcmc, cap 6,000), the merged
+scene on its hold-out: 22.4 dB; 28.8 with ten and without any bound. 92 % of the Gaussians survive in each of these."""
 
 
 @dataclass(frozen=True)
