@@ -44,8 +44,7 @@ class Step:
         rendering = rasterize(self.surroundings.drawn_with(self.gaussians), photo.view, options, self.capacity.entries)
         self.capacity.note(rendering)
         self.strategy.step_pre_backward(rendering)
-        compared = masked(*self._to_compare(rendering.colors, photo), photo.valid())
-        loss = self.strategy.regularise(self._loss(*compared))
+        loss = self.strategy.regularise(self._loss(rendering.colors, photo))
         torch.autograd.backward(loss)
         return loss, rendering
 
@@ -63,20 +62,17 @@ class Step:
             self.surroundings.hold_back(self.gaussians)
         return has_changed
 
-    def _to_compare(self, colors: Tensor, photo: Photo) -> tuple[Tensor, Tensor]:
-        """Return a rendering and what it should be: the photograph, evened if it has a tone."""
-        if photo.tone is None:
-            return colors, photo.target()
-        if not cuda.serves(colors, self.recipe.training):
-            return tones.to_compare(colors, photo.target(), photo.tone, photo.view)
-        from splatbatch.training.cuda.tones import to_compare
-
-        return to_compare(colors, photo.target(), photo.tone, photo.view.K)
-
-    def _loss(self, colors: Tensor, target: Tensor) -> Tensor:
-        training = self.recipe.training
+    def _loss(self, colors: Tensor, photo: Photo) -> Tensor:
+        """Return the loss of a rendering against its photograph, evened if that has a tone."""
+        training, pixels = self.recipe.training, photo.target()
         if not cuda.serves(colors, training):
-            return photometric_loss(colors, target, training.ssim_lambda)
+            seen, target = (
+                (colors, pixels) if photo.tone is None else tones.to_compare(colors, pixels, photo.tone, photo.view)
+            )
+            return photometric_loss(*masked(seen, target, photo.valid()), training.ssim_lambda)
         from splatbatch.training.cuda import photometric
+        from splatbatch.training.cuda.tones import even
 
-        return photometric.photometric_loss(colors, target, training.ssim_lambda)
+        target = pixels if photo.tone is None else even(colors, pixels, photo.tone, photo.view.K)
+        as_taken = None if photo.tone is None else pixels
+        return photometric.photometric_loss(*masked(colors, target, photo.valid()), training.ssim_lambda, as_taken)

@@ -17,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from splatbatch.training.loss import C1, C2, window
+from splatbatch.training.photos.tones import CLIPPED, CLIPPED_COUNTS
 
 ACROSS, DOWN, DOWN_TO_DERIVE = (1, 256), (4, 128), (8, 64)
 """Rows and columns of values that one program blurs, along the rows and down the columns: the quickest of eight on one
@@ -24,9 +25,13 @@ H200; all four kernels together take 0.13 ms for 995 x 748 pixels, where 4 x 256
 WARPS_TO_DERIVE = 8
 
 
-def photometric_loss(render: Tensor, photo: Tensor, ssim_lambda: float = 0.2) -> Tensor:
-    """The loss of a rendering `[H, W, 3]` against a photo `[H, W, 3]`, uint8 or float32 in [0, 1]."""
-    loss: Tensor = _Photometric.apply(render, photo, ssim_lambda)
+def photometric_loss(render: Tensor, photo: Tensor, ssim_lambda: float = 0.2, as_taken: Tensor | None = None) -> Tensor:
+    """The loss of a rendering `[H, W, 3]` against a photo `[H, W, 3]`, uint8 or float32 in [0, 1].
+
+    `as_taken`: the bytes [H, W, 3] of a photograph that was evened; where they are clipped and the rendering is
+    brighter, it learns less: see `training.photos.tones`.
+    """
+    loss: Tensor = _Photometric.apply(render, photo, ssim_lambda, as_taken)
     return loss
 
 
@@ -38,9 +43,12 @@ def ssim(render: Tensor, photo: Tensor) -> Tensor:
 class _Photometric(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        render, photo, ssim_lambda = inputs
+        render, photo, ssim_lambda, as_taken = inputs
         slopes, sums = _compared(render, photo)
-        ctx.save_for_backward(render.contiguous(), photo.contiguous(), window(torch.float32, render.device), slopes)
+        seen, compared = render.contiguous(), photo.contiguous()
+        ctx.is_evened = as_taken is not None
+        taken = as_taken.contiguous() if ctx.is_evened else compared
+        ctx.save_for_backward(seen, compared, window(torch.float32, render.device), slopes, taken)
         ctx.ssim_lambda = ssim_lambda
         l1, similarity = sums / render.numel()
         loss: Tensor = (1 - ssim_lambda) * l1 + ssim_lambda * (1 - similarity)
@@ -48,18 +56,19 @@ class _Photometric(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        render, photo, weights, slopes = ctx.saved_tensors
+        render, photo, weights, slopes, taken = ctx.saved_tensors
         shape = (slopes.shape[1], slopes.shape[2])
         across = torch.empty_like(slopes)
         _blur_slopes_across[_grid(shape, ACROSS)](slopes, weights, across, *shape, *ACROSS)
         v_render = torch.empty_like(render)
         share = 1 / render.numel()
         _derive[_grid(shape, DOWN_TO_DERIVE)](
-            *(render, photo, weights, across, gradients[0], v_render, *shape, _gain(photo)),
-            *((1 - ctx.ssim_lambda) * share, -ctx.ssim_lambda * share, *DOWN_TO_DERIVE),
+            *(render, photo, taken, weights, across, gradients[0], v_render, *shape, _gain(photo)),
+            *((1 - ctx.ssim_lambda) * share, -ctx.ssim_lambda * share),
+            *(CLIPPED, CLIPPED_COUNTS, ctx.is_evened, *DOWN_TO_DERIVE),
             num_warps=WARPS_TO_DERIVE,
         )
-        return v_render, None, None
+        return v_render, None, None, None
 
 
 def _compared(render: Tensor, photo: Tensor) -> tuple[Tensor, Tensor]:
@@ -175,6 +184,7 @@ def _blur_slopes_across(slopes, weights, across, height, width, ROWS: tl.constex
 def _derive(
     render,
     photo,
+    taken,
     weights,
     across,
     upstream,
@@ -184,6 +194,9 @@ def _derive(
     gain,
     l1_share,
     ssim_share,
+    clipped: tl.constexpr,
+    counts: tl.constexpr,
+    IS_EVENED: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -203,4 +216,7 @@ def _derive(
     y = tl.load(photo + place, inside, other=0).to(tl.float32) * gain
     sign = tl.where(x > y, 1.0, tl.where(x < y, -1.0, 0.0))
     slope = l1_share * sign + ssim_share * (of_mean + 2 * x * of_square + y * of_product)
+    if IS_EVENED:
+        byte = tl.load(taken + place, inside, other=0).to(tl.float32)
+        slope = tl.where((byte >= clipped) & (x > y), counts * slope, slope)  # drawn towards x, y stays below it
     tl.store(v_render + place, tl.load(upstream) * slope, inside)

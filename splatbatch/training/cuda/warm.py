@@ -21,7 +21,7 @@ from torch.nn import Parameter
 from splatbatch.training.cuda import native
 
 KERNELS = (
-    *("_blur_pair_across", "_compare", "_blur_slopes_across", "_derive", "_even", "_weigh"),
+    *("_blur_pair_across", "_compare", "_blur_slopes_across", "_derive", "_even"),
     *("_forward", "_backward", "_spread", "_adam", "_count", "_emit"),
 )
 """Our kernels, as Triton names them in its cache."""
@@ -43,8 +43,8 @@ def loss(device: torch.device, sides: Sequence[int] = SIXTEEN_OR_NOT) -> None:
         photometric.ssim(render.detach(), photo)
         for num_coefficients in COEFFICIENTS if dtype == torch.uint8 else ():
             tone = torch.ones(4 + num_coefficients, device=device)
-            seen, _ = tones.to_compare(render, photo, tone, torch.eye(3, device=device))
-            torch.autograd.backward(seen.sum())
+            target = tones.even(render, photo, tone, torch.eye(3, device=device))
+            torch.autograd.backward(photometric.photometric_loss(render, target, as_taken=photo))
 
 
 def colors(device: torch.device, nums: Sequence[int] = SIXTEEN_OR_NOT) -> None:
