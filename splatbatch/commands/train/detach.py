@@ -16,7 +16,9 @@ from splatbatch.machine import detached
 from splatbatch.machine.detached import Detached
 from splatbatch.plain_text import plain
 from splatbatch.store.claims.workers import LOCAL, Watcher
+from splatbatch.store.events import BatchStarted
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.ledger import events_in
 from splatbatch.store.lock import holder
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.status import PatchStatus, read_status, summary
@@ -70,7 +72,7 @@ def _await(worker: Detached, output: OutputFolder, log: Path) -> str:
             words = read_tail(log).strip() or f"it says nothing, and ended with {code}"
             raise ExecutorError(f"the worker ended at once: {plain(words)}")
         mine = [one.worker for one in watcher.living(but=LOCAL) if one.pid == worker.pid]
-        if mine and (passed_s > SETTLE_S or output.ledger_of(mine[0]).exists()):
+        if mine and (passed_s > SETTLE_S or any(events_in(output.ledger_of(mine[0]), (BatchStarted,)))):
             return mine[0]
         time.sleep(LOOK_S)
     raise ExecutorError(f"worker process {worker.pid} has not begun after {PATIENCE_S:.0f} s", f"See {log}.")
