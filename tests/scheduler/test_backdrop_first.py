@@ -39,6 +39,14 @@ def test_the_backdrop_is_trained_first_though_there_is_room_for_all(batch: FakeB
     assert len(started(batch)) == 3
 
 
+def test_a_patch_that_is_not_drawn_against_the_backdrop_does_not_wait_for_it(batch: FakeBatch) -> None:
+    alone = {"p1": {"training": {"border": "none"}}}
+    cut(batch, executor={"cpu_slots": 2}, patches=alone).script(backdrop=["train 0.5"])
+    assert batch.run("train").returncode == 0
+    assert (set(started(batch)[:2]), started(batch)[2]) == ({"backdrop", "p1"}, "p0")
+    assert "backdrop" not in batch.result("p1")
+
+
 def test_patches_wait_for_a_backdrop_that_is_tried_again(batch: FakeBatch) -> None:
     cut(batch, executor={"cpu_slots": 2}).script(backdrop=["die SIGKILL", "train"])
     assert batch.run("train").returncode == 0
