@@ -15,6 +15,8 @@ from splatbatch import terminal
 from splatbatch.monitor.table import live_view, num_shown
 from splatbatch.plain_text import assignments, counted, one_line
 from splatbatch.store import events
+from splatbatch.store.claims.at_work import at_work
+from splatbatch.store.claims.workers import Watcher
 from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.evidence import Standing
@@ -24,6 +26,8 @@ from splatbatch.tasks.status import read_status
 HEARTBEAT_S = 60.0
 REDRAW_S = 1.0
 LONGEST_LINE = 600
+MOST_TOLD = 64
+"""Of so many running patches it is told where they run."""
 _REMARKABLE = (
     events.Forecasted,
     events.Retried,
@@ -92,11 +96,13 @@ class LineListener(ConsoleListener):
         if time.monotonic() < self._next_beat:
             return
         self._next_beat = time.monotonic() + HEARTBEAT_S
-        for status in read_status(self._output, self._names, 0, self._standing):
-            if status.state == "running":
-                figures = f"{status.patch}: {status.phase} {status.step}/{status.max_steps}"
-                loss = f", loss {status.loss:.4f}" if status.loss is not None else ""
-                self._say(_short(figures + loss))
+        statuses = read_status(self._output, self._names, MOST_TOLD, self._standing)
+        running = [status for status in statuses if status.state == "running"]
+        has_nodes = len({status.node for status in running}) > 1
+        for status in running:
+            figures = f"{status.patch}: {status.phase} {status.step}/{status.max_steps}"
+            loss = f", loss {status.loss:.4f}" if status.loss is not None else ""
+            self._say(_short(f"{figures}{loss}{f', on {status.node}' if has_nodes else ''}"))
 
 
 class LiveListener(ConsoleListener):
@@ -107,6 +113,7 @@ class LiveListener(ConsoleListener):
         console = Console(stderr=True)
         self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self._next_redraw = 0.0
+        self._watcher = Watcher(output)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -134,7 +141,7 @@ class LiveListener(ConsoleListener):
     def _redraw(self) -> None:
         statuses = read_status(self._output, self._names, num_shown(len(self._names)), self._standing)
         size = self._live.console.size
-        self._live.update(live_view(statuses, size.width, size.height), refresh=True)
+        self._live.update(live_view(statuses, size.width, size.height, at_work(self._watcher)), refresh=True)
 
 
 def in_words(event: Event) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from splatbatch.files import write_text
 from splatbatch.monitor.table import batch_eta_s
+from splatbatch.store.claims.at_work import AtWork, at_work
+from splatbatch.store.claims.workers import Watcher
+from splatbatch.store.hashes import Stamp, stamp_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import STATES, PatchStatus, read_status
@@ -28,42 +32,61 @@ PER_PATCH = (
 
 
 class MetricsFile:
-    """Rewrites metrics.prom every few seconds, whole; a full disk costs only the metrics."""
+    """Rewrites metrics.prom every few seconds, whole; a full disk costs only the metrics.
+
+    Of several workers one writes it, as long as it does: who finds it written by another since the last look leaves it.
+    """
 
     def __init__(self, output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> None:
         self._output, self._names, self._standing = output, names, standing
+        self._watcher = Watcher(output)
         self._next = 0.0
+        self._seen = self._stamp()
 
     def beat(self) -> None:
-        """Write it if it is time; called many times a second."""
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + EVERY_S
-            self._write(is_running=True)
+        """Write it if it is time, and nobody else does; called many times a second."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + EVERY_S
+        if (now := self._stamp()) != self._seen:
+            self._seen = now
+            return
+        self._write(at_work(self._watcher))
+        self._seen = self._stamp()
 
-    def finish(self) -> None:
-        """Write it for the last time: nobody runs any more."""
-        self._write(is_running=False)
+    def finish(self, but: str = "") -> None:
+        """Write it for the last time: the worker of this name, too, is about to end."""
+        self._write(at_work(self._watcher, but))
 
-    def _write(self, *, is_running: bool) -> None:
+    def _stamp(self) -> Stamp:
+        return stamp_of(str(self._output.metrics))
+
+    def _write(self, workers: Sequence[AtWork]) -> None:
         statuses = read_status(self._output, self._names, standing=self._standing)
         with contextlib.suppress(OSError):
-            write_text(self._output.metrics, to_prometheus(statuses, time.time(), is_running=is_running))
+            write_text(self._output.metrics, to_prometheus(statuses, workers, time.time()))
 
 
-def to_prometheus(statuses: Sequence[PatchStatus], now: float, *, is_running: bool) -> str:
+def to_prometheus(statuses: Sequence[PatchStatus], workers: Sequence[AtWork], now: float) -> str:
     """Return the metrics in Prometheus's text format, version 0.0.4."""
-    return "".join(f"{line}\n" for line in _lines(statuses, now, is_running))
+    return "".join(f"{line}\n" for line in _lines(statuses, workers, now))
 
 
-def _lines(statuses: Sequence[PatchStatus], now: float, is_running: bool) -> Iterator[str]:
-    yield from _family("running", "1 while a batch runs in this output folder.", [("", float(is_running))])
+def _lines(statuses: Sequence[PatchStatus], workers: Sequence[AtWork], now: float) -> Iterator[str]:
+    yield from _family("running", "1 while a batch runs in this output folder.", [("", float(bool(workers)))])
+    hosts = Counter(one.worker.host for one in workers)
+    counted = [(_label(node=host), float(number)) for host, number in hosts.items()]
+    yield from _family("workers", "Workers that have not ended, on each node.", counted)
+    if len({one.node for one in statuses if one.node}) > 1:
+        places = [(_label(patch=one.patch, node=one.node), 1.0) for one in statuses if one.node]
+        yield from _family("patch_node", "Where a patch is trained, or was: 1 with the name of the node.", places)
     yield from _family("updated_timestamp_seconds", "When this file was written.", [("", now)])
-    counts = [(_label("state", state), float(sum(one.state == state for one in statuses))) for state in STATES]
+    counts = [(_label(state=state), float(sum(one.state == state for one in statuses))) for state in STATES]
     yield from _family("patches", "Patches in each state.", counts)
     eta = batch_eta_s(statuses)
     yield from _family("eta_seconds", "Time until every patch is trained.", [] if eta is None else [("", eta)])
     for field, name, about in PER_PATCH:
-        values = [(_label("patch", one.patch), getattr(one, field)) for one in statuses]
+        values = [(_label(patch=one.patch), getattr(one, field)) for one in statuses]
         yield from _family(f"patch_{name}", about, [(label, float(v)) for label, v in values if v is not None])
 
 
@@ -74,6 +97,9 @@ def _family(name: str, about: str, values: Sequence[tuple[str, float]]) -> Itera
         yield from (f"splatbatch_{name}{label} {value!r}" for label, value in values)
 
 
-def _label(name: str, value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'{{{name}="{escaped}"}}'
+def _label(**values: str) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from splatbatch.plain_text import clock, one_line
-from splatbatch.tasks.partition.tally import tally
+from splatbatch.store.claims.at_work import AtWork, in_short, lines_of
 from splatbatch.tasks.status import PatchStatus, most_interesting
 
 WIDE = 120
@@ -41,7 +41,9 @@ class Column:
 def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
     """Return the patches as a table for a terminal of this width."""
     table = Table(box=None, pad_edge=False)
+    has_nodes = len({one.node for one in statuses if one.node}) > 1
     columns = [column for column in COLUMNS if column.narrow or width >= WIDE]
+    columns += [NODE] if has_nodes and width >= WIDE else []
     for column in columns:
         longest = LONGEST.get(column.heading) if width < WIDE else None
         table.add_column(column.heading, justify="left" if column.is_text else "right", no_wrap=True, max_width=longest)
@@ -57,12 +59,13 @@ def elided(name: str) -> str:
     return name if len(name) <= longest else f"{name[: longest - 7]}…{name[-6:]}"
 
 
-def live_view(statuses: Sequence[PatchStatus], width: int, height: int) -> Group:
-    """Return the table with one line about the batch below it, no higher than the terminal."""
-    shown = most_interesting(statuses, max(4, height - 6))
-    return Group(
-        status_table(shown, width), Text(batch_line(statuses), style="bold", no_wrap=True, overflow="ellipsis")
-    )
+def live_view(statuses: Sequence[PatchStatus], width: int, height: int, workers: Sequence[AtWork] = ()) -> Group:
+    """Return the table with a line about the batch below it and, of several workers, one each; as high as fits."""
+    lines = [one_line(line) for line in lines_of(workers)]
+    shown = most_interesting(statuses, max(4, height - 6 - len(lines)))
+    summary = "; ".join(filter(None, (batch_line(statuses), in_short(workers))))
+    below = (Text(line, no_wrap=True, overflow="ellipsis") for line in lines)
+    return Group(status_table(shown, width), *below, Text(summary, style="bold", no_wrap=True, overflow="ellipsis"))
 
 
 def num_shown(num: int) -> int:
@@ -127,6 +130,8 @@ COLUMNS = (
     Column("to go", lambda status: clock(status.eta_s)),
     Column("attempt", lambda status: _text(status.attempt), is_text=True),
 )
+NODE = Column("node", lambda status: _text(status.node), is_text=True)
+"""Only where there is more than one."""
 
 
 def batch_eta_s(statuses: Sequence[PatchStatus]) -> float | None:

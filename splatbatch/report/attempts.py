@@ -16,14 +16,14 @@ OUTCOMES = ["trained", "failed", "stopped"]
 OfAttempt = AttemptStarted | Gate | AttemptEnded | Retried | GaveUp
 MEMORY = ("gpu_peak_mib", "own_gpu_peak_mib")
 UNKNOWN = ("gate_s", "started_at", "ended_at", "setup_s", "outcome", "step", "seconds", *MEMORY, "torch_peak_mib")
-SAID = ("gate", "slot", "phase", "cause", "advice")
+SAID = ("gate", "slot", "node", "worker", "phase", "cause", "advice")
 
 
 def attempts_of(folder: PatchFolder, history: Sequence[OfAttempt]) -> list[Record]:
     """Return a record per attempt, first to last.
 
-    Keys: number, slot, gate_s (for how long the slot was not fit before it), gate (why), started_at, ended_at (seconds
-    since 1970; None if unknown), setup_s (before the first step),
+    Keys: number, slot, node (the name of its host), worker, gate_s (for how long the slot was not fit before it), gate
+    (why), started_at, ended_at (seconds since 1970; None if unknown), setup_s (before the first step),
     outcome (trained, failed, stopped or None while it runs), cause, advice, evidence, phase, step, seconds,
     gpu_peak_mib (all that was in use on the card), own_gpu_peak_mib (by this attempt, as NVML sees it), torch_peak_mib
     (of that, what torch had allocated), warnings, changes (settings that differ from the config), next (what was
@@ -90,7 +90,9 @@ def _next(event: Retried | GaveUp) -> Record:
 def _look_into(attempt: Record, folder: AttemptFolder) -> None:
     """Add what only the attempt's own folder knows; its own clock is better than that of the run that adopted it."""
     job, told = folder.read_job() or JobSpec(), folder.read_exit() or ExitFacts()
-    begun_at = (folder.read_go() or Go()).at or folder.read_start().started_at
+    start = folder.read_start()
+    begun_at = (folder.read_go() or Go()).at or start.started_at
+    attempt |= {"node": start.host, "worker": job.claim.worker}
     attempt["slot"] = attempt["slot"] or job.slot
     attempt["changes"] = attempt["changes"] or job.changes
     attempt["started_at"] = begun_at or attempt["started_at"]

@@ -12,19 +12,21 @@ patches                 one object per patch, in natural order:
   cause, advice, evidence                     of the last failure; evidence: lines of the log
   changes, warnings                           settings that differ from the config; what was odd
   outliers                                    how it differs from the other patches
+  node, worker                                where and by whom it is, or was, trained or tried last
   attempts                                    see `splatbatch.report.attempts.attempts_of`
   versions                                    of what trained it, as far as its files say
   of_patch, variant                           its parts in a sweep; else the patch, and nothing
   bytes, resolution                           of the splat file; used, folder and largest of what it was trained on
 sweep                   null, or see `splatbatch.report.comparison.compare`
-runs                    [{"started_at", "ended_at", "slots", "changes"}]: one per `train` or `retry`
+runs                    [{"started_at", "ended_at", "slots", "changes", "worker"}]: one per `train`, `retry` or worker
+workers                 see `splatbatch.report.workers.workers_of`
 frame                   null, or {"offset", "scenes", "note"}: what to add to the splats' coordinates for the models'
 colors                  one object per scene whose photographs were looked at, "" for all patches together:
   scene, is_even, residual_before, residual_after, words      residuals in percent
   photographs           those that differ most: [{"name", "gain", "tone", "words"}], tone: as in colors.json
 audit                   the latest: verified, refused, warnings; null if there was none
 config                  batch.yaml, the resolved settings of the latest run
-events                  the ledger
+events                  the ledgers; `worker` says whose ledger it is, if it is not that of `train`
 """
 
 from __future__ import annotations
@@ -38,12 +40,14 @@ from dataclasses import asdict
 
 from splatbatch import __version__
 from splatbatch.config import TaskId, Variant
+from splatbatch.fields import text
 from splatbatch.files import Record, read_tail
 from splatbatch.report.attempts import OfAttempt, attempts_of
 from splatbatch.report.colors import colors_of
 from splatbatch.report.comparison import compare
 from splatbatch.report.outliers import outliers
 from splatbatch.report.scene import scene_facts
+from splatbatch.report.workers import workers_of
 from splatbatch.store.events import Audited, BatchEnded, BatchStarted, Event, event_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import lines
@@ -75,7 +79,8 @@ def build(
         "counts": {state: sum(status.state == state for status in statuses) for state in STATES},
         "patches": patches,
         "sweep": compare(patches, variants),
-        "runs": _runs(history),
+        "runs": _runs(said),
+        "workers": workers_of(output, patches),
         "frame": _frame(output, statuses),
         "colors": colors_of(output),
         "scene": scene_facts(output, standing.patches_folder) if standing else None,
@@ -126,15 +131,18 @@ def _by_patch(history: Sequence[Event]) -> dict[str, list[OfAttempt]]:
     return found
 
 
-def _runs(history: Sequence[Event]) -> list[Record]:
+def _runs(said: Sequence[Record]) -> list[Record]:
     runs: list[Record] = []
-    for event in history:
-        match event:
-            case BatchStarted():
-                facts = {"slots": list(event.slots), "changes": event.changes}
-                runs.append({"started_at": event.t, "ended_at": None, **facts})
-            case BatchEnded() if runs:
-                runs[-1]["ended_at"] = event.t
+    latest: dict[str, Record] = {}
+    for record in said:
+        worker = text(record.get("worker"))
+        match event_of(record):
+            case BatchStarted() as event:
+                facts = {"slots": list(event.slots), "changes": event.changes, "worker": worker}
+                latest[worker] = {"started_at": event.t, "ended_at": None, **facts}
+                runs.append(latest[worker])
+            case BatchEnded() as event if worker in latest:
+                latest[worker]["ended_at"] = event.t
             case _:
                 pass
     return runs

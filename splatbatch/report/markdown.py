@@ -11,10 +11,12 @@ from splatbatch.report.comparison import spelt
 from splatbatch.report.page.comparison_page import HEADINGS, is_best, short, shown
 from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
 from splatbatch.report.units import photographs
+from splatbatch.report.workers import nodes_of
 
 SPECIAL = re.compile(r"[\\`*\[|]")
 _FIRST = ("patch", "state", "photographs", "PSNR dB (before)", "SSIM", "Gaussians", "MiB")
 _HEADINGS = (*_FIRST, "seconds", "attempt", "changed")
+_OF_WORKERS = ("worker", "node", "job", "since", "attempts", "trained")
 
 
 def to_markdown(report: Record) -> str:
@@ -26,7 +28,8 @@ def to_markdown(report: Record) -> str:
         *([f"Frame: {_plain(report['frame']['note'])}."] if report["frame"] and report["frame"]["note"] else []),
         "",
         *_comparison(report["sweep"]),
-        *_table([_HEADINGS, *(_row(patch) for patch in report["patches"])]),
+        *_patches(report["patches"]),
+        *_workers(report["workers"]),
         *_scene(report["scene"]),
     ]
     for patch in report["patches"]:
@@ -61,6 +64,21 @@ def _comparison(sweep: Record | None) -> list[str]:
         settings = [_plain(spelt(row["settings"][key])) for key in sweep["settings"]]
         rows.append((_plain(row["variant"]), *settings, f"{row['trained']} of {row['of']}", *means))
     return [*_table(rows), ""]
+
+
+def _patches(patches: Sequence[Record]) -> list[str]:
+    """Return the patches as a table; the last column names their nodes where there is more than one."""
+    if len(nodes_of(patches)) < 2:
+        return _table([_HEADINGS, *(_row(patch) for patch in patches)])
+    return _table([(*_HEADINGS, "node"), *((*_row(patch), _plain(patch["node"])) for patch in patches)])
+
+
+def _workers(workers: Sequence[Record]) -> list[str]:
+    """Return the workers as a table, where there was more than one."""
+    if len(workers) < 2:
+        return []
+    rows = [[_plain(str(one[key])) for key in _OF_WORKERS] for one in workers]
+    return ["", "## Workers", "", *_table([_OF_WORKERS, *rows])]
 
 
 def _scene(scene: Record | None) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from splatbatch.errors import OutputError
 from splatbatch.fields import number
 from splatbatch.files import Record, append_line, is_out_of_space, read_lines
+from splatbatch.store.claims.workers import LOCAL
 from splatbatch.store.events import KINDS, AttemptEnded, Event, event_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.obstacles import UNWRITABLE
@@ -66,9 +67,17 @@ class Ledger:
 
 
 def lines(output: OutputFolder) -> Iterator[Record]:
-    """Yield the history of all workers, also events that nobody here knows; torn and foreign lines are left out."""
-    ledgers = [(one for one in read_lines(path) if isinstance(one.get("event"), str)) for path in output.ledgers()]
+    """Yield the history of all workers, also events that nobody here knows; torn and foreign lines are left out.
+
+    What does not come from the ledger of `train` has the name of its worker, too.
+    """
+    ledgers = [_lines_of(path, "" if path.stem in ("ledger", LOCAL) else path.stem) for path in output.ledgers()]
     return merge(*ledgers, key=lambda one: number(one.get("t")) or 0.0)
+
+
+def _lines_of(path: Path, worker: str) -> Iterator[Record]:
+    found = (one for one in read_lines(path) if isinstance(one.get("event"), str))
+    return ({**one, "worker": worker} for one in found) if worker else found
 
 
 def events(output: OutputFolder, *kinds: type[Kind]) -> Iterator[Kind]:

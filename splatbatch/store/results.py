@@ -44,6 +44,8 @@ def manifest(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
         "metrics": splat.metrics,
         "warnings": list(trained.warnings),
         "version": __version__,
+        "host": attempt.folder.read_start().host,
+        "worker": attempt.claim.worker,
     }
     return Result.from_record(record)
 

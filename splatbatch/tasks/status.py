@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from splatbatch.processes import boot_id, start_ticks
+from splatbatch.machine.orphans.leftovers import has_died
 from splatbatch.scene.patches import natural_key
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.endings import Endings
 from splatbatch.store.events import AttemptEnded, Refused
 from splatbatch.store.folders.patch import latest_number, never_went
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.attempt import JobSpec
 from splatbatch.store.records.progress import Progress
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.partition.tally import tally
@@ -65,6 +65,9 @@ class PatchStatus:
     """An earlier version accepted the splat, and wrote down no hashes to check it against."""
     gpu_used_mib: int | None = None
     gpu_temperature_c: int | None = None
+    node: str = ""
+    worker: str = ""
+    """Where it runs, or ran, and who trains it, or did."""
 
 
 def read_status(
@@ -84,7 +87,7 @@ def read_status(
     with endings.as_of_now():
         found = [_status(output, name, endings, standing, is_begun=name in folders) for name in patches]
     chosen = most_interesting(found, len(found) if in_full is None else in_full)
-    figures = {one.patch: _with_figures(output, one) for one in chosen if one.state in WITH_SPLAT}
+    figures = {one.patch: _with_figures(output, one) for one in chosen if one.state in WITH_SPLAT or one.attempt}
     return tuple(figures.get(one.patch, one) for one in found)
 
 
@@ -171,14 +174,6 @@ def _without_product(name: str, endings: Endings) -> PatchStatus:
     return _ended(name, ended)
 
 
-def has_died(attempt: AttemptFolder) -> bool:
-    """Return whether the attempt's supervisor was a process of this machine that is no more; False if unknown."""
-    start = attempt.read_start()
-    if start.ticks is None or start.host != socket.gethostname():
-        return False
-    return start.boot_id != boot_id() or start_ticks(start.pid or 0) != start.ticks
-
-
 def _lost(name: str, attempt: AttemptFolder) -> PatchStatus:
     advice = "Its supervisor was killed, or the machine went down: `splatbatch train` goes on with it."
     return replace(_running(name, attempt), state="stopped", cause="lost", advice=advice)
@@ -211,8 +206,11 @@ def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
 
 
 def _with_figures(output: OutputFolder, status: PatchStatus) -> PatchStatus:
-    """Return the state of a patch that has a splat with the figures of that splat."""
+    """Return the state of a patch that has a splat with the figures of that splat; of another, where it was tried."""
     folder = output.patch(status.patch)
+    if status.state not in WITH_SPLAT:
+        attempt = AttemptFolder(folder.path / status.attempt)
+        return replace(status, node=attempt.read_start().host, worker=(attempt.read_job() or JobSpec()).claim.worker)
     result = folder.read_result() or Result()
     final = result.metrics.final
     return replace(
@@ -232,6 +230,8 @@ def _with_figures(output: OutputFolder, status: PatchStatus) -> PatchStatus:
         changes=result.changes,
         warnings=(*status.warnings, *result.warnings),
         splat=str(folder.splat_of(result)),
+        node=result.host,
+        worker=result.worker,
     )
 
 

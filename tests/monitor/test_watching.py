@@ -19,8 +19,10 @@ from splatbatch.commands.status import watching
 from splatbatch.monitor.console import LONGEST_LINE, in_words
 from splatbatch.monitor.table import batch_eta_s, batch_line, live_view, status_table
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.claims.at_work import AtWork
 from splatbatch.store.events import AttemptEnded
 from splatbatch.store.records.progress import Progress
+from splatbatch.store.records.run import WorkerRecord
 from splatbatch.tasks.status import PatchStatus
 from splatbatch.tasks.throughput import steps_per_s
 
@@ -45,9 +47,26 @@ def shown(statuses: list[PatchStatus], width: int, **options: Any) -> str:
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
 @pytest.mark.parametrize("name", ["p5", "p" * 200, "p\n\n5", "[red]p"])
 def test_the_table_fits_any_terminal(width: int, name: str) -> None:
-    lines = ESCAPES.sub("", shown([replace(RUNNING, patch=name), FAILED], width)).splitlines()
+    statuses = [replace(RUNNING, patch=name, node="a"), replace(FAILED, node="b" * 200)]
+    lines = ESCAPES.sub("", shown(statuses, width)).splitlines()
     assert len(lines) == 4
     assert max(map(len, lines)) <= width
+
+
+def test_the_live_view_names_workers_and_nodes_where_there_are_several_and_stays_as_high_as_the_terminal() -> None:
+    statuses = [replace(RUNNING, patch=f"p{number}", node=f"node-{number % 3}") for number in range(40)]
+    records = [WorkerRecord(f"w{number}", host=f"node-{number % 3}", job=f"17_{number}") for number in range(12)]
+    workers = [AtWork(one, (f"p{number}",)) for number, one in enumerate(records)]
+    console = Console(file=io.StringIO(), width=150)
+    console.print(live_view(statuses, 150, 30, workers))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    lines = text.splitlines()
+    assert len(lines) <= 30
+    assert lines[0].rstrip().endswith("node")
+    assert "worker w0 on node-0, job 17_0: p0" in text
+    assert "… and 4 more workers" in text
+    assert lines[-1].rstrip().endswith("12 workers on 3 nodes")
+    assert "node" not in shown([replace(RUNNING, node="node-1"), FAILED], 200)
 
 
 def test_variants_of_a_patch_can_be_told_apart_on_a_narrow_terminal() -> None:

@@ -43,6 +43,9 @@ class MadeOutput:
     root: Path
     events: list[dict[str, Any]] = field(default_factory=list)
     clock: dict[str, float] = field(default_factory=dict)
+    host: str = "x"
+    worker: str = ""
+    """Where, and whose, the next attempts are."""
 
     @property
     def output(self) -> OutputFolder:
@@ -53,8 +56,8 @@ class MadeOutput:
 
     def attempt(self, patch: str, slot: str, seconds: float, **facts: Any) -> AttemptFolder:
         """Write an attempt that came next on its slot."""
-        start = self.clock.get(slot, EVENING) + 4
-        self.clock[slot] = start + seconds
+        start = self.clock.get(f"{self.host} {slot}", EVENING) + 4
+        self.clock[f"{self.host} {slot}"] = start + seconds
         folder = self.output.patch(patch).new_attempt()
         changes = facts.pop("changes", {})
         if folder.number > 1:
@@ -63,7 +66,8 @@ class MadeOutput:
         self.tell(start, "attempt_started", patch=patch, attempt=folder.number, slot=slot, changes=changes)
         end = {"outcome": "trained", "seconds": seconds, "gpu_peak_mib": 9123, "num_gaussians": 1, **facts}
         self.tell(start + seconds, "attempt_ended", patch=patch, attempt=folder.number, **end)
-        write_json(folder.start, {"started_at": start, "host": "x", "pid": 1})
+        write_json(folder.start, {"started_at": start, "host": self.host, "pid": 1})
+        write_json(folder.job, {"claim": {"worker": self.worker, "generation": 1}})
         write_json(folder.exit, {"kind": "exited", "code": 0, "seconds": seconds, "ended_at": start + seconds})
         steps = STEPS if end["outcome"] == "trained" else int(end.get("step") or STEPS / 3)
         self._curves(folder, start, seconds, steps)
@@ -96,6 +100,7 @@ class MadeOutput:
             "made_with": {"torch": "2.13"},
         }
         result = {"attempt": folder.path.name, "step": STEPS, "num_gaussians": num, "seconds": seconds}
+        result |= {"host": self.host, "worker": self.worker}
         write_json(
             self.output.patch(patch).result,
             {**result, "metrics": metrics, "changes": facts.get("changes", {}), "version": "0.1.0"},

@@ -10,13 +10,12 @@ from pathlib import Path
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.commands.status import watching
 from splatbatch.monitor.table import batch_eta_s, num_shown, status_table
-from splatbatch.plain_text import clock, counted, one_line
-from splatbatch.store.claims.claims import open_claims
-from splatbatch.store.claims.workers import LOCAL, Watcher, lives_here
+from splatbatch.plain_text import clock, one_line
+from splatbatch.store.claims.at_work import AtWork, at_work, in_short, lines_of
+from splatbatch.store.claims.workers import LOCAL, Watcher
 from splatbatch.store.index import LEAST_NEWS, Index
-from splatbatch.store.layout import OutputFolder
 from splatbatch.store.lock import holder
-from splatbatch.store.records.run import Holder, WorkerRecord
+from splatbatch.store.records.run import Holder
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import PatchStatus, most_interesting, read_status, summary
@@ -41,14 +40,17 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     if len(batch.tasks) >= LEAST_NEWS and not options.verify:
         index = Index(batch.output.index)
     if options.watch and not options.as_json:
-        watching.watch(lambda: _statuses(batch, batch.standing(index=index), room))
+        watcher = Watcher(batch.output)
+        watching.watch(
+            lambda: _statuses(batch, batch.standing(index=index), room), lines=lambda: lines_of(at_work(watcher))
+        )
         return
     standing = batch.standing("every byte" if options.verify else "time", index)
     statuses = _statuses(batch, standing, None if options.as_json else room)
-    running, workers = holder(batch.output.lock), _workers(batch.output)
+    running, workers = holder(batch.output.lock), at_work(Watcher(batch.output), but=LOCAL)
     if options.as_json:
         facts = {"summary": summary(statuses), "run": running and running.to_record(), "eta_s": batch_eta_s(statuses)}
-        who = [{**worker.to_record(), "tasks": tasks} for worker, tasks in workers]
+        who = [{**one.worker.to_record(), "tasks": one.tasks} for one in workers]
         print_json({**facts, "workers": who, "patches": [asdict(one) for one in statuses]})
         return
     console = open_console()
@@ -57,29 +59,15 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     if len(shown) < len(statuses):
         console.print(f"… and {len(statuses) - len(shown)} more: --json has all, --patch shows one", markup=False)
     lines = [f"{one.patch}: {warning}" for one in shown for warning in one.warnings]
-    for line in (*lines, *(_line_of(worker, tasks) for worker, tasks in workers)):
+    for line in (*lines, *(one.in_words() for one in workers)):
         console.print(one_line(line), markup=False)
-    console.print(one_line(_last_line(statuses, running, len(workers))), markup=False)
+    console.print(one_line(_last_line(statuses, running, workers)), markup=False)
 
 
-def _workers(output: OutputFolder) -> list[tuple[WorkerRecord, list[str]]]:
-    """Return the workers that have not ended, as far as one look tells, each with the tasks that it works on."""
-    living = Watcher(output).living(but=LOCAL)
-    held = open_claims(output) if living else {}
-    return [(one, [task for task, worker in held.items() if worker == one.worker]) for one in living]
-
-
-def _line_of(worker: WorkerRecord, tasks: Sequence[str]) -> str:
-    """Return who works on what; whether one on another host still lives is not to be told by one look."""
-    known = "" if lives_here(worker) else f", if it lives: it has counted to {worker.sequence}"
-    job = f", job {worker.job}" if worker.job else ""
-    return f"worker {worker.worker} on {worker.host}{job}: {', '.join(tasks) or 'nothing at the moment'}{known}"
-
-
-def _last_line(statuses: Sequence[PatchStatus], running: Holder | None, num_workers: int) -> str:
+def _last_line(statuses: Sequence[PatchStatus], running: Holder | None, workers: Sequence[AtWork]) -> str:
     """Return how it went so far, who goes on with it, and for how long."""
     known = [f"process {running.pid} on {running.host}"] if running else []
-    known += [counted(num_workers, "worker")] if num_workers else []
+    known += [in_short(workers) or "1 worker"] if workers else []
     who = " and ".join(known) or "nobody"
     eta = batch_eta_s(statuses) if known else None
     to_go = f" About {clock(eta)} to go." if eta is not None else ""

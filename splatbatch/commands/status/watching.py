@@ -8,13 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from rich.console import Group
 from rich.live import Live
+from rich.text import Text
 
 from splatbatch.commands.output import open_console
+from splatbatch.machine.orphans.leftovers import has_died
 from splatbatch.monitor.table import live_view, status_table
-from splatbatch.plain_text import plain
+from splatbatch.plain_text import one_line, plain
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.tasks.status import PatchStatus, has_died
+from splatbatch.tasks.status import PatchStatus
 
 REDRAW_S = 2.0
 LINES_EVERY_S = 60.0
@@ -23,18 +26,29 @@ FOLLOW_S = 0.3
 CHUNK_BYTES = 1 << 16
 
 
-def watch(read: Callable[[], Sequence[PatchStatus]], is_over: Callable[[], bool] | None = None) -> None:
-    """Show the patches until it is over, or Ctrl-C: on a terminal a table that moves, else the table once a minute."""
+def watch(
+    read: Callable[[], Sequence[PatchStatus]],
+    is_over: Callable[[], bool] | None = None,
+    lines: Callable[[], list[str]] = list,
+) -> None:
+    """Show the patches until it is over, or Ctrl-C: on a terminal a table that moves, else the table once a minute.
+
+    `lines` gives what stands below it.
+    """
     console = open_console()
     with contextlib.suppress(KeyboardInterrupt):
         if console.is_terminal:
             with Live(console=console, auto_refresh=False, screen=False) as live:
                 while not (is_over and is_over()):
-                    live.update(live_view(read(), console.size.width, console.size.height), refresh=True)
+                    below = [Text(one_line(line)) for line in lines()]
+                    view = live_view(read(), console.size.width, console.size.height - len(below))
+                    live.update(Group(view, *below), refresh=True)
                     time.sleep(REDRAW_S)
             return
         while not (is_over and is_over()):
             console.print(f"{time.strftime('%Y-%m-%d %H:%M:%S')}", status_table(read(), console.width), sep="\n")
+            for line in lines():
+                console.print(one_line(line), markup=False)
             sys.stdout.flush()
             _pause(is_over)
 

@@ -15,6 +15,7 @@ from splatbatch.files import read_tail
 from splatbatch.machine import detached
 from splatbatch.machine.detached import Detached
 from splatbatch.plain_text import plain
+from splatbatch.store.claims.at_work import at_work, lines_of
 from splatbatch.store.claims.workers import LOCAL, Watcher
 from splatbatch.store.events import BatchStarted
 from splatbatch.store.layout import OutputFolder
@@ -86,7 +87,7 @@ def attach(config: Path | None) -> None:
     def is_over() -> bool:
         return holder(batch.output.lock) is None and not watcher.living()
 
-    watching.watch(lambda: _statuses(batch), is_over)
+    watching.watch(lambda: _statuses(batch), is_over, lambda: lines_of(at_work(watcher)))
     if not is_over():  # Ctrl-C: they go on without us
         typer.echo("they go on; `splatbatch cancel` ends them")
         return

@@ -19,6 +19,7 @@ from splatbatch.commands.train.train import Interruption
 from splatbatch.files import sweep
 from splatbatch.machine.place import given_cards
 from splatbatch.monitor.console import open_listener
+from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.outcome import Outcome
 from splatbatch.plain_text import moment, one_line
 from splatbatch.scheduler import session
@@ -91,6 +92,7 @@ class Worker:
         output, whole = self.batch.output, self.batch.whole()
         claims = Claims(output, self.presence, self.watcher.is_gone)
         contents, shown = Contents(self.batch), whole.standing()
+        metrics = MetricsFile(output, whole.names, shown)
         with open_listener(output, whole.names, shown) as console:
             listeners = (console.tell, contents.tell)
             ledger = Ledger(output.ledger_of(self.presence.name), *listeners, generation_of=claims.generation)
@@ -98,16 +100,19 @@ class Worker:
             def beat() -> None:
                 self.presence.beat()
                 console.beat()
+                metrics.beat()
                 contents.beat()
 
             desk = Desk(claims, ledger, wish, beat, shown.forget)
             run = self._round(desk, self.batch.names)
             if run.outdated and not self.stop():
                 run = run.then(self._round(desk, run.outdated))
-            if self.stop():
-                return CANCELLED if self._is_cancelled() else AGAIN
-            contents.finish()
+            if not (is_stopped := bool(self.stop())):
+                contents.finish()
         shown.forget()
+        metrics.finish(but=self.presence.name)
+        if is_stopped:
+            return CANCELLED if self._is_cancelled() else AGAIN
         code = conclude(self.batch, replace(run, fresh=tuple(self.batch.names)), shown)  # whoever has trained them
         return AGAIN if code and self.is_over else code
 

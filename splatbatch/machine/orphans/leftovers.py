@@ -7,6 +7,7 @@ supervisor's death, where there is no control group and no parent of the batch i
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,6 +23,14 @@ def names_below(pid: int) -> list[str]:
     """Return every process below one, as number and start, for the heartbeat."""
     below = processes.descendants_at_a_glance(pid)[:MOST_NAMES]
     return [f"{one}:{ticks}" for one in below if (ticks := processes.start_ticks(one))]
+
+
+def has_died(attempt: AttemptFolder) -> bool:
+    """Return whether an attempt's supervisor was a process of this machine that is no more; False if unknown."""
+    start = attempt.read_start()
+    if start.ticks is None or start.host != socket.gethostname() or start.space not in ("", processes.pid_space()):
+        return False
+    return start.boot_id != processes.boot_id() or processes.start_ticks(start.pid or 0) != start.ticks
 
 
 def find(folder: AttemptFolder) -> list[int]:

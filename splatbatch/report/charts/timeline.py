@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from splatbatch.files import Record
 from splatbatch.plain_text import assignments, counted, moment
@@ -20,22 +21,37 @@ MOST_BARS = 2000
 """Of a run; more would be narrower than a hair."""
 
 
+class Place(NamedTuple):
+    """Where an attempt ran."""
+
+    node: str
+    slot: str
+    worker: str
+
+
+Lane = tuple[str, str, int]
+"""Of the drawing: node, slot, and a number, for several workers may each call a slot of theirs the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bar:
     """An attempt with times that are known."""
 
     patch: str
     link: str
-    slot: str
+    place: Place
     start: float
     end: float
     attempt: Record
 
 
 def timelines(report: Record, links: dict[str, str]) -> list[Html]:
-    """Return a timeline per run that started attempts, the latest first; times in between would only be empty."""
+    """Return a timeline per run that started attempts, the latest first; times in between would only be empty.
+
+    Workers that were at work at the same time are one run.
+    """
     bars = [bar for patch in report["patches"] for bar in _bars(patch, links.get(patch["patch"], ""))]
-    starts = sorted({run["started_at"] for run in report["runs"] if run["started_at"] is not None})
+    starts = _starts(report["runs"])
     groups: dict[float, list[Bar]] = {}
     for bar in bars:
         # start.json carries the clock of the attempt's machine, the ledger ours: a second apart is the same run
@@ -43,36 +59,64 @@ def timelines(report: Record, links: dict[str, str]) -> list[Html]:
     return [_run(groups[at]) for at in sorted(groups, reverse=True)[:RUNS_SHOWN]]
 
 
+def _starts(runs: Sequence[Record]) -> list[float]:
+    """Return when runs began of which none overlaps another; one without an end was killed, nobody knows when."""
+    known = sorted((run["started_at"], run["ended_at"] or 0.0) for run in runs if run["started_at"] is not None)
+    starts, until = [], 0.0
+    for start, end in known:
+        starts += [start] if start >= until else []
+        until = max(until, end)
+    return starts
+
+
 def _bars(patch: Record, link: str) -> list[Bar]:
     bars = []
     for attempt in patch["attempts"]:
         start, end = attempt["started_at"], attempt["ended_at"]
         if start is not None:
-            slot = attempt["slot"] or "?"
-            bars.append(Bar(patch["patch"], link, slot, start, max(start, end if end is not None else start), attempt))
+            place = Place(attempt["node"], attempt["slot"] or "?", attempt["worker"])
+            bars.append(Bar(patch["patch"], link, place, start, max(start, end if end is not None else start), attempt))
     return bars
 
 
 def _run(bars: Sequence[Bar]) -> Html:
     begin, end = min(bar.start for bar in bars), max(bar.end for bar in bars)
     span = max(end - begin, 1e-3)
-    slots = sorted({bar.slot for bar in bars})
-    labels = [tag("span", slot) for slot in slots]
+    lane_of = _lanes(bars)
+    lanes, nodes = sorted(set(lane_of.values())), {bar.place.node for bar in bars}
+    labels = [tag("span", f"{node} {slot}" if len(nodes) > 1 else slot) for node, slot, _ in lanes]
     ordered = sorted(bars, key=lambda bar: bar.start)[-MOST_BARS:]
-    drawn = [_draw(bar, slots.index(bar.slot), begin, span) for bar in ordered]
-    for lane, slot in enumerate(slots):
-        following = pairwise(bar for bar in ordered if bar.slot == slot)
+    drawn = [_draw(bar, lanes.index(lane_of[bar.place]), begin, span) for bar in ordered]
+    for lane, place in enumerate(lanes):
+        following = pairwise(bar for bar in ordered if lane_of[bar.place] == place)
         drawn += [_gap(before, after, lane, (begin, span)) for before, after in following if after.start > before.end]
-    height = LANE_PX * len(slots)
-    lanes = [tag("line", class_="grid", x2="100%", y1=y, y2=y) for y in range(LANE_PX, height + 1, LANE_PX)]
+    height = LANE_PX * len(lanes)
+    rules = [tag("line", class_="grid", x2="100%", y1=y, y2=y) for y in range(LANE_PX, height + 1, LANE_PX)]
     ticks = [_tick(share, span, height) for share in FRACTIONS]
     inner = tag("svg", *drawn, class_="plot", x="0%", width="100%", height=height)
-    drawing = tag("svg", *lanes, inner, *ticks, width="100%", height=height + 18)
+    drawing = tag("svg", *rules, inner, *ticks, width="100%", height=height + 18)
     frame = tag("div", tag("div", *labels, class_="slots"), drawing, class_="timeline", data_span=f"{span:.6g}")
     words = f"{moment(begin)} to {moment(end)}, {duration(span)}"
-    words += f", {counted(len(bars), 'attempt')} on {counted(len(slots), 'slot')}"
+    words += f", {counted(len(bars), 'attempt')} on {counted(len(lanes), 'slot')}"
+    words += f" of {counted(len(nodes), 'node')}" if len(nodes) > 1 else ""
     words += f", the last {len(ordered)} drawn" if len(ordered) < len(bars) else ""
     return tag("figure", frame, tag("figcaption", words), class_="run")
+
+
+def _lanes(bars: Sequence[Bar]) -> dict[Place, Lane]:
+    """Return where to draw what: workers that share a node and the name of a slot share a lane if never at once."""
+    spans: dict[Place, tuple[float, float]] = {}
+    for bar in bars:
+        start, end = spans.get(bar.place, (bar.start, bar.end))
+        spans[bar.place] = (min(start, bar.start), max(end, bar.end))
+    ends: dict[tuple[str, str], list[float]] = {}
+    lanes: dict[Place, Lane] = {}
+    for place, (start, end) in sorted(spans.items(), key=lambda one: one[1]):
+        taken = ends.setdefault(place[:2], [])
+        number = next((number for number, until in enumerate(taken) if until <= start), len(taken))
+        taken[number : number + 1] = [end]
+        lanes[place] = (place.node, place.slot, number)
+    return lanes
 
 
 def _gap(before: Bar, after: Bar, lane: int, scale: tuple[float, float]) -> Html:
@@ -124,8 +168,8 @@ def _draw(bar: Bar, lane: int, begin: float, span: float) -> Html:
 
 
 def _told(bar: Bar, kind: str) -> str:
-    attempt = bar.attempt
-    lines = [f"{bar.patch}, attempt {attempt['number']} on {bar.slot}: {kind}"]
+    attempt, where = bar.attempt, " of ".join(filter(None, (bar.place.slot, bar.place.node)))
+    lines = [f"{bar.patch}, attempt {attempt['number']} on {where}: {kind}"]
     if attempt["cause"]:
         lines[0] += f": {attempt['cause']} in phase {attempt['phase'] or 'start'}, step {attempt['step'] or 0}"
     lines.append(f"{moment(bar.start)}, {duration(bar.end - bar.start)}, of it {duration(attempt['setup_s'])} set-up")

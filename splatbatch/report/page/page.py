@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -18,8 +18,10 @@ from splatbatch.report.page.html import Html, document, join, table, tag
 from splatbatch.report.page.patch_section import SIGNS, patch_section
 from splatbatch.report.page.pictures import Budget
 from splatbatch.report.page.scene_section import scene_section
+from splatbatch.report.page.workers_section import workers_section
 from splatbatch.report.units import duration, photographs
 from splatbatch.report.viewer.viewer import Previews, viewer_script, what_is_missing
+from splatbatch.report.workers import nodes_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.status import STATES
 
@@ -28,11 +30,13 @@ STRIP_BYTES = 1 << 20
 MOST_WARNINGS = 200
 MOST_PATCHES = 500
 """No browser and nobody takes in thousands of sections; report.json has them all."""
-FIRST = ("patch", "state", "photographs", "PSNR dB", "evened", "before", "SSIM")
+FIRST = ("patch", "state", "node", "photographs", "PSNR dB", "evened", "before", "SSIM")
 HEADINGS = (*FIRST, "Gaussians", "MiB", "time", "GPU peak", "attempts", "notes")
 EVENED = "evened"
 """Column of the PSNR in the evened space, beside that on the photographs as they are; only where there is one."""
-WORDS = ("patch", "state", "photographs", "notes")
+NODE = "node"
+"""Column of the host that trained a patch; only where there is more than one."""
+WORDS = ("patch", "state", "node", "photographs", "notes")
 
 
 def to_html(report: Record, output: OutputFolder, previews_mib: int, folders: Folders) -> str:
@@ -47,6 +51,7 @@ def to_html(report: Record, output: OutputFolder, previews_mib: int, folders: Fo
     body = [
         _header(report),
         *_section("Timeline", join(timelines(report, links))),
+        *_section("Workers", workers_section(report["workers"])),
         *_section("Comparison", comparison(report["sweep"])),
         *_section("Scene", scene_section(report, links)),
         *_section("Patches", _table(shown, links)),
@@ -127,12 +132,13 @@ def _totals(report: Record) -> Iterator[tuple[str, str]]:
 
 
 def _table(patches: list[Record], links: dict[str, str]) -> Html:
-    has_even = any(patch["psnr_even"] is not None for patch in patches)
-    headings = [heading for heading in HEADINGS if has_even or heading != EVENED]
-    return table(headings, [_row(patch, links[patch["patch"]], has_even=has_even) for patch in patches], WORDS)
+    left_out = set() if any(patch["psnr_even"] is not None for patch in patches) else {EVENED}
+    left_out |= set() if len(nodes_of(patches)) > 1 else {NODE}
+    headings = [heading for heading in HEADINGS if heading not in left_out]
+    return table(headings, [_row(patch, links[patch["patch"]], left_out) for patch in patches], WORDS)
 
 
-def _row(patch: Record, link: str, *, has_even: bool) -> Html:
+def _row(patch: Record, link: str, left_out: Container[str]) -> Html:
     peaks = (one["gpu_peak_mib"] for one in patch["attempts"] if one["gpu_peak_mib"] is not None)
     state, peak = patch["state"], max(peaks, default=None)
     notes = [tag("span", mark, class_="mark") for mark in patch["outliers"]]
@@ -142,9 +148,10 @@ def _row(patch: Record, link: str, *, has_even: bool) -> Html:
     cells = [
         tag("td", tag("a", patch["patch"], href=f"#{link}", title=patch["patch"])),
         tag("td", tag("span", SIGNS[state], class_=f"sign {state}"), f" {state}"),
+        *([] if NODE in left_out else [tag("td", patch["node"])]),
         tag("td", photographs(patch["resolution"])),
         _cell(patch["psnr"], ".2f"),
-        *([_cell(patch["psnr_even"], ".2f")] if has_even else []),
+        *([] if EVENED in left_out else [_cell(patch["psnr_even"], ".2f")]),
         _cell(patch["initial_psnr"], ".2f"),
         _cell(patch["ssim"], ".3f"),
         _cell(patch["num_gaussians"], ",d"),

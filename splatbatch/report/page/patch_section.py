@@ -77,7 +77,8 @@ def _attempt(attempt: Record) -> Iterator[Html]:
     outcome = attempt["outcome"] or "no end known"
     changed = f" with {assignments(attempt['changes'])}" if attempt["changes"] else ""
     yield tag("b", f"Attempt {attempt['number']}: {outcome}")
-    yield tag("span", f" on {attempt['slot'] or 'an unknown slot'}{changed} ")
+    node = f" of {attempt['node']}" if attempt["node"] else ""
+    yield tag("span", f" on {attempt['slot'] or 'an unknown slot'}{node}{changed} ")
     yield tag("span", " · ".join(filter(None, _circumstances(attempt))), class_="quiet")
     if attempt["cause"]:
         yield tag("p", tag("b", attempt["cause"]), f" {attempt['advice']}")

@@ -49,6 +49,10 @@ class Result(KeptRecord):
     warnings: tuple[str, ...] = ()
     version: str = ""
     """Of the splatbatch that wrote it."""
+    host: str = ""
+    """Where it was trained; empty: an earlier version wrote it."""
+    worker: str = ""
+    """Which trained it."""
     accepted: int = 0
     """Which accepted record made it the product; 0: an earlier version accepted it, or nobody has."""
     is_ahead: bool = field(default=False, metadata=reads(lambda _: False))
