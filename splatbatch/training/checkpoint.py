@@ -25,6 +25,7 @@ from splatbatch.training.optim import Optimizers
 from splatbatch.training.photos.views import Views
 from splatbatch.training.progress.health import Finding
 from splatbatch.training.progress.progress import Progress
+from splatbatch.training.stopping import StopRequest
 from splatbatch.training.strategies import Strategy
 
 FORMAT = 2
@@ -82,9 +83,11 @@ class Checkpoints:
     path: Path
     identity: str
     every: int
-    """Steps; 0: none is written."""
+    """Steps; 0: none is written as long as nobody tells us to stop."""
     resume_from: Path | None
     progress: Progress
+    stop: StopRequest
+    """At which one more is written, however often they are wanted."""
 
     def resume(self, changing: Changing) -> int:
         """Go on from the checkpoint of an earlier attempt, if it is of the same run; return how many steps are done."""
@@ -107,9 +110,14 @@ class Checkpoints:
         return step
 
     def step_done(self, step: int, changing: Changing) -> None:
-        """Write a checkpoint if it is time; that a full disk does not take it must not end a good training."""
-        if not self.every or step % self.every:
-            return
+        """Write a checkpoint if it is time, or if we are told to stop: then it is the last thing that we do."""
+        if (self.every and step % self.every == 0) or self.stop.is_there:
+            self._write(step, changing)
+        if self.stop.is_there:
+            self.stop.obey(step)
+
+    def _write(self, step: int, changing: Changing) -> None:
+        """Write a checkpoint; that a full disk does not take it must not end a good training."""
         run = changing.to_record()
         record = {"format": FORMAT, "identity": self.identity, "kind": changing.kind(), "step": step, "run": run}
         if not all(bool(value.isfinite().all()) for value in run["gaussians"].values()):

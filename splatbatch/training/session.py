@@ -36,6 +36,7 @@ from splatbatch.training.photos.repeats import find_repeats
 from splatbatch.training.photos.views import Folders, Views, decode_views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.progress.tensorboard import open_tensorboard
+from splatbatch.training.stopping import StopRequest
 
 STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
 """Set to 1 by whoever starts an attempt ahead of its turn."""
@@ -141,7 +142,8 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     evaluator.measure(gaussians, 0)
 
     progress.phase("train")
-    gaussians = train(gaussians, scene, recipe, evaluator, _checkpoints(folder, prepared, progress))
+    with StopRequest() as stop:
+        gaussians = train(gaussians, scene, recipe, evaluator, _checkpoints(folder, prepared, progress, stop))
     planned = recipe.training.max_steps
     step = evaluator.stopped_at or planned
 
@@ -163,10 +165,10 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
         torch.cuda.synchronize()
 
 
-def _checkpoints(folder: AttemptFolder, prepared: Prepared, progress: Progress) -> Checkpoints:
+def _checkpoints(folder: AttemptFolder, prepared: Prepared, progress: Progress, stop: StopRequest) -> Checkpoints:
+    who = identity(prepared.recipe, prepared.views, prepared.gaussians)
     every = prepared.recipe.training.checkpoint_every
-    who = identity(prepared.recipe, prepared.views, prepared.gaussians) if every or prepared.resume else ""
-    return Checkpoints(folder.checkpoint, who, every, prepared.resume, progress)
+    return Checkpoints(folder.checkpoint, who, every, prepared.resume, progress, stop)
 
 
 def _load_kernels() -> None:

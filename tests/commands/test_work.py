@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from process_family import left_of, wait_until
+from process_family import left_of, may_unshare, wait_until
 
 from splatbatch.scheduler.work.time_left import parse_duration
 from splatbatch.store.claims.workers import Presence
@@ -37,14 +37,6 @@ def ends_of(batch: FakeBatch) -> list[tuple[str, str]]:
 
 def wait_for(batch: FakeBatch, pattern: str) -> None:
     wait_until(lambda: list(batch.output.glob(pattern)))
-
-
-def may_unshare() -> bool:
-    """Return whether a process may have a host name of its own here."""
-    try:
-        return subprocess.run(["unshare", "--uts", "hostname", "far-away"], check=False).returncode == 0
-    except OSError:
-        return False
 
 
 @contextmanager

@@ -10,9 +10,11 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from fake_batch import write_model
+import yaml
+from fake_batch import QUARRY, write_model
+from process_family import may_unshare, wait_until
 
-from splatbatch.files import read_json
+from splatbatch.files import read_json, read_lines
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -63,3 +65,45 @@ def test_a_trainer_killed_after_a_checkpoint_goes_on_from_it(batch: FakeBatch) -
     assert process.returncode == 0
     assert batch.result("p0")["metrics"]["resumed_from"]["step"] >= 50
     assert not list(batch.output.rglob("checkpoint.pt"))
+
+
+def quarry_of(batch: FakeBatch) -> FakeBatch:
+    """Have a batch train the first patch of the quarry."""
+    settings = yaml.safe_load((QUARRY / "splat_config.yml").read_text())
+    settings["scene"] = {key: str(QUARRY / place) for key, place in settings["scene"].items()}
+    settings["training"] |= {"max_steps": 150, "device": "cpu", "resolution": "1/8", "colors": "as_is"}
+    settings |= {"output": {"folder": str(batch.output), "previews_mib": 0}}
+    batch.config.write_text(yaml.safe_dump(settings))
+    return batch
+
+
+def start_on(host: str, batch: FakeBatch) -> subprocess.Popen[bytes]:
+    """Start a worker with the real trainer on a host name of its own."""
+    command = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host]
+    command += [sys.executable, "-m", "splatbatch", "work", "p0"]
+    return subprocess.Popen(command, env=batch.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def last_step(batch: FakeBatch) -> int:
+    """Return the last step that the first attempt has told of."""
+    lines = read_lines(batch.output / "patches/p0/attempt-01/progress.jsonl")
+    return max((line["step"] for line in lines if line.get("loss") is not None), default=0)
+
+
+@pytest.mark.skipif(not QUARRY.exists(), reason="examples/quarry is not here")
+@pytest.mark.skipif(not may_unshare(), reason="needs a host name of its own: unshare --uts")
+def test_what_a_worker_told_to_stop_has_trained_another_host_does_not_train_again(
+    batch: FakeBatch, record_property: pytest.RecordProperty
+) -> None:
+    first = start_on("far-a", quarry_of(batch))
+    wait_until(lambda: first.poll() is not None or last_step(batch))
+    told_at, began = last_step(batch), time.monotonic()
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(60) == 75
+    gone_s = time.monotonic() - began
+    assert start_on("far-b", batch).wait(180) == 0
+    resumed, host = batch.result("p0")["metrics"]["resumed_from"], batch.result("p0")["host"]
+    assert (resumed["attempt"], host) == ("attempt-01", "far-b")
+    assert resumed["step"] >= told_at > 0
+    assert gone_s < 30
+    record_property("did", f"told at step {told_at}, gone {gone_s:.1f} s later, goes on elsewhere at {resumed['step']}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,6 +62,14 @@ def wait_until(condition: Callable[[], object]) -> None:
         if time.monotonic() > end:
             raise TimeoutError("it did not happen in time")
         time.sleep(0.002)
+
+
+def may_unshare() -> bool:
+    """Return whether a process may have a host name of its own here."""
+    try:
+        return subprocess.run(["unshare", "--uts", "hostname", "far-away"], check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def _with_variable(variable: bytes) -> Iterator[int]:

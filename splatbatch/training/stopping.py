@@ -1,0 +1,32 @@
+"""SIGTERM while a patch is trained: the step that runs is ended and a checkpoint written before the process ends."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class StopRequest:
+    """Notes SIGTERM instead of ending at it, inside a `with` block of the main thread."""
+
+    def __init__(self) -> None:
+        self.is_there = False
+        self._before: Any = signal.SIG_DFL
+
+    def __enter__(self) -> StopRequest:
+        self._before = signal.signal(signal.SIGTERM, self._note)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+
+    def obey(self, step: int) -> None:
+        """End as SIGTERM would have ended us, now that what was done up to a step is written down."""
+        print(f"splatbatch: told to stop after step {step}", file=sys.stderr, flush=True)  # noqa: T201 - for the log
+        signal.signal(signal.SIGTERM, self._before)
+        signal.raise_signal(signal.SIGTERM)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.is_there = True
