@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch.errors import OutputError
-from splatbatch.files import read_json
+from splatbatch.files import read_json, sweep
 from splatbatch.store.attempt_folder import FileIn
 from splatbatch.store.folders.patch import PatchFolder, names_in
 from splatbatch.store.folders.scene import SceneFolder
@@ -110,7 +110,7 @@ class OutputFolder:
         return names_in(f"{self.path}/patches/{name}")
 
     def create(self) -> None:
-        """Make the folder.
+        """Make the folder, or sweep from it what writers that were killed have left.
 
         Raises:
             OutputError: it cannot be made or written.
@@ -120,6 +120,7 @@ class OutputFolder:
             probe = self.path / ".writable"
             probe.touch()
             probe.unlink(missing_ok=True)  # workers begin at once
+            sweep(self.path, spares_living=True)
         except OSError as error:
             raise OutputError(
                 f"output.folder: {self.path}: cannot be written ({error.strerror})",

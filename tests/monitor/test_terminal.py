@@ -22,7 +22,7 @@ from supervised import Attempts
 
 from splatbatch import terminal
 
-LONGEST_S = 20.0
+LONGEST_S = 90.0
 IGNORE_HUP = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
 
 

@@ -31,7 +31,7 @@ def interrupted(batch: FakeBatch, how: Callable[[subprocess.Popen[str]], None]) 
     process = batch.script(p0=["hang"]).start("train")
     pid = wait_for(lambda: standing_by(batch, "p1"))["child"]
     how(process)
-    process.communicate(timeout=30)
+    process.communicate(timeout=90)
     return process.returncode, pid
 
 
@@ -40,7 +40,7 @@ def test_the_next_patch_stands_by_and_goes_when_the_slot_is_free(batch: FakeBatc
     process = batch.start("train")
     wait_for(lambda: standing_by(batch, "p1"))
     assert not (batch.output / "patches/p2").exists()
-    assert process.wait(30) == 0
+    assert process.wait(90) == 0
     assert [event["patch"] for event in batch.events("attempt_started")] == ["p0", "p1", "p2"]
     assert [batch.result(patch)["attempt"] for patch in ("p0", "p1", "p2")] == ["attempt-01"] * 3
     assert json.loads((batch.output / "patches/p1/attempt-01/go.json").read_text())["slot"] == "cpu0"
@@ -62,7 +62,7 @@ def test_a_standby_that_never_becomes_ready_is_replaced_and_no_attempt(batch: Fa
 def test_a_killed_standby_is_no_failure(batch: FakeBatch) -> None:
     process = batch.make("p0", "p1", **ALWAYS).script(p0=["train 1.5"]).start("train")
     os.kill(wait_for(lambda: standing_by(batch, "p1"))["child"], signal.SIGKILL)
-    assert process.wait(30) == 0
+    assert process.wait(90) == 0
     assert [event["outcome"] for event in batch.events("attempt_ended")] == ["trained", "trained"]
 
 
@@ -88,7 +88,7 @@ def test_status_shows_who_stands_by(batch: FakeBatch) -> None:
     wait_for(lambda: standing_by(batch, "p1"))
     said = batch.run("status").stdout
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=90)
     assert "waiting (standby)" in said
 
 

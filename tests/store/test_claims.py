@@ -215,3 +215,16 @@ def test_what_a_worker_left_that_was_killed_as_it_began_goes_with_the_next(tmp_p
     written.touch()
     with Presence(output):
         assert (left.exists(), written.exists()) == (False, True)
+
+
+def test_what_a_writer_that_was_killed_left_in_the_output_folder_is_swept_and_what_may_be_in_use_is_not(
+    tmp_path: Path,
+) -> None:
+    output, here = OutputFolder(tmp_path), socket.gethostname()
+    gone, ours, far = (
+        tmp_path / f".batch.yaml.{end}" for end in (f"{here}.99999999", f"{here}.{os.getpid()}", "far.7")
+    )
+    for path in (gone, ours, far):
+        path.touch()
+    output.create()
+    assert [path.exists() for path in (gone, ours, far)] == [False, True, True]

@@ -16,7 +16,7 @@ from splatbatch.supervisor.external.finish import Artifacts
 
 
 def test_points_that_lie_beside_the_output_are_no_splat_and_end_no_training(run: Run) -> None:
-    outcome = run(settings={"do": "points-first 1.0"}, artifact={"finished_after_s": 0.2}).outcome()
+    outcome = run(settings={"do": "points-first 4.0"}, artifact={"finished_after_s": 1.5}).outcome()
     assert isinstance(outcome, Trained)
     assert outcome.warnings == ()
 
@@ -61,7 +61,7 @@ def test_a_splat_of_no_known_step_counts_after_a_crash_only_where_the_config_say
 
 
 def test_a_program_that_says_nothing_of_its_steps_and_ends_well_is_believed_with_a_warning(run: Run) -> None:
-    outcome = run(settings={"do": "snapshot quietly exit"}, artifact=STEPLESS).outcome()
+    outcome = run(settings={"do": "snapshot quietly exit"}, artifact=STEPLESS | {"finished_after_s": 30}).outcome()
     assert isinstance(outcome, Trained)
     assert outcome.warnings == ("the program said nothing of its steps: that its splat is from the last is not known",)
 
