@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cost import Cost
 from fake_batch import SHARED, FakeBatch
 from hypothesis import settings
 
@@ -34,11 +35,14 @@ TOGETHER = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="Run the tests that are marked long, too: about an hour.")
+    parser.addoption("--cost", type=int, metavar="N", help="Name the N tests that took most CPU seconds, and the sum.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--long"):
         settings.load_profile("long")
+    if shown := config.getoption("--cost"):
+        config.pluginmanager.register(Cost(shown))
 
 
 @pytest.hookimpl(optionalhook=True)
