@@ -1,4 +1,4 @@
-"""What tests cost in CPU seconds, their processes included: a busy machine stretches wall time, these it hardly does."""
+"""What tests cost in CPU seconds, their processes included: a busy machine hardly stretches these."""
 
 from __future__ import annotations
 
