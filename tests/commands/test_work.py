@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from process_family import left_of, may_unshare, wait_until
 
+from splatbatch.config import Limits
 from splatbatch.scheduler.work.time_left import parse_duration
 from splatbatch.store.claims.workers import Presence
 from splatbatch.store.endings import Endings
@@ -75,6 +76,18 @@ def test_a_worker_that_is_told_to_stop_ends_with_75_and_another_goes_on(batch: F
     assert ends_of(batch) == [("p0", "stopped")]
     assert batch.run_apart("work").returncode == 0
     assert ends_of(batch) == [("p0", "stopped"), ("p0", "trained")]
+    assert left_of(batch) == []
+
+
+def test_a_trainer_that_is_deaf_keeps_no_worker_from_ending_within_the_grace_of_an_engine(batch: FakeBatch) -> None:
+    settings = {**QUICK, "limits": {**QUICK["limits"], "grace_s": Limits().grace_s}}
+    batch.make("p0", **settings).script(p0=["hang deaf"])
+    with working(batch) as worker:
+        wait_for(batch, "patches/*/attempt-*/heartbeat.json")
+        worker.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        assert worker.wait(60) == 75
+        assert time.monotonic() - began < 30
     assert left_of(batch) == []
 
 
