@@ -27,6 +27,7 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.backdrop import surroundings_of, thinned
+from splatbatch.training.border.cover import covered
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.evaluation.pictures import picture_views
@@ -108,7 +109,9 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     extent = replace(extent, stored=stored_photographs(folders.images)[1])
     resume = Path(settings.resume) if settings.resume else None
     extent = replace(extent, num_points=len(gaussians["means"]), num_behind=views.surroundings.num_behind)
-    return Prepared(recipe.settled(extent.num_points), views, gaussians, extent, settings.offset, resume)
+    settled = recipe.settled(extent.num_points)
+    gaussians = covered(gaussians, views.surroundings.cover, settled.training.cap())
+    return Prepared(settled, views, gaussians, extent, settings.offset, resume)
 
 
 def _within_reach(first: dict[str, Tensor], views: Views, settings: TrainingSettings) -> dict[str, Tensor]:

@@ -28,9 +28,10 @@ from splatbatch.store.hashes import sha256_of
 from splatbatch.store.layout import PatchFolder
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.training.border.answered import answered_for
+from splatbatch.training.border.cover import covered, split_up
 from splatbatch.training.border.surroundings import Bounds, Surroundings
 from splatbatch.training.evaluation.evaluate import evaluate
-from splatbatch.training.gaussians import Parameters, from_splat, to_parameters
+from splatbatch.training.gaussians import Parameters, from_splat, to_parameters, values_of
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.views import Views
 from splatbatch.training.progress.progress import Progress
@@ -268,22 +269,46 @@ def test_refining_leaves_nothing_outside_and_keeps_to_the_cap(name: str) -> None
     assert 0 < len(gaussians["means"]) <= 60
 
 
-def test_no_gaussian_reaches_over_the_border_by_more_than_half_a_core() -> None:
+def test_no_gaussian_reaches_over_the_border_by_more_than_the_margin() -> None:
     gaussians, room = some(), bounds()
     Surroundings(room).hold_back(gaussians)
     x, largest = gaussians["means"][:, 0], gaussians["scales"].exp().amax(dim=1)
     is_inside = x >= 0
-    assert (3 * largest[is_inside] <= x[is_inside].clamp_min(10 * room.margin) * 1.0001).all()
-    assert (3 * largest[~is_inside] <= x[~is_inside].abs().clamp_min(10 * room.margin) * 1.0001).all()
+    assert (3 * largest[is_inside] <= x[is_inside].clamp_min(room.margin) * 1.0001).all()
+    assert (3 * largest[~is_inside] <= x[~is_inside].abs().clamp_min(room.margin) * 1.0001).all()
 
 
-def test_a_gaussian_that_covers_bare_ground_near_the_border_is_left_as_large_as_it_is() -> None:
-    gaussians, room = some(), bounds()
-    with torch.no_grad():
-        gaussians["means"][:, 0], gaussians["scales"][:] = 0.5 * room.margin, math.log(3 * room.margin)
-    before = gaussians["scales"].detach().clone()
-    Surroundings(room).hold_back(gaussians)
-    assert torch.equal(gaussians["scales"], before)
+def test_what_is_too_large_near_a_border_becomes_parts_that_fill_the_same_place() -> None:
+    values, room = {name: value.detach() for name, value in some().items()}, bounds()
+    pieces = split_up(values, room)
+    is_part, origin = pieces.is_part, pieces.origin
+    assert is_part.any() and not is_part.all()
+    assert torch.equal(pieces.values["means"][~is_part], values["means"][origin[~is_part]])
+    assert torch.equal(pieces.values["sh0"], values["sh0"][origin])
+    largest = room.largest_scales(values["means"])[origin]
+    assert (pieces.values["scales"].exp().amax(dim=1) <= 1.0001 * largest).all()
+    away = (pieces.values["means"] - values["means"][origin])[is_part].norm(dim=1)
+    widest = values["scales"].exp().amax(dim=1)[origin][is_part]
+    assert (away <= 5 * widest).all() and (away > 0.1 * widest).any()
+    assert len(origin) <= 2 * len(values["means"])
+
+
+def test_a_patch_begins_with_parts_of_the_backdrop_and_is_drawn_before_none_that_the_crop_takes(
+    bordered: Patch,
+) -> None:
+    settings = recipe()
+    folder = prepared(bordered, settings)
+    told = folder.read_settings()
+    read = prepare(told, settings, Progress(folder.progress, STEPS))
+    around = read.views.surroundings
+    assert around.bounds is not None and len(around.cover["means"])
+    assert around.bounds.holds(around.cover["means"]).all()
+    points = int(around.bounds.holds(torch.as_tensor(read.gaussians["means"])).sum()) - len(around.cover["means"])
+    assert 0 < points < len(read.gaussians["means"])
+    whole = values_of(read_splat(Path(told.backdrop)), read.views.frame)
+    outside = whole["means"][~around.bounds.holds(whole["means"])]
+    assert around.num_behind and all((outside - one).norm(dim=1).min() < 3 for one in around.backdrop["means"])
+    assert len(covered(read.gaussians, around.cover, cap=3)["means"]) == len(read.gaussians["means"]) + 1
 
 
 def test_deep_inside_nothing_is_made_smaller() -> None:

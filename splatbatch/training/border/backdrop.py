@@ -16,6 +16,7 @@ from splatbatch.scene.partition.border import Border
 from splatbatch.splats import read_header, read_splat
 from splatbatch.store.hashes import sha256_of
 from splatbatch.store.records.metrics import TrainingSettings
+from splatbatch.training.border.cover import split_up
 from splatbatch.training.border.surroundings import NONE, Bounds, Surroundings
 from splatbatch.training.gaussians import chosen, values_of
 from splatbatch.training.photos.views import Frame
@@ -26,10 +27,6 @@ def surroundings_of(settings: TrainingSettings, frame: Frame, training: Training
 
     Auxiliary Gaussians instead, trained outside the reach and cropped away, shine into the core: 4 dB were lost with
     them (the quarry cut in 2, 600 steps on the CPU: 22.1 dB; 26.0 without any border).
-
-    The backdrop is as large as it was trained. Where what reaches into the core was made smaller, the patch filled the
-    holes beyond its border with Gaussians that the crop took away again: 25.1 dB merged, 28.1 with the backdrop behind
-    (as `MARGINS_OVER` was measured; 28.8 and 27.9 as it is).
 
     Against the backdrop without a border, to compare with, a patch may have Gaussians anywhere.
 
@@ -44,8 +41,16 @@ def surroundings_of(settings: TrainingSettings, frame: Frame, training: Training
     if not training.draws_backdrop:
         return Surroundings(bounds)
     values = _read(settings, frame, training.sh_degree)
-    inside = bounds.holds(values["means"])
-    return Surroundings(bounds if training.keeps_to_core else None, chosen(values, ~inside), chosen(values, inside))
+    if not training.keeps_to_core:
+        inside = bounds.holds(values["means"])
+        return Surroundings(None, chosen(values, ~inside), chosen(values, inside))
+    # what reaches over the border would shine into the core; what the crop takes away may not be drawn behind
+    pieces = split_up(values, bounds)
+    inside, was_inside = bounds.holds(pieces.values["means"]), bounds.holds(values["means"])[pieces.origin]
+    behind, within, cover = (
+        chosen(pieces.values, which) for which in (~inside & ~was_inside, inside, inside & pieces.is_part)
+    )
+    return Surroundings(bounds, behind, within, cover)
 
 
 def _read(settings: TrainingSettings, frame: Frame, sh_degree: int) -> dict[str, Tensor]:

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 EXTENT_SIGMAS = 3.0
 """Standard deviations that a Gaussian counts as reaching: what is beyond has 1 % of its opacity."""
-MARGINS_OVER = 10
-"""Margins by which one near the border may reach over it: half a core. Held to one margin, black holes were left where
-bare ground has few points: caliterra-small cut in 2 on the CPU (80 x 60, 500 steps of mcmc, cap 6,000), the merged
-scene on its hold-out: 22.4 dB; 28.8 with ten and without any bound. 92 % of the Gaussians survive in each of these."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +55,10 @@ class Bounds:
 
     def largest_scales(self, means: Tensor) -> Tensor:
         """Return how large a Gaussian at each place may be, [N]: it reaches no further than to the nearest border or,
-        close to that, than half a core over it."""
+        close to that, than the margin over it."""
         places = means @ self.axes.T
         beyond = torch.maximum(self.core[0] - places, places - self.core[1]).amax(dim=-1)  # negative inside the core
-        return beyond.abs().clamp_min(MARGINS_OVER * self.margin) / EXTENT_SIGMAS
+        return beyond.abs().clamp_min(self.margin) / EXTENT_SIGMAS
 
 
 @dataclass(frozen=True)
@@ -74,6 +70,8 @@ class Surroundings:
     """Gaussians of the whole scene outside the patch's reach, frozen; none where there is no backdrop."""
     within: Mapping[str, Tensor] = field(default_factory=dict)
     """Those within reach, which are never drawn with the patch's own: they tell which pixels show the patch."""
+    cover: Mapping[str, Tensor] = field(default_factory=dict)
+    """Some of those within, which a patch begins with: parts of what is too large near the border."""
 
     def to(self, device: torch.device) -> Surroundings:
         """Return the surroundings on a device."""
