@@ -83,7 +83,8 @@ def test_the_gain_over_a_patch_is_of_the_pixels_that_it_was_measured_on(tmp_path
     )
     assert expected is not None and len(expected["images"]) == 2
     for name, figures in expected["images"].items():
-        assert found.photos[name].answered["p0"] == pytest.approx(figures["psnr"], abs=0.05)
+        # training has the backdrop in parts near the border
+        assert found.photos[name].answered["p0"] == pytest.approx(figures["psnr"], abs=0.1)
         assert abs(figures["psnr"] - (found.photos[name].psnr or 0)) > 0.2
     assert found.patches["p0"].answered_psnr == pytest.approx(expected["psnr"], abs=0.1)
     assert found.patches["p0"].gain_db == pytest.approx(expected["psnr"] - 20.0, abs=0.1)
