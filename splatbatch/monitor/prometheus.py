@@ -51,35 +51,40 @@ class MetricsFile:
         if (now := self._stamp()) != self._seen:
             self._seen = now
             return
-        self._write(at_work(self._watcher))
+        self._write(at_work(self._watcher), is_running=True)
         self._seen = self._stamp()
 
     def finish(self, but: str = "") -> None:
         """Write it for the last time: the worker of this name, too, is about to end."""
-        self._write(at_work(self._watcher, but))
+        others = at_work(self._watcher, but)
+        self._write(others, is_running=bool(others))
 
     def _stamp(self) -> Stamp:
         return stamp_of(str(self._output.metrics))
 
-    def _write(self, workers: Sequence[AtWork]) -> None:
+    def _write(self, workers: Sequence[AtWork], *, is_running: bool) -> None:
         statuses = read_status(self._output, self._names, standing=self._standing)
         with contextlib.suppress(OSError):
-            write_text(self._output.metrics, to_prometheus(statuses, workers, time.time()))
+            text = to_prometheus(statuses, workers, time.time(), is_running=is_running)
+            write_text(self._output.metrics, text)
 
 
-def to_prometheus(statuses: Sequence[PatchStatus], workers: Sequence[AtWork], now: float) -> str:
+def to_prometheus(statuses: Sequence[PatchStatus], workers: Sequence[AtWork], now: float, *, is_running: bool) -> str:
     """Return the metrics in Prometheus's text format, version 0.0.4."""
-    return "".join(f"{line}\n" for line in _lines(statuses, workers, now))
+    return "".join(f"{line}\n" for line in (*_of_workers(statuses, workers, is_running), *_lines(statuses, now)))
 
 
-def _lines(statuses: Sequence[PatchStatus], workers: Sequence[AtWork], now: float) -> Iterator[str]:
-    yield from _family("running", "1 while a batch runs in this output folder.", [("", float(bool(workers)))])
+def _of_workers(statuses: Sequence[PatchStatus], workers: Sequence[AtWork], is_running: bool) -> Iterator[str]:
+    yield from _family("running", "1 while a batch runs in this output folder.", [("", float(is_running))])
     hosts = Counter(one.worker.host for one in workers)
     counted = [(_label(node=host), float(number)) for host, number in hosts.items()]
     yield from _family("workers", "Workers that have not ended, on each node.", counted)
     if len({one.node for one in statuses if one.node}) > 1:
         places = [(_label(patch=one.patch, node=one.node), 1.0) for one in statuses if one.node]
         yield from _family("patch_node", "Where a patch is trained, or was: 1 with the name of the node.", places)
+
+
+def _lines(statuses: Sequence[PatchStatus], now: float) -> Iterator[str]:
     yield from _family("updated_timestamp_seconds", "When this file was written.", [("", now)])
     counts = [(_label(state=state), float(sum(one.state == state for one in statuses))) for state in STATES]
     yield from _family("patches", "Patches in each state.", counts)

@@ -35,7 +35,7 @@ def test_a_batch_leaves_its_metrics(batch: FakeBatch) -> None:
 
 def test_names_are_escaped_and_unknown_values_left_out() -> None:
     status = PatchStatus('p"\n\\', "running", loss=float("inf"), psnr=None)
-    text = to_prometheus([status], [], 1.5)
+    text = to_prometheus([status], [], 1.5, is_running=True)
     assert 'splatbatch_patch_loss{patch="p\\"\\n\\\\"} inf' in text
     assert "psnr" not in text
     assert [line for line in text.splitlines() if not LINE.match(line)] == []
@@ -44,12 +44,12 @@ def test_names_are_escaped_and_unknown_values_left_out() -> None:
 def test_workers_and_nodes_are_told_where_there_are_some(batch: FakeBatch) -> None:
     statuses = [PatchStatus("p0", "running", node="a"), PatchStatus("p1", "running", node='b"')]
     workers = [AtWork(WorkerRecord("w", host=host), ()) for host in ("a", "a", 'b"')]
-    lines = to_prometheus(statuses, workers, 1.5).splitlines()
+    lines = to_prometheus(statuses, workers, 1.5, is_running=True).splitlines()
     assert 'splatbatch_workers{node="a"} 2.0' in lines
     assert 'splatbatch_patch_node{patch="p1",node="b\\""} 1.0' in lines
     assert "splatbatch_running 1.0" in lines
     assert [line for line in lines if not LINE.match(line)] == []
-    alone = to_prometheus(statuses[:1], workers[:1], 1.5)
+    alone = to_prometheus(statuses[:1], workers[:1], 1.5, is_running=True)
     assert "patch_node" not in alone
 
 
