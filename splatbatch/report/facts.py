@@ -40,7 +40,6 @@ from dataclasses import asdict
 
 from splatbatch import __version__
 from splatbatch.config import TaskId, Variant
-from splatbatch.fields import text
 from splatbatch.files import Record, read_tail
 from splatbatch.report.attempts import OfAttempt, attempts_of
 from splatbatch.report.colors import colors_of
@@ -135,7 +134,7 @@ def _runs(said: Sequence[Record]) -> list[Record]:
     runs: list[Record] = []
     latest: dict[str, Record] = {}
     for record in said:
-        worker = text(record.get("worker"))
+        worker = str(record.get("worker", ""))
         match event_of(record):
             case BatchStarted() as event:
                 facts = {"slots": list(event.slots), "changes": event.changes, "worker": worker}
