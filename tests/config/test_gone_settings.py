@@ -45,6 +45,7 @@ def test_exposure_is_said_to_be_replaced_by_colors_for_all_patches_and_for_one(b
 def test_what_was_trained_before_exposure_went_stays_trained() -> None:
     tree = Recipe().decisive()
     tree["training"]["exposure"] = False
-    for section, setting in (("training", "colors"), ("evaluation", "colors_from"), ("evaluation", "holdout")):
+    newer = ("training", "colors"), ("training", "border"), ("evaluation", "colors_from"), ("evaluation", "holdout")
+    for section, setting in newer:
         del tree[section][setting]
     assert recipe_hash(Recipe()) == short_hash(json.dumps(tree, sort_keys=True))

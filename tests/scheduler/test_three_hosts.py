@@ -16,7 +16,7 @@ from fake_batch import FakeBatch
 from hosts import Hosts
 from process_family import left_of, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(hosts.lack()), reason=hosts.lack())]
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.skipif(bool(hosts.lack()), reason=hosts.lack())]
 QUICK = {"training": {"colors": "as_is"}, "limits": {"grace_s": 0.5, "free_disk_mib": 0}}
 CONSTANTS = {"FAKE_TRAINER_CONSTANTS": '{"splatbatch.store.claims.workers.SILENCE_S": 8}'}
 
@@ -89,7 +89,6 @@ def test_a_node_that_is_cut_off_is_replaced_and_what_its_twin_brings_is_not_acce
     assert "attempt-01 accepted" not in cut_one_off(three, FakeBatch(three.folder), TRAINS)
 
 
-@pytest.mark.long
 def test_ten_times_out_of_ten(three: Hosts, record_property: pytest.RecordProperty) -> None:
     chance, became = random.Random(0), Counter[str]()
     for number, moment in enumerate(ROUNDS):
