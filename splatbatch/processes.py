@@ -212,6 +212,13 @@ def pid_space() -> str:
         return ""
 
 
+def abandoned(path: Path) -> list[Path]:
+    """Return what processes of this host that are no more were preparing as `path`: see `files.path_beside`."""
+    ours = path_beside(path).name.removesuffix(str(os.getpid()))
+    pids = {left: left.name.removeprefix(ours) for left in path.parent.glob(f"{escape(ours)}[0-9]*")}
+    return [left for left, pid in pids.items() if pid.isdecimal() and not start_ticks(int(pid))]
+
+
 def start_ticks(pid: int) -> int:
     """Return when a process started, in clock ticks since boot: with the pid it names a process for ever; 0 if gone."""
     try:

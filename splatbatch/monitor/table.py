@@ -13,6 +13,7 @@ from rich.text import Text
 
 from splatbatch.plain_text import clock, one_line
 from splatbatch.store.claims.at_work import AtWork, in_short, lines_of
+from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.status import PatchStatus, most_interesting
 
 WIDE = 120

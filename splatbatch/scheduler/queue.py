@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from splatbatch.config import TaskId
-from splatbatch.machine.protocol import Key
-from splatbatch.scheduler.running import Running
+from splatbatch.failures.retry import NEW, Failure, History
+from splatbatch.store.folders.patch import BACKDROP
 from splatbatch.tasks.fingerprints.fingerprint import is_drawn_behind
 from splatbatch.tasks.task import Task
 
@@ -128,10 +128,22 @@ class Queue:
         return task.id in self._ids
 
     def due(self, now: float) -> Iterator[Task]:
-        """Yield what may start now, first the one whose turn it is; what is drawn against a backdrop waits for that."""
-        waits = self._has_backdrop and self._is_backdrop_open()
-        due = (task for task in self._tasks if self._not_before.get(task.id, 0.0) <= now)
-        return (task for task in due if not (waits and is_drawn_behind(task.patch, task.recipe)))
+        """Yield what may start now and is ours, in turn; what is drawn against a backdrop waits."""
+        place, waits = 0, self._is_backdrop_open()
+        while place < len(self._tasks):
+            task = self._tasks[place]
+            is_due = self._not_before.get(task.id, 0.0) <= now
+            is_due = is_due and not (waits and is_drawn_behind(task.patch, task.recipe))
+            match self._claimer.look(task) if is_due else None:
+                case Ours(task=ours):
+                    self._tasks[place] = ours
+                    yield ours
+                case Elsewhere(look_s=look_s):
+                    self._not_before[task.id] = now + look_s
+                case Closed():
+                    self.take(task)
+                    continue
+            place += 1
 
     def _is_backdrop_open(self) -> bool:
         """Return whether the backdrop that patches are drawn against waits or runs, here or with another worker."""

@@ -23,7 +23,7 @@ from splatbatch.store.results import Depth, why_not_the_splat
 from splatbatch.tasks import given_up, plan
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.colors.solved import SolvedColors
-from splatbatch.tasks.fingerprints.fingerprint import border_hash, is_drawn_behind, recipe_hash, settings_of
+from splatbatch.tasks.fingerprints.fingerprint import border_hash, recipe_hash, settings_of
 from splatbatch.tasks.fingerprints.inputs import (
     Inputs,
     Stats,
@@ -215,12 +215,6 @@ class Standing:
             return "the core has changed"
         now = self._behind.sha256(task)
         return "the backdrop has changed" if now and now != held.backdrop else ""
-
-    def _behind(self, task: Task) -> str:
-        """Return the hash of the backdrop of a task, which is that of all tasks."""
-        if self._backdrop is None and task.patch.backdrop:
-            self._backdrop = backdrop_sha256(task.patch.backdrop)
-        return self._backdrop or "" if is_drawn_behind(task.patch, task.recipe) else ""
 
     def _key_of_colors(self, task: Task) -> str:
         """Return what says which tones hold for a task, and what lies around it."""

@@ -25,7 +25,6 @@ from splatbatch.splats import read_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.hashes import sha256_of
-from splatbatch.store.layout import PatchFolder
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.cover import covered, split_up

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from splatbatch.store.folders.patch import ACCEPTED, RESULT, backdrop_sha256
 from splatbatch.store.hashes import Stamp, stamp_of
+from splatbatch.tasks.fingerprints.fingerprint import is_drawn_behind
 from splatbatch.tasks.task import Task
 
 Seen = tuple[Stamp, ...]
@@ -23,7 +24,7 @@ class Behind:
 
     def sha256(self, task: Task) -> str:
         """Return the hash of the backdrop of a task, which is that of all tasks; empty where none is drawn."""
-        if not task.patch.backdrop or task.recipe.program is not None:
+        if not task.patch.backdrop or not is_drawn_behind(task.patch, task.recipe):
             return ""
         if (seen := self.seen(task)) != self._kept[0]:
             self._kept = (seen, backdrop_sha256(task.patch.backdrop))

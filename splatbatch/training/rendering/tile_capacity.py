@@ -45,7 +45,8 @@ class TileCapacity:
         from splatbatch.training.cuda.rasterization import num_entries
 
         self._why_not_ours = native.why_not_here()
-        needed = torch.stack([num_entries(gaussians, photo.view) for photo in photos])
+        drawn = surroundings.drawn_with(gaussians)
+        needed = torch.stack([num_entries(drawn, photo.view) for photo in photos])
         self._most = needed.max()
         self.entries = self._room(int(self._most))
 
