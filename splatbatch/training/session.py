@@ -59,6 +59,8 @@ class Prepared:
     """Was taken off the coordinates of the model."""
     resume: Path | None = None
     """Checkpoint of an earlier attempt with the same settings."""
+    identity: str = ""
+    """Of all that the training depends on: of this a checkpoint must be."""
 
 
 def train_attempt(folder: AttemptFolder, *, stands_by: bool = False) -> None:
@@ -111,7 +113,8 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     extent = replace(extent, num_points=len(gaussians["means"]), num_behind=views.surroundings.num_behind)
     settled = recipe.settled(extent.num_points)
     gaussians = covered(gaussians, views.surroundings.cover, settled.training.cap())
-    return Prepared(settled, views, gaussians, extent, settings.offset, resume)
+    who = identity(settled, views, gaussians)  # read through here, where no GPU waits for it
+    return Prepared(settled, views, gaussians, extent, settings.offset, resume, who)
 
 
 def _within_reach(first: dict[str, Tensor], views: Views, settings: TrainingSettings) -> dict[str, Tensor]:
@@ -169,9 +172,8 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
 
 
 def _checkpoints(folder: AttemptFolder, prepared: Prepared, progress: Progress, stop: StopRequest) -> Checkpoints:
-    who = identity(prepared.recipe, prepared.views, prepared.gaussians)
     every = prepared.recipe.training.checkpoint_every
-    return Checkpoints(folder.checkpoint, who, every, prepared.resume, progress, stop)
+    return Checkpoints(folder.checkpoint, prepared.identity, every, prepared.resume, progress, stop)
 
 
 def _load_kernels() -> None:
