@@ -36,7 +36,8 @@ def cancel(config: Path | None, wanted: Sequence[str]) -> None:
         SplatbatchError: it does not end.
     """
     settings, patches = _opened(config, wanted)
-    output, watcher = OutputFolder(settings.output.folder), Watcher(OutputFolder(settings.output.folder))
+    output = OutputFolder(settings.output.folder)
+    watcher = Watcher(output)
     run, workers = holder(output.lock), watcher.living(but=LOCAL)
     if run is None and not workers:
         typer.echo(f"{output.path}: nobody trains into it, there is nothing to cancel")

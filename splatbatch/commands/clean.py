@@ -12,7 +12,6 @@ from splatbatch.plain_text import counted, plain
 from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.store import retention
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.fingerprints.fingerprint import terms_of
 
 
 def clean(config: Path | None, *, dry_run: bool, as_json: bool) -> None:
@@ -26,7 +25,7 @@ def clean(config: Path | None, *, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         found = [one for folder in folders for one in retention.superfluous(folder)]
     else:
-        with held_alone(batch.output, terms_of(task.recipe for task in batch.every), tell):
+        with held_alone(batch.output, batch.terms, tell):
             found = [one for folder in folders for one in retention.superfluous(folder)]
             retention.remove(found)
     num_bytes = sum(one.num_bytes for one in found)

@@ -20,6 +20,7 @@ from splatbatch.store.records.colors import Colors
 from splatbatch.store.records.frame import Frame
 from splatbatch.tasks import plan
 from splatbatch.tasks.colors.tones import in_tones
+from splatbatch.tasks.fingerprints.fingerprint import terms_of
 from splatbatch.tasks.frame import in_frame, known_frame, settle, spans_of
 from splatbatch.tasks.partition.backdrop import in_borders, partition_beside, with_backdrop, without_idle_backdrop
 from splatbatch.tasks.task import Task, only, patches_of, select, tasks_of, under
@@ -52,6 +53,11 @@ class Batch:
     def whole(self) -> Batch:
         """Return the batch with all its tasks, as report, metrics and status are about."""
         return replace(self, tasks=self.every, changes={})
+
+    @property
+    def terms(self) -> str:
+        """Return a hash of what all workers of the batch must agree on."""
+        return terms_of(task.recipe for task in self.every)
 
     @property
     def names(self) -> list[str]:

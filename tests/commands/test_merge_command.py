@@ -27,7 +27,6 @@ from splatbatch.splats import Gaussians, check_splat, read_header, read_splat, w
 from splatbatch.store.hashes import stamp_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.fingerprints.fingerprint import terms_of
 
 ALL = ("p0", "p1", "p2", "p3")
 PARTS = (*ALL, "backdrop")
@@ -447,7 +446,7 @@ def test_while_a_worker_trains_nothing_is_made_of_what_it_may_replace(batch: Fak
 def test_a_worker_that_begins_while_a_scene_is_made_waits(batch: FakeBatch) -> None:
     lose(batch)
     output = OutputFolder(batch.output)
-    terms = terms_of(task.recipe for task in open_batch(batch.config).every)
+    terms = open_batch(batch.config).terms
     before = len(list(place(batch, "p1").glob("attempt-*")))
     with held_alone(output, terms, print):
         worker = batch.start("work")

@@ -18,7 +18,6 @@ from splatbatch.scheduler.scene.evaluating import evaluate as measure
 from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.store.records.evaluation import EvaluationSettings, SceneEvaluation
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.fingerprints.fingerprint import terms_of
 from splatbatch.tasks.scene.evaluation import order
 
 NOT_WHOLE = 1
@@ -46,7 +45,7 @@ def evaluated(batch: Batch, settings: EvaluationSettings, interruption: Interrup
     """
     batch.output.create()
     try:
-        with held_alone(batch.output, terms_of(task.recipe for task in batch.every), tell) as beat:
+        with held_alone(batch.output, batch.terms, tell) as beat:
             return measure(batch.config, settings, batch.output.scene, Hooks(interruption.reason, beat))
     except SplatbatchError as error:
         if not interruption.signal:

@@ -17,7 +17,6 @@ from splatbatch.splats.merge.place import check_place
 from splatbatch.store.folders.scene import MergedFiles
 from splatbatch.store.records.merge import Hole, Merge
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.fingerprints.fingerprint import terms_of
 from splatbatch.tasks.scene.cleaning import Cleaning
 from splatbatch.tasks.scene.merging import Parts, gather
 from splatbatch.tasks.scene.merging import merge as merge_parts
@@ -51,8 +50,7 @@ def merge(config: Path | None, options: MergeOptions, *, as_json: bool) -> None:
         check_place(options.out, batch.output.path)
         files = MergedFiles.at(options.out)
     # where nothing was ever trained there is nothing to lock, and nothing to merge
-    terms = terms_of(task.recipe for task in batch.every)
-    with held_alone(batch.output, terms, tell) if batch.output.path.is_dir() else nullcontext():
+    with held_alone(batch.output, batch.terms, tell) if batch.output.path.is_dir() else nullcontext():
         parts = gather(batch, allow_missing=options.allow_missing)
         merged, num_new = merged_to(batch, parts, files, options)
     print_warnings(_warnings(merged))

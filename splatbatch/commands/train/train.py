@@ -38,7 +38,6 @@ from splatbatch.tasks import plan as planning
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.contents import Contents
-from splatbatch.tasks.fingerprints.fingerprint import terms_of
 from splatbatch.tasks.partition.backdrop import needed_first
 from splatbatch.tasks.status import summary
 from splatbatch.tasks.task import Task
@@ -140,7 +139,7 @@ def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
     notifier = Notifier(batch.config.notify, batch.output, names, standing)
     metrics = MetricsFile(batch.output, names, standing)
     with (
-        held(batch.output, terms_of(task.recipe for task in batch.every), tell) as ours,
+        held(batch.output, batch.terms, tell) as ours,
         open_listener(batch.output, names, standing) as console,
     ):
         listeners = (console.tell, notifier.tell, contents.tell)

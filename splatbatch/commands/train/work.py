@@ -36,7 +36,6 @@ from splatbatch.tasks import plan as planning
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.contents import Contents
-from splatbatch.tasks.fingerprints.fingerprint import terms_of
 from splatbatch.tasks.partition.backdrop import needed_first
 from splatbatch.tasks.task import Task
 
@@ -55,7 +54,7 @@ def work(config: Path | None, names: Sequence[str], for_s: float | None, *, veri
     batch.output.create()
     interruption = Interruption()
     watcher = Watcher(batch.output)
-    with Presence(batch.output, terms=terms_of(task.recipe for task in batch.every)) as presence:
+    with Presence(batch.output, terms=batch.terms) as presence:
         see_same_terms(watcher, presence.record, presence.beat, _say)
         worker = Worker(batch, presence, watcher, TimeLeft.of(batch, for_s), interruption)
         code = worker.work(Wish(verify=verify))
