@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 
 import pytest
 import torch
+from gpu_waits import waits_in
 from test_kernels import some_gaussians, some_photos
 
 from splatbatch.config import Recipe
@@ -88,13 +88,7 @@ def test_steps_before_a_backdrop_never_wait_for_the_gpu(strategy: str, is_record
     step, photos = a_step(strategy)
     step(photos[0], 3)
     run = GraphedStep(step) if is_recorded else step
-    torch.cuda.set_sync_debug_mode("warn")
-    with warnings.catch_warnings(record=True) as waits:
-        warnings.simplefilter("always")
-        for index in range(100):
-            run(photos[index % len(photos)], 3)
-    torch.cuda.set_sync_debug_mode("default")
-    assert [str(wait.message) for wait in waits if "synchroniz" in str(wait.message)] == []
+    assert waits_in(run, photos, 100) == []
 
 
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-import warnings
 from pathlib import Path
 
 import pytest
 import torch
+from gpu_waits import waits_in
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
@@ -168,13 +168,7 @@ def test_two_hundred_steps_never_wait_for_the_gpu(
     step, photos = a_step(strategy, num_coefficients=num_coefficients)
     step(photos[0], 3)  # compiles, and makes Adam's state
     run = GraphedStep(step) if is_recorded else step
-    torch.cuda.set_sync_debug_mode("warn")
-    with warnings.catch_warnings(record=True) as waits:
-        warnings.simplefilter("always")
-        for index in range(200):
-            run(photos[index % len(photos)], 3)
-    torch.cuda.set_sync_debug_mode("default")
-    assert [str(wait.message) for wait in waits if "synchroniz" in str(wait.message)] == []
+    assert waits_in(run, photos, 200) == []
 
 
 @pytest.mark.parametrize("num_coefficients", [None, 2])

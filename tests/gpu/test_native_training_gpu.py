@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 
 import pytest
 import torch
+from gpu_waits import waits_in
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
@@ -101,12 +101,6 @@ def test_recorded_steps_never_wait_and_learn_what_gsplats_learn(monkeypatch: pyt
         step, photos = a_step()
         step(photos[0], 3)
         run = GraphedStep(step)
-        torch.cuda.set_sync_debug_mode("warn")
-        with warnings.catch_warnings(record=True) as waits:
-            warnings.simplefilter("always")
-            for index in range(60):
-                run(photos[index % len(photos)], 3)
-        torch.cuda.set_sync_debug_mode("default")
-        assert [str(wait.message) for wait in waits if "synchroniz" in str(wait.message)] == []
+        assert waits_in(run, photos, 60) == []
         losses.append(float(step.derive(photos[0], 3)[0]))
     assert losses[0] == pytest.approx(losses[1], rel=0.02)

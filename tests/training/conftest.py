@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +13,28 @@ from splatbatch.scene.patches import Patch
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
 
+    from splatbatch.training.cuda.native import Library
+
 
 @pytest.fixture
 def patch(batch: FakeBatch) -> Patch:
     batch.make("p0")
     paint(batch.folder / "images")
     return Patch("p0", batch.folder / "patches/p0/sparse/0", batch.folder / "images")
+
+
+@pytest.fixture
+def what_is_not_written_is_nan() -> Iterator[None]:
+    import torch
+
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """Give our CUDA C++ kernels, compiled for the CPU."""
+    from emulated_native import emulated, shared_folder
+
+    return emulated(shared_folder(tmp_path_factory))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 import torch
 from blending_reference import Derived, Picture, a_picture, derive, reference, relative, some_slopes
-from emulated_native import COMPILER, emulated, in_order, shared_folder
+from emulated_native import COMPILER, in_order
 
 from splatbatch.training.cuda import native
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU")
+pytestmark = [
+    pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU"),
+    pytest.mark.usefixtures("what_is_not_written_is_nan"),
+]
 
 PICTURES = {
     "small ones": lambda: a_picture(60),
@@ -47,18 +49,6 @@ def piled(picture: Picture) -> Picture:
 
 def emptied(picture: Picture) -> Picture:
     return replace(picture, offsets=torch.zeros_like(picture.offsets), ids=picture.ids[:0])
-
-
-@pytest.fixture(autouse=True)
-def _what_is_not_written_is_nan() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> native.Library:
-    return emulated(shared_folder(tmp_path_factory))
 
 
 def ours(picture: Picture, library: native.Library, *, absgrad: bool = False) -> tuple[torch.Tensor, torch.Tensor]:

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 import torch
 from blending_reference import relative
-from emulated_native import COMPILER, emulated, shared_folder
+from emulated_native import COMPILER
 from torch import Tensor
 
 from splatbatch.training.cpu import Cameras, Ellipsoids, view_colors
 from splatbatch.training.cpu.projection import Footprints, project
 from splatbatch.training.cuda import native
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU")
+pytestmark = [
+    pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU"),
+    pytest.mark.usefixtures("what_is_not_written_is_nan"),
+]
 SEEN = ("means2d", "conics", "opacities", "colors")
-
-
-@pytest.fixture(autouse=True)
-def _what_is_not_written_is_nan() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> native.Library:
-    return emulated(shared_folder(tmp_path_factory))
 
 
 def some_gaussians(num: int = 300, num_higher: int = 15) -> dict[str, Tensor]:
