@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# One worker on each host of a list, over plain ssh. They outlive this shell and the connection.
+#
+#   ssh_workers.sh HOSTS CONFIG [words for `splatbatch work`, such as --for 10h]
+#
+# HOSTS: a file, one host a line as ssh takes it (user@host, a name of ~/.ssh/config), # begins a comment.
+# All hosts see the folder of CONFIG under the same path; SPLATBATCH names the program there, if it is not on the PATH.
+# Called again it starts one more worker on each host. `splatbatch attach` shows them, `splatbatch cancel` ends them.
+# Exit code: 0 all have begun; 2 this call is wrong; 5 some host was not reached, or its worker ended at once: its words are printed.
+set -euo pipefail
+if [ $# -lt 2 ]; then sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; fi
+hosts=$1 config=$(realpath "$2"); shift 2
+[ -r "$hosts" ] || { echo "$hosts: no such file: it lists the hosts, one a line" >&2; exit 2; }
+[ -r "$config" ] || { echo "$config: no such file: name the YAML of the batch" >&2; exit 2; }
+mapfile -t names < <(sed 's/#.*//' "$hosts" | awk 'NF {print $1}')
+[ "${#names[@]}" -gt 0 ] || { echo "$hosts: names no host" >&2; exit 2; }
+
+# Run on the host: starts the worker in a session of its own and stays until it is known not to have ended at once.
+read -r -d '' there <<'REMOTE' || true
+folder=$1 log=$2; shift 2
+cd "$folder" || { echo "this host does not see $folder" >&2; exit 5; }
+setsid nohup "$@" </dev/null >>"$log" 2>&1 &
+pid=$!
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+  sleep 1
+  kill -0 "$pid" 2>/dev/null || { code=0; wait "$pid" || code=$?; tail -n 5 "$log" >&2; exit "$code"; }
+done
+REMOTE
+
+start() {  # HOST [WORD...]
+  local host=$1 code=0 words; shift
+  words=$(ssh -o BatchMode=yes -o ConnectTimeout=20 "$host" \
+    "sh -s -- $(printf '%q ' "$(dirname "$config")" "work-$host.log" "${SPLATBATCH:-splatbatch}" work --config "$config" "$@")" \
+    <<<"$there" 2>&1) || code=$?
+  case $code in
+    0) echo "$host: at work, or nothing was left to do; its words: $(dirname "$config")/work-$host.log" ;;
+    *) echo "$host: not started (exit code $code): ${words:-ssh says nothing}" >&2; return 5 ;;
+  esac
+}
+
+pids=()
+for host in "${names[@]}"; do start "$host" "$@" & pids+=($!); done
+failed=0
+for pid in "${pids[@]}"; do wait "$pid" || failed=5; done
+exit "$failed"
