@@ -11,6 +11,7 @@ _SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[]PX^_]|[\x9d\x90])[^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]"
 )
 """Of ECMA-48: control sequences (colours, cursor), control strings (titles, links, the clipboard), other escapes."""
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
 def plain(words: str) -> str:
@@ -37,6 +38,14 @@ def clock(seconds: float | None) -> str:
         return ""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+def seconds_of(words: str) -> float | None:
+    """Return the seconds of "3h30m", "90m", "45s" or "5400"; None of what is no duration."""
+    parts = _DURATION.fullmatch(words.strip())
+    if not parts or not any(parts.groups()):
+        return None
+    return sum(float(number) * unit for number, unit in zip(parts.groups(), (3600, 60, 1), strict=True) if number)
 
 
 def spell_place(place: Iterable[float]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,17 +25,26 @@ class Detached:
         return self.process.poll()
 
 
-def start(arguments: Sequence[str], log: Path) -> Detached:
-    """Start this program with other arguments; what it prints goes into `log`.
+def command_of(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the command line of this very program with other arguments."""
+    called = Path(sys.argv[0])
+    program = [str(called.resolve())] if called.is_file() and called.name != "__main__.py" else ["-m", "splatbatch"]
+    return (sys.executable, *program, *arguments)
+
+
+def start(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> Detached:
+    """Start a command; what it prints goes into `log`.
 
     Raises:
         OSError: it cannot be started, or the file cannot be written.
     """
-    called = Path(sys.argv[0])
-    program = [str(called)] if called.is_file() and called.name != "__main__.py" else ["-m", "splatbatch"]
     with log.open("ab") as file:
-        command = [sys.executable, *program, *arguments]
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
         )
         return Detached(process)

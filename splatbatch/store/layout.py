@@ -28,6 +28,8 @@ class OutputFolder:
     """The history, as this run goes on with it: one line per event."""
     lock = FileIn("lock")
     """The `train` that runs here."""
+    jobs = FileIn("workers/jobs")
+    """What engines were asked to start."""
     claims = FileIn("claims")
     """Who works on which task: claims/<task>/<generation>."""
     audit_cache = FileIn(".audit-cache.json")

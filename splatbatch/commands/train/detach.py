@@ -55,7 +55,8 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
     output.worker(LOCAL).parent.mkdir(exist_ok=True)
     log = output.worker(f"work-{uuid.uuid4().hex[:8]}").with_suffix(".log")
     no_verify = () if verify else ("--no-verify",)
-    worker = detached.start(("work", "--config", str(batch.path.resolve()), *no_verify, *names), log)
+    command = detached.command_of(("work", "--config", str(batch.path.resolve()), *no_verify, *names))
+    worker = detached.start(command, log)
     if not (name := _await(worker, output, log)):
         typer.echo(plain(read_tail(log).strip()))
         return

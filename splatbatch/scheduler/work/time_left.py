@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from dataclasses import dataclass, field
 
 from splatbatch.errors import ConfigError
+from splatbatch.plain_text import seconds_of
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.forecast import forecast
 from splatbatch.tasks.task import Task
@@ -17,7 +17,6 @@ ENDS_AT = "SLURM_JOB_END_TIME"
 MARGIN_S = 20.0
 """Beside grace_s: to write everything down before the engine ends us."""
 ASKED_EVERY_S = 60.0
-UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 def parse_duration(words: str) -> float:
@@ -26,10 +25,9 @@ def parse_duration(words: str) -> float:
     Raises:
         ConfigError: it is none.
     """
-    parts = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?", words.strip())
-    if not parts or not any(parts.groups()):
+    if (seconds := seconds_of(words)) is None:
         raise ConfigError(f"--for {words}: no duration", "Write it as 3h30m, 90m or 45s.")
-    return sum(float(number) * unit for number, unit in zip(parts.groups(), UNITS.values(), strict=True) if number)
+    return seconds
 
 
 @dataclass

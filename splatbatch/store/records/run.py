@@ -63,6 +63,20 @@ class WorkerRecord(TypedRecord):
 
 
 @dataclass(frozen=True)
+class SubmissionRecord(TypedRecord):
+    """workers/jobs/<name>/submission.json: workers that an engine was asked to start."""
+
+    name: str = ""
+    """Of its jobs: nobody has had it before."""
+    engine: str = ""
+    num_workers: int = 0
+    """At once; there may be more handles, one after another."""
+    since: str = ""
+    handles: tuple[str, ...] = ()
+    """What the engine calls its workers; none as long as it was not heard to have taken them."""
+
+
+@dataclass(frozen=True)
 class CancelRequest(TypedRecord):
     """cancel-*.json: a run is to end, or to leave some patches."""
 

@@ -1,0 +1,95 @@
+"""The section of the YAML that says where attempts run: on this machine, or under a cluster's engine, and on what."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from splatbatch.config.section import Section, as_list
+from splatbatch.plain_text import seconds_of
+
+OF_SLURM = (
+    "array",
+    "comment",
+    "job-name",
+    "output",
+    "error",
+    "parsable",
+    "signal",
+    "test-only",
+    "time",
+    "wrap",
+    "wait",
+)
+"""Options of sbatch that we set, or that would keep it from saying what we wait for."""
+SHORT_OF_SLURM = {"a": "array", "J": "job-name", "o": "output", "e": "error", "t": "time", "W": "wait"}
+
+
+def _as_options(given: Any) -> Any:
+    """Take options of sbatch as people write them: "-p gpu" is two words, --time is `worker_time`."""
+    try:
+        words = [word for one in as_list(given) for word in shlex.split(one)]
+    except (TypeError, ValueError, AttributeError):
+        return given
+    for word in words:
+        name = (
+            word[2:].partition("=")[0]
+            if word.startswith("--")
+            else SHORT_OF_SLURM.get(word[1:2] * word.startswith("-"))
+        )
+        if name in OF_SLURM:
+            instead = {"time": "worker_time says how long", "array": "workers says how many"}.get(
+                name, "it is set by us"
+            )
+            raise ValueError(f"{word}: {instead}")
+    return words
+
+
+def _as_seconds(given: Any) -> Any:
+    """Read a duration such as 3h30m."""
+    return seconds_of(given) or given if isinstance(given, str) else given
+
+
+class Executor(Section):
+    """Where attempts run."""
+
+    gpus: Literal["auto"] | tuple[Annotated[int, Field(ge=0)], ...] = "auto"
+    """GPU indices as nvidia-smi shows them; `auto`: all; []: none, train on the CPU."""
+    cpu_slots: Annotated[int, Field(ge=1)] = 1
+    """Patches trained at once when no GPU is used."""
+    patches_per_gpu: Literal["auto"] | Annotated[int, Field(ge=1, le=8)] = 1
+    """Patches trained on a GPU at once, if their memory fits; auto: as many as make all together faster."""
+    mps: Literal["auto", "off"] = "auto"
+    """Let patches that share a GPU compute at the same instant (CUDA MPS), where its daemon can be started."""
+    standby: Literal["auto"] | bool = "auto"
+    """Have the process of the next patch ready, without a trace on the GPU, while one trains; auto: on GPUs."""
+    engine: Literal["local", "slurm", "ray"] = "local"
+    """Who starts the workers that train: this machine, or a cluster's Slurm or Ray."""
+    workers: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Workers at once; a batch on this machine with one of them is trained by `train` itself."""
+    gpus_per_worker: Annotated[int, Field(ge=0, le=64)] | None = None
+    """GPUs that the engine gives each; left out: one, or none where training.device is cpu."""
+    worker_time: Annotated[float, Field(ge=60), BeforeValidator(_as_seconds)] | None = None
+    """Longest time of a worker, as 3h30m; another goes on where it ended. Left out: as long as the queue allows."""
+    setup: Annotated[tuple[str, ...], BeforeValidator(as_list)] = ()
+    """Lines for the shell on the node, before the worker: [module load cuda]."""
+    sbatch: Annotated[tuple[str, ...], BeforeValidator(_as_options)] = ()
+    """More options of sbatch: [--partition=gpu, --account=us, --cpus-per-task=8, --mem=32G]."""
+
+    @model_validator(mode="after")
+    def _fits_its_engine(self) -> Executor:
+        if self.engine != "slurm" and self.sbatch:
+            raise ValueError(f"sbatch is for engine: slurm, not for {self.engine}")
+        if self.engine == "local" and (self.setup or self.worker_time):
+            raise ValueError("setup and worker_time are for engines of clusters: workers of this machine have ours")
+        if self.engine != "local" and self.gpus not in ("auto", ()):
+            raise ValueError(f"gpus: {list(self.gpus)}: {self.engine} chooses them; gpus_per_worker says how many")
+        return self
+
+    def gpus_of_each(self, device: str) -> int:
+        """Return how many GPUs each worker wants."""
+        if self.gpus_per_worker is not None:
+            return self.gpus_per_worker
+        return 0 if device == "cpu" or self.gpus == () else 1
