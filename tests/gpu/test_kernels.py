@@ -89,7 +89,7 @@ def test_our_tile_lists_and_colours_draw_what_gsplat_draws(options: dict[str, ob
     assert float(loss.psnr(ours.colors.detach(), theirs.colors.detach())) > 80
     assert int(ours.info["num_entries"]) > 0
     for name, gradient in their_gradients.items():
-        assert float((our_gradients[name] - gradient).norm() / gradient.norm()) < 1e-4, name
+        assert float((our_gradients[name] - gradient).norm() / gradient.norm()) < 1e-3, name
 
 
 def test_colours_are_those_of_the_cpu() -> None:

@@ -61,9 +61,10 @@ def num_entries(gaussians: Mapping[str, Tensor], view: View) -> Tensor:
 def _see(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions, library: native.Library | None) -> Sight:
     """Return what a camera sees: from one kernel of ours, or else with gsplat's projection and our colours."""
     if library is not None:
-        planes = options.near_plane, options.far_plane
         shot = native.Shot(
-            view.viewmat, view.K, view.width, view.height, options.sh_degree, *planes, antialiased=options.antialiased
+            *(view.viewmat.float().contiguous(), view.K.float().contiguous(), view.width, view.height),
+            *(options.sh_degree, options.near_plane, options.far_plane),
+            antialiased=options.antialiased,
         )
         return native.project(gaussians, shot, library)
     (radii, means2d, depths, conics), opacities = _project(gaussians, view, options)
