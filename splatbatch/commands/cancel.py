@@ -13,7 +13,9 @@ import typer
 
 from splatbatch import config as configuration
 from splatbatch.config import Config
+from splatbatch.engines.crew import Crew
 from splatbatch.errors import SplatbatchError
+from splatbatch.plain_text import one_line
 from splatbatch.scheduler import cancel as cancelling
 from splatbatch.store.claims.workers import LOCAL, Watcher
 from splatbatch.store.events import BatchStarted
@@ -36,12 +38,16 @@ def cancel(config: Path | None, wanted: Sequence[str]) -> None:
         SplatbatchError: it does not end.
     """
     settings, patches = _opened(config, wanted)
-    output = OutputFolder(settings.output.folder)
-    watcher = Watcher(output)
-    run, workers = holder(output.lock), watcher.living(but=LOCAL)
-    if run is None and not workers:
+    output, watcher = OutputFolder(settings.output.folder), Watcher(OutputFolder(settings.output.folder))
+    crew = Crew(settings.executor, output)
+    crew.look()
+    run = holder(output.lock)
+    workers = [one for one in watcher.living(but=LOCAL) if not crew.is_gone(one.job)]
+    if run is None and not workers and not crew.lives():
         typer.echo(f"{output.path}: nobody trains into it, there is nothing to cancel")
         return
+    if not patches:
+        crew.cancel()
     asked: list[Asked | AskedWorker] = [Asked(output, patches, run)] if run else []
     asked += [AskedWorker(output, patches, worker, watcher) for worker in workers]
     requests = [cancelling.ask(output, each.run, patches) for each in asked]
@@ -51,11 +57,21 @@ def cancel(config: Path | None, wanted: Sequence[str]) -> None:
     finally:
         for request in requests:
             request.unlink(missing_ok=True)
+    if not patches:
+        _end(crew)
     names = patches or _patches_of(output)
     chosen = [one for one in read_status(output, names) if one.patch in names]
     for one in chosen if patches else ():
         typer.echo(f"{one.patch}: {one.state}{f': {one.cause}' if one.cause else ''}")
     typer.echo(f"cancelled. {'Of the named' if patches else 'Of that run'}: {summary(chosen)}")
+
+
+def _end(crew: Crew) -> None:
+    """Have engines end what is left of the workers that they were asked for."""
+    for words in crew.stop():
+        typer.echo(one_line(f"an engine could not be told: {words}; what it starts later ends at once"), err=True)
+    crew.look()
+    crew.close()
 
 
 @dataclass(frozen=True)

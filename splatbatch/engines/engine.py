@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +38,10 @@ class Wanted:
     """Lines for the shell on the node, before that."""
     num_turns: int = 1
     """How often each may have to be followed by another, if its time is shorter than the work."""
+
+    def with_turns(self, num_turns: int) -> Wanted:
+        """Return the same with so many turns."""
+        return replace(self, num_turns=num_turns)
 
 
 @dataclass(frozen=True)

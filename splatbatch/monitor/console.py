@@ -41,6 +41,7 @@ _REMARKABLE = (
     events.Resumed,
     events.NotifyFailed,
     events.Unwell,
+    events.WorkersSeen,
 )
 
 
@@ -172,6 +173,7 @@ def _changes(event: events.AttemptStarted | events.Retried) -> str:
 _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.BatchStarted: lambda event: f"{how_many(event.patches)} to train on {', '.join(event.slots)}",
     events.Forecasted: lambda event: event.text,
+    events.WorkersSeen: lambda event: event.words,
     events.Unwell: lambda event: f"{event.check}: {event.message}",
     events.AttemptStarted: lambda event: (
         f"{event.patch}: attempt {event.attempt} started on {event.slot}{_changes(event)}"

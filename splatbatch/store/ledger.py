@@ -12,10 +12,11 @@ from typing import TypeVar
 from splatbatch.errors import OutputError
 from splatbatch.fields import number
 from splatbatch.files import Record, append_line, is_out_of_space, read_lines
-from splatbatch.store.claims.workers import LOCAL
+from splatbatch.json_text import parse
 from splatbatch.store.events import KINDS, AttemptEnded, Event, event_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.obstacles import UNWRITABLE
+from splatbatch.store.records.record import as_object
 
 UNWRITABLE_HINT = "Mend its permissions, or name another output.folder, then run again: it goes on where it ended."
 Listener = Callable[[Event], None]
@@ -95,6 +96,40 @@ def events_in(path: Path, kinds: Iterable[type[Kind]], start: int = 0) -> Iterat
     names = [name for name, kind in KINDS.items() if issubclass(kind, wanted)]
     found = (event_of(record) for record in read_lines(path, names, start=start))
     return (event for event in found if isinstance(event, wanted))
+
+
+class Tail:
+    """Follows the ledgers of all workers, from how they are now."""
+
+    def __init__(self, output: OutputFolder) -> None:
+        self._output = output
+        self._read_bytes = {path: _size(path) for path in output.ledgers()}
+
+    def read(self) -> Iterator[Event]:
+        """Yield what was written since, each event once; a last line that is not whole yet is left for later."""
+        for path in self._output.ledgers():
+            before = self._read_bytes.get(path, 0)
+            if _size(path) <= before:
+                continue
+            with path.open("rb") as file:
+                file.seek(before)
+                whole, end, _ = file.read().rpartition(b"\n")
+            self._read_bytes[path] = before + len(whole) + len(end)
+            yield from (event for line in whole.splitlines() if (event := _event_in(line)))
+
+
+def _event_in(line: bytes) -> Event | None:
+    try:
+        return event_of(as_object(parse(line)))
+    except ValueError:
+        return None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def judged_attempts(output: OutputFolder) -> dict[tuple[str, int], AttemptEnded]:

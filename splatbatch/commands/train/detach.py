@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
 from splatbatch.commands.status import watching
+from splatbatch.commands.train import follow
+from splatbatch.commands.train.train import is_elsewhere
+from splatbatch.engines.crew import Crew
 from splatbatch.errors import ConfigError, ExecutorError, OutputError
 from splatbatch.files import read_tail
 from splatbatch.machine import detached
@@ -42,6 +46,8 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
     if only:
         raise ConfigError(f"train --detach --only {only[0]}: a worker takes patches by name", "Name them: p0@base …")
     batch = open_batch(config, names)
+    if is_elsewhere(batch.config.executor):
+        return follow.train(batch, names, only, verify=verify, detach=True)
     output = batch.output
     output.create()
     if run := holder(output.lock):
@@ -51,7 +57,7 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
         )
     if living := Watcher(output).living(but=LOCAL):
         typer.echo(f"worker {living[0].worker} on {living[0].host} is at work: nothing was started")
-        return
+        return None
     output.worker(LOCAL).parent.mkdir(exist_ok=True)
     log = output.worker(f"work-{uuid.uuid4().hex[:8]}").with_suffix(".log")
     no_verify = () if verify else ("--no-verify",)
@@ -59,9 +65,10 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
     worker = detached.start(command, log)
     if not (name := _await(worker, output, log)):
         typer.echo(plain(read_tail(log).strip()))
-        return
+        return None
     typer.echo(f"worker {name} is at work; its words: {log}")
     typer.echo("`splatbatch attach` shows it, `splatbatch status` says how far it is, `splatbatch cancel` ends it")
+    return None
 
 
 def _await(worker: Detached, output: OutputFolder, log: Path) -> str:
@@ -83,18 +90,36 @@ def _await(worker: Detached, output: OutputFolder, log: Path) -> str:
 def attach(config: Path | None) -> None:
     """Show how far the batch is until nobody works on it; exit with 0 if every patch is trained then, with 1 if not."""
     batch = open_batch(config)
-    watcher = Watcher(batch.output)
-
-    def is_over() -> bool:
-        return holder(batch.output.lock) is None and not watcher.living()
-
-    watching.watch(lambda: _statuses(batch), is_over, lambda: lines_of(at_work(watcher)))
-    if not is_over():  # Ctrl-C: they go on without us
+    watched = _Watched(batch, Watcher(batch.output), Crew(batch.config.executor, batch.output))
+    watching.watch(lambda: _statuses(batch), watched.is_over, watched.lines)
+    if not watched.is_over():  # Ctrl-C: they go on without us
         typer.echo("they go on; `splatbatch cancel` ends them")
         return
     statuses = _statuses(batch)
     typer.echo(plain(summary(statuses)))
     raise typer.Exit(0 if all(one.state == "trained" for one in statuses) else 1)
+
+
+@dataclass
+class _Watched:
+    """Who works on a batch, or waits to, as `attach` asks."""
+
+    batch: Batch
+    watcher: Watcher
+    crew: Crew
+    _next_look: float = 0.0
+
+    def is_over(self) -> bool:
+        """Return whether nobody works on it any more, and no engine has workers that wait."""
+        if time.monotonic() >= self._next_look:
+            self.crew.look()
+            self._next_look = time.monotonic() + follow.LOOK_S
+        living = [one for one in self.watcher.living() if not self.crew.is_gone(one.job)]
+        return holder(self.batch.output.lock) is None and not living and not self.crew.lives()
+
+    def lines(self) -> list[str]:
+        """Return what engines say."""
+        return self.crew.in_words()
 
 
 def _statuses(batch: Batch) -> tuple[PatchStatus, ...]:

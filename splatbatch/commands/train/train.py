@@ -17,6 +17,7 @@ from splatbatch.commands.output import print_warnings, tell
 from splatbatch.commands.train.decided import Wish, look, refuse, settle_frame, settle_tones
 from splatbatch.commands.train.decoding import Decoding
 from splatbatch.commands.train.summary import Run, check_savable, conclude, print_retried, statuses_of
+from splatbatch.config import Executor
 from splatbatch.errors import ConfigError
 from splatbatch.monitor.console import open_listener
 from splatbatch.monitor.notify import Notifier
@@ -66,12 +67,21 @@ class Interruption:
         self.signal = self.signal or number
 
 
+def is_elsewhere(executor: Executor) -> bool:
+    """Return whether workers train a batch, and not `train` itself."""
+    return executor.engine != "local" or executor.workers > 1
+
+
 def train(config: Path | None, names: Sequence[str], only: Sequence[str], *, verify: bool, dry_run: bool) -> None:
     """Train what is not trained; exit with 0 if every patch is, with 1 if not."""
     batch = open_batch(config, names, conditions=only)
     if dry_run:
         print_plan(batch, as_json=False)
         return
+    if is_elsewhere(batch.config.executor):
+        from splatbatch.commands.train import follow
+
+        return follow.train(batch, names, only, verify=verify, detach=False)
     _train(needed_first(batch), Wish(verify=verify))
 
 

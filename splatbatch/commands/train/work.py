@@ -11,11 +11,14 @@ from pathlib import Path
 
 import typer
 
-from splatbatch import terminal
+from splatbatch import __version__, terminal
 from splatbatch.commands.output import print_warnings
 from splatbatch.commands.train.decided import Looked, Wish, look, refuse, settle_frame, settle_tones
 from splatbatch.commands.train.summary import Run, conclude
 from splatbatch.commands.train.train import Interruption
+from splatbatch.engines.crew import Crew
+from splatbatch.engines.engine import JOB, TERMS
+from splatbatch.errors import ExecutorError
 from splatbatch.files import sweep
 from splatbatch.machine.place import given_cards
 from splatbatch.monitor.console import open_listener
@@ -26,6 +29,7 @@ from splatbatch.scheduler import session
 from splatbatch.scheduler.running import Rounds
 from splatbatch.scheduler.work.adopt import adopt_task
 from splatbatch.scheduler.work.claiming import Claiming, Snapshot
+from splatbatch.scheduler.work.left import Left
 from splatbatch.scheduler.work.others import see_same_terms
 from splatbatch.scheduler.work.past import Past
 from splatbatch.scheduler.work.time_left import TimeLeft
@@ -54,7 +58,9 @@ def work(config: Path | None, names: Sequence[str], for_s: float | None, *, veri
     batch.output.create()
     interruption = Interruption()
     watcher = Watcher(batch.output)
-    with Presence(batch.output, terms=batch.terms) as presence:
+    terms = terms_of(task.recipe for task in batch.every)
+    _see_terms_asked(os.environ.get(TERMS, ""), terms, batch.path)
+    with Presence(batch.output, terms=terms) as presence:
         see_same_terms(watcher, presence.record, presence.beat, _say)
         worker = Worker(batch, presence, watcher, TimeLeft.of(batch, for_s), interruption)
         code = worker.work(Wish(verify=verify))
@@ -90,8 +96,7 @@ class Worker:
         """Train; return the exit code."""
         output, whole = self.batch.output, self.batch.whole()
         claims = Claims(output, self.presence, self.watcher.is_gone)
-        contents, shown = Contents(self.batch), whole.standing()
-        metrics = MetricsFile(output, whole.names, shown)
+        contents, shown, left = Contents(self.batch), whole.standing(), Left.of(self.batch)
         with open_listener(output, whole.names, shown) as console:
             listeners = (console.tell, contents.tell)
             ledger = Ledger(output.ledger_of(self.presence.name), *listeners, generation_of=claims.generation)
@@ -113,6 +118,8 @@ class Worker:
         if is_stopped:
             return CANCELLED if self._is_cancelled() else AGAIN
         code = conclude(self.batch, replace(run, fresh=tuple(self.batch.names)), shown)  # whoever has trained them
+        if not left.names(shown):
+            _take_back(self.batch, os.environ.get(JOB, ""))
         return AGAIN if code and self.is_over else code
 
     def _round(self, desk: Desk, names: Sequence[str]) -> Run:
@@ -199,6 +206,27 @@ def _open(config: Path | None, names: Sequence[str]) -> Batch:
         return batch
     executor = batch.config.executor.model_copy(update={"gpus": given})
     return replace(batch, config=batch.config.model_copy(update={"executor": executor}))
+
+
+def _take_back(batch: Batch, handle: str) -> None:
+    """Have our engine start none of those that were to follow us: nothing is left for them."""
+    crew = Crew(batch.config.executor, batch.output)
+    for one in crew.submissions:
+        if handle in one.handles and len(one.handles) > one.record.num_workers:
+            crew.engine(one.record.engine).drop(one)
+
+
+def _see_terms_asked(asked: str, terms: str, path: Path) -> None:
+    """See that we train by what stood in the YAML, and with the version, when an engine was asked for us.
+
+    Raises:
+        ExecutorError: we would not.
+    """
+    if asked not in ("", terms):
+        raise ExecutorError(
+            f"{path}: this worker was asked for by another YAML, or with another version than {__version__} here",
+            "Put it back as it was; or end the others with `splatbatch cancel`, and `splatbatch train` again.",
+        )
 
 
 def _say(words: str) -> None:

@@ -26,6 +26,7 @@ for needed in {needed}; do
     exit 5
   }}
 done
+[ -e {cancelled} ] && exit 143
 {setup}
 {exports}
 exec {command}
@@ -46,6 +47,7 @@ def script_of(wanted: Wanted, submission: Submission, limit_s: float | None) -> 
         job=JOB,
         end=END.format(seconds=int(limit_s)) if limit_s else "",
         needed=shlex.join(needed),
+        cancelled=shlex.quote(str(submission.cancelled)),
         setup="\n".join(SETUP.format(line=line, quoted=shlex.quote(line)) for line in wanted.setup),
         exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in wanted.environment.items()),
         command=shlex.join(wanted.command),

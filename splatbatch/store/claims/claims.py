@@ -93,7 +93,7 @@ class Claims:
 
     def done(self, task: str) -> int:
         """Return the highest generation of a task whose owner was done with it; 0 if none was."""
-        return max(numbers_in(f"{self._output.claims}/{task}", suffix=DONE), default=0)
+        return done_with(self._output, task)
 
     def lost(self) -> dict[str, str]:
         """Return what somebody has taken over from us, each task with the worker that has; it is ours no more."""
@@ -120,6 +120,11 @@ class Claims:
         if generation == 1:
             os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103 - of thousands of tasks
         return made_once(self._mine.path, path)
+
+
+def done_with(output: OutputFolder, task: str) -> int:
+    """Return the highest generation of a task whose owner was done with it, whatever came of it; 0 if none was."""
+    return max(numbers_in(f"{output.claims}/{task}", suffix=DONE), default=0)
 
 
 def open_claims(output: OutputFolder) -> dict[str, str]:

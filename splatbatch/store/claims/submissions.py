@@ -26,6 +26,9 @@ class Submission:
     ended = FileIn("ended")
     """There once all its workers are known to have ended: no engine has to be asked about them."""
 
+    cancelled = FileIn("cancelled")
+    """There once nobody wants them any more: those that start later end at once."""
+
     @property
     def name(self) -> str:
         """Return its name, which no other ever has."""
@@ -54,13 +57,18 @@ class Submission:
         write_json(self.file, replace(self.record, handles=handles).to_record())
         return Submission(self.path)
 
+    def cancel(self) -> None:
+        """Write down that nobody wants them any more."""
+        with contextlib.suppress(OSError):
+            self.cancelled.touch()
+
     def close(self) -> None:
         """Write down that all its workers have ended."""
         with contextlib.suppress(OSError):
             self.ended.touch()
 
 
-def new_submission(output: OutputFolder, engine: str, num_workers: int) -> Submission:
+def new_submission(output: OutputFolder, engine: str, num_workers: int, terms: str) -> Submission:
     """Make the folder of workers that an engine is about to be asked for.
 
     Raises:
@@ -69,7 +77,7 @@ def new_submission(output: OutputFolder, engine: str, num_workers: int) -> Submi
     number = 1 + max((int(one.name.split("-")[1]) for one in submissions(output)), default=0)
     made = Submission(output.jobs / f"splatbatch-{number:03d}-{uuid.uuid4().hex[:8]}")
     made.path.mkdir(parents=True)
-    record = SubmissionRecord(made.name, engine, num_workers, time.strftime("%Y-%m-%d %H:%M:%S"))
+    record = SubmissionRecord(made.name, engine, num_workers, time.strftime("%Y-%m-%d %H:%M:%S"), terms)
     write_json(made.file, record.to_record())
     return made
 

@@ -96,7 +96,7 @@ def _new_record(name: str, terms: str) -> WorkerRecord:
         ticks=start_ticks(pid),
         since=time.strftime("%Y-%m-%d %H:%M:%S"),
         terms=terms,
-        job=os.environ.get("SLURM_JOB_ID", ""),
+        job=os.environ.get("SPLATBATCH_JOB") or os.environ.get("SLURM_JOB_ID", ""),
     )
 
 

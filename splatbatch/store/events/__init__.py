@@ -27,6 +27,7 @@ from splatbatch.store.events.batch import (
     SlotGivenUp,
     Tight,
     Unwell,
+    WorkersSeen,
 )
 from splatbatch.store.events.event import KINDS, Event, event_of
 
@@ -57,5 +58,6 @@ __all__ = [
     "StillGivenUp",
     "Tight",
     "Unwell",
+    "WorkersSeen",
     "event_of",
 ]

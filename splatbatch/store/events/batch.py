@@ -147,3 +147,10 @@ class NotifyFailed(Event, event="notify_failed"):
     """Somebody could not be told."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class WorkersSeen(Event, event="workers_seen"):
+    """An engine says how its workers are, otherwise than before."""
+
+    words: str

@@ -72,6 +72,8 @@ class SubmissionRecord(TypedRecord):
     num_workers: int = 0
     """At once; there may be more handles, one after another."""
     since: str = ""
+    terms: str = ""
+    """What they are to train by: see WorkerRecord."""
     handles: tuple[str, ...] = ()
     """What the engine calls its workers; none as long as it was not heard to have taken them."""
 

@@ -1,0 +1,191 @@
+"""`train` where workers do the work: it asks for them, shows what they do, asks again where they end too early.
+
+It may die at any moment, and come again: nothing is known to it alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import typer
+
+from splatbatch import terminal
+from splatbatch.commands.output import print_warnings, tell
+from splatbatch.commands.train.ends import why_ended
+from splatbatch.commands.train.muster import Muster
+from splatbatch.commands.train.summary import Run, conclude, statuses_of
+from splatbatch.commands.train.train import Interruption
+from splatbatch.engines.crew import Crew
+from splatbatch.errors import ConfigError, ExecutorError
+from splatbatch.monitor.console import open_listener
+from splatbatch.monitor.notify import Notifier
+from splatbatch.monitor.prometheus import MetricsFile
+from splatbatch.plain_text import plain
+from splatbatch.scheduler.work.left import Left
+from splatbatch.store.claims.workers import Watcher
+from splatbatch.store.events import AttemptEnded, Event, NotifyFailed, WorkersSeen
+from splatbatch.store.ledger import Tail
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.status import summary
+
+LOOK_S = 6.0
+"""Between two questions to an engine."""
+BEAT_S = 0.3
+MOST_IDLE = 2
+"""So often in a row workers may end without having ended an attempt; then it makes no sense to ask for more."""
+
+
+def train(batch: Batch, names: Sequence[str], only: Sequence[str], *, verify: bool, detach: bool) -> None:
+    """Have workers train what is not trained; exit with 0 if every patch is, with 1 if not.
+
+    Raises:
+        ConfigError: it is to train under conditions only.
+        ExecutorError: the engine refuses the workers, or they cannot train where it starts them.
+    """
+    if only:
+        raise ConfigError(f"train --only {only[0]}: workers take patches by name", "Name them: p0@base …")
+    terminal.never_block()
+    print_warnings(batch.config.warnings)
+    batch.output.create()
+    crew, watcher = Crew(batch.config.executor, batch.output), Watcher(batch.output)
+    muster = Muster(batch, names, verify, crew, watcher, Left.of(batch))
+    if said := muster.call():
+        tell(said)
+    if detach:
+        tell("`splatbatch attach` shows it, `splatbatch status` says how far it is, `splatbatch cancel` ends it")
+        return
+    interruption, whole = Interruption(), batch.whole()
+    standing = whole.standing()
+    with _listening(batch, interruption) as listeners:
+        if said:
+            Follower(muster, listeners, interruption).follow()
+    standing.forget()
+    if interruption.signal:
+        tell("they go on; `splatbatch train` or `attach` shows them again, `splatbatch cancel` ends them")
+        raise typer.Exit(interruption.exit_code)
+    raise typer.Exit(conclude(batch, Run(tuple(batch.names)), standing))
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """Who hears what workers write down, and is asked to move on."""
+
+    tell: Callable[[Event], None]
+    beat: Callable[[], None]
+
+
+@contextmanager
+def _listening(batch: Batch, interruption: Interruption) -> Iterator[Listeners]:
+    """Show the batch, and tell whoever wants to be told, also of its end."""
+    whole = batch.whole()
+    names, standing = whole.names, whole.standing()
+    notifier = Notifier(batch.config.notify, batch.output, names, standing)
+    metrics = MetricsFile(batch.output, names, standing)
+    with open_listener(batch.output, names, standing) as console:
+
+        def hear(event: Event) -> None:
+            console.tell(event)
+            notifier.tell(event)
+
+        def beat() -> None:
+            console.beat()
+            metrics.beat()
+            for reason in notifier.beat():
+                console.tell(NotifyFailed(reason))
+
+        yield Listeners(hear, beat)
+    if interruption.signal:  # the batch goes on
+        return
+    standing.forget()
+    metrics.finish()
+    for reason in notifier.finish(summary(statuses_of(whole, standing)), ""):
+        typer.echo(plain(f"not told: {reason}"), err=True)
+
+
+@dataclass
+class Follower:
+    """Follows workers until nothing is left for them, or nobody is left to do it."""
+
+    muster: Muster
+    listeners: Listeners
+    interruption: Interruption
+    _tail: Tail = field(init=False)
+    _ends: Counter[str] = field(default_factory=Counter)
+    """Outcomes of the attempts that have ended since workers were asked for last."""
+    _num_idle: int = 0
+    _next_look: float = 0.0
+    _shown: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._tail = Tail(self.muster.batch.output)
+
+    def follow(self) -> None:
+        """Return when it is over, or somebody has interrupted us.
+
+        Raises:
+            ExecutorError: workers have ended again and again without doing anything.
+        """
+        while not self.interruption.reason():
+            self._hear()
+            if self._is_over():
+                self._hear()
+                if not self._goes_on():
+                    return
+            time.sleep(BEAT_S)
+
+    def _hear(self) -> None:
+        for event in self._tail.read():
+            self.listeners.tell(event)
+            if isinstance(event, AttemptEnded):
+                self._ends[event.outcome] += 1
+        self.listeners.beat()
+
+    def _is_over(self) -> bool:
+        """Return whether nobody works any more, and nobody will; engines are asked now and then."""
+        crew, may_ask = self.muster.crew, time.monotonic() >= self._next_look
+        if may_ask:
+            crew.look()
+            self._next_look = time.monotonic() + LOOK_S
+            if (words := crew.in_words()) != self._shown:
+                self._shown = words
+                self.listeners.tell(WorkersSeen("; ".join(words)))
+        if self.muster.living():
+            return False
+        return not crew.lives() or (may_ask and not self._left())
+
+    def _left(self) -> list[str]:
+        return self.muster.left.names(self.muster.batch.standing())
+
+    def _goes_on(self) -> bool:
+        """Ask for more workers if those that have ended have left something that more can do; return whether it did.
+
+        Raises:
+            ExecutorError: they have come to nothing, and so would others.
+        """
+        crew = self.muster.crew
+        if self._is_unwanted() or not self._left():
+            crew.drop()
+            crew.look()
+            crew.close()
+            return False
+        ended, how = self._ends, why_ended(crew)
+        crew.close()
+        self._ends = Counter()
+        self._num_idle = 0 if ended["trained"] or ended["stopped"] else self._num_idle + 1
+        if ended["failed"] and self._num_idle:
+            return False  # as where `train` trains by itself: what fails on machine after machine is told, not repeated
+        if self._num_idle >= MOST_IDLE or (self._num_idle and how.is_for_good):
+            raise ExecutorError(f"the workers have ended without training anything: {how.words}", how.hint)
+        self.listeners.tell(WorkersSeen(f"the workers have ended and have left work, others follow: {how.words}"))
+        self._next_look = time.monotonic() + LOOK_S
+        return bool(self.muster.call())
+
+    def _is_unwanted(self) -> bool:
+        """Return whether somebody has cancelled them, by us or by their engine."""
+        crew = self.muster.crew
+        by_engine = any(seen.how.startswith("CANCELLED") for *_, seen in crew.ended())
+        return by_engine or any(one.cancelled.exists() for one in crew.submissions)
