@@ -21,7 +21,13 @@ def _slurm(settings: Executor) -> Engine:
     return Slurm(settings)
 
 
-ENGINES: Mapping[str, Callable[[Executor], Engine]] = {"local": _local, "slurm": _slurm}
+def _ray(settings: Executor) -> Engine:
+    from splatbatch.engines.ray.engine import Ray
+
+    return Ray(settings)
+
+
+ENGINES: Mapping[str, Callable[[Executor], Engine]] = {"local": _local, "slurm": _slurm, "ray": _ray}
 """By `executor.engine`; each imports what it needs when it is asked for."""
 
 
