@@ -1,7 +1,7 @@
-"""A real Slurm on this machine, for tests: a controller, and nodes that each have a name, processes and mounts of their own.
+"""A real Slurm on this machine: a controller, and nodes that each have a name, processes and mounts of their own.
 
-Needs root, slurm-wlm and munge. Nothing listens but on 127.0.0.1, all state lies in one folder, and whatever was started
-ends with the `with` block: a node's processes with its first one.
+Needs root, slurm-wlm and munge. Nothing listens but on 127.0.0.1, all state lies in one folder, and whatever was
+started ends with the `with` block: a node's processes with its first one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from types import TracebackType
 
 PORT = 17300
 PATIENCE_S = 30.0
+SIZE = "CPUs=16 RealMemory=4000"
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "unshare", "mknod")
 SPACES = ("--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 CONF = """\
@@ -158,6 +159,16 @@ class SlurmCluster:
                 raise TimeoutError(f"of {len(self.names)} nodes {told or 0} are idle: {logs}")
             time.sleep(0.1)
 
+    def mend(self) -> None:
+        """End what is left in the queue, switch on what was switched off."""
+        self.ask("scancel", "--user=root")
+        for name in set(self.names) - self._nodes.keys():
+            self.power_on(name)
+        end = time.monotonic() + PATIENCE_S
+        while self.ask("squeue", "--noheader") and time.monotonic() < end:
+            time.sleep(0.1)
+        self.await_idle()
+
     def _configure(self) -> None:
         gres, cards = "", [self.place / f"nvidia{number}" for number in range(self.gpus)]
         for card in cards:  # character devices: of plain files Slurm sets no CUDA_VISIBLE_DEVICES
@@ -170,7 +181,7 @@ class SlurmCluster:
         (self.place / "cgroup.conf").write_text(f"CgroupPlugin={'cgroup/v1' if is_old else 'disabled'}\n")
         (self.place / "hosts").write_text(f"127.0.0.1 localhost {' '.join(self.names)}\n")
         nodes = [
-            f"NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={PORT + 1 + number} CPUs=16 RealMemory=4000 {gres}"
+            f"NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={PORT + 1 + number} {SIZE} {gres}"
             for number, name in enumerate(self.names)
         ]
         facts = {"port": PORT, "place": self.place, "nodes": "\n".join(nodes), **self._times}

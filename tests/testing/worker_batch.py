@@ -230,15 +230,21 @@ def _die_at(moment: int) -> None:
         setattr(os, name, counted(getattr(os, name)))
 
 
-def _work(batch: FakeBatch) -> NoReturn:
-    from splatbatch.cli import main
+def make_instant() -> None:
+    """Have attempts of this process take no time."""
     from splatbatch.scheduler import session
     from splatbatch.scheduler.work import adopt
+
+    session.LocalExecutor = adopt.LocalExecutor = InstantExecutor  # type: ignore[misc, assignment]
+
+
+def _work(batch: FakeBatch) -> NoReturn:
+    from splatbatch.cli import main
 
     log = os.open(batch.folder / "workers.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
-    session.LocalExecutor = adopt.LocalExecutor = InstantExecutor  # type: ignore[misc, assignment]
+    make_instant()
     os.environ |= {"SPLATBATCH_CONFIG": str(batch.config), "FAKE_TRAINER_SCRIPT": str(batch.folder / "script.json")}
     code = 70
     try:

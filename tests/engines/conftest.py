@@ -1,0 +1,64 @@
+"""The sites of the engines: each is put up once for all tests that need it, and taken down at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+import slurm_cluster
+from fake_batch import FakeBatch
+from sites import CONSTANTS, LocalSite, Site, SlurmSite
+
+ENGINES = os.environ.get("ENGINES", "")
+"""required: an engine that is not here fails its tests; skip: none is tried; else those are that are here."""
+
+
+def site_of(engine: str) -> Site:
+    """Return the site of an engine, not put up yet."""
+    if engine == "local":
+        return LocalSite()
+    if ENGINES == "skip":
+        pytest.skip("ENGINES=skip")
+    if why := slurm_cluster.lack():
+        (pytest.fail if ENGINES == "required" else pytest.skip)(why)
+    return SlurmSite()
+
+
+@pytest.fixture(scope="package")
+def sites() -> Iterator[dict[str, Site]]:
+    with ExitStack() as stack:
+        yield _Sites(stack)
+
+
+class _Sites(dict[str, Site]):
+    """Puts a site up when it is first asked for."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        super().__init__()
+        self._stack = stack
+
+    def __missing__(self, engine: str) -> Site:
+        self[engine] = self._stack.enter_context(site_of(engine))
+        return self[engine]
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest, sites: dict[str, Site], monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """Give the site of the engine that a test is for."""
+    found = sites[getattr(request, "param", "slurm")]
+    for name, value in {**found.environment, "FAKE_TRAINER_CONSTANTS": json.dumps(CONSTANTS)}.items():
+        monkeypatch.setenv(name, value)
+    yield found
+    found.mend()
+
+
+QUICK = {"training": {"colors": "as_is"}, "limits": {"grace_s": 0.5, "free_disk_mib": 0}}
+
+
+@pytest.fixture
+def elsewhere(batch: FakeBatch, site: Site) -> FakeBatch:
+    """Give a batch of three patches, to be trained by the engine."""
+    return batch.make("p0", "p1", "p2", **QUICK, executor=site.executor)
