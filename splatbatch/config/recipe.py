@@ -43,11 +43,9 @@ class Training(Section):
     colors: Literal["auto", "even", "as_is"] = "auto"
     """Photographs of unlike exposure and white balance: `even`: evened by what their tracks tell; `as_is`: not; auto:
     evened where the colours of a track then agree better by a fifth or more."""
-    coarse_to_fine: bool = False
-    """Begin with small photographs and few Gaussians, and let both grow over the run: faster (DashGaussian, 2025)."""
-    border: Literal["auto", "core", "backdrop", "none"] = "auto"
-    """Of patches that `split` has cut: `auto`: Gaussians keep to the core and the backdrop lies behind them; `core` and
-    `backdrop`: that alone; `none`: neither. For comparisons."""
+    coarse_to_fine: Literal["auto"] | bool = "auto"
+    """Begin with small photographs and few Gaussians, and let both grow over the run: faster (DashGaussian, 2025);
+    auto: with `default`, which it makes better, not with `mcmc`, which it makes worse."""
     images: Literal["auto", "gpu", "host"] = "auto"
     """Where decoded photographs lie: on the GPU, or in host memory and uploaded for each step; auto: where they fit."""
     workers: Literal["auto"] | Annotated[int, Field(ge=0, le=64)] = "auto"
@@ -91,7 +89,8 @@ class Training(Section):
         """Return the settings with numbers for what the strategy decides."""
         scale = AUTO_SCALE[self.strategy] if self.init_scale == "auto" else self.init_scale
         opacity = AUTO_OPACITY[self.strategy] if self.init_opacity == "auto" else self.init_opacity
-        return self.model_copy(update={"init_scale": scale, "init_opacity": opacity})
+        growing = self.strategy == "default" if self.coarse_to_fine == "auto" else self.coarse_to_fine
+        return self.model_copy(update={"init_scale": scale, "init_opacity": opacity, "coarse_to_fine": growing})
 
 
 class Refinement(Section):
@@ -113,6 +112,9 @@ class Refinement(Section):
     """`default`: Gaussians larger than this share of the scene are removed."""
     prune_opa: Fraction = 0.005
     """Opacity under which a Gaussian is removed (`default`) or relocated (`mcmc`)."""
+    prune_loss_db: Annotated[float, Field(ge=0)] = 0.25
+    """`default`: when refining ends, the least important Gaussians are removed, for at most so much PSNR on photographs
+    that are trained on; 0: none."""
     absgrad: bool = False
     """`default`: use absolute gradients (then grow_grad2d should be about 0.0008)."""
     noise_lr: Rate = 5e5

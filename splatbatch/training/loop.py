@@ -21,6 +21,7 @@ from splatbatch.training.rendering.rasterize import RasterOptions
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.step import Step
 from splatbatch.training.strategies import STRATEGIES
+from splatbatch.training.strategies.importance import Album
 
 
 def train(
@@ -35,6 +36,7 @@ def train(
     optimizers = make_optimizers(gaussians, recipe, plan, views.frame.scene_scale)
     strategy = STRATEGIES[training.strategy](gaussians, optimizers, recipe, plan, views.frame.scene_scale)
     strategy.within(views.surroundings)
+    strategy.judge_by(Album(views.training, RasterOptions.of(recipe), views.surroundings, training.seed))
     progress.expect(Expectations.of(recipe, plan))
     sizes = plan_sizes(views.training, recipe, plan, len(gaussians["means"]))
     changing = Changing(gaussians, optimizers, strategy, evaluator)

@@ -63,7 +63,7 @@ class CoarseToFine:
 
 def plan_sizes(photos: Sequence[Photo], recipe: Recipe, plan: Schedule, first: int) -> CoarseToFine:
     """Return the sizes for photographs and so many first Gaussians; always full size unless it is asked for."""
-    content = contents(photos) if recipe.training.coarse_to_fine else {}
+    content = contents(photos) if recipe.training.resolved().coarse_to_fine else {}
     return CoarseToFine(stages(content, plan.refine_stop), first, recipe.training.cap(), plan.max_steps)
 
 

@@ -16,6 +16,7 @@ from splatbatch.training.border.surroundings import Surroundings
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
 from splatbatch.training.rendering.rasterize import Rendering
+from splatbatch.training.strategies.pruning import dispensable
 from splatbatch.training.strategies.strategy import Strategy
 
 
@@ -39,7 +40,7 @@ class Default(Strategy):
             reset_every=plan.reset_every or plan.max_steps + 1,
             absgrad=settings.absgrad,
         )
-        self._watches = True
+        self._watches, self._prune_loss_db = True, settings.prune_loss_db
         self._state = self._rule.initialize_state(scene_scale=scale)
         for name in ("grad2d", "count"):
             self._state[name] = torch.zeros_like(gaussians["opacities"], requires_grad=False)
@@ -69,6 +70,8 @@ class Default(Strategy):
         plan, has_changed = self._plan, False
         if step >= plan.refine_stop:
             has_changed, self._watches = self._watches, False
+            if step == plan.refine_stop:
+                self._prune()
         elif step > plan.refine_start and step % plan.refine_every == 0:
             self._leave_out_strays()
             self._rule.refine(self._gaussians, self._optimizers, self._state, step)
@@ -77,6 +80,12 @@ class Default(Strategy):
             reset_opa(self._gaussians, self._optimizers, self._state, value=2 * self._rule.prune_opa)
             has_changed = True
         return has_changed
+
+    def _prune(self) -> None:
+        """Remove what the photographs do not miss."""
+        if self._album is not None and self._prune_loss_db:
+            leaves = dispensable(self._gaussians, self._album, self._prune_loss_db)
+            remove(self._gaussians, self._optimizers, self._state, leaves)
 
     @torch.no_grad()
     def _leave_out_strays(self) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.rendering.rasterize import Rendering
+from splatbatch.training.strategies.importance import Album
 
 
 class Strategy:
@@ -18,10 +19,15 @@ class Strategy:
     """
 
     _surroundings: Surroundings = NONE
+    _album: Album | None = None
 
     def within(self, surroundings: Surroundings) -> None:
         """Keep to what bounds the patch: a Gaussian that has left it does not count as alive."""
         self._surroundings = surroundings
+
+    def judge_by(self, album: Album) -> None:
+        """Tell by these photographs, between steps, what Gaussians are worth."""
+        self._album = album
 
     def regularise(self, loss: Tensor) -> Tensor:
         """Add what the rule wants minimised."""

@@ -1,0 +1,75 @@
+"""What Gaussians are worth to the photographs of a patch: how much the pictures change without them.
+
+It comes from pictures and their gradients, so that every rasteriser gives it and none needs a kernel for it. It waits
+for the GPU: it is asked for between steps, once or twice in a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from splatbatch.training.border.surroundings import NONE, Surroundings
+from splatbatch.training.loss import masked
+from splatbatch.training.photos import tones
+from splatbatch.training.photos.views import Photo
+from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
+
+MOST_OPAQUE = 6.2
+"""Logit of 0.998. No alpha exceeds 0.999 in a picture, and what is clamped there has no slope."""
+
+
+@dataclass(frozen=True)
+class Album:
+    """The photographs that Gaussians are judged by, and how they are drawn."""
+
+    photos: tuple[Photo, ...]
+    options: RasterOptions
+    surroundings: Surroundings = NONE
+    seed: int = 0
+
+    def importance(self, gaussians: Mapping[str, Tensor]) -> Tensor:
+        """Return by how much all pictures change if a Gaussian alone is left out, [N]: squares, summed over pixels.
+
+        A pixel is linear in the alpha of each Gaussian, so leaving one out changes it by exactly its opacity times the
+        slope in that. The square of the slope of a sum with random signs is, in the mean, the sum of the squared slopes
+        (Hutchinson 1989): one backward pass per photograph gives an estimate for all Gaussians.
+        """
+        logits = gaussians["opacities"].detach().clamp(max=MOST_OPAQUE)
+        random = torch.Generator(logits.device).manual_seed(self.seed)
+        total, without_slope = torch.zeros_like(logits), 1 - logits.sigmoid()
+        for photo in self.photos:
+            slopes = self._slopes(gaussians, logits, photo, random)
+            total += (slopes / without_slope).square()  # d opacity / d logit = opacity (1 - opacity)
+        return total
+
+    def _slopes(
+        self, gaussians: Mapping[str, Tensor], logits: Tensor, photo: Photo, random: torch.Generator
+    ) -> Tensor:
+        """Return the slopes of a sum of pixels with random signs, those alone that count, in the logits, [N]."""
+        frozen = {name: value.detach() for name, value in gaussians.items()}
+        varied = logits.clone().requires_grad_()
+        colors = self._draw({**frozen, "opacities": varied}, photo)
+        signs = 1 - 2 * torch.randint(0, 2, colors.shape, generator=random, device=colors.device, dtype=torch.int8)
+        valid = photo.valid()
+        counted = colors * signs if valid is None else colors * signs * valid[..., None]
+        return torch.autograd.grad(counted.sum(), varied)[0]
+
+    @torch.no_grad()
+    def error(self, gaussians: Mapping[str, Tensor], photos: tuple[Photo, ...]) -> float:
+        """Return the squared error of photographs, summed over the pixels that count."""
+        errors = [self._error(self._draw(gaussians, photo), photo) for photo in photos]
+        return float(torch.stack(errors).double().sum())
+
+    def _error(self, colors: Tensor, photo: Photo) -> Tensor:
+        target = photo.target().to(colors.dtype) / 255
+        if photo.tone is not None:
+            colors, target = tones.to_compare(colors, photo.target(), photo.tone, photo.view)
+        colors, target = masked(colors, target, photo.valid())
+        return (colors - target).square().sum()
+
+    def _draw(self, gaussians: Mapping[str, Tensor], photo: Photo) -> Tensor:
+        return rasterize(self.surroundings.drawn_with(gaussians), photo.view, self.options).colors

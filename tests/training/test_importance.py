@@ -1,0 +1,133 @@
+"""What Gaussians are worth to photographs, and which of them are removed for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from cpu_scenes import view
+from small_patch import recipe, trained
+from torch import Tensor
+
+from splatbatch.config import Recipe
+from splatbatch.scene.patches import Patch
+from splatbatch.training.border.surroundings import Surroundings
+from splatbatch.training.photos.views import Photo
+from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
+from splatbatch.training.strategies import pruning
+from splatbatch.training.strategies.importance import Album
+from splatbatch.training.strategies.pruning import dispensable
+
+OPAQUE = 25.0
+"""A logit whose sigmoid is 1 in float32."""
+
+
+def gaussians(num: int = 12, seed: int = 0) -> dict[str, Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    return {
+        "means": torch.randn(num, 3, generator=random) * 0.5 + torch.tensor([0.0, 0.0, 4.0]),
+        "quats": torch.randn(num, 4, generator=random),
+        "scales": 0.3 * torch.randn(num, 3, generator=random) - 1.0,
+        "opacities": torch.randn(num, generator=random),
+        "sh0": torch.randn(num, 1, 3, generator=random),
+        "shN": torch.zeros(num, 0, 3),
+    }
+
+
+def photo(of: dict[str, Tensor], mask: Tensor | None = None) -> Photo:
+    where = view()
+    pixels = (255 * rasterize(of, where, RasterOptions(0)).colors.clamp(0, 1)).round().to(torch.uint8)
+    return Photo("a.png", where, pixels, mask)
+
+
+def album(*photos: Photo, **more: Any) -> Album:
+    return Album(photos, RasterOptions(0), **more)
+
+
+def without(all_of_them: dict[str, Tensor], which: Tensor) -> dict[str, Tensor]:
+    return {name: value[~which] for name, value in all_of_them.items()}
+
+
+def measured(all_of_them: dict[str, Tensor], one: Photo) -> Tensor:
+    """The same by leaving out each Gaussian and drawing again."""
+    colors = rasterize(all_of_them, one.view, RasterOptions(0)).colors
+    each = torch.eye(len(all_of_them["means"]), dtype=torch.bool)
+    drawn = [rasterize(without(all_of_them, out), one.view, RasterOptions(0)).colors for out in each]
+    valid = torch.ones(colors.shape[:2]) if one.mask is None else one.mask.float()
+    return torch.stack([((colors - other).square().sum(-1) * valid).sum() for other in drawn])
+
+
+def pruned(loss_db: float, **training: Any) -> Recipe:
+    settings = recipe(strategy="default", max_steps=120, **training)
+    refinement = settings.refinement.model_copy(update={"prune_loss_db": loss_db})
+    return settings.model_copy(update={"refinement": refinement})
+
+
+def in_the_mean(all_of_them: dict[str, Tensor], one: Photo, probes: int = 400) -> Tensor:
+    drawn = [album(one, seed=seed).importance(all_of_them) for seed in range(probes)]
+    return torch.stack(drawn).mean(0)
+
+
+def test_importance_is_the_change_of_the_picture_that_leaving_one_out_makes() -> None:
+    some = gaussians()
+    estimated, exact = in_the_mean(some, photo(some)), measured(some, photo(some))
+    assert torch.allclose(estimated, exact, rtol=0.25, atol=0.01 * float(exact.max()))
+    assert float(exact.min()) < 0.1 * float(exact.max())  # there is something to tell apart
+
+
+def test_an_opaque_gaussian_is_as_important_as_it_looks() -> None:
+    some = gaussians()
+    some["opacities"][3] = OPAQUE
+    estimated, exact = in_the_mean(some, photo(some)), measured(some, photo(some))
+    assert float(estimated[3]) == pytest.approx(float(exact[3]), rel=0.25)
+
+
+def test_pixels_that_do_not_count_make_nothing_important() -> None:
+    some, mask = gaussians(), torch.ones(32, 48, dtype=torch.bool)
+    mask[:, 20:] = False
+    one = photo(some, mask)
+    estimated, exact = in_the_mean(some, one), measured(some, one)
+    assert torch.allclose(estimated, exact, rtol=0.25, atol=0.01 * float(exact.max()))
+    nothing = photo(some, torch.zeros_like(mask))
+    assert not album(nothing).importance(some).any()
+
+
+def test_what_lies_before_a_backdrop_is_judged_and_the_backdrop_is_not() -> None:
+    some, behind = gaussians(), gaussians(seed=1)
+    own = album(photo(some), surroundings=Surroundings(backdrop=behind)).importance(some)
+    assert own.shape == (12,)
+    assert own.any()
+
+
+def test_what_no_photograph_shows_goes_first_and_costs_nothing() -> None:
+    some = gaussians()
+    some["means"][:3, 2] = -5.0  # behind the camera
+    leaves = dispensable(some, album(photo(some)), 1e-6)
+    assert leaves[:3].all()
+
+
+@pytest.mark.parametrize("loss_db", [0.1, 1.0])
+def test_no_more_is_lost_than_allowed_and_one_more_would_be_too_much(loss_db: float) -> None:
+    some = gaussians(60)
+    noisy = {**some, "sh0": some["sh0"] + 0.3}
+    judge = album(photo(noisy))
+    leaves = dispensable(some, judge, loss_db)
+    before, after = (judge.error(kept, judge.photos) for kept in (some, without(some, leaves)))
+    assert 0 < int(leaves.sum()) < 45
+    assert after <= before * 10 ** (loss_db / 10)
+
+
+def test_the_same_seed_removes_the_same() -> None:
+    some, judge = gaussians(60), album(photo(gaussians(60, seed=2)), seed=3)
+    assert dispensable(some, judge, 0.5).equal(dispensable(some, judge, 0.5))
+
+
+def test_a_part_stays_however_much_may_be_lost() -> None:
+    assert int(dispensable(gaussians(100), album(photo(gaussians())), 1e3).sum()) <= 100 * pruning.MOST_SHARE
+
+
+def test_a_training_ends_with_fewer_gaussians_and_nearly_as_good_a_picture(patch: Patch) -> None:
+    ends = [trained(patch, pruned(loss_db), f"a-{loss_db}")[1] for loss_db in (0.0, 0.05)]
+    assert ends[1].num_gaussians < 0.8 * ends[0].num_gaussians
+    assert ends[1].metrics["final"]["psnr"] > ends[0].metrics["final"]["psnr"] - 1
