@@ -82,6 +82,8 @@ class Executor(Section):
     def _fits_its_engine(self) -> Executor:
         if self.engine != "slurm" and self.sbatch:
             raise ValueError(f"sbatch is for engine: slurm, not for {self.engine}")
+        if self.engine == "ray" and self.worker_time:
+            raise ValueError("worker_time is for engine: slurm: Ray ends no worker for the time that it takes")
         if self.engine == "local" and (self.setup or self.worker_time):
             raise ValueError("setup and worker_time are for engines of clusters: workers of this machine have ours")
         if self.engine != "local" and self.gpus not in ("auto", ()):

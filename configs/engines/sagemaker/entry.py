@@ -64,7 +64,7 @@ class Job:
         if len(job.hosts) > 1 and not job.shared.is_dir():
             raise ExecutorError(
                 f"{len(job.hosts)} instances share no folder: there is no channel `output`",
-                "Add a channel `output` on FSx for Lustre or EFS with FileSystemAccessMode rw, or ask for one instance.",
+                "Add a channel `output` on FSx for Lustre or EFS with FileSystemAccessMode rw, or ask for one.",
             )
         return job
 

@@ -1,1 +1,1 @@
-"""The engine Ray. Only `client`, a process of its own, imports ray: it ends its process when the cluster's head dies."""
+"""The engine Ray. Only `client`, a process of its own, imports ray, which ends its process when a head dies."""

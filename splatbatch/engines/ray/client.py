@@ -38,7 +38,7 @@ class Worker:
     """
 
     def __init__(self, job: Mapping[str, Any], told: Mapping[str, str]) -> None:
-        import subprocess  # noqa: S404  this runs on the node
+        import subprocess  # only on the node
         import threading
 
         self.job, self.told = job, told
@@ -140,10 +140,12 @@ def nodes(_: Mapping[str, Any]) -> dict[str, Any]:
 
 def lacking(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return what each node does not see of some paths, of those that a worker may be placed on."""
-    task: Any = ray.remote(_lacking).options(num_cpus=0, max_retries=0)
+    task: Any = ray.remote(_lacking)
     on = {one["NodeName"]: one["NodeID"] for one in ray.nodes() if one["Alive"] and _has(one, asked["gpus"])}
     refs = {
-        name: task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(asked["paths"])
+        name: task.options(
+            num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)
+        ).remote(asked["paths"])
         for name, node in on.items()
     }
     done, _ = ray.wait(list(refs.values()), num_returns=len(refs), timeout=CHECK_S)
@@ -158,8 +160,13 @@ def start(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def look(_: Mapping[str, Any]) -> dict[str, Any]:
-    """Return who is there or waits, the nodes, and the GPUs that are free."""
-    return {"names": list_named_actors(), "free": ray.available_resources().get("GPU", 0), **nodes({})}
+    """Return who is there or waits, the nodes, and what is free."""
+    free, has = ray.available_resources(), ray.cluster_resources()
+    return {
+        "names": list_named_actors(),
+        "free": {kind: (free.get(kind, 0), has.get(kind, 0)) for kind in ("GPU", "CPU")},
+        **nodes({}),
+    }
 
 
 def stop(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class Connection:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.close()
-        self._words = tempfile.TemporaryFile()
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115  closed with the connection
         process = self._process = subprocess.Popen(
             [sys.executable, "-P", str(CLIENT)],
             env=self._environment,

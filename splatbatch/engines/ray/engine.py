@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from splatbatch.config import Executor
 from splatbatch.engines.engine import Ended, Handle, Pending, Running, Seen, Unknown, Wanted
@@ -15,8 +17,9 @@ from splatbatch.store.claims.submissions import Submission
 
 LOOK_S = 10.0
 """Whoever looks has other things to do."""
+AGAIN_S = 20.0
 REMEDIES = {
-    REFUSED: "Set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the file of the token that the cluster was started with.",
+    REFUSED: "Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to the file of the token that its nodes have.",
     "Version mismatch": "Install the cluster's version of Ray beside splatbatch: pip install ray==….",
     "Could not find any running Ray": "Run it on a node of the cluster, or set RAY_ADDRESS to its head: host:6379.",
 }
@@ -30,6 +33,8 @@ class Ray:
     def __init__(self, settings: Executor) -> None:
         self._settings = settings
         self._ray = Connection()
+        self._next_try = 0.0
+        self._why = ""
 
     def check(self, wanted: Wanted) -> None:
         """See that Ray is here, demands a token, has nodes that are large enough, and that these see our files.
@@ -48,13 +53,13 @@ class Ray:
             have = ", ".join(f"{name} has {gpus:g}" for name, gpus in nodes.items())
             raise ExecutorError(
                 f"executor.gpus_per_worker: {wanted.gpus}: no node of this Ray cluster has so many: {have}",
-                f"Set gpus_per_worker to {most:g} or less, or start larger nodes." if most else "Start nodes with GPUs.",
+                f"Set it to {most:g} or less, or start larger nodes." if most else "Start nodes with GPUs.",
             )
         for node, lacking in self._ask("lacking", gpus=wanted.gpus, paths=needed(wanted))["lacking"].items():
             if lacking:
                 raise ExecutorError(
                     f"node {node} of the Ray cluster does not see {', '.join(lacking)}",
-                    "Workers need the folder of the YAML, the output folder and splatbatch under the same paths on all.",
+                    "Workers need the folder of the YAML, the output folder and splatbatch under the same paths.",
                 )
 
     def num_turns(self, wanted: Wanted, seconds: float | None) -> int:
@@ -76,7 +81,7 @@ class Ray:
     def find(self, submission: Submission) -> tuple[Handle, ...] | None:
         """Return its actors by their names."""
         try:
-            names = {one.partition("~")[0] for one in self._ray.ask("look", LOOK_S)["names"]}
+            names = {one.partition("~")[0] for one in self._look()["names"]}
         except RayError:
             return None
         ours = [one for one in names if one.startswith(f"{submission.name}/")]
@@ -85,7 +90,7 @@ class Ray:
     def look(self, known: Sequence[Submission]) -> Mapping[Handle, Seen]:
         """Ask Ray once for the names of all its actors; what has become of each stands in the submission's folder."""
         try:
-            answer = self._ray.ask("look", LOOK_S) if known else {}
+            answer = self._look() if known else {}
         except RayError as error:
             return {handle: Unknown(f"Ray: {error}") for one in known for handle in one.handles}
         return {handle: _seen(one, handle, answer) for one in known for handle in one.handles}
@@ -108,6 +113,20 @@ class Ray:
         unheard = answer["unheard"]
         return f"Ray: {unheard} workers were not reached" if unheard else ""
 
+    def _look(self) -> Answer:
+        """Ask for all; a Ray that has not answered is left alone for a while, for each question takes its time.
+
+        Raises:
+            RayError: there is no answer.
+        """
+        if time.monotonic() < self._next_try:
+            raise RayError(self._why)
+        try:
+            return self._ray.ask("look", LOOK_S)
+        except RayError as error:
+            self._why, self._next_try = str(error), time.monotonic() + AGAIN_S
+            raise
+
     def _see_token(self) -> None:
         """See that the cluster refuses who has no token: else everybody who reaches it may run what he likes on it.
 
@@ -126,7 +145,7 @@ class Ray:
             "Start it, on every node, with RAY_AUTH_MODE=token and the same token (`ray get-auth-token --generate`).",
         )
 
-    def _ask(self, do: str, **more: object) -> Answer:
+    def _ask(self, do: str, **more: Any) -> Answer:
         """Return Ray's answer.
 
         Raises:
@@ -142,9 +161,10 @@ class Ray:
 def _seen(submission: Submission, handle: Handle, answer: Answer) -> Seen:
     node, code = node_of(submission, handle), code_of(submission, handle)
     if handle not in {one.partition("~")[0] for one in answer["names"]}:
-        return Ended("Ray has it no more" if code is None else f"it ended with exit code {code}", node, code)
+        return Ended("without a word: Ray has it no more" if code is None else f"with exit code {code}", node, code)
     if node in {one["name"] for one in answer["nodes"]}:
         return Running(node)
     if node:
-        return Pending(f"its node {node} is lost, and Ray has found no other yet")
-    return Pending(f"Ray has {answer['free']:g} of {sum(one['gpus'] for one in answer['nodes']):g} GPUs free")
+        return Pending(f"since its node {node} is lost")
+    free = (f"{free:g} of {has:g} {kind}s" for kind, (free, has) in answer["free"].items())
+    return Pending(f"for room: Ray has {' and '.join(free)} free")

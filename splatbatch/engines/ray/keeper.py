@@ -25,12 +25,12 @@ def keep(script: str, log: Path, code: Path, grace_s: float) -> int:
     code.unlink(missing_ok=True)  # of an earlier start
     with log.open("ab") as words:
         worker = subprocess.Popen(
-            ["bash", script],
+            ["/bin/bash", script],
             stdin=subprocess.DEVNULL,
             stdout=words,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_told_of_our_end,
+            preexec_fn=_told_of_our_end,  # noqa: PLW1509  there are no threads
         )
 
     def pass_on(_: int, __: FrameType | None) -> None:
