@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+import ray_cluster
 import slurm_cluster
 from fake_batch import FakeBatch
+from ray_site import RaySite
 from sites import CONSTANTS, LocalSite, Site, SlurmSite
 
 ENGINES = os.environ.get("ENGINES", "")
-"""required: an engine that is not here fails its tests; skip: none is tried; else those are that are here."""
+"""required: a Slurm that is not here fails its tests; all: a Ray too; skip: none is tried; else what is here."""
 
 
 def site_of(engine: str) -> Site:
@@ -22,9 +24,11 @@ def site_of(engine: str) -> Site:
         return LocalSite()
     if ENGINES == "skip":
         pytest.skip("ENGINES=skip")
-    if why := slurm_cluster.lack():
-        (pytest.fail if ENGINES == "required" else pytest.skip)(why)
-    return SlurmSite()
+    lack, kind = {"slurm": (slurm_cluster.lack, SlurmSite), "ray": (ray_cluster.lack, RaySite)}[engine]
+    if why := lack():
+        is_required = ENGINES == "all" or (ENGINES == "required" and engine == "slurm")
+        (pytest.fail if is_required else pytest.skip)(why)
+    return kind()
 
 
 @pytest.fixture(scope="package")

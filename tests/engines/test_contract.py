@@ -19,7 +19,7 @@ from splatbatch.commands.train.work import AGAIN
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
 
-ENGINES = ("local", "slurm")
+ENGINES = ("local", "slurm", "ray")
 every_engine = pytest.mark.parametrize("site", ENGINES, indirect=True)
 pytestmark = every_engine
 

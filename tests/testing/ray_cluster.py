@@ -1,4 +1,4 @@
-"""A real Ray on this machine, for tests: a head without GPUs, and nodes that each have a name and processes of their own.
+"""A real Ray on this machine: a head without GPUs, and nodes that each have a name and processes of their own.
 
 Needs root and the extra `ray`. Every port demands the token; whatever was started ends with the `with` block.
 """
@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+
+from splatbatch import processes
 
 PATIENCE_S = 120.0
 SPACES = ("--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -28,6 +31,7 @@ QUICK = {
     "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "3",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # so soon nodes end when the head has gone
+    "RAY_raylet_start_wait_time_s": "100",  # by default 30: too short on a machine with other work
     "RAY_enable_worker_prestart": "0",  # or each node starts a process for each of its cores
     "RAY_prestart_worker_first_driver": "0",
 }
@@ -52,6 +56,9 @@ class RayCluster:
         self._mode = "token" if demands_token else "disabled"
         self._nodes: dict[str, subprocess.Popen[bytes]] = {}
         self._address = ""
+        with socket.socket() as free:
+            free.bind(("", 0))
+            self._port = free.getsockname()[1]
         self._stack = ExitStack()
 
     def __enter__(self) -> RayCluster:
@@ -83,13 +90,27 @@ class RayCluster:
     def start_head(self) -> None:
         """Start a head, and with it a new cluster."""
         self._address = ""
-        options = ("--head", "--port=0", "--num-gpus=0", "--num-cpus=1", "--include-dashboard=false")
+        options = ("--head", f"--port={self._port}", "--num-gpus=0", "--num-cpus=1", "--include-dashboard=false")
         self._nodes["head"] = self._start("head", (*options, f"--temp-dir={self.place}"), ())
         [self._address] = set(re.findall(r"--address='([\d.:]+)'", (self.place / "head.log").read_text()))
 
     def stop_head(self) -> None:
         """Kill it."""
         self.power_off("head")
+
+    def node_of(self, pid: int) -> str:
+        """Return the node that a process runs on."""
+        return next(name for name, node in self._nodes.items() if pid in processes.descendants(node.pid))
+
+    def mend(self) -> None:
+        """Switch on what was switched off."""
+        if "head" not in self._nodes:
+            for name in list(self._nodes):
+                self.power_off(name)
+            self.start_head()
+        for name in self.names:
+            if name not in self._nodes:
+                self.power_on(name)
 
     def power_on(self, name: str) -> None:
         """Start a node."""

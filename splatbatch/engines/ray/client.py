@@ -43,6 +43,7 @@ class Worker:
 
         self.job, self.told = job, told
         self.keeper: Any = None
+        self.is_told = False
         self.node = ray.get_runtime_context().get_node_id()
         if self._moves():
             end = self._leave
@@ -56,13 +57,14 @@ class Worker:
 
     def stop(self) -> bool:
         """Tell the worker to stop; it has its grace."""
+        self.is_told = True
         if self.keeper is not None and self.keeper.poll() is None:
             self.keeper.terminate()
         return True
 
     def _follow(self) -> None:
         """End with the worker; where it was killed without a word, let Ray start it again."""
-        if self.keeper.wait() < 0:
+        if self.keeper.wait() < 0 and not self.is_told:
             os._exit(1)
         self._leave()
 
@@ -171,9 +173,9 @@ def look(_: Mapping[str, Any]) -> dict[str, Any]:
 
 def stop(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Tell workers that run to stop, and remove those that wait."""
-    there = [one for one in list_named_actors() if one.partition(AGAIN)[0] in asked["names"]]
+    there = [one for one in list_named_actors() if one.partition(AGAIN)[0] in {*asked["names"], *asked["waiting"]}]
     actors = {name: ray.get_actor(name, namespace=NAMESPACE) for name in there}
-    for name in set(there) & set(asked["waiting"]):
+    for name in [one for one in there if one.partition(AGAIN)[0] in asked["waiting"]]:
         ray.kill(actors.pop(name), no_restart=True)
     told: list[Any] = [actor.stop.remote() for actor in actors.values()]
     done, left = ray.wait(told, num_returns=len(told), timeout=ANSWER_S) if told else ([], [])

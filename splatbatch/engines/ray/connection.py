@@ -37,6 +37,9 @@ class Connection:
         self._process: subprocess.Popen[bytes] | None = None
         self._words: IO[bytes] | None = None
 
+    def __del__(self) -> None:
+        self.close()
+
     def ask(self, do: str, patience_s: float = ANSWER_S, **more: Any) -> dict[str, Any]:
         """Return Ray's answer.
 

@@ -44,7 +44,7 @@ def needed(wanted: Wanted) -> list[str]:
 
 
 def told(wanted: Wanted) -> dict[str, str]:
-    """Return the environment of all workers: as with sbatch that of this shell, less what is Ray's or this machine's."""
+    """Return the environment of workers: as with sbatch that of this shell, less what is Ray's or this machine's."""
     ours = {name: value for name, value in os.environ.items() if name not in OF_HERE and not name.startswith("RAY_")}
     return {**ours, **wanted.environment, "PWD": str(wanted.folder)}
 
