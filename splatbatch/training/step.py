@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
-from splatbatch.training import cuda
+from splatbatch.training import cuda, morton
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, photometric_loss
@@ -35,13 +36,14 @@ class Step:
 
     def __call__(self, photo: Photo, sh_degree: int) -> None:
         """Learn from a photo."""
-        _, rendering = self.derive(photo, sh_degree)
+        _, rendering = self.derive(photo, sh_degree, self._learner())
         self.update(rendering)
 
-    def derive(self, photo: Photo, sh_degree: int) -> tuple[Tensor, Rendering]:
-        """Return the loss, [], and the rendering; the gradients lie in the Gaussians."""
+    def derive(self, photo: Photo, sh_degree: int, learner: Any = None) -> tuple[Tensor, Rendering]:
+        """Return the loss, [], and the rendering; the gradients lie in the Gaussians, or have gone into them."""
         options = RasterOptions.of(self.recipe, sh_degree)
-        rendering = rasterize(self.surroundings.drawn_with(self.gaussians), photo.view, options, self.capacity.entries)
+        drawn = self.surroundings.drawn_with(self.gaussians)
+        rendering = rasterize(drawn, photo.view, options, self.capacity.entries, learner)
         self.capacity.note(rendering)
         self.strategy.step_pre_backward(rendering)
         loss = self.strategy.regularise(self._loss(rendering.colors, photo))
@@ -58,13 +60,32 @@ class Step:
     def refine(self, step: int) -> bool:
         """Add, move and remove Gaussians if it is time; return whether steps are different from now on."""
         has_changed = self.strategy.refine(step)
+        if has_changed and self.gaussians["means"].is_cuda:
+            morton.sort(self.gaussians, self.optimizers, step // self.plan.refine_every)
         if step % self.plan.refine_every == 0:
             self.surroundings.hold_back(self.gaussians)
         return has_changed
 
-    def _loss(self, colors: Tensor, photo: Photo) -> Tensor:
-        """Return the loss of a rendering against its photograph, evened if that has a tone."""
-        training, pixels = self.recipe.training, photo.target()
+    def _learner(self) -> Any:
+        is_plain = self.strategy.__class__.regularise is Strategy.regularise and not self.surroundings.backdrop
+        if self.capacity.entries is None or not is_plain:
+            return None
+        from splatbatch.training.cuda.learning import learner_of
+
+        return learner_of(self.optimizers)
+
+    def _to_compare(self, colors: Tensor, photo: Photo) -> tuple[Tensor, Tensor]:
+        """Return a rendering and what it should be: the photograph, evened if it has a tone."""
+        if photo.tone is None:
+            return colors, photo.target()
+        if not cuda.serves(colors, self.recipe.training):
+            return tones.to_compare(colors, photo.target(), photo.tone, photo.view)
+        from splatbatch.training.cuda.tones import to_compare
+
+        return to_compare(colors, photo.target(), photo.tone, photo.view.K)
+
+    def _loss(self, colors: Tensor, target: Tensor) -> Tensor:
+        training = self.recipe.training
         if not cuda.serves(colors, training):
             seen, target = (
                 (colors, pixels) if photo.tone is None else tones.to_compare(colors, pixels, photo.tone, photo.view)

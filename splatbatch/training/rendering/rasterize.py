@@ -62,7 +62,11 @@ PLAINLY = RasterOptions()
 
 
 def rasterize(
-    gaussians: Mapping[str, Tensor], view: View, options: RasterOptions = PLAINLY, capacity: int | None = None
+    gaussians: Mapping[str, Tensor],
+    view: View,
+    options: RasterOptions = PLAINLY,
+    capacity: int | None = None,
+    learner: Any = None,
 ) -> Rendering:
     """Render trainable Gaussians, on the device they live on.
 
@@ -77,7 +81,7 @@ def rasterize(
         return _rasterize_gsplat(gaussians, view, options)
     from splatbatch.training.cuda import rasterization
 
-    return rasterization.rasterize(gaussians, view, options, capacity)
+    return rasterization.rasterize(gaussians, view, options, capacity, learner)
 
 
 def _rasterize_gsplat(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Rendering:

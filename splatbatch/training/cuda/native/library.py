@@ -68,6 +68,15 @@ class Projected(Structure):
     _fields_ = _fields("means2d conics opacities colors depths radii counts distances")
 
 
+class Listing(Structure):
+    """What is listed by tiles, and where: `struct Listing` of lists.cuh."""
+
+    _fields_ = _fields(
+        "means2d conics opacities depths radii counts offsets keys ids num",
+        numbers="num_gaussians columns rows capacity",
+    )
+
+
 class Slopes(Structure):
     """What projection's backward is given and makes: `struct Slopes` of projection.cuh."""
 
@@ -77,11 +86,22 @@ class Slopes(Structure):
     )
 
 
+class Learning(Structure):
+    """Adam's state of the six parameters, in the order of `Slopes`: `struct Learning` of projection_backward.cuh."""
+
+    _fields_ = [
+        *((name, c_void_p * 6) for name in ("values", "means", "squares", "rates", "steps")),
+        *_fields("", floats="beta1 beta2 epsilon", numbers="skips_unseen"),
+    ]
+
+
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "blending_forward": (POINTER(Scene), POINTER(Drawn)),
     "blending_backward": (POINTER(Scene), POINTER(Gradients)),
+    "tile_lists": (POINTER(Listing),),
     "projection_forward": (POINTER(Scenery), POINTER(Projected)),
     "projection_backward": (POINTER(Scenery), POINTER(Slopes)),
+    "projection_learn": (POINTER(Scenery), POINTER(Slopes), POINTER(Learning)),
 }
 """What they take, before the stream."""
 
