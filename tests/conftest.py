@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cost import Cost
-from fake_batch import SHARED, FakeBatch
+from fake_batch import ROOT, SHARED, FakeBatch
 from hypothesis import settings
 
 # hundreds of processes are started: none of them compiles the package anew, none starts threads that it has no use for
@@ -29,6 +28,8 @@ settings.load_profile("quick")
 
 TOGETHER = (
     "tests/commands/test_merge_command.py",
+    "tests/engines/test_contract.py",
+    "tests/engines/test_slurm.py",
     "tests/report/test_browser.py",
     "tests/report/test_viewer.py",
     "tests/scheduler/test_scheduler_bars.py",
@@ -40,7 +41,7 @@ TOGETHER = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="Run the tests that are marked long, too: about an hour.")
-    parser.addoption("--cost", type=int, metavar="N", help="Name the N tests that took most CPU seconds, and the sum.")
+    parser.addoption("--engines", action="store_true", help="Run those of engines, long ones too; they must be here.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -65,7 +66,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--long"):
-        long = [item for item in items if item.get_closest_marker("long")]
+        asked = ROOT / "tests/engines" if config.getoption("--engines") else None
+        long = [item for item in items if item.get_closest_marker("long") and item.path.parent != asked]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # what takes long ends beside the rest

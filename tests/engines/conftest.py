@@ -18,34 +18,33 @@ ENGINES = os.environ.get("ENGINES", "")
 """required: a Slurm that is not here fails its tests; all: a Ray too; skip: none is tried; else what is here."""
 
 
-def site_of(engine: str) -> Site:
+def site_of(engine: str, *, is_required: bool) -> Site:
     """Return the site of an engine, not put up yet."""
     if engine == "local":
         return LocalSite()
     if ENGINES == "skip":
         pytest.skip("ENGINES=skip")
-    lack, kind = {"slurm": (slurm_cluster.lack, SlurmSite), "ray": (ray_cluster.lack, RaySite)}[engine]
-    if why := lack():
-        is_required = ENGINES == "all" or (ENGINES == "required" and engine == "slurm")
+    if why := slurm_cluster.lack():
         (pytest.fail if is_required else pytest.skip)(why)
-    return kind()
+    return SlurmSite()
 
 
 @pytest.fixture(scope="package")
-def sites() -> Iterator[dict[str, Site]]:
+def sites(request: pytest.FixtureRequest) -> Iterator[dict[str, Site]]:
+    is_required = ENGINES == "required" or request.config.getoption("--engines")
     with ExitStack() as stack:
-        yield _Sites(stack)
+        yield _Sites(stack, is_required=is_required)
 
 
 class _Sites(dict[str, Site]):
     """Puts a site up when it is first asked for."""
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, *, is_required: bool) -> None:
         super().__init__()
-        self._stack = stack
+        self._stack, self._is_required = stack, is_required
 
     def __missing__(self, engine: str) -> Site:
-        self[engine] = self._stack.enter_context(site_of(engine))
+        self[engine] = self._stack.enter_context(site_of(engine, is_required=self._is_required))
         return self[engine]
 
 

@@ -37,9 +37,6 @@ class Site(Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Take it down: nothing is left of it."""
 
-    def kill_worker(self, job: str) -> None:
-        """Kill the process of a worker, and no other."""
-
     def lose_node_of(self, job: str) -> None:
         """Have the machine that a worker runs on go down; nobody is told."""
 
@@ -61,10 +58,6 @@ class LocalSite:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Nothing was put up."""
-
-    def kill_worker(self, job: str) -> None:
-        """Kill it."""
-        os.kill(worker_pid(job), signal.SIGKILL)
 
     def lose_node_of(self, job: str) -> None:
         """Kill all that the worker has started: the machine itself is needed."""
@@ -98,10 +91,6 @@ class SlurmSite:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.cluster.__exit__(kind, error, at)
-
-    def kill_worker(self, job: str) -> None:
-        """Kill it."""
-        os.kill(worker_pid(job), signal.SIGKILL)
 
     def lose_node_of(self, job: str) -> None:
         """Pull the plug of its node."""

@@ -17,7 +17,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-PORT = 17300
+PORT = 20_000 + os.getpid() % 500 * 20
+"""The first of its ports: test runs beside each other have others."""
 PATIENCE_S = 30.0
 SIZE = "CPUs=16 RealMemory=4000"
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "unshare", "mknod")

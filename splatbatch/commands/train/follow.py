@@ -32,7 +32,7 @@ from splatbatch.store.ledger import Tail
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.status import summary
 
-LOOK_S = 6.0
+LOOK_S = 8.0
 """Between two questions to an engine."""
 BEAT_S = 0.3
 MOST_IDLE = 2

@@ -212,7 +212,8 @@ def _take_back(batch: Batch, handle: str) -> None:
     """Have our engine start none of those that were to follow us: nothing is left for them."""
     crew = Crew(batch.config.executor, batch.output)
     for one in crew.submissions:
-        if handle in one.handles and len(one.handles) > one.record.num_workers:
+        has_more = handle in one.handles and len(one.handles) > one.record.num_workers
+        if has_more and one.is_first_to_drop():  # sites forbid to ask often
             crew.engine(one.record.engine).drop(one)
 
 

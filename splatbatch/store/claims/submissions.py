@@ -29,6 +29,9 @@ class Submission:
     cancelled = FileIn("cancelled")
     """There once nobody wants them any more: those that start later end at once."""
 
+    dropped = FileIn("dropped")
+    """There once nothing is left for those that wait."""
+
     @property
     def name(self) -> str:
         """Return its name, which no other ever has."""
@@ -61,6 +64,14 @@ class Submission:
         """Write down that nobody wants them any more."""
         with contextlib.suppress(OSError):
             self.cancelled.touch()
+
+    def is_first_to_drop(self) -> bool:
+        """Return whether nobody has seen before us that nothing is left for those that wait; once."""
+        try:
+            self.dropped.touch(exist_ok=False)
+            return True
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Write down that all its workers have ended."""
