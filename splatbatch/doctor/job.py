@@ -73,6 +73,7 @@ EXTRAS = {
     "notify": ("apprise", "notify.urls"),
     "tensorboard": ("tensorboard", "evaluation.tensorboard"),
     "lpips": ("torchmetrics", "LPIPS beside PSNR and SSIM"),
+    "ray": ("ray", "executor.engine: ray"),
 }
 """The package of each optional part, and what it is for."""
 

@@ -68,7 +68,11 @@ def torch_build() -> TorchBuild | None:
 def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, Footprint]) -> Job:
     """Return what the training of some patches asks of this machine."""
     programs = {recipe.training.trainer: recipe.program for recipe in recipes.values()}
-    wanted = {"notify": bool(config.notify.urls), "tensorboard": config.evaluation.tensorboard}
+    wanted = {
+        "notify": bool(config.notify.urls),
+        "tensorboard": config.evaluation.tensorboard,
+        "ray": config.executor.engine == "ray",
+    }
     folder = config.output.folder
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     return Job(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import tomllib
 import zipfile
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_batch import ROOT
@@ -92,3 +94,28 @@ def test_what_is_copied_makes_a_wheel_with_every_module_and_template(tmp_path: P
         if path.suffix != ".pyc"
     }
     assert templates | {"engines/Containerfile"} <= shared
+
+
+def test_the_kernels_of_gsplat_are_built_where_gsplat_and_the_doctor_look_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specified = importlib.util.spec_from_file_location("build_kernels", ROOT / "configs/engines/build_kernels.py")
+    assert specified is not None
+    assert specified.loader is not None
+    script = importlib.util.module_from_spec(specified)
+    specified.loader.exec_module(script)
+    asked: dict[str, Any] = {}
+
+    def compile_(**given: Any) -> None:  # there may be no nvcc here
+        asked.update(given)
+        (Path(given["build_directory"]) / f"{given['name']}.so").touch()
+
+    monkeypatch.setattr(script, "load", compile_)
+    installed = importlib.util.find_spec("gsplat")
+    assert installed is not None
+    package = tmp_path / "gsplat"
+    shutil.copytree(Path(str(installed.origin)).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    assert script.build(package) == package / "csrc.so"  # `from gsplat import csrc` is what it tries first
+    assert {Path(one).suffix for one in asked["sources"]} == {".cu", ".cpp"}
+    assert all(Path(one).exists() for one in (*asked["sources"], *asked["extra_include_paths"]))
+    assert not (package / "build").exists()
