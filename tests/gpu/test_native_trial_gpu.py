@@ -29,7 +29,7 @@ def test_lists_of_our_own_make_the_same_picture(options: dict[str, object], monk
         assert float((ours[name] - gradient).norm() / gradient.norm().clamp_min(1e-12)) < 1e-3, name
 
 
-@pytest.mark.parametrize("on", ["lists", "adam", "lists,adam", "lists,adam,sparse"])
+@pytest.mark.parametrize("on", ["lists", "adam", "loss", "lists,loss,adam,sparse"])
 def test_recorded_steps_never_wait_and_learn_the_same(on: str, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = []
     for names in ("", on):

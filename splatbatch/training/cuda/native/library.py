@@ -95,9 +95,21 @@ class Learning(Structure):
     ]
 
 
+class Comparison(Structure):
+    """A rendering and its photo: `struct Comparison` of loss.cuh."""
+
+    _fields_ = [
+        *_fields("render photo slopes sums upstream v_render"),
+        ("weights", c_float * 11),
+        *_fields("", floats="C1 C2 l1_share ssim_share", numbers="width height photo_is_bytes"),
+    ]
+
+
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "blending_forward": (POINTER(Scene), POINTER(Drawn)),
     "blending_backward": (POINTER(Scene), POINTER(Gradients)),
+    "loss_forward": (POINTER(Comparison),),
+    "loss_backward": (POINTER(Comparison),),
     "tile_lists": (POINTER(Listing),),
     "projection_forward": (POINTER(Scenery), POINTER(Projected)),
     "projection_backward": (POINTER(Scenery), POINTER(Slopes)),

@@ -2,6 +2,7 @@
 #include "backward.cuh"
 #include "forward.cuh"
 #include "lists.cuh"
+#include "loss.cuh"
 #include "projection_backward.cuh"
 
 namespace {
@@ -30,6 +31,24 @@ EXPORTED int blending_backward(const Scene* scene, const Gradients* given, void*
         LAUNCH(backward_kernel<true>, blocks, threads, stream, *scene, *given);
     else
         LAUNCH(backward_kernel<false>, blocks, threads, stream, *scene, *given);
+    return last_error();
+}
+
+EXPORTED int loss_forward(const Comparison* of, void* stream) {
+    const int across = blocks_for(of->width, STRIP_THREADS), blocks = across * blocks_for(of->height, STRIP_ROWS);
+    if (of->photo_is_bytes)
+        LAUNCH(compare_kernel<true>, blocks, STRIP_THREADS, stream, *of, across);
+    else
+        LAUNCH(compare_kernel<false>, blocks, STRIP_THREADS, stream, *of, across);
+    return last_error();
+}
+
+EXPORTED int loss_backward(const Comparison* of, void* stream) {
+    const int across = blocks_for(of->width, STRIP_THREADS), blocks = across * blocks_for(of->height, STRIP_ROWS);
+    if (of->photo_is_bytes)
+        LAUNCH(compare_backward_kernel<true>, blocks, STRIP_THREADS, stream, *of, across);
+    else
+        LAUNCH(compare_backward_kernel<false>, blocks, STRIP_THREADS, stream, *of, across);
     return last_error();
 }
 

@@ -1,0 +1,38 @@
+"""Our loss in CUDA C++, run on the CPU lane by lane, is the loss in float64, and so is its derivative."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from emulated_native import COMPILER, emulated, shared_folder
+
+from splatbatch.training import loss
+from splatbatch.training.cuda import native
+from splatbatch.training.cuda.native.loss import photometric_loss
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU")
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> native.Library:
+    return emulated(shared_folder(tmp_path_factory))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 7), (23, 43), (24, 40), (61, 97)])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_value_and_derivative_are_those_of_float64(
+    size: tuple[int, int], dtype: torch.dtype, library: native.Library
+) -> None:
+    torch.manual_seed(0)
+    levels = torch.randint(0, 256, (*size, 3))
+    photo = levels.to(torch.uint8) if dtype == torch.uint8 else levels / 255
+    # between the levels of the photo: where both are equal, rounding decides the sign of L1's gradient
+    render = ((torch.randint_like(levels, -20, 275) + torch.rand(*size, 3) * 0.8 + 0.1) / 255).requires_grad_()
+    exact = render.detach().double().requires_grad_()
+    expected = loss.photometric_loss(exact, photo if dtype == torch.uint8 else photo.double(), 0.3)
+    value = photometric_loss(render, photo, 0.3, library)
+    (2 * value).backward()
+    (2 * expected).backward()
+    assert abs(value.item() / expected.item() - 1) <= 1e-5
+    assert render.grad is not None and exact.grad is not None
+    assert float((render.grad - exact.grad).norm() / exact.grad.norm()) <= 1e-4
