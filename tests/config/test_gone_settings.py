@@ -42,10 +42,29 @@ def test_exposure_is_said_to_be_replaced_by_colors_for_all_patches_and_for_one(b
     assert all("training.exposure: gone" in one and "training.colors" in one for one in config.warnings)
 
 
-def test_what_was_trained_before_exposure_went_stays_trained() -> None:
-    tree = Recipe().decisive()
-    tree["training"]["exposure"] = False
-    newer = ("training", "colors"), ("training", "border"), ("evaluation", "colors_from"), ("evaluation", "holdout")
-    for section, setting in newer:
+NEW = (
+    *(("training", "colors"), ("training", "border"), ("evaluation", "colors_from"), ("evaluation", "holdout")),
+    ("refinement", "prune_loss_db"),
+)
+
+
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+def test_what_an_earlier_version_trained_with_its_defaults_stays_trained(strategy: str) -> None:
+    settings = Recipe.model_validate({"training": {"strategy": strategy}})
+    tree = settings.decisive()
+    tree["training"] |= {"exposure": False, "coarse_to_fine": False}
+    for section, setting in NEW:
         del tree[section][setting]
-    assert recipe_hash(Recipe()) == short_hash(json.dumps(tree, sort_keys=True))
+    assert recipe_hash(settings) == short_hash(json.dumps(tree, sort_keys=True))
+
+
+def test_coarse_to_fine_that_is_turned_off_or_on_is_another_training() -> None:
+    hashes = {
+        strategy: [
+            recipe_hash(Recipe.model_validate({"training": {"strategy": strategy, "coarse_to_fine": wanted}}))
+            for wanted in ("auto", False, True)
+        ]
+        for strategy in ("default", "mcmc")
+    }
+    assert len(set(hashes["default"])) == 3
+    assert hashes["mcmc"][0] == hashes["mcmc"][1] != hashes["mcmc"][2]

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from splatbatch import __version__
-from splatbatch.config import Recipe
+from splatbatch.config import Recipe, Training
+from splatbatch.config.recipe import Refinement
 from splatbatch.scene.patches import Patch
 from splatbatch.store.folders.patch import backdrop_sha256
 from splatbatch.store.hashes import short_hash
@@ -19,6 +19,7 @@ from splatbatch.tasks.fingerprints.inputs import inputs_of, photographs_of
 NEWER = (
     *(("training", "colors", "auto"), ("training", "border", "auto")),
     *(("evaluation", "colors_from", "all"), ("evaluation", "holdout", "every")),
+    ("refinement", "prune_loss_db", Refinement().prune_loss_db),
 )
 """Settings that earlier versions had no word for: at their defaults no part of the hash, so that results stay fresh."""
 
@@ -59,8 +60,16 @@ def recipe_hash(recipe: Recipe) -> str:
         if tree.get(section, {}).get(setting) == default:
             del tree[section][setting]
     if "program" not in tree:
-        tree["training"] |= GONE_FROM_TRAINING
+        tree["training"] |= GONE_FROM_TRAINING | {"coarse_to_fine": _coarse_to_fine(recipe.training)}
     return short_hash(json.dumps(tree, sort_keys=True))
+
+
+def _coarse_to_fine(training: Training) -> bool | str:
+    """Return how the setting is hashed: where nobody sets it, as the false of earlier versions; a false that changes
+    what is computed differs from that."""
+    unset = training.model_copy(update={"coarse_to_fine": "auto"})
+    is_against = training.coarse_to_fine is False and unset.resolved().coarse_to_fine
+    return "no" if is_against else training.coarse_to_fine is True
 
 
 def settings_of(recipe: Recipe) -> dict[str, Any]:

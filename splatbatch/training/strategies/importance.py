@@ -46,9 +46,7 @@ class Album:
             total += (slopes / without_slope).square()  # d opacity / d logit = opacity (1 - opacity)
         return total
 
-    def _slopes(
-        self, gaussians: Mapping[str, Tensor], logits: Tensor, photo: Photo, random: torch.Generator
-    ) -> Tensor:
+    def _slopes(self, gaussians: Mapping[str, Tensor], logits: Tensor, photo: Photo, random: torch.Generator) -> Tensor:
         """Return the slopes of a sum of pixels with random signs, those alone that count, in the logits, [N]."""
         frozen = {name: value.detach() for name, value in gaussians.items()}
         varied = logits.clone().requires_grad_()
