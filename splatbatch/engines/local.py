@@ -30,7 +30,7 @@ class Local:
             ExecutorError: there are not.
         """
         if wanted.gpus and wanted.num_workers > 1:
-            have, want = len(chosen_cards(self._settings, "cuda")), wanted.num_workers * wanted.gpus
+            have, want = len(chosen_cards(self._settings, "auto")), wanted.num_workers * wanted.gpus
             if want > have:
                 raise ExecutorError(
                     f"executor.workers: {wanted.num_workers}: {want} GPUs are wanted, and {have} are here",
@@ -75,7 +75,7 @@ class Local:
     def _started(self, wanted: Wanted, submission: Submission, index: int) -> Handle:
         environment = {**os.environ, **wanted.environment, JOB: f"{submission.name}/{index}"}
         if wanted.gpus and wanted.num_workers > 1:
-            cards = chosen_cards(self._settings, "cuda")[index * wanted.gpus :][: wanted.gpus]
+            cards = chosen_cards(self._settings, "auto")[index * wanted.gpus :][: wanted.gpus]
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(card.uuid for card in cards)
         try:
             return _handle(detached.start(wanted.command, submission.log(index), environment).pid)

@@ -52,7 +52,7 @@ def see_nothing_left(batch: FakeBatch, site: Site) -> None:
 def test_outcomes_and_time_limits_are_the_same_whoever_starts_the_workers(elsewhere: FakeBatch, site: Site) -> None:
     elsewhere.change(limits={"wall_s": 3}, retry={"max_attempts": 2})
     elsewhere.script(p0=["die SIGSEGV", "train"], p1=["exit 1 odd"], p2=["train 600"])
-    ended = elsewhere.run_apart("train", timeout_s=120)
+    ended = elsewhere.run_apart("train", timeout_s=200)
     states = states_of(elsewhere)
     assert (ended.returncode, states["p0"], states["p1"]) == (1, "trained", "failed unknown"), ended.stderr
     assert states["p2"].startswith("failed"), states
@@ -62,13 +62,13 @@ def test_outcomes_and_time_limits_are_the_same_whoever_starts_the_workers(elsewh
 
 def test_cancel_ends_what_runs_and_what_waits(elsewhere: FakeBatch, site: Site) -> None:
     elsewhere.script(p0=["train 600"], p1=["train 600"], p2=["train 600"])
-    assert elsewhere.run_apart("train", "--detach").returncode == 0
+    assert elsewhere.run_apart("train", "--detach", timeout_s=200).returncode == 0
     begun(elsewhere)
-    done = elsewhere.run_apart("cancel", timeout_s=120)
+    done = elsewhere.run_apart("cancel", timeout_s=200)
     assert (done.returncode, "0 of 3 patches trained" in done.stdout) == (0, True), done
     see_nothing_left(elsewhere, site)
     elsewhere.script()
-    assert elsewhere.run_apart("train", timeout_s=120).returncode == 0  # nobody obeys the old request
+    assert elsewhere.run_apart("train", timeout_s=200).returncode == 0  # nobody obeys the old request
 
 
 def test_a_parent_that_is_killed_is_followed_by_another_and_nothing_is_trained_twice(
@@ -83,7 +83,7 @@ def test_a_parent_that_is_killed_is_followed_by_another_and_nothing_is_trained_t
     again = elsewhere.start("train")
     begun(elsewhere)
     (elsewhere.folder / "go").touch()
-    told = again.communicate(timeout=120)
+    told = again.communicate(timeout=200)
     assert again.returncode == 0, told
     assert ends_of(elsewhere) == [("p0", "trained"), ("p1", "trained"), ("p2", "trained")]
     see_nothing_left(elsewhere, site)
@@ -91,13 +91,13 @@ def test_a_parent_that_is_killed_is_followed_by_another_and_nothing_is_trained_t
 
 def test_who_attaches_sees_it_end(elsewhere: FakeBatch, site: Site) -> None:
     elsewhere.script(p0=["await go"])
-    assert elsewhere.run_apart("train", "--detach").returncode == 0
+    assert elsewhere.run_apart("train", "--detach", timeout_s=200).returncode == 0
     begun(elsewhere)
-    again = elsewhere.run_apart("train", "--detach")
+    again = elsewhere.run_apart("train", "--detach", timeout_s=200)
     assert (again.returncode, "nothing was started" in again.stderr) == (0, True)
     attached = elsewhere.start("attach")
     (elsewhere.folder / "go").touch()
-    out, err = attached.communicate(timeout=120)
+    out, err = attached.communicate(timeout=200)
     assert (attached.returncode, out.splitlines()[-1]) == (0, "3 of 3 patches trained"), err
     see_nothing_left(elsewhere, site)
 
@@ -105,7 +105,7 @@ def test_who_attaches_sees_it_end(elsewhere: FakeBatch, site: Site) -> None:
 def test_a_worker_that_is_killed_costs_one_attempt(elsewhere: FakeBatch, site: Site) -> None:
     parent, job = with_p0_at_work(elsewhere)
     os.kill(worker_pid(job), signal.SIGKILL)
-    told = parent.communicate(timeout=180)
+    told = parent.communicate(timeout=200)
     assert parent.returncode == 0, told
     assert [name for name, outcome in ends_of(elsewhere) if outcome == "trained"] == ["p0", "p1", "p2"]
     see_nothing_left(elsewhere, site)
@@ -114,7 +114,7 @@ def test_a_worker_that_is_killed_costs_one_attempt(elsewhere: FakeBatch, site: S
 def test_a_worker_that_is_told_to_stop_is_followed_by_another(elsewhere: FakeBatch, site: Site) -> None:
     parent, job = with_p0_at_work(elsewhere)
     os.kill(worker_pid(job), signal.SIGTERM)
-    told = parent.communicate(timeout=120)
+    told = parent.communicate(timeout=200)
     assert parent.returncode == 0, told
     assert ends_of(elsewhere)[:2] == [("p0", "stopped"), ("p0", "trained")]
     see_nothing_left(elsewhere, site)
@@ -123,7 +123,7 @@ def test_a_worker_that_is_told_to_stop_is_followed_by_another(elsewhere: FakeBat
 def test_a_node_that_is_lost_costs_one_attempt(elsewhere: FakeBatch, site: Site) -> None:
     parent, job = with_p0_at_work(elsewhere)
     site.lose_node_of(job)
-    told = parent.communicate(timeout=180)
+    told = parent.communicate(timeout=200)
     assert parent.returncode == 0, told
     assert [name for name, outcome in ends_of(elsewhere) if outcome == "trained"] == ["p0", "p1", "p2"]
     site.mend()
@@ -148,7 +148,7 @@ def test_200_tasks_are_each_accepted_once(tmp_path: Any, site: Site, monkeypatch
     monkeypatch.setenv("FAKE_TRAINER_INSTANT", "1")
     batch = make(tmp_path, 200)
     batch.change(executor=site.executor)
-    ended = batch.run_apart("train", timeout_s=170)
+    ended = batch.run_apart("train", timeout_s=200)
     assert (ended.returncode, "200 of 200 patches trained" in ended.stdout) == (0, True), ended.stderr[-2000:]
     assert faults_of(batch, 200) == []
     see_nothing_left(batch, site)

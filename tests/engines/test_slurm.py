@@ -57,7 +57,7 @@ def test_a_controller_that_is_down_refuses_new_workers_and_ends_none(elsewhere: 
     elsewhere.script(p0=["await go"])
     site.cluster.stop_controller()
     try:
-        refused = elsewhere.run_apart("train")
+        refused = elsewhere.run_apart("train", timeout_s=200)
         assert (refused.returncode, "scontrol ping" in refused.stderr) == (5, True), refused.stderr
     finally:
         site.cluster.start_controller()
@@ -70,7 +70,7 @@ def test_a_controller_that_is_down_refuses_new_workers_and_ends_none(elsewhere: 
         assert {one["state"] for one in told["jobs"]} == {"unknown"}
         assert parent.poll() is None
         (elsewhere.folder / "go").touch()
-        out = parent.communicate(timeout=120)
+        out = parent.communicate(timeout=200)
         assert parent.returncode == 0, out
     finally:
         site.cluster.start_controller()
@@ -79,7 +79,7 @@ def test_a_controller_that_is_down_refuses_new_workers_and_ends_none(elsewhere: 
 def test_a_folder_that_nodes_do_not_see_is_told_with_the_node(batch: FakeBatch, site: SlurmSite) -> None:
     batch.make("p0", training={"colors": "as_is"}, executor=site.executor)
     batch.change(output={"folder": str(site.cluster.blind / "output")})
-    ended = batch.run_apart("train")
+    ended = batch.run_apart("train", timeout_s=200)
     assert ended.returncode == 5
     assert "to be seen on that node" in ended.stderr
     assert " on n" in ended.stderr
@@ -87,18 +87,18 @@ def test_a_folder_that_nodes_do_not_see_is_told_with_the_node(batch: FakeBatch, 
 
 def test_a_setup_that_fails_is_told_with_its_words(elsewhere: FakeBatch) -> None:
     elsewhere.change(executor={"setup": ["echo from the node", "no-such-module load cuda"]})
-    ended = elsewhere.run_apart("train")
+    ended = elsewhere.run_apart("train", timeout_s=200)
     assert ended.returncode == 5
     assert "this line of executor.setup failed: no-such-module load cuda" in ended.stderr
 
 
 def test_a_yaml_that_changes_while_workers_wait_ends_them(elsewhere: FakeBatch, site: SlurmSite) -> None:
     elsewhere.change(executor={"sbatch": ["--hold"]})
-    assert elsewhere.run_apart("train", "--detach").returncode == 0
+    assert elsewhere.run_apart("train", "--detach", timeout_s=200).returncode == 0
     waiting = json.loads(elsewhere.run("status", "--json").stdout)["jobs"]
     assert {(one["state"], one["reason"]) for one in waiting} == {("pending", "JobHeldUser")}
     elsewhere.change(training={"max_steps": 21})
-    refused = elsewhere.run_apart("train")
+    refused = elsewhere.run_apart("train", timeout_s=200)
     assert (refused.returncode, "another YAML" in refused.stderr) == (5, True)
     site.cluster.ask("scontrol", "release", submitted(elsewhere)[0].partition("_")[0])
     [log, *_] = wait_for(lambda: [one for one in elsewhere.output.glob("workers/jobs/*/*.log") if one.stat().st_size])
@@ -108,22 +108,22 @@ def test_a_yaml_that_changes_while_workers_wait_ends_them(elsewhere: FakeBatch, 
 
 def test_status_names_node_and_job_of_what_runs(elsewhere: FakeBatch) -> None:
     elsewhere.script(p0=["train 600"])
-    assert elsewhere.run_apart("train", "p0", "--detach").returncode == 0
+    assert elsewhere.run_apart("train", "p0", "--detach", timeout_s=200).returncode == 0
     [worker] = wait_for(lambda: at_work(elsewhere.output))
     told = elsewhere.run("status").stdout
     assert f"worker {worker.worker} on {worker.host}, job {submitted(elsewhere)[0]}: p0" in told
     assert f"slurm: 1 worker running on {worker.host}" in told
-    assert elsewhere.run_apart("cancel", timeout_s=100).returncode == 0
+    assert elsewhere.run_apart("cancel", timeout_s=200).returncode == 0
 
 
 def test_a_worker_gets_the_gpus_that_were_asked_for_and_no_others(elsewhere: FakeBatch) -> None:
     elsewhere.script(p0=["train 600"])
     elsewhere.change(executor={"gpus_per_worker": 2})
-    assert elsewhere.run_apart("train", "p0", "--detach").returncode == 0
+    assert elsewhere.run_apart("train", "p0", "--detach", timeout_s=200).returncode == 0
     [worker] = wait_for(lambda: at_work(elsewhere.output))
     environment = Path(f"/proc/{worker_pid(worker.job)}/environ").read_bytes().split(b"\0")
     assert b"CUDA_VISIBLE_DEVICES=0,1" in environment
-    assert elsewhere.run_apart("cancel", timeout_s=100).returncode == 0
+    assert elsewhere.run_apart("cancel", timeout_s=200).returncode == 0
 
 
 def test_a_job_that_the_queue_takes_back_goes_on_where_it_was(elsewhere: FakeBatch, site: SlurmSite) -> None:
@@ -145,7 +145,7 @@ def test_workers_whose_time_is_up_are_followed_by_the_next_of_their_array(
     monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", json.dumps(CONSTANTS | times))
     elsewhere.change(executor={"workers": 1, "worker_time": "1m"})
     elsewhere.script(p0=["train 600", "train"])
-    ended = elsewhere.run_apart("train", "p0", timeout_s=400)
+    ended = elsewhere.run_apart("train", "p0", timeout_s=200)
     assert ended.returncode == 0, ended.stderr
     said = [path.name for path in elsewhere.output.glob("workers/jobs/*/*.log") if path.stat().st_size]
     assert sorted(said)[:2] == ["0.log", "1.log"]
@@ -155,14 +155,14 @@ def test_workers_whose_time_is_up_are_followed_by_the_next_of_their_array(
 
 def test_a_start_that_was_cut_off_is_found_by_its_name(elsewhere: FakeBatch) -> None:
     elsewhere.script(p0=["train 600"])
-    assert elsewhere.run_apart("train", "p0", "--detach").returncode == 0
+    assert elsewhere.run_apart("train", "p0", "--detach", timeout_s=200).returncode == 0
     [file] = elsewhere.output.glob("workers/jobs/*/submission.json")
     record = json.loads(file.read_text())
     file.write_text(json.dumps(record | {"handles": []}))
-    again = elsewhere.run_apart("train", "p0", "--detach")
+    again = elsewhere.run_apart("train", "p0", "--detach", timeout_s=200)
     assert "nothing was started" in again.stderr
     assert submitted(elsewhere) == record["handles"]
-    assert elsewhere.run_apart("cancel", timeout_s=100).returncode == 0
+    assert elsewhere.run_apart("cancel", timeout_s=200).returncode == 0
     assert left_of(elsewhere, patience_s=10) == []
 
 
@@ -171,7 +171,7 @@ def test_scancel_is_a_wish_and_no_failure(elsewhere: FakeBatch, site: SlurmSite)
     parent = elsewhere.start("train", "p0")
     [worker] = wait_for(lambda: at_work(elsewhere.output))
     site.cluster.ask("scancel", worker.job.partition("_")[0])
-    out, err = parent.communicate(timeout=120)
+    out, err = parent.communicate(timeout=200)
     assert (parent.returncode, "stopped: p0" in out) == (1, True), err
     assert len(list(elsewhere.output.glob("workers/jobs/*"))) == 1
 
@@ -181,10 +181,10 @@ def test_who_interrupts_train_leaves_the_workers_at_work(elsewhere: FakeBatch) -
     parent = elsewhere.start("train", "p0")
     wait_for(lambda: at_work(elsewhere.output))
     os.kill(parent.pid, signal.SIGINT)
-    told = parent.communicate(timeout=60)
+    told = parent.communicate(timeout=200)
     assert (parent.returncode, "they go on" in told[1]) == (130, True), told
     (elsewhere.folder / "go").touch()
-    assert elsewhere.run_apart("attach", timeout_s=100).returncode == 1  # the others were not asked for
+    assert elsewhere.run_apart("attach", timeout_s=200).returncode == 1  # the others were not asked for
     assert (elsewhere.output / "patches/p0/splat.ply").exists()
 
 
