@@ -115,7 +115,8 @@ class RayCluster:
     def power_on(self, name: str) -> None:
         """Start a node."""
         script = 'hostname "$0" && mount -t tmpfs none "$1" && shift && "$@"'
-        inside = ("unshare", *SPACES, "sh", "-c", f"{script} & wait", name, str(self.blind))
+        # where Ray ends, the node and what runs on it go on
+        inside = ("unshare", *SPACES, "sh", "-c", f"{script} & wait; exec sleep infinity", name, str(self.blind))
         options = (f"--address={self._address}", f"--num-gpus={self.gpus}", "--num-cpus=8")
         self._nodes[name] = self._start(name, options, inside)
 
