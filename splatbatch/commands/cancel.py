@@ -14,6 +14,7 @@ import typer
 from splatbatch import config as configuration
 from splatbatch.config import Config
 from splatbatch.engines.crew import Crew
+from splatbatch.engines.engine import Pending, Running
 from splatbatch.errors import SplatbatchError
 from splatbatch.plain_text import one_line
 from splatbatch.scheduler import cancel as cancelling
@@ -27,6 +28,8 @@ from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.status import read_status, summary
 
 LOOK_S = 0.1
+ENGINE_PAUSES_S = (1.0, 5.0, 5.0, 10.0, 10.0, 10.0)
+"""Between two questions to an engine whether all has ended: longer than it lets a job live that it has told to end."""
 PATIENCE_S = 90.0
 """Beside grace_s: a process that hangs in a driver is given up after a minute, and the report takes its time."""
 
@@ -70,8 +73,14 @@ def _end(crew: Crew) -> None:
     """Have engines end what is left of the workers that they were asked for."""
     for words in crew.stop():
         typer.echo(one_line(f"an engine could not be told: {words}; what it starts later ends at once"), err=True)
-    crew.look()
+    for pause_s in ENGINE_PAUSES_S:
+        crew.look()
+        if not crew.has(Running) and not crew.has(Pending):
+            break
+        time.sleep(pause_s)
     crew.close()
+    for words in crew.in_words() if crew.submissions else ():
+        typer.echo(one_line(f"not over yet: {words}"), err=True)
 
 
 @dataclass(frozen=True)
