@@ -22,8 +22,6 @@ from ray_cluster import RayCluster
 from ray_site import RaySite
 from sites import at_work, pids_of, wait_for, worker_pid
 
-from splatbatch.engines.ray.client import AGAIN
-
 if TYPE_CHECKING:
     from sites import Site
 
@@ -138,7 +136,7 @@ def test_a_node_that_has_lost_two_workers_gets_no_more_of_them(elsewhere: FakeBa
     wait_for(lambda: len(list(elsewhere.output.glob("patches/*/attempt-*/start.json"))) == 4)
     site.cluster.power_off("n1")  # with two workers
     site.cluster.power_on("n1")
-    wait_for(lambda: [name for name in site.jobs() if AGAIN in name])  # started there again, and sent away
+    wait_for(lambda: [name for name in site.jobs() if "~" in name])  # started there again, and sent away
     (elsewhere.folder / "go").touch()
     _, err = parent.communicate(timeout=240)
     assert parent.returncode == 0, err
