@@ -46,7 +46,10 @@ class Step:
         rendering = rasterize(drawn, photo.view, options, self.capacity.entries, learner)
         self.capacity.note(rendering)
         self.strategy.step_pre_backward(rendering)
-        loss = self.strategy.regularise(self._loss(rendering.colors, photo))
+        compared = masked(*self._to_compare(rendering.colors, photo), photo.valid())
+        loss = self._loss(*compared)
+        if learner is None:
+            loss = self.strategy.regularise(loss)
         torch.autograd.backward(loss)
         return loss, rendering
 
@@ -67,12 +70,11 @@ class Step:
         return has_changed
 
     def _learner(self) -> Any:
-        is_plain = self.strategy.__class__.regularise is Strategy.regularise and not self.surroundings.backdrop
-        if self.capacity.entries is None or not is_plain:
+        if self.capacity.entries is None or self.surroundings.backdrop:
             return None
         from splatbatch.training.cuda.learning import learner_of
 
-        return learner_of(self.optimizers)
+        return learner_of(self.optimizers, self.strategy.pulls)
 
     def _to_compare(self, colors: Tensor, photo: Photo) -> tuple[Tensor, Tensor]:
         """Return a rendering and what it should be: the photograph, evened if it has a tone."""

@@ -91,7 +91,7 @@ class Learning(Structure):
 
     _fields_ = [
         *((name, c_void_p * 6) for name in ("values", "means", "squares", "rates", "steps")),
-        *_fields("", floats="beta1 beta2 epsilon", numbers="skips_unseen"),
+        *_fields("", floats="beta1 beta2 epsilon opacity_pull scale_pull", numbers="skips_unseen"),
     ]
 
 
@@ -158,57 +158,51 @@ def num_slots(num_entries: int, num_tiles: int) -> int:
 
 @cache
 def compiled() -> Library:
-    """Return the kernels for this GPU, compiled now if they have never been: three seconds, once per machine.
-
-    Where several processes need them at once each compiles its own aside, and the last one stays: no process waits for
-    another, or for the lock of one that was killed.
+    """Return the kernels for this GPU, compiled now if they have never been.
 
     Raises:
         OSError, RuntimeError, subprocess.CalledProcessError: there is no toolkit, or it fails.
     """
-    name = _name()
-    file = _folder() / name / f"{name}.so"
-    if not file.exists():
-        _build(name, file)
-    return Library(ctypes.CDLL(str(file)))
+    return Library(ctypes.CDLL(str(build(torch.cuda.get_device_capability()))))
 
 
 def is_built() -> bool:
     """Return whether the kernels for this GPU lie here, compiled."""
-    name = _name()
-    return (_folder() / name / f"{name}.so").is_file()
+    return _place(torch.cuda.get_device_capability()).is_file()
 
 
-def _name() -> str:
-    """Name a library after all that decides what is in it."""
+def build(capability: tuple[int, int]) -> Path:
+    """Compile the kernels for GPUs of a compute capability, if they have never been: some seconds, once per machine.
+
+    Where several processes need them at once each compiles its own aside, and the last one stays: no process waits for
+    another, or for the lock of one that was killed. For that GPU alone: TORCH_CUDA_ARCH_LIST, which may name others, is
+    not asked. CUDA is not touched.
+
+    Raises:
+        OSError, RuntimeError, subprocess.CalledProcessError: there is no toolkit, or it fails.
+    """
+    from torch.utils.cpp_extension import load
+
+    file = _place(capability)
+    if file.exists():
+        return file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    number = "{}{}".format(*capability)
+    flags = [*FLAGS, f"-gencode=arch=compute_{number},code=sm_{number}"]
+    sources = [str(SOURCE / "kernels.cu")]
+    with tempfile.TemporaryDirectory(dir=file.parent) as aside:
+        load(file.stem, sources, extra_cuda_cflags=flags, build_directory=aside, is_python_module=False)
+        (Path(aside) / file.name).replace(file)
+    return file
+
+
+def _place(capability: tuple[int, int]) -> Path:
+    """Return where a library lies that is named after all that decides what is in it."""
+    from torch.utils.cpp_extension import get_default_build_root
+
     digest = hashlib.sha256(repr((FLAGS, torch.version.cuda)).encode())
     for path in sorted(SOURCE.iterdir()):
         digest.update(path.name.encode() + path.read_bytes())
     version = __version__.replace(".", "_")
-    return f"splatbatch_native_{version}_{digest.hexdigest()[:12]}_{_architecture()}"
-
-
-def _architecture() -> str:
-    major, minor = torch.cuda.get_device_capability()
-    return f"sm_{major}{minor}"
-
-
-def _folder() -> Path:
-    from torch.utils.cpp_extension import get_default_build_root
-
-    return Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
-
-
-def _build(name: str, file: Path) -> None:
-    """Compile aside, then put in place.
-
-    For the GPU at hand alone: TORCH_CUDA_ARCH_LIST, which may name others, is not asked.
-    """
-    from torch.utils.cpp_extension import load
-
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=file.parent) as aside:
-        number = _architecture().removeprefix("sm_")
-        flags = [*FLAGS, f"-gencode=arch=compute_{number},code=sm_{number}"]
-        load(name, [str(SOURCE / "kernels.cu")], extra_cuda_cflags=flags, build_directory=aside, is_python_module=False)
-        (Path(aside) / file.name).replace(file)
+    name = "splatbatch_native_{}_{}_sm_{}{}".format(version, digest.hexdigest()[:12], *capability)
+    return Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root()) / name / f"{name}.so"
