@@ -55,8 +55,11 @@ def train(batch: Batch, names: Sequence[str], only: Sequence[str], *, verify: bo
     muster = Muster(batch, names, verify, crew, watcher, Left.of(batch))
     if said := muster.call():
         tell(said)
-    if detach:
+    if detach and not said:
+        tell("nothing is left to be trained")
+    elif detach:
         tell("`splatbatch attach` shows it, `splatbatch status` says how far it is, `splatbatch cancel` ends it")
+    if detach:
         return
     interruption, whole = Interruption(), batch.whole()
     standing = whole.standing()

@@ -14,6 +14,7 @@ import typer
 from splatbatch import __version__, terminal
 from splatbatch.commands.output import print_warnings
 from splatbatch.commands.train.decided import Looked, Wish, look, refuse, settle_frame, settle_tones
+from splatbatch.commands.train.ends import AGAIN
 from splatbatch.commands.train.summary import Run, conclude
 from splatbatch.commands.train.train import Interruption
 from splatbatch.engines.crew import Crew
@@ -43,8 +44,6 @@ from splatbatch.tasks.fingerprints.contents import Contents
 from splatbatch.tasks.partition.backdrop import needed_first
 from splatbatch.tasks.task import Task
 
-AGAIN = 75
-"""Exit code of a worker that was told to stop, or whose time is up, and that may be started again."""
 CANCELLED = 143
 """Exit code of one that `cancel` has ended: nobody should start it again."""
 WAIT_S = 0.2
