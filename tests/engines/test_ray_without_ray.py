@@ -33,7 +33,7 @@ def kept(folder: Path, script: str, grace_s: float = 5) -> subprocess.Popen[byte
     (folder / "job.sh").write_text(script)
     files = [str(folder / name) for name in ("job.sh", "0.log", "0.code")]
     keeper = subprocess.Popen([sys.executable, str(KEEPER), *files, str(grace_s)])
-    wait_for(lambda: (folder / "0.log").exists())
+    wait_for((folder / "0.log").exists)
     return keeper
 
 
