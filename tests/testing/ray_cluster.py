@@ -23,7 +23,7 @@ from types import TracebackType
 
 from splatbatch import processes
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 SPACES = ("--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 QUICK = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -31,7 +31,7 @@ QUICK = {
     "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "3",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # so soon nodes end when the head has gone
-    "RAY_raylet_start_wait_time_s": "100",  # by default 30: too short on a machine with other work
+    "RAY_raylet_start_wait_time_s": "250",  # by default 30: too short on a machine with other work
     "RAY_enable_worker_prestart": "0",  # or each node starts a process for each of its cores
     "RAY_prestart_worker_first_driver": "0",
 }

@@ -48,7 +48,7 @@ class RaySite:
         names = connection.ask("look")["names"]
         if names:
             connection.ask("stop", names=[], waiting=[one.partition("~")[0] for one in names])
-            wait_for(lambda: not connection.ask("look")["names"])
+            wait_for(lambda: not connection.ask("look")["names"], 200)
         connection.close()
 
     def jobs(self) -> list[str]:

@@ -17,7 +17,7 @@ from typing import IO, Any
 from splatbatch.plain_text import one_line
 
 CLIENT = Path(__file__).with_name("client.py")
-CONNECT_S = 45.0
+CONNECT_S = 60.0
 """Ray itself tries for two minutes, and says nothing more by that."""
 ANSWER_S = 90.0
 LOOK_S = 0.2
@@ -36,6 +36,7 @@ class Connection:
         self._environment = {"RAY_DEDUP_LOGS": "0", **os.environ, **(changes or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._words: IO[bytes] | None = None
+        self._began, self._is_connected = 0.0, False
 
     def __del__(self) -> None:
         self.close()
@@ -46,7 +47,7 @@ class Connection:
         Raises:
             RayError: there is none.
         """
-        process = self.connected()
+        process = self.connected(patience_s)
         assert process.stdin is not None  # noqa: S101  it is a pipe
         try:
             process.stdin.write(json.dumps({"do": do, **more}).encode() + b"\n")
@@ -55,25 +56,33 @@ class Connection:
             raise RayError(self._gone()) from error
         return self._answer(process, patience_s)
 
-    def connected(self) -> subprocess.Popen[bytes]:
-        """Return the client, once it is connected.
+    def connected(self, patience_s: float = CONNECT_S) -> subprocess.Popen[bytes]:
+        """Return the client, once it is connected; who asks again goes on waiting for the same.
 
         Raises:
-            RayError: it cannot connect.
+            RayError: it cannot connect, or has not yet.
         """
-        if self._process is not None and self._process.poll() is None:
-            return self._process
+        process = self._process
+        if process is None or process.poll() is not None:
+            process = self._begin()
+        if not self._is_connected:
+            age_s = time.monotonic() - self._began
+            self._answer(process, min(patience_s, CONNECT_S), keeps=age_s + patience_s < CONNECT_S)
+            self._is_connected = True
+        return process
+
+    def _begin(self) -> subprocess.Popen[bytes]:
         self.close()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115  closed with the connection
-        process = self._process = subprocess.Popen(
+        self._began = time.monotonic()
+        self._process = subprocess.Popen(
             [sys.executable, "-P", str(CLIENT)],
             env=self._environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._words,
         )
-        self._answer(process, CONNECT_S)
-        return process
+        return self._process
 
     def close(self) -> None:
         """Let go of the cluster; what it runs goes on."""
@@ -87,8 +96,9 @@ class Connection:
         if self._words is not None:
             self._words.close()
         self._process = self._words = None
+        self._is_connected = False
 
-    def _answer(self, process: subprocess.Popen[bytes], patience_s: float) -> dict[str, Any]:
+    def _answer(self, process: subprocess.Popen[bytes], patience_s: float, *, keeps: bool = False) -> dict[str, Any]:
         """Wait for a line; it is complete once it has begun, but for one of many."""
         assert process.stdout is not None  # noqa: S101  it is a pipe
         end, line = time.monotonic() + patience_s, b""
@@ -104,7 +114,8 @@ class Connection:
                     self.close()
                     raise RayError(one_line(said[said.index(REFUSED) :].partition("\n")[0]))
                 elif time.monotonic() > end:
-                    self.close()
+                    if not keeps:
+                        self.close()
                     raise RayError(f"it has not answered for {patience_s:.0f} s{': ' + said if said else ''}")
         answer = json.loads(line)
         if "error" in answer:

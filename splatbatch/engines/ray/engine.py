@@ -107,7 +107,7 @@ class Ray:
         seen = self.look(known)
         waiting = [handle for handle, one in seen.items() if isinstance(one, Pending)]
         try:
-            answer = self._ray.ask("stop", LOOK_S, names=list(seen) if also_running else waiting, waiting=waiting)
+            answer = self._ray.ask("stop", names=list(seen) if also_running else waiting, waiting=waiting)
         except RayError as error:
             return f"Ray: {error}"
         unheard = answer["unheard"]
