@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
-from splatbatch.training import cuda, morton
+from splatbatch.training import cuda
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, photometric_loss
@@ -36,20 +35,16 @@ class Step:
 
     def __call__(self, photo: Photo, sh_degree: int) -> None:
         """Learn from a photo."""
-        _, rendering = self.derive(photo, sh_degree, self._learner())
+        _, rendering = self.derive(photo, sh_degree)
         self.update(rendering)
 
-    def derive(self, photo: Photo, sh_degree: int, learner: Any = None) -> tuple[Tensor, Rendering]:
-        """Return the loss, [], and the rendering; the gradients lie in the Gaussians, or have gone into them."""
+    def derive(self, photo: Photo, sh_degree: int) -> tuple[Tensor, Rendering]:
+        """Return the loss, [], and the rendering; the gradients lie in the Gaussians."""
         options = RasterOptions.of(self.recipe, sh_degree)
-        drawn = self.surroundings.drawn_with(self.gaussians)
-        rendering = rasterize(drawn, photo.view, options, self.capacity.entries, learner)
+        rendering = rasterize(self.surroundings.drawn_with(self.gaussians), photo.view, options, self.capacity.entries)
         self.capacity.note(rendering)
         self.strategy.step_pre_backward(rendering)
-        compared = masked(*self._to_compare(rendering.colors, photo), photo.valid())
-        loss = self._loss(*compared)
-        if learner is None:
-            loss = self.strategy.regularise(loss)
+        loss = self.strategy.regularise(self._loss(rendering.colors, photo))
         torch.autograd.backward(loss)
         return loss, rendering
 
@@ -63,31 +58,13 @@ class Step:
     def refine(self, step: int) -> bool:
         """Add, move and remove Gaussians if it is time; return whether steps are different from now on."""
         has_changed = self.strategy.refine(step)
-        if has_changed and self.gaussians["means"].is_cuda:
-            morton.sort(self.gaussians, self.optimizers, step // self.plan.refine_every)
         if step % self.plan.refine_every == 0:
             self.surroundings.hold_back(self.gaussians)
         return has_changed
 
-    def _learner(self) -> Any:
-        if self.capacity.entries is None or self.surroundings.backdrop:
-            return None
-        from splatbatch.training.cuda.learning import learner_of
-
-        return learner_of(self.optimizers, self.strategy.pulls)
-
-    def _to_compare(self, colors: Tensor, photo: Photo) -> tuple[Tensor, Tensor]:
-        """Return a rendering and what it should be: the photograph, evened if it has a tone."""
-        if photo.tone is None:
-            return colors, photo.target()
-        if not cuda.serves(colors, self.recipe.training):
-            return tones.to_compare(colors, photo.target(), photo.tone, photo.view)
-        from splatbatch.training.cuda.tones import to_compare
-
-        return to_compare(colors, photo.target(), photo.tone, photo.view.K)
-
-    def _loss(self, colors: Tensor, target: Tensor) -> Tensor:
-        training = self.recipe.training
+    def _loss(self, colors: Tensor, photo: Photo) -> Tensor:
+        """Return the loss of a rendering against its photograph, evened if that has a tone."""
+        training, pixels = self.recipe.training, photo.target()
         if not cuda.serves(colors, training):
             seen, target = (
                 (colors, pixels) if photo.tone is None else tones.to_compare(colors, pixels, photo.tone, photo.view)

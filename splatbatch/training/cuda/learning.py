@@ -13,7 +13,7 @@ from splatbatch.training.cuda.native import trial
 
 
 @torch.no_grad()
-def learner_of(optimizers: Mapping[str, Any], pulls: tuple[float, float]) -> native.Learner | None:
+def learner_of(optimizers: Mapping[str, Any]) -> native.Learner | None:
     """Return how a step learns that begins now, which is counted; None where its gradients must be written down."""
     adams = {name: optimizer for name, optimizer in optimizers.items() if isinstance(optimizer, Adam)}
     if "adam" not in trial.ON or len(adams) < len(optimizers) or native.chosen() is None:
@@ -24,4 +24,4 @@ def learner_of(optimizers: Mapping[str, Any], pulls: tuple[float, float]) -> nat
         name: native.Moments(state["exp_avg"], state["exp_avg_sq"], adams[name].param_groups[0]["lr"], state["step"])
         for name, state in states.items()
     }
-    return native.Learner(moments, BETAS, adams["means"].eps, "sparse" in trial.ON, pulls)
+    return native.Learner(moments, BETAS, adams["means"].eps, "sparse" in trial.ON)

@@ -24,8 +24,6 @@ STEEPNESS, TRANSPARENT = 100.0, 0.005
 class Mcmc(Strategy):
     """3DGS-MCMC (Kheradmand 2024): move dead Gaussians onto live ones, add 5 % at a time up to the cap, explore."""
 
-    pulls = (MCMC_OPACITY_REGULARISER, MCMC_SCALE_REGULARISER)
-
     def __init__(
         self, gaussians: Parameters, optimizers: Optimizers, recipe: Recipe, plan: Schedule, scale: float
     ) -> None:
@@ -39,8 +37,7 @@ class Mcmc(Strategy):
     def regularise(self, loss: Tensor) -> Tensor:
         """Add the sizes and opacities that the rule keeps small."""
         opacities, scales = self._gaussians["opacities"].sigmoid(), self._gaussians["scales"].exp()
-        of_opacity, of_scale = self.pulls
-        return loss + of_opacity * opacities.mean() + of_scale * scales.mean()
+        return loss + MCMC_OPACITY_REGULARISER * opacities.mean() + MCMC_SCALE_REGULARISER * scales.mean()
 
     def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
         """Explore: move every Gaussian a little, the more transparent it is the more."""

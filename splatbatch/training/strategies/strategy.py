@@ -19,8 +19,6 @@ class Strategy:
     """
 
     _surroundings: Surroundings = NONE
-    pulls: tuple[float, float] = (0.0, 0.0)
-    """What `regularise` adds, as numbers: weights of the mean opacity and of the mean side of all Gaussians."""
 
     def within(self, surroundings: Surroundings) -> None:
         """Keep to what bounds the patch: a Gaussian that has left it does not count as alive."""

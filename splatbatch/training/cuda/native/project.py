@@ -76,8 +76,6 @@ class Learner:
     betas: tuple[float, float]
     epsilon: float
     skips_unseen: bool
-    pulls: tuple[float, float] = (0.0, 0.0)
-    """What the mean opacity and the mean side of all Gaussians weigh in the loss."""
 
 
 def project(gaussians: Mapping[str, Tensor], shot: Shot, library: Library, learner: Learner | None = None) -> Sight:
@@ -131,9 +129,7 @@ def _learning(tensors: list[Tensor], learner: Learner) -> Learning:
     moments = [learner.moments[name] for name in NAMES]
     columns = (tensors, *zip(*((one.mean, one.square, one.rate, one.steps) for one in moments), strict=True))
     arrays = ((ctypes.c_void_p * len(NAMES))(*map(address, column)) for column in columns)
-    of_opacity, of_scale, num = *learner.pulls, len(tensors[0])
-    pulls = of_opacity / num, of_scale / (3 * num)
-    return Learning(*arrays, *learner.betas, learner.epsilon, *pulls, int(learner.skips_unseen))
+    return Learning(*arrays, *learner.betas, learner.epsilon, int(learner.skips_unseen))
 
 
 def _scenery(tensors: list[Tensor], shot: Shot) -> Scenery:

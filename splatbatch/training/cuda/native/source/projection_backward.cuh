@@ -18,7 +18,6 @@ struct Learning {
     const float* rates[NUM_PARAMETERS];
     const float* steps[NUM_PARAMETERS];  // how many steps there have been, this one included
     float beta1, beta2, epsilon;
-    float opacity_pull, scale_pull;  // what every opacity, and every side of every Gaussian, weighs in the loss
     int skips_unseen;  // whether the higher harmonics of what is not seen stay as they are
 };
 
@@ -161,14 +160,6 @@ KERNEL(PROJECTION_THREADS) project_backward_kernel(Scenery of, Slopes to, Learni
         const Camera by = camera(of);
         slope = shape_slope(of, by, to, n);
         slope.mean = plus(slope.mean, color_slope(of, by, to, spread, lane, n));
-    }
-    if (LEARNS && n < of.num && learning.opacity_pull != 0.0f) {
-        const float opacity = sigmoid(of.opacities[n]);
-        slope.logit += learning.opacity_pull * opacity * (1.0f - opacity);
-    }
-    if (LEARNS && n < of.num && learning.scale_pull != 0.0f) {
-        const float3 scales = load3(of.scales + 3 * n);
-        slope.scale = plus(slope.scale, times(learning.scale_pull, make_float3(expf(scales.x), expf(scales.y), expf(scales.z))));
     }
     if (n < of.num) put_all<LEARNS>(to, learning, n, slope, times(SH_C0, load3(spread.color[lane])));
     const unsigned which_seen = __ballot_sync(0xffffffffu, is_seen);
