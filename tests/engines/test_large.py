@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from fake_batch import QUARRY, FakeBatch
-from sites import Site, SlurmSite
+from sites import Site, SlurmSite, wait_for
 from worker_batch import counts, faults_of, make
 
 from splatbatch.files import read_json
@@ -67,6 +67,7 @@ def test_1000_tasks_on_12_workers_of_3_nodes_cost_the_parent_little_and_slurm_le
     cost = f"{wall_s:.0f} s, parent {cpu_s:.1f} s of CPU, {num_calls} calls of Slurm"
     record_property("did", f"{cost}, {counts(batch, NUM_TASKS)}, on {nodes}")
     assert (parent.returncode, f"{NUM_TASKS} of {NUM_TASKS} patches trained" in out) == (0, True), err[-2000:]
+    assert wait_for(lambda: site.jobs() == [])
     assert faults_of(batch, NUM_TASKS) == []
     assert nodes == {"n1", "n2", "n3"}
     assert cpu_s <= MOST_CPU_S

@@ -34,7 +34,7 @@ from splatbatch.tasks.status import summary
 
 LOOK_S = 8.0
 """Between two questions to an engine."""
-BEAT_S = 0.3
+BEAT_S = 1.0
 MOST_IDLE = 2
 """So often in a row workers may end without having ended an attempt; then it makes no sense to ask for more."""
 
