@@ -2,7 +2,7 @@
 //
 // Between two meetings one lane after the other runs as far as it can, so that a missing __syncwarp shows: the first
 // lane reads what the others have not written yet, or overwrites what they still have to read. Lanes run in rising or
-// falling order (emulated_order). So do the warps of a block, each until all its lanes wait for the block or have ended.
+// falling order (emulated_order). Warps run one after the other: kernels whose warps wait for each other do not.
 #pragma once
 #include <setjmp.h>
 #include <ucontext.h>
@@ -33,13 +33,12 @@ inline int order = 1;
 struct Lane {
     ucontext_t start;
     jmp_buf at;
-    std::vector<char> stack = std::vector<char>(1 << 16);
-    bool begun = false, ended = false, waits_for_block = false;
+    std::vector<char> stack = std::vector<char>(1 << 17);
+    bool begun = false, ended = false;
     int line = 0;  // of the meeting it waits at
     uint32_t brought = 0;
 };
-inline std::vector<Lane> of_block;
-inline Lane* lanes = nullptr;  // of the warp that runs
+inline Lane lanes[LANES];
 inline uint32_t met[LANES];
 inline bool present[LANES];
 inline unsigned first_thread = 0;
@@ -58,12 +57,6 @@ inline void wait_at(int line, uint32_t value) {
     if (_setjmp(lane.at) == 0) _longjmp(scheduler, 1);
 }
 
-inline void wait_for_block() {
-    Lane& lane = lanes[thread.x - first_thread];
-    lane.waits_for_block = true;
-    if (_setjmp(lane.at) == 0) _longjmp(scheduler, 1);
-}
-
 inline void resume(int index) {
     Lane& lane = lanes[index];
     thread.x = first_thread + index;
@@ -78,53 +71,32 @@ inline void resume(int index) {
     setcontext(&lane.start);
 }
 
-// Runs a warp until all its lanes wait for the block or have ended; returns whether they have ended.
-inline bool run_warp() {
-    while (true) {
+inline void run_warp() {
+    for (Lane& lane : lanes) lane.begun = lane.ended = false;
+    for (int left = LANES; left != 0;) {
         for (int i = 0; i < LANES; ++i) {
             const int index = order > 0 ? i : LANES - 1 - i;
-            if (!lanes[index].ended && !lanes[index].waits_for_block) resume(index);
+            if (!lanes[index].ended) resume(index);
         }
-        int line = 0, left = 0, waiting = 0;
+        int line = 0;
+        left = 0;
         for (int i = 0; i < LANES; ++i) {
             present[i] = !lanes[i].ended, met[i] = lanes[i].brought;
             if (lanes[i].ended) continue;
             ++left;
-            if (lanes[i].waits_for_block) {
-                ++waiting;
-                continue;
-            }
             if (line != 0 && line != lanes[i].line) {
                 std::fprintf(stderr, "lanes wait at lines %d and %d\n", line, lanes[i].line);
                 std::abort();
             }
             line = lanes[i].line;
         }
-        if (waiting == left) return left == 0;
-        if (waiting != 0) {
-            std::fprintf(stderr, "some lanes of a warp wait for the block, others at line %d\n", line);
-            std::abort();
-        }
-    }
-}
-
-inline void run_block(unsigned threads) {
-    for (unsigned i = 0; i < threads; ++i) of_block[i].begun = of_block[i].ended = false;
-    for (bool all_ended = false; !all_ended;) {
-        all_ended = true;
-        for (unsigned i = 0; i < threads; ++i) of_block[i].waits_for_block = false;
-        for (unsigned first = 0; first < threads; first += LANES) {
-            first_thread = order > 0 ? first : threads - LANES - first;
-            lanes = of_block.data() + first_thread;
-            all_ended = run_warp() && all_ended;
-        }
     }
 }
 
 inline void launch(unsigned blocks, unsigned threads, const std::function<void()>& kernel) {
     body = &kernel;
-    if (of_block.size() < threads) of_block.resize(threads);
-    for (block.x = 0; block.x < blocks; ++block.x) run_block(threads);
+    for (block.x = 0; block.x < blocks; ++block.x)
+        for (first_thread = 0; first_thread < threads; first_thread += LANES) run_warp();
     body = nullptr;
 }
 
@@ -166,7 +138,6 @@ inline int lane() { return thread.x - first_thread; }
     emulated::launch(blocks, threads, [&] { kernel(__VA_ARGS__); })
 #define __shared__ static
 #define __syncwarp() emulated::wait_at(__LINE__, 0)
-#define __syncthreads() emulated::wait_for_block()
 #define __shfl_sync(mask, value, from) emulated::shuffle(__LINE__, value, from)
 #define __shfl_up_sync(mask, value, by) emulated::shuffle(__LINE__, value, emulated::lane() - (by))
 #define __shfl_xor_sync(mask, value, with) emulated::shuffle(__LINE__, value, emulated::lane() ^ (with))
@@ -184,8 +155,6 @@ inline float exp2_fast(float x) { return exp2f(x); }
 inline float log2_fast(float x) { return log2f(x); }
 inline float reciprocal(float x) { return 1.0f / x; }
 inline void atomicAdd(float* to, float value) { *to += value; }
-inline int atomicAdd(int* to, int value) { return (*to += value) - value; }
-inline unsigned __float_as_uint(float value) { return emulated::bits(value); }
 inline void add_four(float* to, float a, float b, float c, float d) {
     if (reinterpret_cast<uintptr_t>(to) % 16 != 0) std::abort();
     to[0] += a, to[1] += b, to[2] += c, to[3] += d;

@@ -17,7 +17,6 @@ from emulated_native import emulated
 
 from splatbatch.training import loss
 from splatbatch.training.cuda import native, rasterization
-from splatbatch.training.cuda.native import trial
 from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, View, rasterize
 
 WAYS = {
@@ -67,10 +66,7 @@ def compared(options: RasterOptions, library: native.Library, capacity: int | No
 
 def main() -> None:
     library = emulated(Path(sys.argv[1]))
-    found = {name: compared(options, library, CAPACITIES.get(name)) for name, options in WAYS.items()}
-    trial.ON = frozenset({"lists"})
-    found |= {f"{name} lists": compared(options, library, CAPACITIES.get(name)) for name, options in WAYS.items()}
-    print(json.dumps(found))
+    print(json.dumps({name: compared(options, library, CAPACITIES.get(name)) for name, options in WAYS.items()}))
 
 
 if __name__ == "__main__":

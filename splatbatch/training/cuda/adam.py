@@ -28,7 +28,7 @@ class Adam:
         on_gpu = torch.tensor(rate, device=parameter.device)
         self.param_groups: list[dict[str, Any]] = [{"params": [parameter], "lr": on_gpu}]
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
-        self.eps = eps
+        self._eps = eps
 
     @torch.no_grad()
     def step(self) -> None:
@@ -36,24 +36,17 @@ class Adam:
         (parameter,) = self.param_groups[0]["params"]
         if parameter.grad is None:
             return
-        state = self.moments()
+        state = self.state[parameter]
+        if not state:
+            state["step"] = torch.zeros((), device=parameter.device)
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
         state["step"] += 1
         num, gradient, rate = parameter.numel(), parameter.grad.contiguous(), self.param_groups[0]["lr"]
         _adam[(triton.cdiv(num, BLOCK),)](
             *(parameter, gradient, state["exp_avg"], state["exp_avg_sq"], state["step"], rate),
-            *(num, *BETAS, self.eps, BLOCK),
+            *(num, *BETAS, self._eps, BLOCK),
         )
-
-    @torch.no_grad()
-    def moments(self) -> dict[str, Any]:
-        """Return the count of steps and both averages; zeros before the first step."""
-        (parameter,) = self.param_groups[0]["params"]
-        state = self.state[parameter]
-        if not state:
-            state["step"] = torch.zeros((), device=parameter.device)
-            state["exp_avg"] = torch.zeros_like(parameter, requires_grad=False)
-            state["exp_avg_sq"] = torch.zeros_like(parameter, requires_grad=False)
-        return state
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradient."""

@@ -16,9 +16,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from splatbatch.training.cuda import native
-from splatbatch.training.cuda.native import trial
-from splatbatch.training.cuda.native.loss import photometric_loss as native_loss
 from splatbatch.training.loss import C1, C2, window
 from splatbatch.training.photos.tones import CLIPPED, CLIPPED_COUNTS
 
@@ -28,12 +25,13 @@ H200; all four kernels together take 0.13 ms for 995 x 748 pixels, where 4 x 256
 WARPS_TO_DERIVE = 8
 
 
-def photometric_loss(render: Tensor, photo: Tensor, ssim_lambda: float = 0.2) -> Tensor:
-    """The loss of a rendering `[H, W, 3]` against a photo `[H, W, 3]`, uint8 or float32 in [0, 1]."""
-    library = native.chosen() if "loss" in trial.ON else None
-    if library is not None:
-        return native_loss(render, photo, ssim_lambda, library)
-    loss: Tensor = _Photometric.apply(render, photo, ssim_lambda)
+def photometric_loss(render: Tensor, photo: Tensor, ssim_lambda: float = 0.2, as_taken: Tensor | None = None) -> Tensor:
+    """The loss of a rendering `[H, W, 3]` against a photo `[H, W, 3]`, uint8 or float32 in [0, 1].
+
+    `as_taken`: the bytes [H, W, 3] of a photograph that was evened; where they are clipped and the rendering is
+    brighter, it learns less: see `training.photos.tones`.
+    """
+    loss: Tensor = _Photometric.apply(render, photo, ssim_lambda, as_taken)
     return loss
 
 

@@ -10,8 +10,7 @@ from gsplat.cuda._wrapper import fully_fused_projection, rasterize_to_pixels
 from torch import Tensor
 
 from splatbatch.training.cuda import native
-from splatbatch.training.cuda.native import Sight, trial
-from splatbatch.training.cuda.native.lists import tile_lists as native_lists
+from splatbatch.training.cuda.native import Sight
 from splatbatch.training.cuda.tile_lists import TILE_PX, Footprints, count_entries, tile_lists
 from splatbatch.training.cuda.view_colors import view_colors
 from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, View
@@ -19,13 +18,7 @@ from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, Vi
 EPS2D_PX = 0.3  # gsplat's default: what a Gaussian is widened by, so that it covers a pixel
 
 
-def rasterize(
-    gaussians: Mapping[str, Tensor],
-    view: View,
-    options: RasterOptions,
-    capacity: int | None,
-    learner: native.Learner | None = None,
-) -> Rendering:
+def rasterize(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions, capacity: int | None) -> Rendering:
     """Render Gaussians; `capacity` is how many entries the tile lists hold. None counts them, and waits for the count.
 
     `info` holds what gsplat's own `rasterization` puts there for its strategies, and `num_entries`, [] int64: where it
@@ -33,15 +26,12 @@ def rasterize(
     """
     size = view.width, view.height
     library = native.chosen()
-    sight = _see(gaussians, view, options, library, learner)
+    sight = _see(gaussians, view, options, library)
     radii, means2d = sight.radii, sight.means2d
     if capacity is None:
         capacity = max(1, int(count_entries(means2d[0], radii[0], size)))
     seen = Footprints(means2d[0], radii[0], sight.depths[0], sight.conics[0], sight.opacities[0])
-    if library is not None and "lists" in trial.ON:
-        lists = native_lists(seen, size, capacity, library)
-    else:
-        lists = tile_lists(seen, size, capacity, sight.counted)
+    lists = tile_lists(seen, size, capacity, sight.counted)
     if library is None:
         image, alphas = rasterize_to_pixels(
             *(*sight.footprints, *size, TILE_PX, lists.offsets, lists.ids), masks=lists.masks, absgrad=options.absgrad
@@ -68,13 +58,7 @@ def num_entries(gaussians: Mapping[str, Tensor], view: View) -> Tensor:
     return count_entries(sight.means2d[0], sight.radii[0], (view.width, view.height))
 
 
-def _see(
-    gaussians: Mapping[str, Tensor],
-    view: View,
-    options: RasterOptions,
-    library: native.Library | None,
-    learner: native.Learner | None = None,
-) -> Sight:
+def _see(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions, library: native.Library | None) -> Sight:
     """Return what a camera sees: from one kernel of ours, or else with gsplat's projection and our colours."""
     if library is not None:
         shot = native.Shot(
@@ -82,7 +66,7 @@ def _see(
             *(options.sh_degree, options.near_plane, options.far_plane),
             antialiased=options.antialiased,
         )
-        return native.project(gaussians, shot, library, learner)
+        return native.project(gaussians, shot, library)
     (radii, means2d, depths, conics), opacities = _project(gaussians, view, options)
     colors = view_colors(gaussians, view.viewmat, radii[0], options.sh_degree)[None]
     return Sight(means2d, conics, opacities, colors, depths, radii)

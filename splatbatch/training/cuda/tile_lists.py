@@ -66,7 +66,7 @@ def tile_lists(
         *(max(1, num.bit_length()), TILE_PX, BLOCK),
     )
     tiles, places = tiles.sort(stable=True)
-    first, masks = frame(rows, columns, tiles.dtype, device)
+    first, masks = _frame(rows, columns, tiles.dtype, device)
     offsets = torch.searchsorted(tiles, first, out_int32=True).view(1, rows + 1, columns)
     return TileLists(offsets, ids[places], masks, ends[-1])
 
@@ -91,7 +91,7 @@ def count_entries(means2d: Tensor, radii: Tensor, size: tuple[int, int]) -> Tens
 
 @cache
 @torch.inference_mode(False)  # the first caller may be an evaluation
-def frame(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+def _frame(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the number of every tile, the row of padding included, and which tiles are drawn."""
     first = torch.arange((rows + 1) * columns, device=device).to(dtype)
     masks = torch.ones(1, rows + 1, columns, dtype=torch.bool, device=device)

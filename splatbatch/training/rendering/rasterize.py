@@ -62,11 +62,7 @@ PLAINLY = RasterOptions()
 
 
 def rasterize(
-    gaussians: Mapping[str, Tensor],
-    view: View,
-    options: RasterOptions = PLAINLY,
-    capacity: int | None = None,
-    learner: Any = None,
+    gaussians: Mapping[str, Tensor], view: View, options: RasterOptions = PLAINLY, capacity: int | None = None
 ) -> Rendering:
     """Render trainable Gaussians, on the device they live on.
 
@@ -81,7 +77,7 @@ def rasterize(
         return _rasterize_gsplat(gaussians, view, options)
     from splatbatch.training.cuda import rasterization
 
-    return rasterization.rasterize(gaussians, view, options, capacity, learner)
+    return rasterization.rasterize(gaussians, view, options, capacity)
 
 
 def _rasterize_gsplat(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Rendering:

@@ -12,21 +12,9 @@ import torch
 
 from splatbatch.training.cuda.native.blend import Lists, blend
 from splatbatch.training.cuda.native.library import TILE_PX, Library, compiled, is_built
-from splatbatch.training.cuda.native.project import NAMES, Learner, Moments, Shot, Sight, project
+from splatbatch.training.cuda.native.project import NAMES, Shot, Sight, project
 
-__all__ = [
-    "Learner",
-    "Library",
-    "Lists",
-    "Moments",
-    "Shot",
-    "Sight",
-    "blend",
-    "chosen",
-    "is_built",
-    "project",
-    "why_not_here",
-]
+__all__ = ["Library", "Lists", "Shot", "Sight", "blend", "chosen", "is_built", "project", "why_not_here"]
 
 
 def chosen() -> Library | None:

@@ -68,15 +68,6 @@ class Projected(Structure):
     _fields_ = _fields("means2d conics opacities colors depths radii counts distances")
 
 
-class Listing(Structure):
-    """What is listed by tiles, and where: `struct Listing` of lists.cuh."""
-
-    _fields_ = _fields(
-        "means2d conics opacities depths radii counts offsets keys ids num",
-        numbers="num_gaussians columns rows capacity",
-    )
-
-
 class Slopes(Structure):
     """What projection's backward is given and makes: `struct Slopes` of projection.cuh."""
 
@@ -84,15 +75,6 @@ class Slopes(Structure):
         "v_means2d v_conics v_opacities v_colors radii colors v_means v_quats v_scales v_logits v_sh0 v_shN",
         numbers="means2d_stride conics_stride opacities_stride colors_stride",
     )
-
-
-class Learning(Structure):
-    """Adam's state of the six parameters, in the order of `Slopes`: `struct Learning` of projection_backward.cuh."""
-
-    _fields_ = [
-        *((name, c_void_p * 6) for name in ("values", "means", "squares", "rates", "steps")),
-        *_fields("", floats="beta1 beta2 epsilon opacity_pull scale_pull", numbers="skips_unseen"),
-    ]
 
 
 class Comparison(Structure):
@@ -110,10 +92,8 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "blending_backward": (POINTER(Scene), POINTER(Gradients)),
     "loss_forward": (POINTER(Comparison),),
     "loss_backward": (POINTER(Comparison),),
-    "tile_lists": (POINTER(Listing),),
     "projection_forward": (POINTER(Scenery), POINTER(Projected)),
     "projection_backward": (POINTER(Scenery), POINTER(Slopes)),
-    "projection_learn": (POINTER(Scenery), POINTER(Slopes), POINTER(Learning)),
 }
 """What they take, before the stream."""
 

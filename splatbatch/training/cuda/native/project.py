@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,15 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splatbatch.training.cuda.native.library import (
-    Learning,
-    Library,
-    Projected,
-    Scenery,
-    Slopes,
-    address,
-    stream_of,
-)
+from splatbatch.training.cuda.native.library import Library, Projected, Scenery, Slopes, address, stream_of
 
 SH_COUNTS = (0, 3, 8, 15)
 """Coefficients above degree 0, by degree."""
@@ -58,32 +49,9 @@ class Sight:
         return self.means2d, self.conics, self.colors, self.opacities
 
 
-@dataclass(frozen=True)
-class Moments:
-    """How Adam learns one parameter: running averages of its gradients and of their squares, its rate, its steps."""
-
-    mean: Tensor
-    square: Tensor
-    rate: Tensor  # []
-    steps: Tensor  # [], this step included
-
-
-@dataclass(frozen=True)
-class Learner:
-    """How all six are learnt within the backward pass, which then has no gradients for them."""
-
-    moments: Mapping[str, Moments]
-    betas: tuple[float, float]
-    epsilon: float
-    skips_unseen: bool
-
-
-def project(gaussians: Mapping[str, Tensor], shot: Shot, library: Library, learner: Learner | None = None) -> Sight:
-    """Return what a camera sees of Gaussians; differentiable in all six parameters.
-
-    With `learner`, which asks for contiguous parameters, the backward pass moves them, and returns no gradients.
-    """
-    made = Project.apply(*(gaussians[name].contiguous() for name in NAMES), shot, library, learner)
+def project(gaussians: Mapping[str, Tensor], shot: Shot, library: Library) -> Sight:
+    """Return what a camera sees of Gaussians; differentiable in all six parameters."""
+    made = Project.apply(*(gaussians[name].contiguous() for name in NAMES), shot, library)
     means2d, conics, opacities, colors, depths, radii, *counted = made
     return Sight(means2d, conics, opacities, colors, depths, radii, (counted[0], counted[1]))
 
@@ -93,7 +61,7 @@ class Project(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:  # noqa: D102
-        *tensors, shot, library, learner = inputs
+        *tensors, shot, library = inputs
         means, num = tensors[0], len(tensors[0])
         floats = {"means2d": (1, num, 2), "conics": (1, num, 3), "opacities": (1, num), "colors": (1, num, 3)}
         made = {name: means.new_empty(shape) for name, shape in floats.items()}
@@ -104,7 +72,7 @@ class Project(torch.autograd.Function):
         places = Projected(**{name: address(value) for name, value in made.items()})
         library.call("projection_forward", stream_of(means), _scenery(tensors, shot), places)
         ctx.save_for_backward(*tensors, made["radii"], made["colors"])
-        ctx.shot, ctx.library, ctx.learner = shot, library, learner
+        ctx.shot, ctx.library = shot, library
         ctx.mark_non_differentiable(*(made[name] for name in ("depths", "radii", "counts", "distances")))
         ctx.set_materialize_grads(False)
         return tuple(made.values())
@@ -113,23 +81,10 @@ class Project(torch.autograd.Function):
     def backward(ctx: Any, *v_outputs: Any) -> Any:  # noqa: D102
         *tensors, radii, colors = ctx.saved_tensors
         given = [_rows(v, colors, width) for v, width in zip(v_outputs[:4], (2, 3, 1, 3), strict=True)]
-        strides = [rows.stride(0) for rows in given]
-        scenery, stream = _scenery(tensors, ctx.shot), stream_of(colors)
-        if ctx.learner is not None:
-            slopes = Slopes(*map(address, (*given, radii, colors)), *[None] * 6, *strides)
-            ctx.library.call("projection_learn", stream, scenery, slopes, _learning(tensors, ctx.learner))
-            return (None,) * (len(tensors) + 3)
         results = [torch.empty_like(tensor) for tensor in tensors]
-        slopes = Slopes(*map(address, (*given, radii, colors, *results)), *strides)
-        ctx.library.call("projection_backward", stream, scenery, slopes)
-        return *results, None, None, None
-
-
-def _learning(tensors: list[Tensor], learner: Learner) -> Learning:
-    moments = [learner.moments[name] for name in NAMES]
-    columns = (tensors, *zip(*((one.mean, one.square, one.rate, one.steps) for one in moments), strict=True))
-    arrays = ((ctypes.c_void_p * len(NAMES))(*map(address, column)) for column in columns)
-    return Learning(*arrays, *learner.betas, learner.epsilon, int(learner.skips_unseen))
+        slopes = Slopes(*map(address, (*given, radii, colors, *results)), *(rows.stride(0) for rows in given))
+        ctx.library.call("projection_backward", stream_of(colors), _scenery(tensors, ctx.shot), slopes)
+        return *results, None, None
 
 
 def _scenery(tensors: list[Tensor], shot: Shot) -> Scenery:

@@ -34,7 +34,7 @@ KERNEL(FORWARD_WARPS * WARP) forward_kernel(Scene scene, Drawn drawn) {
         if (there) {
             gaussian = scene.ids[at.start + entry];
             own = footprint(scene, gaussian);
-            there = reaches<PART_WIDTH, PART_HEIGHT>(own, at.first_x + 0.5f, at.first_y + 0.5f);
+            there = reaches(own, at.first_x + 0.5f, at.first_y + 0.5f);
         }
         const unsigned near = __ballot_sync(ALL, there);
         if (there) stage(staged[lane], own, scene.colors + CHANNELS * gaussian);

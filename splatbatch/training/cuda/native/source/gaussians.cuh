@@ -44,13 +44,10 @@ struct Footprint {
     float peak;        // log2 of the opacity
 };
 
-// From its mean [2], its conic [3] and its opacity.
-DEVICE Footprint footprint(const float* mean, const float* conic, float opacity) {
-    return {mean[0], mean[1], 0.5f * LOG2_E * conic[0], LOG2_E * conic[1], 0.5f * LOG2_E * conic[2], log2_fast(opacity)};
-}
-
-DEVICE Footprint footprint(const Scene& scene, int n) {
-    return footprint(scene.means2d + 2 * n, scene.conics + 3 * n, scene.opacities[n]);
+DEVICE Footprint footprint(const Scene& scene, int gaussian) {
+    const float* conic = scene.conics + 3 * gaussian;
+    return {scene.means2d[2 * gaussian],   scene.means2d[2 * gaussian + 1],     0.5f * LOG2_E * conic[0],
+            LOG2_E * conic[1],             0.5f * LOG2_E * conic[2],            log2_fast(scene.opacities[gaussian])};
 }
 
 DEVICE float falloff(const Footprint& seen, float dx, float dy) {
@@ -71,12 +68,11 @@ DEVICE Look look(const Footprint& seen, float px, float py) {
     return {fallen >= 0.0f && power >= FAINTEST, alpha > MOST_OPAQUE, fminf(alpha, MOST_OPAQUE)};
 }
 
-// Whether any of WIDTH x HEIGHT pixels may see a Gaussian. The falloff grows along every ray from the centre, so its least lies
+// Whether any pixel of a warp may see a Gaussian. The falloff grows along every ray from the centre, so its least lies
 // where rays enter the pixels' rectangle: on the one or two sides that face the centre, unless that lies inside.
-template <int WIDTH, int HEIGHT>
 DEVICE bool reaches(const Footprint& seen, float first_px, float first_py) {
-    const float left = first_px - seen.x, right = left + (WIDTH - 1);
-    const float top = first_py - seen.y, bottom = top + (HEIGHT - 1);
+    const float left = first_px - seen.x, right = left + (PART_WIDTH - 1);
+    const float top = first_py - seen.y, bottom = top + (PART_HEIGHT - 1);
     const float near_x = fminf(fmaxf(0.0f, left), right), near_y = fminf(fmaxf(0.0f, top), bottom);
     const float on_x = fminf(fmaxf(-0.5f * seen.xy * near_x * reciprocal(seen.yy), top), bottom);
     const float on_y = fminf(fmaxf(-0.5f * seen.xy * near_y * reciprocal(seen.xx), left), right);

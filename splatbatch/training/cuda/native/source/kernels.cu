@@ -1,7 +1,6 @@
 // What the Python side calls: projection of Gaussians, and blending over sorted lists of 16 x 16 tiles; both and back.
 #include "backward.cuh"
 #include "forward.cuh"
-#include "lists.cuh"
 #include "loss.cuh"
 #include "projection_backward.cuh"
 
@@ -52,30 +51,15 @@ EXPORTED int loss_backward(const Comparison* of, void* stream) {
     return last_error();
 }
 
-EXPORTED int tile_lists(const Listing* of, void* stream) {
-    const int blocks = blocks_for(of->num_gaussians, LISTING_THREADS);
-    if (blocks != 0) LAUNCH(list_kernel<false>, blocks, LISTING_THREADS, stream, *of);
-    LAUNCH(offsets_kernel, 1, SCAN_THREADS, stream, *of);
-    if (blocks != 0) LAUNCH(list_kernel<true>, blocks, LISTING_THREADS, stream, *of);
-    LAUNCH(sort_kernel, of->columns * of->rows, SORT_THREADS, stream, *of);
-    return last_error();
-}
-
 EXPORTED int projection_forward(const Scenery* of, const Projected* to, void* stream) {
-    const int blocks = blocks_for(of->num, PROJECTION_THREADS);
-    if (blocks != 0) LAUNCH(project_kernel, blocks, PROJECTION_THREADS, stream, *of, *to);
+    if (of->num == 0) return 0;
+    LAUNCH(project_kernel, blocks_for(of->num, PROJECTION_THREADS), PROJECTION_THREADS, stream, *of, *to);
     return last_error();
 }
 
 EXPORTED int projection_backward(const Scenery* of, const Slopes* to, void* stream) {
-    const int blocks = blocks_for(of->num, PROJECTION_THREADS);
-    if (blocks != 0) LAUNCH(project_backward_kernel<false>, blocks, PROJECTION_THREADS, stream, *of, *to, Learning{});
-    return last_error();
-}
-
-EXPORTED int projection_learn(const Scenery* of, const Slopes* to, const Learning* by, void* stream) {
-    const int blocks = blocks_for(of->num, PROJECTION_THREADS);
-    if (blocks != 0) LAUNCH(project_backward_kernel<true>, blocks, PROJECTION_THREADS, stream, *of, *to, *by);
+    if (of->num == 0) return 0;
+    LAUNCH(project_backward_kernel, blocks_for(of->num, PROJECTION_THREADS), PROJECTION_THREADS, stream, *of, *to);
     return last_error();
 }
 

@@ -9,61 +9,6 @@ struct Spread {
     float color[32][3];
 };
 
-// Adam's state of the parameters, in the order means, quats, scales, logits, sh0, shN; see adam.py.
-constexpr int NUM_PARAMETERS = 6;
-struct Learning {
-    float* values[NUM_PARAMETERS];   // the parameters themselves
-    float* means[NUM_PARAMETERS];    // running averages of gradients,
-    float* squares[NUM_PARAMETERS];  // and of their squares
-    const float* rates[NUM_PARAMETERS];
-    const float* steps[NUM_PARAMETERS];  // how many steps there have been, this one included
-    float beta1, beta2, epsilon;
-    int skips_unseen;  // whether the higher harmonics of what is not seen stay as they are
-};
-
-// What one parameter learns with in this step: both averages start at 0 and are too small by 1 - beta^steps.
-struct Pace {
-    float rate, widening;
-};
-
-DEVICE Pace pace(const Learning& by, int which) {
-    const float steps = *by.steps[which];
-    const float correction1 = 1.0f - expf(steps * logf(by.beta1)), correction2 = 1.0f - expf(steps * logf(by.beta2));
-    return {*by.rates[which] / correction1, 1.0f / correction2};
-}
-
-DEVICE void learn(const Learning& by, int which, const Pace& at, size_t place, float gradient) {
-    const float mean = fmaf(by.beta1, by.means[which][place], (1.0f - by.beta1) * gradient);
-    const float square = fmaf(by.beta2, by.squares[which][place], (1.0f - by.beta2) * gradient * gradient);
-    by.means[which][place] = mean;
-    by.squares[which][place] = square;
-    by.values[which][place] -= at.rate * mean / (sqrtf(square * at.widening) + by.epsilon);
-}
-
-// Where a parameter's gradient goes: to memory, or into the parameter itself.
-template <bool LEARNS>
-DEVICE void put(float* to, const Learning& by, int which, const Pace& at, size_t place, float gradient) {
-    if (LEARNS)
-        learn(by, which, at, place, gradient);
-    else
-        to[place] = gradient;
-}
-
-template <bool LEARNS>
-DEVICE void put3(float* to, const Learning& by, int which, size_t n, float3 gradient) {
-    const Pace at = LEARNS ? pace(by, which) : Pace{0.0f, 0.0f};
-    put<LEARNS>(to, by, which, at, 3 * n, gradient.x);
-    put<LEARNS>(to, by, which, at, 3 * n + 1, gradient.y);
-    put<LEARNS>(to, by, which, at, 3 * n + 2, gradient.z);
-}
-
-// The gradients of one Gaussian but for its colour.
-struct ShapeSlope {
-    float3 mean, scale;
-    float4 quat;
-    float logit;
-};
-
 // From the gradients of conic and opacity to those of the covariance on the image, xx, xy, yy.
 DEVICE float3 covariance_slope(const Seen& seen, float3 v_conic, float v_ratio) {
     const float one = 1.0f / seen.determinant;
@@ -78,25 +23,27 @@ DEVICE float3 covariance_slope(const Seen& seen, float3 v_conic, float v_ratio) 
     return v;
 }
 
-DEVICE ShapeSlope shape_slope(const Scenery& of, const Camera& by, const Slopes& to, int n) {
-    ShapeSlope slope;
+// The gradients of one Gaussian but for its colour: written, except the mean's, which is returned.
+DEVICE float3 shape_slope(const Scenery& of, const Camera& by, const Slopes& to, int n) {
     const Seen seen = see(of, by, n);
     const float own = sigmoid(of.opacities[n]), v_opacity = to.v_opacities[static_cast<size_t>(to.opacities_stride) * n];
     const float root = of.is_antialiased ? sqrtf(fmaxf(seen.ratio, LEAST_RATIO)) : 1.0f;
     const bool ratio_counts = of.is_antialiased && seen.ratio > LEAST_RATIO;
-    slope.logit = v_opacity * root * own * (1.0f - own);
+    to.v_logits[n] = v_opacity * root * own * (1.0f - own);
     const float3 v_conic = load3(to.v_conics + static_cast<size_t>(to.conics_stride) * n);
     const float3 v = covariance_slope(seen, v_conic, ratio_counts ? v_opacity * own * 0.5f / root : 0.0f);
 
     const float3 v_a = plus(times(2 * v.x, seen.a), times(v.y, seen.b));
     const float3 v_b = plus(times(2 * v.z, seen.b), times(v.y, seen.a));
-    slope.scale = make_float3(v_a.x * seen.a.x + v_b.x * seen.b.x, v_a.y * seen.a.y + v_b.y * seen.b.y,
-                              v_a.z * seen.a.z + v_b.z * seen.b.z);
+    store3(to.v_scales + 3 * n, make_float3(v_a.x * seen.a.x + v_b.x * seen.b.x, v_a.y * seen.a.y + v_b.y * seen.b.y,
+                                            v_a.z * seen.a.z + v_b.z * seen.b.z));
     const float3 sa = make_float3(v_a.x * seen.sides.x, v_a.y * seen.sides.y, v_a.z * seen.sides.z);
     const float3 sb = make_float3(v_b.x * seen.sides.x, v_b.y * seen.sides.y, v_b.z * seen.sides.z);
-    slope.quat = turn_slope(seen.turn, {plus(times(sa.x, seen.slope_x), times(sb.x, seen.slope_y)),
-                                        plus(times(sa.y, seen.slope_x), times(sb.y, seen.slope_y)),
-                                        plus(times(sa.z, seen.slope_x), times(sb.z, seen.slope_y))});
+    const float4 v_quat = turn_slope(seen.turn, {plus(times(sa.x, seen.slope_x), times(sb.x, seen.slope_y)),
+                                                 plus(times(sa.y, seen.slope_x), times(sb.y, seen.slope_y)),
+                                                 plus(times(sa.z, seen.slope_x), times(sb.z, seen.slope_y))});
+    to.v_quats[4 * n] = v_quat.x, to.v_quats[4 * n + 1] = v_quat.y;
+    to.v_quats[4 * n + 2] = v_quat.z, to.v_quats[4 * n + 3] = v_quat.w;
 
     const Axes& axis = seen.rotation;
     const float3 v_slope_x = plus(plus(times(sa.x, axis.x), times(sa.y, axis.y)), times(sa.z, axis.z));
@@ -108,9 +55,7 @@ DEVICE ShapeSlope shape_slope(const Scenery& of, const Camera& by, const Slopes&
     if (seen.bent_y == seen.ray_y) v_ray_y -= by.fy * nearness * dot(v_slope_y, by.ahead);
     const float v_depth = -nearness * (dot(v_slope_x, seen.slope_x) + dot(v_slope_y, seen.slope_y) +
                                        v_ray_x * seen.ray_x + v_ray_y * seen.ray_y);
-    slope.mean =
-        plus(plus(times(v_ray_x * nearness, by.right), times(v_ray_y * nearness, by.down)), times(v_depth, by.ahead));
-    return slope;
+    return plus(plus(times(v_ray_x * nearness, by.right), times(v_ray_y * nearness, by.down)), times(v_depth, by.ahead));
 }
 
 // The gradient of the mean by its colour; what the harmonics get is noted for the warp.
@@ -132,22 +77,7 @@ DEVICE float3 color_slope(const Scenery& of, const Camera& by, const Slopes& to,
     return times(along.w, plus(slope, times(-dot(slope, unit), unit)));
 }
 
-template <bool LEARNS>
-DEVICE void put_all(const Slopes& to, const Learning& by, size_t n, const ShapeSlope& slope, float3 v_sh0) {
-    put3<LEARNS>(to.v_means, by, 0, n, slope.mean);
-    const Pace turning = LEARNS ? pace(by, 1) : Pace{0.0f, 0.0f}, fading = LEARNS ? pace(by, 3) : Pace{0.0f, 0.0f};
-    put<LEARNS>(to.v_quats, by, 1, turning, 4 * n, slope.quat.x);
-    put<LEARNS>(to.v_quats, by, 1, turning, 4 * n + 1, slope.quat.y);
-    put<LEARNS>(to.v_quats, by, 1, turning, 4 * n + 2, slope.quat.z);
-    put<LEARNS>(to.v_quats, by, 1, turning, 4 * n + 3, slope.quat.w);
-    put3<LEARNS>(to.v_scales, by, 2, n, slope.scale);
-    put<LEARNS>(to.v_logits, by, 3, fading, n, slope.logit);
-    put3<LEARNS>(to.v_sh0, by, 4, n, v_sh0);
-}
-
-// LEARNS: the gradients are not written; each goes into its parameter by Adam's rule, whether its Gaussian is seen or not.
-template <bool LEARNS>
-KERNEL(PROJECTION_THREADS) project_backward_kernel(Scenery of, Slopes to, Learning learning) {
+KERNEL(PROJECTION_THREADS) project_backward_kernel(Scenery of, Slopes to) {
     __shared__ Spread shared[PROJECTION_THREADS / 32];
     const int lane = threadIdx.x % 32, n = blockIdx.x * PROJECTION_THREADS + threadIdx.x;
     Spread& spread = shared[threadIdx.x / 32];
@@ -155,22 +85,21 @@ KERNEL(PROJECTION_THREADS) project_backward_kernel(Scenery of, Slopes to, Learni
     store3(spread.color[lane], none);
     for (int k = 0; k < MOST_HIGHER; ++k) spread.basis[lane][k] = 0.0f;
     const bool is_seen = n < of.num && to.radii[2 * n] > 0 && to.radii[2 * n + 1] > 0;
-    ShapeSlope slope = {none, none, make_float4(0.0f, 0.0f, 0.0f, 0.0f), 0.0f};
     if (is_seen) {
         const Camera by = camera(of);
-        slope = shape_slope(of, by, to, n);
-        slope.mean = plus(slope.mean, color_slope(of, by, to, spread, lane, n));
+        store3(to.v_means + 3 * n, plus(shape_slope(of, by, to, n), color_slope(of, by, to, spread, lane, n)));
+    } else if (n < of.num) {
+        store3(to.v_means + 3 * n, none);
+        store3(to.v_scales + 3 * n, none);
+        for (int i = 0; i < 4; ++i) to.v_quats[4 * n + i] = 0.0f;
+        to.v_logits[n] = 0.0f;
     }
-    if (n < of.num) put_all<LEARNS>(to, learning, n, slope, times(SH_C0, load3(spread.color[lane])));
-    const unsigned which_seen = __ballot_sync(0xffffffffu, is_seen);
-    __syncwarp();  // all have read their harmonics and noted what these get
+    if (n < of.num) store3(to.v_sh0 + 3 * n, times(SH_C0, load3(spread.color[lane])));
+    __syncwarp();
     const int first = n - lane, row = 3 * of.num_higher, num = max(0, min(32, of.num - first)) * row;
-    const Pace at = LEARNS ? pace(learning, 5) : Pace{0.0f, 0.0f};
     for (int i = lane; i < num; i += 32) {
         const int whose = i / row, k = i % row / 3;
-        if (LEARNS && learning.skips_unseen && !(which_seen >> whose & 1u)) continue;
         const float basis = k < of.num_used ? spread.basis[whose][k] : 0.0f;
-        const float gradient = basis * spread.color[whose][i % 3];
-        put<LEARNS>(to.v_shN, learning, 5, at, static_cast<size_t>(row) * first + i, gradient);
+        to.v_shN[static_cast<size_t>(row) * first + i] = basis * spread.color[whose][i % 3];
     }
 }
