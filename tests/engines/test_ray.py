@@ -54,12 +54,15 @@ def test_what_only_slurm_takes_is_refused_with_its_line(batch: FakeBatch) -> Non
 
 
 @on_ray
-@pytest.mark.parametrize("changes", [{"RAY_AUTH_TOKEN": SECRET}, {"RAY_AUTH_MODE": "disabled"}])
+@pytest.mark.parametrize("mode", ["token", "disabled"])
 def test_a_wrong_token_and_none_are_told_in_rays_words_and_no_secret_is_shown(
-    elsewhere: FakeBatch, site: Site, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str]
+    elsewhere: FakeBatch, site: Site, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    for name, value in changes.items():
-        monkeypatch.setenv(name, value)
+    token = elsewhere.folder / "token"
+    token.write_text(SECRET)
+    token.chmod(0o600)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
+    monkeypatch.setenv("RAY_AUTH_MODE", mode)
     ended = elsewhere.run_apart("train", timeout_s=PATIENCE_S)
     assert (ended.returncode, "InvalidAuthToken" in ended.stderr) == (5, True), ended.stderr
     assert "Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH" in ended.stderr
