@@ -61,6 +61,13 @@ def test_unless_asked_for_every_photograph_is_as_it_is() -> None:
     assert sizes.budget(0) == settings.training.cap_max
 
 
+@pytest.mark.parametrize(("strategy", "shrinks"), [("default", True), ("mcmc", False)])
+def test_unless_told_otherwise_it_is_for_default_alone(strategy: str, *, shrinks: bool) -> None:
+    settings, photos = recipe(strategy=strategy), (photo(256, 256, 1.0),)
+    views = Views(photos, (), Frame(np.zeros(3), unit=1.0, scene_scale=1.0), (), {})
+    assert bool(plan_sizes(views, settings, schedule(settings), 10).stages) is shrinks
+
+
 def test_too_small_photographs_are_not_shrunk() -> None:
     assert contents([photo(100, 256, 1.0)]) == {}
 
