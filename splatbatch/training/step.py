@@ -70,9 +70,12 @@ class Step:
                 (colors, pixels) if photo.tone is None else tones.to_compare(colors, pixels, photo.tone, photo.view)
             )
             return photometric_loss(*masked(seen, target, photo.valid()), training.ssim_lambda)
-        from splatbatch.training.cuda import photometric
+        from splatbatch.training.cuda import native, photometric
         from splatbatch.training.cuda.tones import even
 
         target = pixels if photo.tone is None else even(colors, pixels, photo.tone, photo.view.K)
         as_taken = None if photo.tone is None else pixels
-        return photometric.photometric_loss(*masked(colors, target, photo.valid()), training.ssim_lambda, as_taken)
+        seen, target = masked(colors, target, photo.valid())
+        if (library := native.chosen()) is not None:
+            return native.photometric_loss(seen, (target, as_taken), training.ssim_lambda, library)
+        return photometric.photometric_loss(seen, target, training.ssim_lambda, as_taken)

@@ -13,8 +13,10 @@ import pytest
 import torch
 from blending_reference import Derived, Picture, a_picture, derive, reference, relative, some_slopes
 
-from splatbatch.training.cuda import native
+from splatbatch.training import loss
+from splatbatch.training.cuda import native, photometric
 from splatbatch.training.cuda.native.library import compiled
+from splatbatch.training.cuda.tones import even
 
 pytestmark = [
     pytest.mark.gpu,
@@ -112,3 +114,43 @@ def test_processes_that_build_at_once_all_succeed(tmp_path: Path) -> None:
     running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [process.communicate(timeout=120)[0].splitlines()[-1] for process in running] == ["'' True"] * 3
     assert len([*tmp_path.rglob("*.so")]) == 1
+
+
+@pytest.mark.parametrize("size", [(298, 407), (5, 7), (1357, 1548), (64, 64)])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_the_loss_is_that_of_float64(size: tuple[int, int], dtype: torch.dtype, is_masked: bool) -> None:
+    torch.manual_seed(0)
+    levels = torch.randint(0, 256, (*size, 3), device="cuda")
+    photo = levels.to(torch.uint8) if dtype == torch.uint8 else levels / 255
+    mask = torch.rand(size, device="cuda") > 0.3 if is_masked else None
+    # between the levels of the photo: where both are equal, rounding decides the sign of L1's gradient
+    render = (torch.randint_like(levels, -20, 275) + torch.rand(*size, 3, device="cuda") * 0.8 + 0.1) / 255
+    single, double = render.clone().requires_grad_(), render.double().requires_grad_()
+    seen, target = loss.masked(single, photo, mask)
+    value = native.photometric_loss(seen, (target, None), 0.2, compiled())
+    expected = loss.photometric_loss(*loss.masked(double, (levels / 255).double(), mask), 0.2)
+    torch.autograd.backward([value, expected])
+    assert single.grad is not None and double.grad is not None
+    assert abs(value.item() / expected.item() - 1) <= 1e-5
+    assert relative(single.grad, double.grad) <= 1e-4
+
+
+@pytest.mark.parametrize("num_coefficients", [0, 2, 4])
+def test_the_loss_of_an_evened_photograph_is_tritons(num_coefficients: int) -> None:
+    torch.manual_seed(0)
+    pixels = torch.randint(0, 256, (298, 407, 3), device="cuda").to(torch.uint8)
+    pixels[:80] = 255
+    K = torch.tensor([[400.0, 0, 203], [0, 400, 149], [0, 0, 1]], device="cuda")
+    tone = torch.tensor([0.8, 1.0, 1.2, 1 / 252**2, -0.1, 0.05, 0.1, -0.2], device="cuda")[: 4 + num_coefficients]
+    render, gradients = torch.rand(298, 407, 3, device="cuda") * 1.3, []
+    for is_ours in (True, False):
+        leaf = render.clone().requires_grad_()
+        target = even(leaf, pixels, tone, K)
+        if is_ours:
+            value = native.photometric_loss(leaf, (target, pixels), 0.2, compiled())
+        else:
+            value = photometric.photometric_loss(leaf, target, 0.2, pixels)
+        (gradient,) = torch.autograd.grad(value, leaf)
+        gradients.append(gradient)
+    assert relative(gradients[0], gradients[1].double()) <= 1e-4

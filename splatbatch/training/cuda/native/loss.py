@@ -1,4 +1,4 @@
-"""The loss of 3DGS by kernels of our own: `photometric.py` says what it is."""
+"""The loss of 3DGS in CUDA C++: the numbers of `photometric.py`, in two kernels instead of four."""
 
 from __future__ import annotations
 

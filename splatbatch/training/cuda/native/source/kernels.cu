@@ -1,4 +1,4 @@
-// What the Python side calls: projection of Gaussians, and blending over sorted lists of 16 x 16 tiles; both and back.
+// What the Python side calls: projection of Gaussians, blending over sorted lists of 16 x 16 tiles, the loss; and back.
 #include "backward.cuh"
 #include "forward.cuh"
 #include "loss.cuh"
