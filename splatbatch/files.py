@@ -85,6 +85,7 @@ def _link_over(source: Path, target: Path) -> bool:
     except OSError:  # another file system, or one without links
         return False
     aside.replace(target)
+    aside.unlink(missing_ok=True)  # rename(2) leaves both names where somebody has just given the file the second one
     sync_folder(target.parent)
     return True
 

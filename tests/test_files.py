@@ -253,3 +253,21 @@ def test_a_field_is_what_it_should_be_or_nothing(value: object) -> None:
     assert whole(value) is None or whole(value) == value
     assert isinstance(text(value), str) and all(isinstance(one, str) for one in texts(value))
     assert all(isinstance(key, str) for key in mapping(value))
+
+
+def test_two_who_give_a_file_its_second_name_at_once_leave_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "attempt-01" / "splat.ply", tmp_path / "splat.ply"
+    source.parent.mkdir()
+    source.write_text("whole")
+    link = os.link
+
+    def link_after_another(here: Path, there: Path) -> None:
+        link(here, target)
+        link(here, there)
+
+    monkeypatch.setattr(os, "link", link_after_another)
+    link_whole(source, target, within=tmp_path, is_ours=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["attempt-01", "splat.ply"]
+    assert target.samefile(source)
