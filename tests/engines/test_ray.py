@@ -30,7 +30,10 @@ PATIENCE_S = 400.0
 
 def nodes_of(batch: FakeBatch) -> list[list[str]]:
     """Return the nodes that each worker was started on, in turn."""
-    return [path.read_text().split() for path in sorted(batch.output.glob("workers/jobs/*/*.starts"))]
+    return [
+        [line.split()[0] for line in path.read_text().splitlines()]
+        for path in sorted(batch.output.glob("workers/jobs/*/*.starts"))
+    ]
 
 
 def words_of(batch: FakeBatch) -> str:

@@ -23,7 +23,7 @@ from splatbatch.store.claims.submissions import Submission
 
 ANSWER = {
     "names": ["s/0", "s/1~2", "s/2"],
-    "nodes": [{"name": "n1", "gpus": 2}],
+    "nodes": [{"name": "n1", "id": "a1", "gpus": 2}],
     "free": {"GPU": [1.0, 2.0], "CPU": [3.0, 8.0]},
 }
 
@@ -72,12 +72,12 @@ def test_a_worker_whose_keeper_is_killed_is_told_to_stop(tmp_path: Path) -> None
     ("index", "starts", "code", "expected"),
     [
         (0, "", "", Pending("for room: Ray has 1 of 2 GPUs and 3 of 8 CPUs free")),
-        (0, "n1\n", "", Running("n1")),
-        (1, "n9\nn1\n", "", Running("n1")),  # moved
-        (2, "n9\n", "", Pending("since its node n9 is lost")),
-        (3, "n1\n", "75\n", Ended("with exit code 75", "n1", 75)),
-        (3, "n1\n", "-9\n", Ended("with exit code -9", "n1", -9)),
-        (3, "n1\n", "", Ended("without a word: Ray has it no more", "n1")),
+        (0, "n1 a1\n", "", Running("n1")),
+        (1, "n9 a9\nn1 a1\n", "", Running("n1")),  # moved
+        (2, "n1 a0\n", "", Pending("since its node n1 is lost")),
+        (3, "n1 a1\n", "75\n", Ended("with exit code 75", "n1", 75)),
+        (3, "n1 a1\n", "-9\n", Ended("with exit code -9", "n1", -9)),
+        (3, "n1 a1\n", "", Ended("without a word: Ray has it no more", "n1")),
         (3, "", "what\n", Ended("without a word: Ray has it no more")),
     ],
 )

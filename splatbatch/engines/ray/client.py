@@ -49,7 +49,7 @@ class Worker:
             end = self._leave
         else:
             with open(f"{job['path']}.starts", "a", encoding="utf-8") as starts:  # noqa: PTH123
-                starts.write(f"{_name_of(self.node)}\n")
+                starts.write(f"{_name_of(self.node)} {self.node}\n")
             given = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "")} if job["gpus"] else {}
             self.keeper = subprocess.Popen(list(job["keeper"]), env={**told, **given}, start_new_session=True)
             end = self._follow
@@ -73,10 +73,9 @@ class Worker:
 
     def _moves(self) -> bool:
         """Hand over to an actor elsewhere, if this node has lost workers and another may take us."""
-        lost = _losses(os.path.dirname(self.job["path"]))  # noqa: PTH120
-        lost.update(_lines(f"{self.job['path']}.starts")[-1:])  # we are started again: that one is lost, too
-        bad = {name for name, count in lost.items() if count >= LOSSES}
         nodes = [one for one in ray.nodes() if one["Alive"]]
+        lost = _losses(os.path.dirname(self.job["path"]), {one["NodeID"] for one in nodes}, self.job["path"])  # noqa: PTH120
+        bad = {name for name, count in lost.items() if count >= LOSSES}
         good = [one for one in nodes if one["NodeName"] not in bad and _has(one, self.job["gpus"])]
         if _name_of(self.node) not in bad or not good:
             return False
@@ -115,10 +114,20 @@ def _lines(path: str) -> list[str]:
         return []
 
 
-def _losses(folder: str) -> Counter[str]:
-    """Return how many workers of a submission each node has lost: all starts that were followed by another."""
-    files = [one for one in os.listdir(folder) if one.endswith(".starts")]  # noqa: PTH208
-    return Counter(node for one in files for node in _lines(f"{folder}/{one}")[:-1])
+def _losses(folder: str, alive: set[str], ours: str) -> Counter[str]:
+    """Return how many workers of a submission each node has lost.
+
+    Lost are all starts that were followed by another, as our own latest one is by this; and those that have not ended
+    where there is no such node any more: one that comes back has another number.
+    """
+    lost: Counter[str] = Counter()
+    for file in [f"{folder}/{one}" for one in os.listdir(folder) if one.endswith(".starts")]:  # noqa: PTH208
+        path, starts = file.removesuffix(".starts"), [line.split() for line in _lines(file)]
+        has_ended = _lines(f"{path}.code") != []
+        for number, (name, node) in enumerate(starts):
+            is_last = number + 1 == len(starts) and path != ours
+            lost[name] += not is_last or (node not in alive and not has_ended)
+    return lost
 
 
 def _name_of(node: str) -> str:
@@ -137,7 +146,11 @@ def _lacking(paths: list[str]) -> list[str]:
 def nodes(_: Mapping[str, Any]) -> dict[str, Any]:
     """Return the nodes of the cluster that live, and what each has."""
     alive = [one for one in ray.nodes() if one["Alive"]]
-    return {"nodes": [{"name": one["NodeName"], "gpus": one["Resources"].get("GPU", 0)} for one in alive]}
+    return {
+        "nodes": [
+            {"name": one["NodeName"], "id": one["NodeID"], "gpus": one["Resources"].get("GPU", 0)} for one in alive
+        ]
+    }
 
 
 def lacking(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -159,10 +159,10 @@ class Ray:
 
 
 def _seen(submission: Submission, handle: Handle, answer: Answer) -> Seen:
-    node, code = node_of(submission, handle), code_of(submission, handle)
+    (node, number), code = node_of(submission, handle), code_of(submission, handle)
     if handle not in {one.partition("~")[0] for one in answer["names"]}:
         return Ended("without a word: Ray has it no more" if code is None else f"with exit code {code}", node, code)
-    if node in {one["name"] for one in answer["nodes"]}:
+    if number in {one["id"] for one in answer["nodes"]}:
         return Running(node)
     if node:
         return Pending(f"since its node {node} is lost")

@@ -65,9 +65,10 @@ def job_of(wanted: Wanted, submission: Submission, index: int, cpus: int) -> dic
     }
 
 
-def node_of(submission: Submission, handle: Handle) -> str:
-    """Return the node that a worker was started on last; empty: none yet."""
-    return (_read(_path(submission, handle, "starts")).split("\n")[:-1] or [""])[-1]
+def node_of(submission: Submission, handle: Handle) -> tuple[str, str]:
+    """Return the name and the number of the node that a worker was started on last; empty: none yet."""
+    name, _, number = (_read(_path(submission, handle, "starts")).split("\n")[:-1] or [""])[-1].partition(" ")
+    return name, number
 
 
 def code_of(submission: Submission, handle: Handle) -> int | None:
