@@ -51,6 +51,8 @@ class Schedule:
     refine_every: int
     reset_every: int
     """Opacity resets of `default`, as long as it refines; 0 for none."""
+    prune_at: int
+    """Step at which `default` removes what photographs do not miss; 0 for none."""
     sh_every: int
     """Steps between two rises of the degree of the spherical harmonics."""
     means_gain: float
@@ -86,6 +88,7 @@ def _mcmc(refinement: Refinement, steps: int, means_gain: float, gain: float) ->
         # by the square root: half of the refinements that a proportional shortening would keep
         refine_every=_every(refinement, scale**0.5),
         reset_every=0,
+        prune_at=0,
         sh_every=max(1, round(SH_EVERY * scale)),
         means_gain=means_gain,
         gain=gain,
@@ -104,6 +107,8 @@ def _default(refinement: Refinement, steps: int, means_gain: float, gain: float)
         refine_every=_every(refinement, kept),
         # after the last reset the splat needs as long again to refine: runs too short for two intervals have none
         reset_every=reset_every if steps >= WARM_UP_STEPS and 2 * reset_every <= refine_stop else 0,
+        # what a short run has it needs: it ends before it has learned all that so many Gaussians can show
+        prune_at=refine_stop if steps >= WARM_UP_STEPS else 0,
         # two sevenths: the last degree keeps a seventh of the run
         sh_every=max(1, min(round(sh_every), 2 * steps // 7)),
         means_gain=means_gain,

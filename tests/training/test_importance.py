@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 import torch
 from cpu_scenes import view
-from small_patch import recipe, trained
 from torch import Tensor
 
 from splatbatch.config import Recipe
-from splatbatch.scene.patches import Patch
+from splatbatch.config.schedule import schedule
 from splatbatch.training.border.surroundings import Surroundings
+from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
 from splatbatch.training.strategies import pruning
-from splatbatch.training.strategies.importance import Album
+from splatbatch.training.strategies.default import Default
+from splatbatch.training.strategies.importance import Album, Importance
 from splatbatch.training.strategies.pruning import dispensable
 
 OPAQUE = 25.0
@@ -58,14 +59,8 @@ def measured(all_of_them: dict[str, Tensor], one: Photo) -> Tensor:
     return torch.stack([((colors - other).square().sum(-1) * valid).sum() for other in drawn])
 
 
-def pruned(loss_db: float, **training: Any) -> Recipe:
-    settings = recipe(strategy="default", max_steps=120, **training)
-    refinement = settings.refinement.model_copy(update={"prune_loss_db": loss_db})
-    return settings.model_copy(update={"refinement": refinement})
-
-
 def in_the_mean(all_of_them: dict[str, Tensor], one: Photo, probes: int = 400) -> Tensor:
-    drawn = [album(one, seed=seed).importance(all_of_them) for seed in range(probes)]
+    drawn = [album(one, seed=seed).importance(all_of_them).total for seed in range(probes)]
     return torch.stack(drawn).mean(0)
 
 
@@ -90,12 +85,12 @@ def test_pixels_that_do_not_count_make_nothing_important() -> None:
     estimated, exact = in_the_mean(some, one), measured(some, one)
     assert torch.allclose(estimated, exact, rtol=0.25, atol=0.01 * float(exact.max()))
     nothing = photo(some, torch.zeros_like(mask))
-    assert not album(nothing).importance(some).any()
+    assert not album(nothing).importance(some).total.any()
 
 
 def test_what_lies_before_a_backdrop_is_judged_and_the_backdrop_is_not() -> None:
     some, behind = gaussians(), gaussians(seed=1)
-    own = album(photo(some), surroundings=Surroundings(backdrop=behind)).importance(some)
+    own = album(photo(some), surroundings=Surroundings(backdrop=behind)).importance(some).total
     assert own.shape == (12,)
     assert own.any()
 
@@ -127,7 +122,28 @@ def test_a_part_stays_however_much_may_be_lost() -> None:
     assert int(dispensable(gaussians(100), album(photo(gaussians())), 1e3).sum()) <= 100 * pruning.MOST_SHARE
 
 
-def test_a_training_ends_with_fewer_gaussians_and_nearly_as_good_a_picture(patch: Patch) -> None:
-    ends = [trained(patch, pruned(loss_db), f"a-{loss_db}")[1] for loss_db in (0.0, 0.05)]
-    assert ends[1].num_gaussians < 0.8 * ends[0].num_gaussians
-    assert ends[1].metrics["final"]["psnr"] > ends[0].metrics["final"]["psnr"] - 1
+def test_what_one_photograph_alone_needs_goes_before_what_two_need() -> None:
+    worth = Importance(total=torch.tensor([9.0, 4.0, 0.0, 1.0]), most=torch.tensor([9.0, 2.0, 0.0, 1.0]))
+    assert worth.order().tolist() == [2, 3, 0, 1]
+
+
+def test_of_one_photograph_the_least_important_go() -> None:
+    some = gaussians(60)
+    judge = album(photo(some))
+    leaves, total = dispensable(some, judge, 1.0), judge.importance(some).total
+    assert float(total[leaves].max()) <= float(total[~leaves].min())
+
+
+@pytest.mark.parametrize(("loss_db", "steps", "prunes"), [(5.0, 3000, True), (0.0, 3000, False), (5.0, 2999, False)])
+def test_a_run_that_is_long_enough_is_pruned_when_refining_ends(loss_db: float, steps: int, *, prunes: bool) -> None:
+    some = {name: torch.nn.Parameter(value) for name, value in gaussians(60).items()}
+    settings = Recipe.model_validate(
+        {"training": {"strategy": "default", "max_steps": steps}, "refinement": {"prune_loss_db": loss_db}}
+    )
+    plan = schedule(settings)
+    rule = Default(some, make_optimizers(some, settings, plan, 1.0), settings, plan, 1.0)
+    rule.judge_by(album(photo(gaussians(60))))
+    rule.refine(plan.refine_stop)
+    assert (len(some["means"]) < 60) is prunes
+    rule.refine(plan.refine_stop + 1)  # nothing more
+    assert len(rule.state()["count"]) == len(some["means"])

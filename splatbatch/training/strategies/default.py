@@ -70,22 +70,24 @@ class Default(Strategy):
         plan, has_changed = self._plan, False
         if step >= plan.refine_stop:
             has_changed, self._watches = self._watches, False
-            if step == plan.refine_stop:
-                self._prune()
         elif step > plan.refine_start and step % plan.refine_every == 0:
             self._leave_out_strays()
             self._rule.refine(self._gaussians, self._optimizers, self._state, step)
             has_changed = True
+        if plan.prune_at and step == plan.prune_at:
+            has_changed |= self._prune()
         if plan.reset_every and 0 < step < plan.reset_stop and step % plan.reset_every == 0:
             reset_opa(self._gaussians, self._optimizers, self._state, value=2 * self._rule.prune_opa)
             has_changed = True
         return has_changed
 
-    def _prune(self) -> None:
-        """Remove what the photographs do not miss."""
-        if self._album is not None and self._prune_loss_db:
-            leaves = dispensable(self._gaussians, self._album, self._prune_loss_db)
-            remove(self._gaussians, self._optimizers, self._state, leaves)
+    def _prune(self) -> bool:
+        """Remove what the photographs do not miss; return whether that is anything."""
+        if self._album is None or not self._prune_loss_db:
+            return False
+        leaves = dispensable(self._gaussians, self._album, self._prune_loss_db)
+        remove(self._gaussians, self._optimizers, self._state, leaves)
+        return bool(leaves.any())
 
     @torch.no_grad()
     def _leave_out_strays(self) -> None:

@@ -23,6 +23,23 @@ MOST_OPAQUE = 6.2
 
 
 @dataclass(frozen=True)
+class Importance:
+    """What each Gaussian is worth."""
+
+    total: Tensor  # [N], to all photographs
+    most: Tensor  # [N], to the one that it matters most to
+
+    def order(self) -> Tensor:
+        """Return the Gaussians, the least important first, [N].
+
+        By what several photographs agree on: all but the one that a Gaussian matters most to. What a single one needs
+        is mostly what was memorised of it. Where that is equal, as with one photograph, by all of them.
+        """
+        by_all = self.total.argsort(stable=True)
+        return by_all[(self.total - self.most)[by_all].argsort(stable=True)]
+
+
+@dataclass(frozen=True)
 class Album:
     """The photographs that Gaussians are judged by, and how they are drawn."""
 
@@ -31,8 +48,8 @@ class Album:
     surroundings: Surroundings = NONE
     seed: int = 0
 
-    def importance(self, gaussians: Mapping[str, Tensor]) -> Tensor:
-        """Return by how much all pictures change if a Gaussian alone is left out, [N]: squares, summed over pixels.
+    def importance(self, gaussians: Mapping[str, Tensor]) -> Importance:
+        """Return by how much pictures change if a Gaussian alone is left out: squares, summed over pixels.
 
         A pixel is linear in the alpha of each Gaussian, so leaving one out changes it by exactly its opacity times the
         slope in that. The square of the slope of a sum with random signs is, in the mean, the sum of the squared slopes
@@ -40,11 +57,13 @@ class Album:
         """
         logits = gaussians["opacities"].detach().clamp(max=MOST_OPAQUE)
         random = torch.Generator(logits.device).manual_seed(self.seed)
-        total, without_slope = torch.zeros_like(logits), 1 - logits.sigmoid()
+        total, most, without_slope = torch.zeros_like(logits), torch.zeros_like(logits), 1 - logits.sigmoid()
         for photo in self.photos:
             slopes = self._slopes(gaussians, logits, photo, random)
-            total += (slopes / without_slope).square()  # d opacity / d logit = opacity (1 - opacity)
-        return total
+            change = (slopes / without_slope).square()  # d opacity / d logit = opacity (1 - opacity)
+            total += change
+            torch.maximum(most, change, out=most)
+        return Importance(total, most)
 
     def _slopes(self, gaussians: Mapping[str, Tensor], logits: Tensor, photo: Photo, random: torch.Generator) -> Tensor:
         """Return the slopes of a sum of pixels with random signs, those alone that count, in the logits, [N]."""
