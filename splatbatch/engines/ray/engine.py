@@ -35,6 +35,8 @@ class Ray:
         self._ray = Connection()
         self._next_try = 0.0
         self._why = ""
+        self._most_gpus = 0.0
+        """Of a node that we have seen: while a cluster comes back, its head is there before its nodes."""
 
     def check(self, wanted: Wanted) -> None:
         """See that Ray is here, demands a token, has nodes that are large enough, and that these see our files.
@@ -49,7 +51,8 @@ class Ray:
             )
         nodes = {one["name"]: one["gpus"] for one in self._ask("nodes")["nodes"]}
         self._see_token()
-        if wanted.gpus > (most := max(nodes.values(), default=0)):
+        self._most_gpus = most = max(self._most_gpus, *nodes.values())
+        if wanted.gpus > most:
             have = ", ".join(f"{name} has {gpus:g}" for name, gpus in nodes.items())
             raise ExecutorError(
                 f"executor.gpus_per_worker: {wanted.gpus}: no node of this Ray cluster has so many: {have}",
@@ -122,10 +125,12 @@ class Ray:
         if time.monotonic() < self._next_try:
             raise RayError(self._why)
         try:
-            return self._ray.ask("look", LOOK_S)
+            answer = self._ray.ask("look", LOOK_S)
         except RayError as error:
             self._why, self._next_try = str(error), time.monotonic() + AGAIN_S
             raise
+        self._most_gpus = max(self._most_gpus, *(one["gpus"] for one in answer["nodes"]))
+        return answer
 
     def _see_token(self) -> None:
         """See that the cluster refuses who has no token: else everybody who reaches it may run what he likes on it.
