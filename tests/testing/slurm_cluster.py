@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -21,7 +20,7 @@ PORT = 20_000 + os.getpid() % 500 * 20
 """The first of its ports: test runs beside each other have others."""
 PATIENCE_S = 30.0
 SIZE = "CPUs=16 RealMemory=4000"
-NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "unshare", "mknod")
+NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "unshare", "setpriv", "mknod")
 SPACES = ("--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 CONF = """\
 ClusterName=tests
@@ -120,30 +119,38 @@ class SlurmCluster:
 
     def ask(self, *command: str) -> str:
         """Run a command of Slurm; return what it says."""
-        environment = {**os.environ, **self.environment}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(command, env=self._environment(), capture_output=True, text=True, check=True).stdout
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, **self.environment}
+
+    def _started(self, *command: str) -> subprocess.Popen[bytes]:
+        """Start what ends with us, also if we are killed."""
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        return subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], env=self._environment(), **streams)
 
     def start_controller(self) -> None:
         """Start it; it goes on where it was."""
-        self.ask("slurmctld")
+        self._controller = self._started("slurmctld", "-D")
+        end = time.monotonic() + PATIENCE_S
+        while subprocess.run(
+            ["scontrol", "ping"], env=self._environment(), capture_output=True, check=False
+        ).returncode:
+            if time.monotonic() > end or self._controller.poll() is not None:
+                raise TimeoutError(f"slurmctld has not come up: {(self.place / 'slurmctld.log').read_text()[-500:]}")
+            time.sleep(0.05)
 
     def stop_controller(self) -> None:
         """Kill it."""
-        with contextlib.suppress(OSError, ValueError):
-            pid = int((self.place / "slurmctld.pid").read_text())
-            os.kill(pid, signal.SIGKILL)
-            while Path(f"/proc/{pid}").exists():
-                time.sleep(0.01)
+        self._controller.kill()
+        self._controller.wait()
 
     def power_on(self, name: str) -> None:
         """Start a node."""
         script = (
             'hostname "$0" && mount --bind "$1/hosts" /etc/hosts && mount -t tmpfs none "$1/blind" && slurmd -D -N "$0"'
         )
-        command = ["unshare", *SPACES, "sh", "-c", f"{script} & wait", name, str(self.place)]
-        environment = {**os.environ, **self.environment}
-        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        self._nodes[name] = subprocess.Popen(command, env=environment, **streams)
+        self._nodes[name] = self._started("unshare", *SPACES, "sh", "-c", f"{script} & wait", name, str(self.place))
 
     def power_off(self, name: str) -> None:
         """Pull a node's plug: all that runs on it is gone, and nobody is told."""
@@ -196,7 +203,7 @@ class SlurmCluster:
             f"--{name}={munge / name.partition('-')[0]}" for name in ("key-file", "socket", "pid-file", "log-file")
         ]
         files.append(f"--seed-file={munge / 'seed'}")
-        server = subprocess.Popen(["munged", "--foreground", *files], stderr=subprocess.DEVNULL)
+        server = self._started("munged", "--foreground", *files)
         stack.callback(server.wait)
         stack.callback(server.terminate)
         end = time.monotonic() + PATIENCE_S
