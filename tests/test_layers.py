@@ -85,6 +85,8 @@ OF_OTHERS = {
     "scene/partition/place.py": "partition.json, which lies beside the patches",
     "scene/partition/wish.py": "boxes that somebody has drawn",
     "doctor/look.py": "nvcc's version.json",
+    "engines/ray/client.py": "what it is asked on its stdin",
+    "engines/ray/connection.py": "what the client of Ray answers",
     "scene/imports/exports/reading.py": "where on Earth OpenSfM says that a model lies",
     "supervisor/apprise_urls.py": "a message on its stdin",
     "supervisor/ask.py": "what a program of ours answers",
