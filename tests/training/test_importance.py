@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import torch
 from cpu_scenes import view
+from small_patch import recipe, trained
 from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
+from splatbatch.scene.patches import Patch
 from splatbatch.training.border.surroundings import Surroundings
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.views import Photo
@@ -147,3 +149,16 @@ def test_a_run_that_is_long_enough_is_pruned_when_refining_ends(loss_db: float, 
     assert (len(some["means"]) < 60) is prunes
     rule.refine(plan.refine_stop + 1)  # nothing more
     assert len(rule.state()["count"]) == len(some["means"])
+
+
+def test_a_training_ends_with_fewer_gaussians_and_nearly_as_good_a_picture(
+    patch: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splatbatch.config.schedule.WARM_UP_STEPS", 100)
+    ends = []
+    for loss_db in (0.0, 0.05):
+        tree = recipe(strategy="default", max_steps=120).model_dump()
+        settings = Recipe.model_validate(tree | {"refinement": {"prune_loss_db": loss_db}})
+        ends.append(trained(patch, settings, f"a-{loss_db}")[1])
+    assert ends[1].num_gaussians < 0.9 * ends[0].num_gaussians
+    assert ends[1].metrics["final"]["psnr"] > ends[0].metrics["final"]["psnr"] - 1
