@@ -224,3 +224,16 @@ def test_the_limit_is_that_of_the_partition_that_is_used() -> None:
     listed = "gpu*|1:00:00\nlong|2-00:00:00\nfree|infinite\n"
     found = [limit_of(listed, wanted) for wanted in ("", "long", "long,gpu", "free", "unheard-of")]
     assert found == [3600, 172_800, 3600, None, None]
+
+
+def test_cancel_ends_workers_by_files_alone_where_no_controller_answers(elsewhere: FakeBatch, site: SlurmSite) -> None:
+    elsewhere.script(p0=["train 600"])
+    assert elsewhere.run_apart("train", "p0", "--detach", timeout_s=200).returncode == 0
+    wait_for(lambda: at_work(elsewhere.output))
+    site.cluster.stop_controller()
+    try:
+        done = elsewhere.run_apart("cancel", timeout_s=200)
+        assert (done.returncode, "an engine could not be told" in done.stderr) == (0, True), done
+        assert left_of(elsewhere, patience_s=10) == []
+    finally:
+        site.cluster.start_controller()
