@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from blending_reference import Derived, Picture, a_picture, derive, reference, relative, some_slopes
-from emulated_native import COMPILER, in_order
+from emulated_native import COMPILER, emulated, in_order, shared_folder
+from torch.utils.cpp_extension import get_default_build_root
 
 from splatbatch.training.cuda import native
+from splatbatch.training.cuda.native.library import place
 
 pytestmark = [
     pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU"),
@@ -135,3 +138,16 @@ def test_where_they_cannot_be_built_gsplats_are_used_and_the_reason_is_known() -
     assert native.chosen() is None
     assert "CUDA" in native.why_not_here() or "NVIDIA" in native.why_not_here()
     native.why_not_here.cache_clear()
+
+
+def test_kernels_lie_where_torch_builds_extensions_apart_for_each_kind_of_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    hopper, ampere = place((9, 0)), place((8, 0))
+    assert hopper.parents[1] == ampere.parents[1] == tmp_path
+    assert hopper != ampere
+    monkeypatch.delenv("TORCH_EXTENSIONS_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert place((9, 0)).parents[1] == tmp_path / "torch_extensions"
+    assert Path(get_default_build_root()) == tmp_path / "torch_extensions"

@@ -148,7 +148,7 @@ def compiled() -> Library:
 
 def is_built() -> bool:
     """Return whether the kernels for this GPU lie here, compiled."""
-    return _place(torch.cuda.get_device_capability()).is_file()
+    return place(torch.cuda.get_device_capability()).is_file()
 
 
 def build(capability: tuple[int, int]) -> Path:
@@ -161,11 +161,11 @@ def build(capability: tuple[int, int]) -> Path:
     Raises:
         OSError, RuntimeError, subprocess.CalledProcessError: there is no toolkit, or it fails.
     """
-    from torch.utils.cpp_extension import load
-
-    file = _place(capability)
+    file = place(capability)
     if file.exists():
         return file
+    from torch.utils.cpp_extension import load
+
     file.parent.mkdir(parents=True, exist_ok=True)
     number = "{}{}".format(*capability)
     flags = [*FLAGS, f"-gencode=arch=compute_{number},code=sm_{number}"]
@@ -176,13 +176,16 @@ def build(capability: tuple[int, int]) -> Path:
     return file
 
 
-def _place(capability: tuple[int, int]) -> Path:
-    """Return where a library lies that is named after all that decides what is in it."""
-    from torch.utils.cpp_extension import get_default_build_root
+def place(capability: tuple[int, int]) -> Path:
+    """Return where the kernels for GPUs of a compute capability lie, named after all that decides what is in them.
 
+    That is where torch builds extensions, said here: to ask torch would import what takes longer than all else here.
+    """
     digest = hashlib.sha256(repr((FLAGS, torch.version.cuda)).encode())
     for path in sorted(SOURCE.iterdir()):
         digest.update(path.name.encode() + path.read_bytes())
     version = __version__.replace(".", "_")
     name = "splatbatch_native_{}_{}_sm_{}{}".format(version, digest.hexdigest()[:12], *capability)
-    return Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root()) / name / f"{name}.so"
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or Path(cache) / "torch_extensions")
+    return folder / name / f"{name}.so"
