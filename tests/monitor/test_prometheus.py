@@ -57,6 +57,7 @@ def test_of_several_workers_one_writes_and_when_it_ends_another_does(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prometheus, "EVERY_S", 0.0)
+    monkeypatch.setattr(prometheus, "MOST_OF_TIME", 1e9)
     batch.make("p0").output.mkdir()
     output, written = OutputFolder(batch.output), []
     files = [MetricsFile(output, ["p0"]) for _ in range(2)]
