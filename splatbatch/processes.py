@@ -221,9 +221,19 @@ def abandoned(path: Path) -> list[Path]:
 
 def start_ticks(pid: int) -> int:
     """Return when a process started, in clock ticks since boot: with the pid it names a process for ever; 0 if gone."""
+    return _of_living(pid, 19)
+
+
+def parent(pid: int) -> int:
+    """Return the number of a process's parent; 0 if it is gone."""
+    return _of_living(pid, 1)
+
+
+def _of_living(pid: int, field: int) -> int:
+    """Return a field of /proc/<pid>/stat, counted behind the command's name; 0 of a process that has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return 0 if fields[0] == "Z" else int(fields[19])
+        return 0 if fields[0] == "Z" else int(fields[field])
     except (OSError, IndexError, ValueError):
         return 0
 

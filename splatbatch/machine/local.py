@@ -91,9 +91,8 @@ class LocalExecutor:
             if left := leftovers.find(attempt):
                 key = (attempt.read_job() or JobSpec()).key or str(attempt.path)
                 self._unended[key], found[key] = attempt, _handle(left[0])
-        for pid in (int(path.name) for path in Path("/proc").glob("[0-9]*")):
-            folder = _supervised_folder(pid)
-            job = folder.read_job() if folder else None
+        for pid, folder in _supervisors_here().items():
+            job = folder.read_job()
             if job and job.key.startswith(f"{batch}."):
                 found[job.key] = _handle(pid)
         return found
@@ -171,6 +170,14 @@ def _living(handle: Handle) -> int | None:
     pid, ticks, boot = handle.split(":")
     alive = boot == processes.boot_id() and int(ticks) and processes.start_ticks(int(pid)) == int(ticks)
     return int(pid) if alive else None
+
+
+def _supervisors_here() -> dict[int, AttemptFolder]:
+    """Return the supervisors of this machine, each with the attempt that it watches."""
+    pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
+    shown = {pid: folder for pid in pids if (folder := _supervised_folder(pid))}
+    # a process that a supervisor has forked shows its command line too, until it becomes the program that it runs
+    return {pid: folder for pid, folder in shown.items() if shown.get(processes.parent(pid)) != folder}
 
 
 def _supervised_folder(pid: int) -> AttemptFolder | None:

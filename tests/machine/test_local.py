@@ -53,12 +53,12 @@ class Engine:
     def open(self) -> Executor:
         return LocalExecutor(ExecutorConfig(**MANY), "cpu")
 
-    def job(self, code: str) -> AttemptFolder:
+    def job(self, code: str, *shown: str) -> AttemptFolder:
         number = len(self.jobs) + 1
         folder = AttemptFolder(self.root / f"attempt-{number:02d}")
         folder.path.mkdir()
         key = f"{self.batch}.p0.a{number}"
-        record = {"key": key, "argv": [sys.executable, "-c", code], "limits": {"wall_s": 60, "grace_s": 0.3}}
+        record = {"key": key, "argv": [sys.executable, "-c", code, *shown], "limits": {"wall_s": 60, "grace_s": 0.3}}
         folder.job.write_text(json.dumps(record))
         self.jobs.append(folder)
         return folder
@@ -119,6 +119,17 @@ def test_a_running_job_is_seen_and_found_and_its_handle_is_a_string(engine: Engi
     assert wait_for(lambda: engine.executor.find(engine.batch)) == handles
     assert all(isinstance(handle, str) for handle in handles.values())
     assert engine.executor.find("another-batch") == {}
+
+
+def test_what_shows_the_command_line_of_its_supervisor_is_not_taken_for_it(engine: Engine) -> None:
+    """As the attempt's own process does between its fork and its exec: a signal sent to it there reaches nobody."""
+    folder = str(engine.root / "attempt-01")
+    job = engine.job(ASLEEP, "splatbatch.supervisor", folder)
+    handles = engine.submit(job)
+    wait_for(job.heartbeat.exists)
+    assert engine.executor.find(engine.batch) == handles
+    engine.open().cancel(engine.executor.find(engine.batch))
+    assert engine.end(job)["kind"] == "cancelled"
 
 
 def test_another_parent_finds_sees_and_cancels_what_runs(engine: Engine) -> None:
