@@ -77,6 +77,19 @@ def test_status_says_stale_where_plan_would_train(batch: FakeBatch) -> None:
     assert "training.max_steps 20 -> 30" in said
 
 
+def test_what_an_earlier_version_trained_at_full_size_stays_trained_where_the_config_says_so(batch: FakeBatch) -> None:
+    batch.make("p0", training={"strategy": "default", "device": "cpu", "max_steps": 20}).run("train")
+    for record in (batch.output / "patches/p0/result.json", *batch.output.glob("patches/p0/accepted/*.json")):
+        text = record.read_text()
+        assert '"coarse_to_fine": "auto"' in text
+        record.write_text(text.replace('"coarse_to_fine": "auto"', '"coarse_to_fine": false'))
+    shutil.rmtree(batch.output / "index", ignore_errors=True)
+    batch.change(training={"coarse_to_fine": False})
+    assert states(batch) == {"p0": "trained"}
+    batch.change(training={"coarse_to_fine": True})
+    assert states(batch) == {"p0": "stale"}
+
+
 @pytest.fixture
 def trained(batch: FakeBatch) -> FakeBatch:
     batch.make("p0").run("train")

@@ -11,6 +11,8 @@ import pytest
 from PIL import Image as Pillow
 from small_patch import prepared, recipe, trained
 
+from splatbatch.config import Recipe
+from splatbatch.config.schedule import schedule
 from splatbatch.errors import TrainerError
 from splatbatch.failures.rules.exits import meaning_of_health
 from splatbatch.files import read_lines
@@ -60,6 +62,13 @@ def test_each_fault_is_found_by_its_rule(
     finding = judge(history, expected)[0]
     assert (finding.rule, finding.is_hopeless) == (rule, hopeless)
     assert numbers in str(finding)
+
+
+@pytest.mark.parametrize(("num", "is_odd"), [(200, False), (80, True)])
+def test_what_pruning_removes_by_intention_is_no_shrinking(num: int, *, is_odd: bool) -> None:
+    recipe = Recipe.model_validate({"training": {"strategy": "default", "max_steps": 3000, "cap_max": 1000}})
+    found = judge(run(grows=1.0, num_gaussians=num, step=3000), Expectations.of(recipe, schedule(recipe)))
+    assert [one.rule for one in found] == ["shrunk"] * is_odd
 
 
 @pytest.mark.parametrize("rule", ["nan_loss", "zero_gradients", "zero_gaussians", "collapse", "repeated_image"])

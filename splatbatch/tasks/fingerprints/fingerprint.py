@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from splatbatch.config import Recipe, Training
+from splatbatch import __version__
+from splatbatch.config import Recipe
 from splatbatch.config.recipe import Refinement
 from splatbatch.scene.patches import Patch
 from splatbatch.store.folders.patch import backdrop_sha256
@@ -55,21 +56,25 @@ def is_drawn_behind(patch: Patch, recipe: Recipe) -> bool:
 
 def recipe_hash(recipe: Recipe) -> str:
     """Return the hash of everything in a recipe that decides what is computed."""
+    unset = recipe.training.model_copy(update={"coarse_to_fine": "auto"})
+    # where nobody sets it, it is hashed as the false of earlier versions; a false that changes something is not that
+    is_against = recipe.training.coarse_to_fine is False and unset.resolved().coarse_to_fine
+    return _hash(recipe, "no" if is_against else recipe.training.coarse_to_fine is True)
+
+
+def earlier_hash(recipe: Recipe) -> str:
+    """Return the hash that versions gave where coarse_to_fine was false unless asked for."""
+    return _hash(recipe, recipe.training.coarse_to_fine is True)
+
+
+def _hash(recipe: Recipe, coarse_to_fine: bool | str) -> str:
     tree = recipe.decisive()
     for section, setting, default in NEWER:
         if tree.get(section, {}).get(setting) == default:
             del tree[section][setting]
     if "program" not in tree:
-        tree["training"] |= GONE_FROM_TRAINING | {"coarse_to_fine": _coarse_to_fine(recipe.training)}
+        tree["training"] |= GONE_FROM_TRAINING | {"coarse_to_fine": coarse_to_fine}
     return short_hash(json.dumps(tree, sort_keys=True))
-
-
-def _coarse_to_fine(training: Training) -> bool | str:
-    """Return how the setting is hashed: where nobody sets it, as the false of earlier versions; a false that changes
-    what is computed differs from that."""
-    unset = training.model_copy(update={"coarse_to_fine": "auto"})
-    is_against = training.coarse_to_fine is False and unset.resolved().coarse_to_fine
-    return "no" if is_against else training.coarse_to_fine is True
 
 
 def settings_of(recipe: Recipe) -> dict[str, Any]:

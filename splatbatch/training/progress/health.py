@@ -13,13 +13,14 @@ from itertools import pairwise
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
+from splatbatch.training.strategies.pruning import MOST_SHARE
 
 ZERO_GRADIENT_RECORDS = 3
 REFINEMENTS_TO_JUDGE = 5
 """Refinements after which a strategy that never adds is not just waiting for gradients."""
 COLLAPSED_SHARE = 0.02
 SHRUNK_SHARE = 0.25
-"""Of the first count: fewer are hopeless while it trains, odd at its end."""
+"""Of the first count: fewer are hopeless while it trains, odd at its end, unless pruning removes them by intention."""
 FEWEST_LOSSES = 20
 LOSS_WINDOW = 5
 FALLEN_SHARE = 0.98
@@ -52,6 +53,8 @@ class Expectations:
     refine_start: int
     refine_stop: int
     refine_every: int
+    kept_share: float = 1.0
+    """Of the Gaussians, at least, when pruning by importance is done."""
 
     @classmethod
     def of(cls, recipe: Recipe, plan: Schedule) -> Expectations:
@@ -64,6 +67,7 @@ class Expectations:
             refine_start=plan.refine_start,
             refine_stop=plan.refine_stop,
             refine_every=plan.refine_every,
+            kept_share=1 - MOST_SHARE if plan.prune_at and recipe.refinement.prune_loss_db else 1.0,
         )
 
     def refinements(self, history: Sequence[Figures]) -> int:
@@ -124,7 +128,7 @@ def _collapse(history: Sequence[Figures], expected: Expectations) -> Iterator[Fi
         yield Finding("zero_gaussians", f"all Gaussians were pruned by step {now.step}", is_hopeless=True)
     elif now.num_gaussians < COLLAPSED_SHARE * first:
         yield Finding("collapse", f"{now.num_gaussians} of {first} Gaussians are left at step {now.step}", True)
-    elif now.num_gaussians < SHRUNK_SHARE * first and now.step >= expected.max_steps:
+    elif now.num_gaussians < SHRUNK_SHARE * expected.kept_share * first and now.step >= expected.max_steps:
         yield Finding("shrunk", f"{now.num_gaussians} Gaussians at the end, {first} at the start")
 
 
