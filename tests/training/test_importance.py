@@ -15,6 +15,7 @@ from splatbatch.config.schedule import schedule
 from splatbatch.scene.patches import Patch
 from splatbatch.training.border.surroundings import Surroundings
 from splatbatch.training.optim import make_optimizers
+from splatbatch.training.photos.tones import in_tone
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
 from splatbatch.training.strategies import pruning
@@ -88,6 +89,15 @@ def test_pixels_that_do_not_count_make_nothing_important() -> None:
     assert torch.allclose(estimated, exact, rtol=0.25, atol=0.01 * float(exact.max()))
     nothing = photo(some, torch.zeros_like(mask))
     assert not album(nothing).importance(some).total.any()
+
+
+def test_an_evened_photograph_is_compared_in_the_colours_of_the_scene() -> None:
+    some, where = gaussians(), view()
+    tone = torch.tensor([0.5, 0.6, 0.7, 4 / (where.width**2 + where.height**2), -0.1, 0.05])
+    colors = rasterize(some, where, RasterOptions(0)).colors.clamp(0, 1)
+    taken = (255 * in_tone(colors, tone, where)).round().to(torch.uint8)
+    evened, as_it_is = (Photo("a.png", where, taken, tone=one) for one in (tone, None))
+    assert 50 * album(evened).error(some, (evened,)) < album(as_it_is).error(some, (as_it_is,))
 
 
 def test_what_lies_before_a_backdrop_is_judged_and_the_backdrop_is_not() -> None:
