@@ -40,7 +40,7 @@ class HostMonitor:
 
     def look(self) -> None:
         """Look around; now and then while the process runs, and once after its end."""
-        self._pids.update(processes.descendants(os.getpid()))
+        self._pids.update(processes.descendants_at_a_glance(os.getpid()))
         self._kernel.look(self._pids)
         for path in (self._folder, SHARED_MEMORY):
             free = free_mib(path)
