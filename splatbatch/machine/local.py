@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,10 +16,9 @@ from splatbatch.machine.mps import SERVER_MIB, Mps
 from splatbatch.machine.orphans import leftovers
 from splatbatch.machine.place import chosen_cards
 from splatbatch.machine.protocol import Handle, Key, Seen, Slot
+from splatbatch.machine.supervisors import SUPERVISOR, Child, Supervisors
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import JobSpec
-
-_SUPERVISOR = "splatbatch.supervisor"
 
 
 class LocalExecutor:
@@ -39,6 +37,7 @@ class LocalExecutor:
         self._mps = Mps.start() if packs else None
         self._slots = tuple(replace(slot, environment=self._mps.environment) for slot in slots) if self._mps else slots
         self.shared_mib = SERVER_MIB if self._mps else 0.0
+        self._starts = Supervisors()
         self._supervisors: dict[Key, _Supervisor] = {}
         self._unended: dict[Key, AttemptFolder] = {}
         # what a killed supervisor leaves behind becomes our child, even if it hides
@@ -51,7 +50,7 @@ class LocalExecutor:
     def submit(self, key: Key, folder: AttemptFolder) -> Handle:
         """Start the supervisor of an attempt; from the main thread, since its death signal follows the thread."""
         if key not in self._supervisors:
-            self._supervisors[key] = _Supervisor.start(folder)
+            self._supervisors[key] = _Supervisor.of(folder, self._starts.start(folder))
         return _handle(self._supervisors[key].process.pid)
 
     def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, Seen]:
@@ -78,9 +77,10 @@ class LocalExecutor:
             self._end_leftovers(key)
 
     def close(self) -> None:
-        """End the MPS daemon, if there is one, and supervisors that have told all and stand still."""
+        """End what served all attempts together, and supervisors that have told all and stand still."""
         for supervisor in self._supervisors.values():
             supervisor.see_off()
+        self._starts.close()
         if self._mps:
             self._mps.stop()
 
@@ -113,7 +113,7 @@ class LocalExecutor:
         processes.end_marked(key)
         if supervisor := self._supervisors.get(key):
             leftovers.end(supervisor.folder)
-            started_by_us = [one.process.pid for one in self._supervisors.values()]
+            started_by_us = [self._starts.server() or 0, *(one.process.pid for one in self._supervisors.values())]
             processes.end_adopted(key, started_by_us, supervisor.ticks)
         elif key in self._unended:
             leftovers.end(self._unended[key])
@@ -122,13 +122,12 @@ class LocalExecutor:
 @dataclass(frozen=True)
 class _Supervisor:
     folder: AttemptFolder
-    process: subprocess.Popen[bytes]
+    process: Child
     ticks: int
     silence: SilenceWatch
 
     @staticmethod
-    def start(folder: AttemptFolder) -> _Supervisor:
-        process = _start_supervisor(folder)
+    def of(folder: AttemptFolder, process: Child) -> _Supervisor:
         return _Supervisor(folder, process, processes.start_ticks(process.pid), SilenceWatch(process.pid, folder))
 
     def see_off(self) -> None:
@@ -138,7 +137,7 @@ class _Supervisor:
             try:
                 self.process.wait(WAKING_S)
             except subprocess.TimeoutExpired:
-                self.process.kill()
+                self.process.send_signal(signal.SIGKILL)
 
     def wake_or_end(self) -> None:
         """See to it that one that stands still goes on, or ends: its limits count for nothing as long as it stands."""
@@ -146,19 +145,7 @@ class _Supervisor:
             case "wake":
                 self.process.send_signal(signal.SIGCONT)
             case "end":
-                self.process.kill()
-
-
-def _start_supervisor(folder: AttemptFolder) -> subprocess.Popen[bytes]:
-    me = os.getpid()
-    return subprocess.Popen(
-        [sys.executable, "-m", _SUPERVISOR, str(folder.path)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        preexec_fn=lambda: processes.die_with_parent(signal.SIGTERM, me),  # noqa: PLW1509 - the parent has one thread
-    )
+                self.process.send_signal(signal.SIGKILL)
 
 
 def _handle(pid: int) -> Handle:
@@ -185,6 +172,6 @@ def _supervised_folder(pid: int) -> AttemptFolder | None:
         argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return None
-    if _SUPERVISOR.encode() not in argv[:-1]:
+    if SUPERVISOR.encode() not in argv[:-1]:
         return None
-    return AttemptFolder(Path(os.fsdecode(argv[argv.index(_SUPERVISOR.encode()) + 1])))
+    return AttemptFolder(Path(os.fsdecode(argv[argv.index(SUPERVISOR.encode()) + 1])))

@@ -16,7 +16,7 @@ from splatbatch.tasks.status import most_interesting, read_status
 
 sys.path.append(str(ROOT / "scripts"))
 
-from batch_bench import scheduler
+from batch_bench import external, scheduler
 
 MANY = 300
 PARTS = ("plan_cpu_ms", "run_cpu_ms", "report_cpu_ms")
@@ -68,3 +68,9 @@ def test_the_page_of_a_great_many_patches_shows_what_went_wrong_and_the_poorest(
     patches[7] |= {"state": "failed", "psnr": None}
     shown = [patch["patch"] for patch in most_telling(patches)]
     assert (len(shown), shown[0], shown[1], shown[-1]) == (MOST_PATCHES, "p7", "p1501", "p1999")
+
+
+def test_a_program_that_takes_no_time_costs_parent_and_supervisor_a_few_empty_interpreters(tmp_path: Path) -> None:
+    """40 ms, its own `cp` included, where an interpreter takes 12; it was 185 before supervisors were forked."""
+    empty_ms = 1e3 * min(scheduler.cpu_s_of([sys.executable, "-c", ""]) for _ in range(5))
+    assert external.cpu_ms_per_patch(tmp_path, 11, 2) < 7 * empty_ms

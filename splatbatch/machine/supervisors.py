@@ -1,0 +1,153 @@
+"""How a supervisor starts: forked, in milliseconds, by a server of ours; as a program of its own where that fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from splatbatch import processes
+from splatbatch.store.attempt_folder import AttemptFolder
+
+SUPERVISOR = "splatbatch.supervisor"
+FORK_SERVER = "splatbatch.supervisor.fork_server"
+ROOM = 4096
+"""Bytes of a path (limits.h, PATH_MAX), for which the server's command line keeps room."""
+ANSWER_S = 10.0
+"""So long a server may take to answer, its imports included."""
+LOOK_S = 0.005
+
+
+class Child(Protocol):
+    """A process that we wait for."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Return how it ended, as `subprocess` tells it; None while it runs."""
+        ...
+
+    def wait(self, timeout: float) -> int:
+        """Return how it ended; raise `subprocess.TimeoutExpired` if it takes longer."""
+        ...
+
+    def send_signal(self, sig: int) -> None:
+        """Signal it, if it still runs."""
+        ...
+
+
+@dataclass
+class Adopted:
+    """A child that a server of ours has made for us."""
+
+    pid: int
+    _ended: int | None = None
+
+    def poll(self) -> int | None:
+        """Return how it ended, as `subprocess` tells it; None while it runs."""
+        if self._ended is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:  # whoever ended it has waited for it
+                self._ended = -signal.SIGKILL
+            else:
+                self._ended = os.waitstatus_to_exitcode(status) if pid else None
+        return self._ended
+
+    def wait(self, timeout: float) -> int:
+        """Return how it ended; raise `subprocess.TimeoutExpired` if it takes longer."""
+        give_up_at = time.monotonic() + timeout
+        while (ended := self.poll()) is None:
+            if time.monotonic() > give_up_at:
+                raise subprocess.TimeoutExpired(SUPERVISOR, timeout)
+            time.sleep(LOOK_S)
+        return ended
+
+    def send_signal(self, sig: int) -> None:
+        """Signal it, if it still runs."""
+        if self.poll() is None:
+            processes.send(sig, [self.pid])
+
+
+class Supervisors:
+    """Starts them. One server serves as long as it answers; its death is no supervisor's."""
+
+    def __init__(self) -> None:
+        self._server: _Server | None = None
+        self._is_given_up = sys.platform != "linux"
+
+    def start(self, folder: AttemptFolder) -> Child:
+        """Start the supervisor of an attempt; from the main thread of its subreaper: its death signal follows that."""
+        return self._forked(folder) or _start_plainly(folder)
+
+    def server(self) -> int | None:
+        """Return the number of the server, if one runs."""
+        return self._server.process.pid if self._server else None
+
+    def close(self) -> None:
+        """End the server; whom it has made stays."""
+        if self._server:
+            self._server.end()
+            self._server.channel.close()
+            self._server = None
+
+    def _forked(self, folder: AttemptFolder) -> Child | None:
+        if self._is_given_up:
+            return None
+        pid = 0
+        with suppress(OSError, ValueError):
+            self._server = self._server or _Server.start()
+            pid = self._server.ask(os.fsencode(folder.path))
+        if not pid:  # one that has failed once is not trusted again
+            self._is_given_up = True
+            self.close()
+        return Adopted(pid) if pid else None
+
+
+@dataclass(frozen=True)
+class _Server:
+    process: subprocess.Popen[bytes]
+    channel: socket.socket
+
+    @staticmethod
+    def start() -> _Server:
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            process = _start(FORK_SERVER, " " * ROOM, stdin=its.fileno(), dies_by=signal.SIGKILL)
+        ours.settimeout(ANSWER_S)
+        return _Server(process, ours)
+
+    def ask(self, path: bytes) -> int:
+        """Return the number of the supervisor that now runs; 0 if none does, and none will."""
+        with suppress(OSError):
+            self.channel.send(path)
+            return int(self.channel.recv(ROOM) or 0)
+        # it stands still or is gone; if it has made one all the same, that answers before the channel ends
+        self.end()
+        return int(self.channel.recv(ROOM) or 0)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def _start_plainly(folder: AttemptFolder) -> Child:
+    return _start(SUPERVISOR, str(folder.path), stdin=subprocess.DEVNULL, dies_by=signal.SIGTERM)
+
+
+def _start(module: str, argument: str, stdin: int, dies_by: int) -> subprocess.Popen[bytes]:
+    me = os.getpid()
+    return subprocess.Popen(
+        [sys.executable, "-m", module, argument],
+        stdin=stdin,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=lambda: processes.die_with_parent(dies_by, me),  # noqa: PLW1509 - the parent has one thread
+    )

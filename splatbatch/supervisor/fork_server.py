@@ -1,0 +1,97 @@
+"""`python -m splatbatch.supervisor.fork_server <blanks>`: has imported all that a supervisor needs, and forks them.
+
+Whoever started it sends paths of attempt folders through stdin, a socket, one at a time; the supervisor of each answers
+with its number. It is then as if started as a program: a child of that very parent, in a session of its own, without
+any descriptor of the server, under its own command line. It outlives the server.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from splatbatch import processes
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.supervisor.watch import supervise
+
+SUPERVISOR = "splatbatch.supervisor"
+CHANNEL = 0
+MOST_BYTES = 1 << 13
+"""Of a message; a path has 4096 at most."""
+NONE_MADE = b"0"
+
+
+def serve(parent: int) -> None:
+    """Fork until the other side closes the channel."""
+    gc.collect()
+    gc.freeze()  # what is never looked at again stays shared with those that are forked
+    while message := os.read(CHANNEL, MOST_BYTES):
+        try:
+            _fork(os.fsdecode(message), parent)
+        except OSError:  # no process is to be had
+            os.write(CHANNEL, NONE_MADE)
+
+
+def _fork(path: str, parent: int) -> None:
+    """Make a supervisor that is nobody's child, so that its subreaper, our parent, adopts it."""
+    wait_here, gate = os.pipe()
+    if (between := os.fork()) == 0:
+        try:
+            if os.fork() == 0:
+                os.close(gate)
+                _become_supervisor(path, parent, wait_here)
+        except OSError:
+            os.write(CHANNEL, NONE_MADE)
+        os._exit(0)
+    os.close(wait_here)
+    os.waitpid(between, 0)
+    os.close(gate)
+
+
+def _become_supervisor(path: str, parent: int, gate: int) -> NoReturn:
+    """Supervise, once our parent has adopted us and knows our number; never come back."""
+    code = 1
+    try:
+        os.read(gate, 1)
+        os.close(gate)
+        if _introduced(path, parent):
+            code = supervise(AttemptFolder(Path(path)))
+    finally:
+        os._exit(code)
+
+
+def _introduced(path: str, parent: int) -> bool:
+    """Leave everything of the server's behind; return whether somebody counts on us now."""
+    os.setsid()
+    if os.getppid() != parent or not _entitle((sys.executable, "-m", SUPERVISOR, path)):
+        os.write(CHANNEL, NONE_MADE)
+        return False
+    processes.die_with_parent(signal.SIGTERM, parent)
+    os.write(CHANNEL, str(os.getpid()).encode())
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, CHANNEL)
+    os.close(nowhere)
+    return True
+
+
+def _entitle(argv: tuple[str, ...]) -> bool:
+    """Put another command line where /proc shows ours, that a supervisor is known by; return whether it has room."""
+    title = b"\0".join(map(os.fsencode, argv)) + b"\0"
+    # proc(5): fields 48 and 49, arg_start and arg_end
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    if not start or end - start < len(title):
+        return False
+    ctypes.memmove(start, title.ljust(end - start, b"\0"), end - start)
+    return True
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt, OSError):
+        serve(os.getppid())
