@@ -26,6 +26,8 @@ STEPS_OF_INTEREST = range(4500, 5501)
 CACHES = {"TRITON_CACHE_DIR": "triton", "XDG_CACHE_HOME": "others"}
 """Where kernels are kept that were compiled on this machine, by the variable that says so."""
 
+EXTENSIONS = "TORCH_EXTENSIONS_DIR"
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -133,6 +135,8 @@ class Bench:
     def _environment(self) -> dict[str, str]:
         others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", str(ROOT))]
         moved = {} if self.caches is None else {name: str(self.caches / below) for name, below in CACHES.items()}
+        if self.caches is not None and (built := os.environ.get(EXTENSIONS)):
+            moved[EXTENSIONS] = str(without_ours(Path(built), self.caches / "extensions"))
         return {**os.environ, **moved, "PYTHONPATH": os.pathsep.join([str(self.checkout), *others])}
 
     def copies(self, num: int) -> Path:
@@ -146,6 +150,15 @@ class Bench:
                 link.mkdir()
                 (link / "sparse").symlink_to((originals[index % len(originals)] / "sparse").resolve())
         return folder
+
+
+def without_ours(built: Path, folder: Path) -> Path:
+    """Make a folder with all that torch has built but our own kernels: gsplat's take a minute and are not ours."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in built.iterdir():
+        if not path.name.startswith("splatbatch_native") and not (folder / path.name).exists():
+            (folder / path.name).symlink_to(path.resolve())
+    return folder
 
 
 def read_run(name: str, wall_s: float, output: Path) -> Run:
