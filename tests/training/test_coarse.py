@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from cpu_scenes import view
@@ -11,7 +12,7 @@ from splatbatch.config.schedule import schedule
 from splatbatch.scene.patches import Patch
 from splatbatch.training.photos import coarse
 from splatbatch.training.photos.coarse import CoarseToFine, Pyramid, Stage, contents, plan_sizes, shrink, stages
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.views import Frame, Photo, Views
 from splatbatch.training.rendering.rasterize import rasterize
 
 
@@ -55,7 +56,8 @@ def test_more_sparse_points_than_the_cap_do_not_raise_it(stages: tuple[Stage, ..
 
 def test_unless_asked_for_every_photograph_is_as_it_is() -> None:
     settings, photos = recipe(), [photo(256, 256, 1.0)]
-    sizes = plan_sizes(photos, settings, schedule(settings), 10)
+    views = Views(tuple(photos), (), Frame(np.zeros(3), unit=1.0, scene_scale=1.0), (), {})
+    sizes = plan_sizes(views, settings, schedule(settings), 10)
     assert sizes.stages == ()
     assert Pyramid(sizes).at(0, photos[0]) is photos[0]
     assert sizes.budget(0) == settings.training.cap_max

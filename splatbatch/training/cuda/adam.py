@@ -68,7 +68,7 @@ class Adam:
         self.state[parameter] = moved
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num"])
 def _adam(values, gradients, means, squares, steps, rate, num, beta1, beta2, eps, BLOCK: tl.constexpr):
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = place < num

@@ -9,11 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +20,8 @@ import torch
 from splatbatch import processes
 from splatbatch.config import Recipe
 from splatbatch.machine import gpu
-from splatbatch.training.cuda.native import library
 from splatbatch.training.cuda.warm import EVENING, OF_DEGREE, OF_FLOATS, OURS
 
-LONGEST_S = 60.0
-LOOK_S = 0.01
 STAMP = "splatbatch-"
 """Begins the name of what says, in Triton's cache, that a group of kernels lies there."""
 
@@ -39,23 +34,13 @@ class Compiling:
     """By number of the process: what says that its kernels are compiled."""
 
     def wait(self) -> None:
-        """Return once all have ended; what one of them could not do, or not in time, is done when it is needed."""
-        give_up_at = time.monotonic() + LONGEST_S
-        while self.groups:
-            for pid in list(self.groups):
-                self._look(pid, is_late=time.monotonic() > give_up_at)
-            time.sleep(LOOK_S if self.groups else 0.0)
-
-    def _look(self, pid: int, *, is_late: bool) -> None:
-        """Note whether one has ended, and how; end one that is late."""
-        if is_late:
-            processes.send(signal.SIGKILL, [pid])
-        ended, status = os.waitpid(pid, 0 if is_late else os.WNOHANG)
-        if ended:
-            stamp = self.groups.pop(pid)
+        """Return once all have ended; what one of them could not do is done when it is needed."""
+        for pid, stamp in self.groups.items():
+            _, status = os.waitpid(pid, 0)
             with suppress(OSError):
                 if status == 0:
                     stamp.touch()
+        self.groups.clear()
 
 
 def for_training(recipe: Recipe, *, has_masks: bool, has_tones: bool) -> Compiling:
@@ -67,11 +52,7 @@ def for_training(recipe: Recipe, *, has_masks: bool, has_tones: bool) -> Compili
     unused = above | (set() if has_tones else {EVENING})
     wanted = (name for name in OURS if name not in unused and (has_masks or not name.startswith(OF_FLOATS)))
     try:
-        compiling = start(capability, wanted)
-        in_cuda = library.place(capability)
-        if not recipe.training.packed and not in_cuda.exists():
-            compiling.groups[_fork(lambda: library.build(capability))] = in_cuda
-        return compiling
+        return start(capability, wanted)
     except Exception:  # noqa: BLE001 - no Triton, or one that does it otherwise: kernels are compiled when they are used
         return Compiling()
 
@@ -88,26 +69,18 @@ def start(capability: tuple[int, int], groups: Iterable[str]) -> Compiling:
     Nothing here touches CUDA. Must be called before this process has threads.
     """
     missing = {name: stamp for name in groups if not (stamp := _stamp(name, capability)).exists()}
-    return Compiling({_fork(partial(_compile, name, capability)): stamp for name, stamp in missing.items()})
+    return Compiling({_fork(name, capability): stamp for name, stamp in missing.items()})
 
 
-def _compile(name: str, capability: tuple[int, int]) -> None:
-    compile_only(capability)
-    OURS[name](torch.device("cpu"))
-
-
-def _fork(work: Callable[[], object]) -> int:
-    """Do something in a process of its own, which ends with us; return its number."""
+def _fork(name: str, capability: tuple[int, int]) -> int:
     me = os.getpid()
     if pid := os.fork():
         return pid
     code = 1
     try:
         processes.die_with_parent(signal.SIGKILL, me)
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for descriptor in (1, 2):  # the log is of what trains
-            os.dup2(nowhere, descriptor)
-        work()
+        compile_only(capability)
+        OURS[name](torch.device("cpu"))
         code = 0
     finally:
         os._exit(code)

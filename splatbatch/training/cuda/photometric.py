@@ -100,7 +100,7 @@ def _places(height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     return row, column, (row < height) & (column < width)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["height"])
 def _blur_pair_across(render, photo, weights, across, height, width, gain, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """Blur x, y, x^2, y^2 and x y along the rows; `width` counts values."""
     row, column, inside = _places(height, width, ROWS, COLUMNS)
@@ -125,7 +125,7 @@ def _blur_pair_across(render, photo, weights, across, height, width, gain, ROWS:
     tl.store(across + 4 * plane + place, product, inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["height"])
 def _compare(
     render, photo, weights, across, slopes, sums, height, width, gain, C1, C2, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
@@ -162,7 +162,7 @@ def _compare(
     tl.store(sums + programs + program, tl.sum(tl.where(inside, ssim, 0.0)))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["height"])
 def _blur_slopes_across(slopes, weights, across, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     row, column, inside = _places(height, width, ROWS, COLUMNS)
     zero = tl.zeros((ROWS, COLUMNS), tl.float32)
@@ -180,7 +180,7 @@ def _blur_slopes_across(slopes, weights, across, height, width, ROWS: tl.constex
     tl.store(across + 2 * plane + place, of_product, inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["height"])
 def _derive(
     render,
     photo,

@@ -113,7 +113,7 @@ def _box(means2d, radii, n, inside, columns, rows, TILE_PX: tl.constexpr):
     return left, top, tl.where(seen, right - left, 0), tl.where(seen, bottom - top, 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num", "columns", "rows"])
 def _count(means2d, radii, depths, counts, distances, num, columns, rows, TILE_PX: tl.constexpr, BLOCK: tl.constexpr):
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = n < num
@@ -124,7 +124,7 @@ def _count(means2d, radii, depths, counts, distances, num, columns, rows, TILE_P
     tl.store(distances + n, depth, inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num", "capacity", "columns", "rows", "halvings"])
 def _emit(
     means2d,
     radii,
@@ -138,7 +138,7 @@ def _emit(
     capacity,
     columns,
     rows,
-    HALVINGS: tl.constexpr,
+    halvings,
     TILE_PX: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -146,7 +146,7 @@ def _emit(
     inside = entry < capacity
     # whose entry it is: the first Gaussian, in the order of depth, whose entries end behind it
     low, high = entry * 0, entry * 0 + num
-    for _ in range(HALVINGS):
+    for _ in range(halvings):
         middle = (low + high) // 2
         behind = tl.load(ends + middle, inside & (low < high), other=0) > entry
         high = tl.where(behind & (low < high), middle, high)

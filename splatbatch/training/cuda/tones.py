@@ -24,7 +24,7 @@ def even(colors: Tensor, pixels: Tensor, tone: Tensor, K: Tensor) -> Tensor:
     return target
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["height"])
 def _even(
     render,
     photo,

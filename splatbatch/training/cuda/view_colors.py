@@ -160,7 +160,7 @@ def _is_visible(radii, n, inside):
     return inside & (across > 0) & (down > 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num"])
 def _forward(
     means, sh0, shN, viewmat, radii, colors, num, NUM_HIGHER: tl.constexpr, DEGREE: tl.constexpr, BLOCK: tl.constexpr
 ):
@@ -176,7 +176,7 @@ def _forward(
         tl.store(colors + 3 * n + c, tl.maximum(color, 0.0), inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num"])
 def _backward(
     means,
     shN,
@@ -212,7 +212,7 @@ def _backward(
     tl.store(v_means + 3 * n + 2, (v_z - along * z) * shortening, inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num"])
 def _spread(means, viewmat, v_sh0, v_shN, num, NUM_HIGHER: tl.constexpr, DEGREE: tl.constexpr, BLOCK: tl.constexpr):
     """One coefficient per thread: neighbours write side by side, which a Gaussian per thread would not."""
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -1,8 +1,8 @@
 """`python -m splatbatch.training.cuda.warm GROUP`: build some kernels ahead, and print how long that took, as JSON.
 
-Triton compiles a kernel once for each kind of its arguments: for numbers that 16 divides and others, for each type of
-picture, each degree of the harmonics, each length of the binary search in a tile list. These are all made here, small.
-Sizes that 256 divides across or down, and degrees below 3 throughout, are left to the first patch.
+Triton compiles a kernel once for each kind of its arguments: for rows that 16 divides and others, for each type of
+picture, each degree of the harmonics. These are all made here, small. Degrees below 3 throughout are left to the first
+patch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 
@@ -26,62 +26,70 @@ KERNELS = (
 )
 """Our kernels, as Triton names them in its cache."""
 SIXTEEN_OR_NOT = (64, 60)
+"""Widths: where rows begin at multiples of 16, a kernel may read four values at once."""
 COEFFICIENTS = (0, 2, 4)
 """Of a tone: a gain alone, vignetting too, and a tilt."""
-TILED_PX = (200, 150)  # 13 and 10 tiles: neither divisible by 16
-CAPACITY = 1 << 18  # training.tile_capacity.FEWEST
+NUM = 60
+SMALL_AND_LARGE_PX = ((200, 150), (4096, 2304))
+"""Tiles that 16 bits can number, and more."""
+CAPACITY = 1 << 12
 
 
-def loss(device: torch.device, sides: Sequence[int] = SIXTEEN_OR_NOT) -> None:
-    """Compile the loss, its derivative, and SSIM; and what makes photographs even."""
-    from splatbatch.training.cuda import photometric, tones
+def loss(dtype: torch.dtype, device: torch.device, widths: Sequence[int] = SIXTEEN_OR_NOT) -> None:
+    """Compile the loss, its derivative, and SSIM, for photographs of bytes or, where masks are, of floats."""
+    from splatbatch.training.cuda import photometric
 
-    for height, width, dtype in product(sides, sides, (torch.uint8, torch.float32)):
-        photo = torch.zeros(height, width, 3, dtype=dtype, device=device)
-        render = torch.full((height, width, 3), 0.5, device=device, requires_grad=True)
+    for width in widths:
+        photo = torch.zeros(NUM, width, 3, dtype=dtype, device=device)
+        render = torch.full((NUM, width, 3), 0.5, device=device, requires_grad=True)
         torch.autograd.backward(photometric.photometric_loss(render, photo))
         photometric.ssim(render.detach(), photo)
-        for num_coefficients in COEFFICIENTS if dtype == torch.uint8 else ():
-            tone = torch.ones(4 + num_coefficients, device=device)
-            target = tones.even(render, photo, tone, torch.eye(3, device=device))
-            torch.autograd.backward(photometric.photometric_loss(render, target, as_taken=photo))
 
 
-def colors(device: torch.device, nums: Sequence[int] = SIXTEEN_OR_NOT) -> None:
-    """Compile colours and their derivative, for the degrees that a training goes through."""
+def evening(device: torch.device, widths: Sequence[int] = SIXTEEN_OR_NOT) -> None:
+    """Compile what makes photographs even, and the loss against them."""
+    from splatbatch.training.cuda import photometric, tones
+
+    for width, num_coefficients in product(widths, COEFFICIENTS):
+        photo = torch.zeros(NUM, width, 3, dtype=torch.uint8, device=device)
+        render = torch.full((NUM, width, 3), 0.5, device=device, requires_grad=True)
+        tone = torch.ones(4 + num_coefficients, device=device)
+        target = tones.even(render, photo, tone, torch.eye(3, device=device))
+        torch.autograd.backward(photometric.photometric_loss(render, target, as_taken=photo))
+
+
+def colors(degree: int, device: torch.device, num: int = NUM) -> None:
+    """Compile colours and their derivative, for a degree that a training goes through."""
     from splatbatch.training.cuda.view_colors import view_colors
 
-    for num, degree in product(nums, range(4)):
-        gaussians = {
-            name: torch.zeros(num, *shape, device=device, requires_grad=True)
-            for name, shape in {"means": (3,), "sh0": (1, 3), "shN": (15, 3)}.items()
-        }
-        radii = torch.ones(num, 2, dtype=torch.int32, device=device)
-        viewmat = torch.eye(4, device=device)
-        viewmat[2, 3] = 3.0
-        torch.autograd.backward(view_colors(gaussians, viewmat, radii, degree).sum())
+    gaussians = {
+        name: torch.zeros(num, *shape, device=device, requires_grad=True)
+        for name, shape in {"means": (3,), "sh0": (1, 3), "shN": (15, 3)}.items()
+    }
+    radii = torch.ones(num, 2, dtype=torch.int32, device=device)
+    viewmat = torch.eye(4, device=device)
+    viewmat[2, 3] = 3.0
+    torch.autograd.backward(view_colors(gaussians, viewmat, radii, degree).sum())
 
 
 def optimizer(device: torch.device) -> None:
     """Compile Adam."""
     from splatbatch.training.cuda.adam import Adam
 
-    for num in SIXTEEN_OR_NOT:
-        parameter = Parameter(torch.zeros(num, device=device))
-        parameter.grad = torch.ones_like(parameter)
-        Adam(parameter, 0.01, 1e-15).step()
+    parameter = Parameter(torch.zeros(NUM, device=device))
+    parameter.grad = torch.ones_like(parameter)
+    Adam(parameter, 0.01, 1e-15).step()
 
 
-def lists(bits: Iterable[int], device: torch.device, capacity: int = CAPACITY) -> None:
-    """Compile tile lists for numbers of Gaussians of so many binary digits."""
+def lists(device: torch.device, num: int = NUM, sizes: Sequence[tuple[int, int]] = SMALL_AND_LARGE_PX) -> None:
+    """Compile tile lists."""
     from splatbatch.training.cuda.tile_lists import Footprints, count_entries, tile_lists
 
-    for num_bits, odd, longer in product(bits, (0, 1), (0, 1)):
-        num = (1 << (num_bits - 1)) + odd
-        means2d, radii = torch.zeros(num, 2, device=device), torch.ones(num, 2, dtype=torch.int32, device=device)
-        depths, conics = torch.ones(num, device=device), torch.ones(num, 3, device=device)
-        count_entries(means2d, radii, TILED_PX)
-        tile_lists(Footprints(means2d, radii, depths, conics, depths), TILED_PX, capacity + longer)
+    means2d, radii = torch.zeros(num, 2, device=device), torch.ones(num, 2, dtype=torch.int32, device=device)
+    depths, conics = torch.ones(num, device=device), torch.ones(num, 3, device=device)
+    for size in sizes:
+        count_entries(means2d, radii, size)
+        tile_lists(Footprints(means2d, radii, depths, conics, depths), size, CAPACITY)
 
 
 def gsplat(device: torch.device) -> None:
@@ -118,18 +126,17 @@ def our_own(device: torch.device) -> None:
         raise RuntimeError(why)
 
 
-GROUPS: dict[str, Callable[[torch.device], None]] = {
-    "gsplat": gsplat,
-    "loss": loss,
-    "colors": colors,
+OF_BYTES, OF_FLOATS, EVENING, OF_DEGREE = "loss of bytes", "loss of floats", "evening", "colors {}"
+OURS: dict[str, Callable[[torch.device], None]] = {
+    **{f"{OF_BYTES}, {width} wide": partial(loss, torch.uint8, widths=[width]) for width in SIXTEEN_OR_NOT},
+    **{f"{OF_FLOATS}, {width} wide": partial(loss, torch.float32, widths=[width]) for width in SIXTEEN_OR_NOT},
+    EVENING: evening,
     "optimizer": optimizer,
-    **{
-        f"tile lists {bits[0]}-{bits[-1]}": partial(lists, bits)
-        for bits in (range(10, 15), range(15, 19), range(19, 23))
-    },
-    "native": our_own,
+    "tile lists": lists,
+    **{OF_DEGREE.format(degree): partial(colors, degree) for degree in range(4)},
 }
-"""What can be built by itself: each in a process of its own, all at once."""
+"""Our own kernels in groups that can be built by themselves: each in a process of its own, all at once."""
+GROUPS: dict[str, Callable[[torch.device], None]] = {"gsplat": gsplat, "native": our_own, **OURS}
 
 
 def main(name: str) -> None:
