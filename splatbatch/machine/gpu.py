@@ -115,6 +115,14 @@ def sample(uuid: str) -> GpuSample:
     )
 
 
+def serves_many(uuid: str) -> bool:
+    """Return whether several processes may use a GPU: its compute mode is not an exclusive one, and NVML says so."""
+    gpus()
+    handle = _optional(nvml.nvmlDeviceGetHandleByUUID, uuid)
+    mode = _optional(nvml.nvmlDeviceGetComputeMode, handle) if handle is not None else None
+    return mode is not None and int(mode) == int(nvml.NVML_COMPUTEMODE_DEFAULT)
+
+
 def bus(uuid: str) -> str:
     """Return where a GPU sits as the kernel's log names it, "0000:3b:00"; empty if NVML does not say."""
     gpus()

@@ -10,6 +10,8 @@ from splatbatch.machine.protocol import Key, Slot
 from splatbatch.outcome import Diagnosis
 from splatbatch.store.records.progress import GpuSample
 
+CONTEXT_MIB = 1024.0
+"""What a process that has opened its CUDA context, and computed something small, holds of a GPU at most."""
 MARGIN_MIB = 1024
 """What stays free on a GPU that two attempts share, for what nobody foresaw."""
 
@@ -48,6 +50,8 @@ class Readiness:
         self.reason = ""
         self.seats = 1
         """Attempts that may train here at once."""
+        self.contexts = 0
+        """Processes that stand by and hold a CUDA context here."""
         self._cooldown = cooldown
         self._before = self._sample()
         self._tenants: dict[Key, Tenant] = {}
@@ -101,17 +105,35 @@ class Readiness:
 
     def _why_not(self, sample: GpuSample, footprint_mib: float | None) -> str:
         if not self._tenants:
-            return gpu.why_not_ready(sample, self._before, self._cooldown, ours_mib=self._shared_mib)
+            return gpu.why_not_ready(sample, self._before, self._cooldown, ours_mib=self._ours_mib())
         footprints = [footprint_mib, *(tenant.footprint_mib for tenant in self._tenants.values())]
         known = [one for one in footprints if one is not None]
         if len(known) < len(footprints) or sample.used_mib is None or sample.total_mib is None:
             return "how much memory attempts take here is not known yet"
-        ours = self._shared_mib + sum(known[1:])
+        ours = self._ours_mib() + sum(known[1:])
         if reason := gpu.why_not_ready(sample, self._before, self._cooldown, ours_mib=ours):
             return reason
         taken = max(sample.used_mib, (self._before.used_mib or 0) + ours)
         lack = taken + known[0] + MARGIN_MIB - sample.total_mib
         return f"{lack:.0f} MiB too little for another attempt beside those that run" if lack > 0 else ""
+
+    def _ours_mib(self) -> float:
+        return self._shared_mib + self.contexts * CONTEXT_MIB
+
+    def has_room_for_context(self) -> bool:
+        """Return whether the next attempt may open its CUDA context beside the one that trains here.
+
+        Not where a floor is there to let the GPU rest, where it serves one process only, or where several share it
+        anyway; and only if all that the other may ever take leaves enough.
+        """
+        if self._cooldown.floor_s or self.seats != 1 or self._shared_mib or self.slot.gpu is None:
+            return False
+        known = [one.footprint_mib for one in self._tenants.values() if one.footprint_mib is not None and not one.alone]
+        sample = self._sample()
+        if len(known) != 1 or len(self._tenants) != 1 or sample.used_mib is None or sample.total_mib is None:
+            return False
+        taken = max(sample.used_mib, (self._before.used_mib or 0) + known[0])
+        return sample.total_mib - taken >= CONTEXT_MIB + MARGIN_MIB and gpu.serves_many(self.slot.gpu)
 
     def is_tight(self) -> bool:
         """Return whether several attempts leave less of the GPU free than they should."""

@@ -39,17 +39,37 @@ class Slots:
         """Return whether another attempt may start somewhere, as far as we ourselves decide it."""
         return any(gate.has_seat(alone=alone) for gate in self._gates)
 
-    def offer(self, footprint: Footprint | None, now: float, *, alone: bool = False) -> Slot | Wait:
+    def with_seat(self) -> frozenset[str]:
+        """Return the names of those on which another attempt may start, as far as we ourselves decide it."""
+        return frozenset(gate.slot.name for gate in self._gates if gate.has_seat())
+
+    def serves(self, slot: Slot) -> bool:
+        """Return whether a slot is in service."""
+        return any(gate.slot.name == slot.name for gate in self._gates)
+
+    def has_room_for_context(self, slot: Slot) -> bool:
+        """Return whether another process may open a CUDA context beside the one attempt that trains on a slot."""
+        return any(gate.has_room_for_context() for gate in self._gates if gate.slot.name == slot.name)
+
+    def note_contexts(self, contexts: Mapping[str, int]) -> None:
+        """Take it into account how many processes that stand by hold a context, by slot."""
+        for gate in self._gates:
+            gate.contexts = contexts.get(gate.slot.name, 0)
+
+    def offer(
+        self, footprint: Footprint | None, now: float, *, alone: bool = False, on: Slot | None = None
+    ) -> Slot | Wait:
         """Return a slot on which an attempt may start now, or why and since when there is none.
 
         Args:
             footprint: what it takes at most; None if nobody knows.
             now: by the clock of the loop, s.
             alone: it must have its GPU to itself.
+            on: the only slot that will do; None: any.
         """
         refused = []
         for gate in self._gates:
-            if gate.has_seat(alone=alone):
+            if gate.has_seat(alone=alone) and (on is None or on.name == gate.slot.name):
                 if gate.is_open(now, footprint.gpu_mib if footprint else None):
                     return gate.slot
                 refused.append(gate)

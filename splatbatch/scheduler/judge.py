@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from splatbatch.config import Limits
 from splatbatch.failures.diagnose import diagnose
@@ -36,7 +37,8 @@ from splatbatch.store.records.attempt import AttemptFacts, ExitFacts, Go, JobSpe
 from splatbatch.trainers import Trainer
 
 FULL_MIB = 2
-PREPARING = ("", "start", "load", "standby")
+STANDING_BY, TRAINING = "standby", "train"
+PREPARING = ("", "start", "load", STANDING_BY)
 """Phases before `go`; empty: it has said nothing."""
 FINALIZING = ("eval", "export", "done")
 """Phases after the last step."""
@@ -89,9 +91,18 @@ def write_job(attempt: Attempt, order: Order, limits: Limits) -> None:
     write_json(attempt.folder.job, job.to_record(), PRIVATE)
 
 
+def write_ahead(folder: AttemptFolder, slot: Slot) -> None:
+    """Let an attempt that stands by open its CUDA context on this slot, beside the one that trains there."""
+    write_json(folder.ahead, _go(slot), PRIVATE)
+
+
 def write_go(folder: AttemptFolder, slot: Slot) -> None:
     """Let an attempt that stands by begin, on this slot."""
-    write_json(folder.go, Go(slot.gpu, slot.name, _visible(slot), round(time.time(), 3)).to_record(), PRIVATE)
+    write_json(folder.go, _go(slot), PRIVATE)
+
+
+def _go(slot: Slot) -> dict[str, Any]:
+    return Go(slot.gpu, slot.name, _visible(slot), round(time.time(), 3)).to_record()
 
 
 def never_began(folder: AttemptFolder) -> bool:
@@ -152,6 +163,16 @@ def tidy(folder: AttemptFolder) -> None:
     if copies.is_dir() and not copies.is_symlink():  # evened ones, as large as the photographs
         shutil.rmtree(copies, ignore_errors=True)
     sweep(folder.path)
+
+
+def is_prepared(folder: AttemptFolder) -> bool:
+    """Return whether an attempt that stands by has done all that it can without a GPU."""
+    return folder.last_progress().phase == STANDING_BY
+
+
+def is_training(folder: AttemptFolder) -> bool:
+    """Return whether an attempt makes steps."""
+    return folder.last_progress().phase == TRAINING
 
 
 def is_finalizing(folder: AttemptFolder) -> bool:

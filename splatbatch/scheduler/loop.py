@@ -102,14 +102,14 @@ class Runner:
 
     def _starts_next(self) -> bool:
         """Start whatever is next, if there is a slot for it; return whether there was."""
-        now, standby = self._clock.now(), self._standbys.first()
         if not self._slots.has_seat():  # nothing is claimed that others could start sooner
             return False
+        now, standby = self._clock.now(), self._standbys.first(self._slots.with_seat())
         task = standby.task if standby else next(self._queue.due(now), None)
         alone = task is not None and self._retries.is_alone(task)
         if task is None or not self._slots.has_seat(alone=alone) or not self._has_room():
             return False
-        offer = self._slots.offer(self._memory.of(task), now, alone=alone)
+        offer = self._slots.offer(self._memory.of(task), now, alone=alone, on=self._standbys.place(standby))
         if isinstance(offer, Wait):
             for name, reason in self._slots.give_up_overdue(now).items():
                 self._ledger.write(SlotGivenUp(name, reason))
@@ -151,8 +151,7 @@ class Runner:
             self._launcher.tell_wait(running, self._clock.now() - wait.since, wait.reason)
         self._slots.take(running.key, slot, self._memory.of(running.task), alone=self._retries.is_alone(running.task))
         self._running[running.key] = running
-        company = self._slots.company(running.key)
-        for key in company:
+        for key in (company := self._slots.company(running.key)):
             self._running[key].num_company = max(self._running[key].num_company, len(company) - 1)
 
     def _fail_at_the_door(self, task: Task, error: Exception) -> None:
@@ -165,6 +164,7 @@ class Runner:
             self._queue.put_back(task)
         if not self._room.reason:
             self._standbys.top_up(self._queue, self._slots, self._clock.now())
+            self._standbys.open_contexts(self._slots, self._running)
 
     def _has_room(self) -> bool:
         if not (is_open := self._room.is_open(now := self._clock.now())) and self._room.given_up(now):
@@ -193,11 +193,10 @@ class Runner:
 
     def _never_began(self, running: Running, end: Exit) -> bool:
         """Put a standby back in the queue that had died when it was told to go: it counts for nothing."""
-        if isinstance(end, Cancelled) or not judge.never_began(running.attempt.folder):
-            return False
-        self._standbys.discard(running)
-        self._queue.put_back(running.task)
-        return True
+        if has_not_begun := not isinstance(end, Cancelled) and judge.never_began(running.attempt.folder):
+            self._standbys.discard(running)
+            self._queue.put_back(running.task)
+        return has_not_begun
 
     def _is_judged(self, running: Running, end: Exit) -> bool:
         """Judge an attempt; False while a full disk does not take its result: it keeps its slot until there is room."""
@@ -222,6 +221,7 @@ class Runner:
         self._retries.note(task, outcome)
         if isinstance(outcome, Trained):
             self._memory.note(running)
+        self._standbys.judged(running, end)
         if isinstance(outcome, Failed):
             if outcome.diagnosis.cause == "disk_full":
                 self._room.shut(self._clock.now(), f"disk full at {task.name}")
@@ -237,8 +237,8 @@ class Runner:
         """End what runs, wait for its records, and write them down."""
         self._waiting()
         ask_to_end(self._executor, self._running)
-        end = self._clock.now() + self._patience_s
-        while (self._running or self._standbys) and self._clock.now() < end:
+        give_up_at = self._clock.now() + self._patience_s
+        while (self._running or self._standbys) and self._clock.now() < give_up_at:
             self._harvest()
             self._standbys.look()
             self._queue.clear()

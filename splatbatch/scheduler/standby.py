@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Container, Mapping
+from contextlib import suppress
+
 from splatbatch.config import Config, TaskId
 from splatbatch.errors import SplatbatchError
 from splatbatch.machine.protocol import Executor, Key, Slot
 from splatbatch.machine.readiness import Wait
 from splatbatch.machine.slots import Slots
+from splatbatch.outcome import Exit, Exited
+from splatbatch.scheduler import judge
 from splatbatch.scheduler.launch import Launcher
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.running import Running, ask_to_end, how_it_ended
@@ -22,6 +28,10 @@ class Standbys:
         self._launcher = launcher
         self._ready: dict[Key, Running] = {}
         self._leaving: dict[Key, Running] = {}
+        self._opened: dict[Key, Slot] = {}
+        """Those that have opened their CUDA context, on the GPU of a slot: they can begin nowhere else."""
+        self._distrusted: set[Key] = set()
+        """Those that leave since their context may not be sound; their tasks are still to be done."""
         self._in_their_turn: set[TaskId] = set()
         """A standby of theirs has died: the next attempt starts in its turn, and tells why."""
 
@@ -33,9 +43,17 @@ class Standbys:
         """Return all of them, those that still have to end included."""
         return self._ready | self._leaving
 
-    def first(self) -> Running | None:
-        """Return the one whose turn is next."""
-        return next(iter(self._ready.values()), None)
+    def first(self, free: Container[str] | None = None) -> Running | None:
+        """Return the one whose turn is next, of those that can begin on a slot of these names; None: on any."""
+        fits = (one for key, one in self._ready.items() if free is None or self._fits(key, free))
+        return next(fits, None)
+
+    def _fits(self, key: Key, free: Container[str]) -> bool:
+        return key not in self._opened or self._opened[key].name in free
+
+    def place(self, running: Running | None) -> Slot | None:
+        """Return the only slot that one can begin on; None: any."""
+        return self._opened.get(running.key) if running else None
 
     def go(self, running: Running, slot: Slot) -> None:
         """Let one begin.
@@ -45,6 +63,7 @@ class Standbys:
         """
         self._launcher.go(running, slot)
         del self._ready[running.key]
+        self._opened.pop(running.key, None)
 
     def top_up(self, queue: Queue, slots: Slots, now: float) -> None:
         """Start standbys for tasks that are due, as long as some slot that is taken has none."""
@@ -61,6 +80,35 @@ class Standbys:
                 continue
             queue.take(task)
             self._ready[running.key] = running
+
+    def open_contexts(self, slots: Slots, running: Mapping[Key, Running]) -> None:
+        """Let those that are prepared open their CUDA context beside an attempt that trains, where nothing is risked.
+
+        By then the attempt has passed the gate of its GPU, and has told how much of the GPU it takes.
+        """
+        training = {one.slot.name for one in running.values() if judge.is_training(one.attempt.folder)}
+        for key, one in self._ready.items():
+            slot, is_wanted = one.slot, key not in self._opened and one.slot not in self._opened.values()
+            if not (is_wanted and slot.name in training and judge.is_prepared(one.attempt.folder)):
+                continue
+            if slots.has_room_for_context(slot):
+                with suppress(OSError):  # it opens its context when it is told to go
+                    judge.write_ahead(one.attempt.folder, slot)
+                    self._opened[key] = slot
+        for slot in {slot.name: slot for slot in self._opened.values() if not slots.serves(slot)}.values():
+            self._distrust(slot)
+        slots.note_contexts(Counter(slot.name for slot in self._opened.values()))
+
+    def judged(self, running: Running, end: Exit) -> None:
+        """An attempt has ended; unless it ended well, its GPU may not be as it should for who has a context there."""
+        if end != Exited(0):
+            self._distrust(running.slot)
+
+    def _distrust(self, slot: Slot) -> None:
+        """End those with a context on a GPU where an attempt has failed; their tasks begin in their turn."""
+        for key in [key for key, its in self._opened.items() if its.name == slot.name and key in self._ready]:
+            self._distrusted.add(key)
+            self.dismiss(self._ready[key])
 
     def look(self) -> list[Task]:
         """Remove those that have ended, and return the tasks they were to do."""
@@ -87,8 +135,9 @@ class Standbys:
     def _has_died(self, running: Running) -> bool:
         """Discard a standby that has ended; return whether nobody had asked it to."""
         self.discard(running)
+        self._opened.pop(running.key, None)
         if self._leaving.pop(running.key, None) is not None:
-            return False
+            return running.key in self._distrusted
         del self._ready[running.key]
         return True
 

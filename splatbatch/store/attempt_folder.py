@@ -58,6 +58,8 @@ class AttemptFolder:
     """Parent: please stop."""
     go = FileIn("go.json")
     """Parent, for an attempt that stands by: start now, on this GPU."""
+    ahead = FileIn("ahead.json")
+    """Parent, for an attempt that stands by: open the CUDA context now, on this GPU, and wait on."""
     start = FileIn("start.json")
     """Supervisor, O_EXCL: the fence. A second start in this folder loses."""
     heartbeat = FileIn("heartbeat.json")
@@ -126,6 +128,10 @@ class AttemptFolder:
     def read_go(self) -> Go | None:
         """Return go.json; None as long as it stands by, and if it never did."""
         return self._read(self.go, Go)
+
+    def read_ahead(self) -> Go | None:
+        """Return ahead.json; None as long as it may not touch the GPU before its turn."""
+        return self._read(self.ahead, Go)
 
     def read_start(self) -> Start:
         """Return start.json; blank before the start, and for a moment after it."""

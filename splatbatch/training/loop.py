@@ -38,7 +38,7 @@ def train(
     strategy.within(views.surroundings)
     strategy.judge_by(Album(views.training, RasterOptions.of(recipe), views.surroundings, training.seed))
     progress.expect(Expectations.of(recipe, plan))
-    sizes = plan_sizes(views.training, recipe, plan, len(gaussians["means"]))
+    sizes = plan_sizes(views, recipe, plan, len(gaussians["means"]))
     changing = Changing(gaussians, optimizers, strategy, evaluator)
     start = checkpoints.resume(changing)
     capacity = TileCapacity(gaussians, views.training, RasterOptions.of(recipe), views.surroundings)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import os
 import platform
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -29,14 +30,17 @@ from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.backdrop import surroundings_of, thinned
 from splatbatch.training.border.cover import covered
 from splatbatch.training.checkpoint import Checkpoints, identity
+from splatbatch.training.cuda.ahead import Compiling, for_training
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import chosen, export, first_values, from_splat, to_parameters
 from splatbatch.training.loop import train
+from splatbatch.training.photos.coarse import contents
 from splatbatch.training.photos.repeats import find_repeats
 from splatbatch.training.photos.views import Folders, Views, decode_views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.progress.tensorboard import open_tensorboard
+from splatbatch.training.rehearsal import rehearse
 from splatbatch.training.stopping import StopRequest
 
 STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
@@ -61,6 +65,8 @@ class Prepared:
     """Checkpoint of an earlier attempt with the same settings."""
     identity: str = ""
     """Of all that the training depends on: of this a checkpoint must be."""
+    compiling: Compiling = field(default_factory=Compiling)
+    """Our kernels, as far as they are not compiled yet."""
 
 
 def train_attempt(folder: AttemptFolder, *, stands_by: bool = False) -> None:
@@ -74,7 +80,7 @@ def train_attempt(folder: AttemptFolder, *, stands_by: bool = False) -> None:
     progress = Progress(folder.progress, recipe.training.max_steps)
     prepared = prepare(settings, recipe, progress)
     if stands_by:
-        wait_for_go(folder, progress)
+        wait_for_go(folder, progress, lambda: open_ahead(prepared))
     train_prepared(folder, prepared, progress)
 
 
@@ -86,8 +92,10 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     """
     training, was_touched = recipe.training, torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     progress.phase("start")
+    compiling = Compiling()
     if training.device != "cpu" and torch.version.cuda:
         _load_kernels()
+        compiling = for_training(recipe, has_masks=settings.masks is not None, has_tones=bool(settings.tones))
 
     progress.phase("load")
     reconstruction = read_shifted(Path(settings.sparse), settings.offset)
@@ -114,7 +122,9 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     settled = recipe.settled(extent.num_points)
     gaussians = covered(gaussians, views.surroundings.cover, settled.training.cap())
     who = identity(settled, views, gaussians)  # read through here, where no GPU waits for it
-    return Prepared(settled, views, gaussians, extent, settings.offset, resume, who)
+    views = replace(views, content=contents(views.training) if training.coarse_to_fine else {})
+    gc.freeze()  # what was imported and read stays: a look through all of it would hold up some steps of the training
+    return Prepared(settled, views, gaussians, extent, settings.offset, resume, who, compiling)
 
 
 def _within_reach(first: dict[str, Tensor], views: Views, settings: TrainingSettings) -> dict[str, Tensor]:
@@ -136,6 +146,7 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     recipe = prepared.recipe
 
     progress.phase("init")
+    prepared.compiling.wait()
     device = open_device(recipe.training.device)
     torch.manual_seed(recipe.training.seed)
     # what this process may come to take on its GPU, its context included
@@ -145,7 +156,6 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     gaussians = to_parameters(prepared.gaussians, device)
     progress.show_on(open_tensorboard(folder.tensorboard, wanted=recipe.evaluation.tensorboard))
     evaluator = Evaluator(scene, recipe, progress, device)
-    evaluator.measure(gaussians, 0)
 
     progress.phase("train")
     with StopRequest() as stop:
@@ -159,6 +169,7 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
         write_splat(written, export(gaussians, scene.frame), step, planned, offset_comments(prepared.offset))
         gaussians = from_splat(read_splat(written), scene.frame, device)
         final = evaluator.measure_written(gaussians, step)
+        evaluator.measure_first(to_parameters(prepared.gaussians, device))
         made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": _versions(device)}
         write_json(folder.metrics, {**evaluator.to_record(), **made})
         picture_views(folder, scene.surroundings.drawn_with(gaussians), scene.holdout, final, recipe)
@@ -215,17 +226,29 @@ def open_device(wanted: str) -> torch.device:
     return torch.device("cpu")
 
 
-def wait_for_go(folder: AttemptFolder, progress: Progress) -> None:
+def open_ahead(prepared: Prepared) -> None:
+    """Open the CUDA context of an attempt that stands by, and load what its training will use."""
+    prepared.compiling.wait()
+    device = open_device(prepared.recipe.training.device)
+    rehearse(prepared.views, prepared.gaussians, prepared.recipe.on(device.type), device)
+
+
+def wait_for_go(folder: AttemptFolder, progress: Progress, open_context: Callable[[], None]) -> None:
     """Return when go.json is there, with its environment in force: the GPU it names is the only one CUDA will see.
 
     Raises:
-        TrainerError: the supervisor has died, so that no go can come.
+        TrainerError: the supervisor has died, so that no go can come; or it names another GPU than ahead.json did.
     """
     progress.phase("standby")
-    supervisor = os.getppid()
+    supervisor, ahead = os.getppid(), None
     while (go := folder.read_go()) is None:
         if os.getppid() != supervisor:
             raise TrainerError("standing by for a supervisor that has died")
+        if ahead is None and (ahead := folder.read_ahead()):
+            os.environ.update(ahead.env)
+            open_context()
         time.sleep(LOOK_S)
+    if ahead is not None and ahead.gpu != go.gpu:
+        raise TrainerError(f"told to begin on the GPU {go.gpu}, but its CUDA context is on {ahead.gpu}")
     os.environ.update(go.env)
     progress.begin()

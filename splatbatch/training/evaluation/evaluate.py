@@ -69,6 +69,19 @@ class Evaluator:
         """
         if self.evaluations and self.evaluations[-1]["step"] == step:
             return self.evaluations[-1]
+        metrics = self._measured(gaussians, step)
+        if metrics is not None:
+            self.evaluations.append(metrics)
+            self._progress.evaluated(metrics)
+        return metrics
+
+    def measure_first(self, gaussians: Mapping[str, Tensor]) -> None:
+        """Measure what the training began from; at its end, where the next patch does not wait for it."""
+        if not self.evaluations or self.evaluations[0]["step"]:
+            metrics = self._measured(gaussians, 0)
+            self.evaluations[:0] = [metrics] if metrics else []
+
+    def _measured(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         with self._peaks.evaluating(), torch.inference_mode():
             gaussians = self._surroundings.drawn_with(gaussians)
             figures = evaluate(gaussians, self._holdout, self._recipe, self._lpips, is_evened=self._is_evened)
@@ -76,11 +89,7 @@ class Evaluator:
                 return None
             sample = {photo.name: psnr_on(gaussians, photo, self._recipe) for photo in self._sample}
         on_training = {"training_psnr": statistics.fmean(sample.values()), "training_images": sample}
-        metrics = {"step": step, **figures, **on_training}
-        self.evaluations.append(metrics)
-        if step:
-            self._progress.evaluated(metrics)
-        return metrics
+        return {"step": step, **figures, **on_training}
 
     def measure_written(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         """Measure the splat as its file holds it, which is what counts, in place of the one in memory.

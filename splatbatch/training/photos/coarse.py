@@ -18,7 +18,7 @@ from torch.nn.functional import avg_pool2d
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training.photos.tones import shrunk
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.rendering.rasterize import View
 
 FACTORS = (8, 6, 4, 3, 2)
@@ -61,9 +61,11 @@ class CoarseToFine:
         return min(self.cap_max, round(self.first + (self.cap_max - self.first) * share))
 
 
-def plan_sizes(photos: Sequence[Photo], recipe: Recipe, plan: Schedule, first: int) -> CoarseToFine:
+def plan_sizes(views: Views, recipe: Recipe, plan: Schedule, first: int) -> CoarseToFine:
     """Return the sizes for photographs and so many first Gaussians; always full size unless it is asked for."""
-    content = contents(photos) if recipe.training.resolved().coarse_to_fine else {}
+    content = views.content
+    if content is None:
+        content = contents(views.training) if recipe.training.coarse_to_fine else {}
     return CoarseToFine(stages(content, plan.refine_stop), first, recipe.training.cap(), plan.max_steps)
 
 

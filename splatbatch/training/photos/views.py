@@ -86,6 +86,8 @@ class Views:
     """At which resolution, and from which folder."""
     surroundings: Surroundings = NONE
     """What bounds the patch, and what is drawn behind it."""
+    content: Mapping[int, float] | None = None
+    """What `coarse.contents` finds; None: nobody has looked."""
 
     @property
     def have_tones(self) -> bool:

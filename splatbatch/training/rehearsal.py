@@ -1,0 +1,71 @@
+"""A training in small before the real one: CUDA's context, its libraries and every kernel are loaded by then."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from splatbatch.config import Recipe
+from splatbatch.config.schedule import Schedule, schedule
+from splatbatch.training.border.surroundings import NONE
+from splatbatch.training.cuda_graph import GraphedStep
+from splatbatch.training.gaussians import Parameters, chosen, to_parameters
+from splatbatch.training.optim import make_optimizers
+from splatbatch.training.photos.coarse import shrink
+from splatbatch.training.photos.views import Views
+from splatbatch.training.rendering.rasterize import RasterOptions
+from splatbatch.training.rendering.tile_capacity import TileCapacity
+from splatbatch.training.step import Step
+from splatbatch.training.strategies import STRATEGIES
+
+MOST_GAUSSIANS = 2000
+LARGEST_PX = 256
+
+
+def rehearse(views: Views, values: Mapping[str, Tensor], recipe: Recipe, device: torch.device) -> None:
+    """Train a few Gaussians of a patch on one photograph of it, small, and forget them.
+
+    Another process may train on the same GPU: what this takes besides the context are some megabytes, given back.
+    """
+    scene = _in_small(views).to(device, "gpu")
+    gaussians = to_parameters(chosen(values, torch.arange(min(len(values["means"]), MOST_GAUSSIANS))), device)
+    _train_a_little(gaussians, scene, recipe)
+    del scene, gaussians
+    gc.collect()
+    gc.freeze()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def _train_a_little(gaussians: Parameters, scene: Views, recipe: Recipe) -> None:
+    plan, photo = schedule(recipe), scene.training[0]
+    optimizers = make_optimizers(gaussians, recipe, plan, scene.frame.scene_scale)
+    strategy = STRATEGIES[recipe.training.strategy](gaussians, optimizers, recipe, plan, scene.frame.scene_scale)
+    capacity = TileCapacity(gaussians, scene.training, RasterOptions.of(recipe))
+    step = Step(gaussians, optimizers, strategy, recipe, plan, capacity)
+    graphed = GraphedStep(step) if capacity.entries else step
+    loss, rendering = step.derive(photo, 0)
+    float(loss)
+    step.update(rendering)
+    for degree in range(recipe.training.sh_degree + 1):
+        graphed(photo, degree)
+    step.refine(_first_refinement(plan))
+    capacity.review()
+
+
+def _in_small(views: Views) -> Views:
+    """Return a scene of one photograph, shrunk, and nothing behind it."""
+    photo = views.training[0]
+    factor = -(-max(photo.view.width, photo.view.height) // LARGEST_PX)
+    return replace(views, training=(shrink(photo, factor) if factor > 1 else photo,), holdout=(), surroundings=NONE)
+
+
+def _first_refinement(plan: Schedule) -> int:
+    """Return the first step after which a strategy refines."""
+    return (plan.refine_start // plan.refine_every + 1) * plan.refine_every
