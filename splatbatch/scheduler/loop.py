@@ -104,8 +104,8 @@ class Runner:
         """Start whatever is next, if there is a slot for it; return whether there was."""
         if not self._slots.has_seat():  # nothing is claimed that others could start sooner
             return False
-        now, standby = self._clock.now(), self._standbys.first(self._slots.with_seat())
-        task = standby.task if standby else next(self._queue.due(now), None)
+        now = self._clock.now()
+        standby, task = self._standbys.next(self._queue, self._slots, now)
         alone = task is not None and self._retries.is_alone(task)
         if task is None or not self._slots.has_seat(alone=alone) or not self._has_room():
             return False

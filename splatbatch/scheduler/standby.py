@@ -48,6 +48,16 @@ class Standbys:
         fits = (one for key, one in self._ready.items() if free is None or self._fits(key, free))
         return next(fits, None)
 
+    def next(self, queue: Queue, slots: Slots, now: float) -> tuple[Running | None, Task | None]:
+        """Return the task whose turn is next, and the one that stands by for it, if there is one."""
+        free = slots.with_seat()
+        standby = self.first(free)
+        task = standby.task if standby else next(queue.due(now), None)
+        if task is None and free:  # nobody else is left: better begun anew here than waited for where its context is
+            for slot in {one.name: one for one in self._opened.values()}.values():
+                self._distrust(slot)
+        return standby, task
+
     def _fits(self, key: Key, free: Container[str]) -> bool:
         return key not in self._opened or self._opened[key].name in free
 
@@ -69,7 +79,9 @@ class Standbys:
         """Start standbys for tasks that are due, as long as some slot that is taken has none."""
         wanted = self._config.executor.standby
         busy = [slot for slot in slots.taken() if (slot.gpu is not None if wanted == "auto" else wanted)]
-        for slot in busy[len(self._ready) :]:
+        meant = {one.slot.name for one in self._ready.values()}
+        lacking = [slot for slot in busy if slot.name not in meant]
+        for slot in lacking[: len(busy) - len(self._ready)]:
             task = next((task for task in queue.due(now) if self._may_stand_by(task)), None)
             if task is None or isinstance(slots.offer_standby(slot, task.footprint, now), Wait):
                 return

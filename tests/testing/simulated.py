@@ -25,6 +25,7 @@ from splatbatch.store.records.progress import GpuSample
 from splatbatch.tasks.batch import open_batch
 
 TOTAL_MIB = 100_000
+CONTEXT_MIB = 600
 STEPS = 20
 MOST_S = 5000
 
@@ -54,6 +55,8 @@ class Attempt:
     gpu: str | None = None
     phase: str = ""
     ended: bool = False
+    opened: str | None = None
+    """GPU that its context was opened on ahead of its turn."""
 
 
 @dataclass
@@ -79,15 +82,16 @@ class World:
     def sleep(self, seconds: float) -> None:
         self.time += seconds
         assert self.time < MOST_S, "it waits for what cannot come"
-        for key, attempt in self.attempts.items():
+        for attempt in self.attempts.values():
             if not attempt.ended:
-                self._advance(key, attempt)
+                self._advance(attempt)
 
     # the GPUs
 
     def sample(self, uuid: str) -> GpuSample:
         held = [one.script.peak_mib for one in self.attempts.values() if one.gpu == uuid and not one.ended]
-        used = 500 + sum(held) + self.squatter_mib(self.time, uuid)
+        waiting = [one for one in self.attempts.values() if one.opened == uuid and one.began is None and not one.ended]
+        used = 500 + sum(held) + CONTEXT_MIB * len(waiting) + self.squatter_mib(self.time, uuid)
         return GpuSample(used_mib=round(used), total_mib=TOTAL_MIB)
 
     # the engine
@@ -104,6 +108,8 @@ class World:
         self._note("stands by" if record["standby"] else "submitted", patch)
         if not record["standby"]:
             self._begin(self.attempts[key], record["gpu"])
+        else:
+            append_line(folder.progress, {"phase": "standby", "t": self.time}, durable=False)
         return key
 
     def poll(self, handles: Mapping[Key, str]) -> Mapping[Key, Seen]:
@@ -123,14 +129,20 @@ class World:
 
     # what happens
 
-    def _advance(self, key: Key, attempt: Attempt) -> None:
+    def _stand_by(self, attempt: Attempt) -> None:
+        if attempt.script.dies_standing_by:
+            self._end(attempt, {"kind": "exited", "code": 1})
+        elif attempt.script.dies_at_go and attempt.folder.go.exists():
+            self._end(attempt, {"kind": "killed", "signal": 9, "stood_by": True})
+        elif go := read_json(attempt.folder.go):
+            self._begin(attempt, go["gpu"])
+        elif attempt.opened is None and (ahead := read_json(attempt.folder.ahead)):
+            attempt.opened = ahead["gpu"]
+            self._note("opens", attempt.folder.task)
+
+    def _advance(self, attempt: Attempt) -> None:
         if attempt.began is None:
-            if attempt.script.dies_standing_by:
-                self._end(attempt, {"kind": "exited", "code": 1})
-            elif attempt.script.dies_at_go and attempt.folder.go.exists():
-                self._end(attempt, {"kind": "killed", "signal": 9, "stood_by": True})
-            elif go := read_json(attempt.folder.go):
-                self._begin(attempt, go["gpu"])
+            self._stand_by(attempt)
             return
         age_s = self._work(attempt)
         if attempt.script.log and age_s >= attempt.script.fails_after_s:
@@ -152,6 +164,7 @@ class World:
         return attempt.worked_s
 
     def _begin(self, attempt: Attempt, uuid: str) -> None:
+        assert attempt.opened in (None, uuid)
         attempt.began, attempt.seen, attempt.gpu = self.time, self.time, uuid
         self._enter(attempt, "train", 1)
         self._note("begins", attempt.folder.path.parent.name)

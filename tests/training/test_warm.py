@@ -19,7 +19,11 @@ WARM = """
 import torch
 from splatbatch.training.cuda import warm
 device = torch.device("cpu")
-warm.loss(device, [6]), warm.colors(device, [5]), warm.optimizer(device), warm.lists([4], device, 64)
+for dtype in (torch.uint8, torch.float32):
+    warm.loss(dtype, device, [6])
+for degree in range(4):
+    warm.colors(degree, device, 5)
+warm.evening(device, [6]), warm.optimizer(device), warm.lists(device, 5, [(40, 30)])
 """
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from splatbatch.config import Recipe
 from splatbatch.machine import gpu
 from splatbatch.training.cuda.warm import EVENING, OF_DEGREE, OF_FLOATS, OURS
 
+LONGEST_S = 60.0
+LOOK_S = 0.01
 STAMP = "splatbatch-"
 """Begins the name of what says, in Triton's cache, that a group of kernels lies there."""
 
@@ -34,13 +37,23 @@ class Compiling:
     """By number of the process: what says that its kernels are compiled."""
 
     def wait(self) -> None:
-        """Return once all have ended; what one of them could not do is done when it is needed."""
-        for pid, stamp in self.groups.items():
-            _, status = os.waitpid(pid, 0)
+        """Return once all have ended; what one of them could not do, or not in time, is done when it is needed."""
+        give_up_at = time.monotonic() + LONGEST_S
+        while self.groups:
+            for pid in list(self.groups):
+                self._look(pid, is_late=time.monotonic() > give_up_at)
+            time.sleep(LOOK_S if self.groups else 0.0)
+
+    def _look(self, pid: int, *, is_late: bool) -> None:
+        """Note whether one has ended, and how; end one that is late."""
+        if is_late:
+            processes.send(signal.SIGKILL, [pid])
+        ended, status = os.waitpid(pid, 0 if is_late else os.WNOHANG)
+        if ended:
+            stamp = self.groups.pop(pid)
             with suppress(OSError):
                 if status == 0:
                     stamp.touch()
-        self.groups.clear()
 
 
 def for_training(recipe: Recipe, *, has_masks: bool, has_tones: bool) -> Compiling:
