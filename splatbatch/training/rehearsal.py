@@ -51,7 +51,7 @@ def _train_a_little(gaussians: Parameters, scene: Views, recipe: Recipe) -> None
     step = Step(gaussians, optimizers, strategy, recipe, plan, capacity)
     graphed = GraphedStep(step) if capacity.entries else step
     loss, rendering = step.derive(photo, 0)
-    float(loss)
+    float(loss.detach())
     step.update(rendering)
     for degree in range(recipe.training.sh_degree + 1):
         graphed(photo, degree)

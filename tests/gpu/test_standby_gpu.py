@@ -1,4 +1,4 @@
-"""On a real GPU: who stands by holds none of it, patches follow each other closely, and several share the card."""
+"""On a real GPU: who stands by has its context ready, patches follow each other closely, and several share the card."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import yaml
 
 from splatbatch.files import read_lines
 from splatbatch.machine import gpu
+from splatbatch.machine.readiness import CONTEXT_MIB
 
 pytestmark = [
     pytest.mark.gpu,
@@ -23,12 +24,13 @@ pytestmark = [
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
 
 
-def train(folder: Path, steps: int = 600, **executor: Any) -> float:
+def train(folder: Path, steps: int = 600, cooldown: dict[str, float] | None = None, **executor: Any) -> float:
     """Train the quarry on the first GPU; return the seconds it took."""
     settings = {
         "scene": {"patches": str(QUARRY / "patches"), "images": str(QUARRY / "images")},
         "training": {"max_steps": steps, "device": "cuda"},
         "executor": {"gpus": [0], **executor},
+        "cooldown": cooldown or {},
     }
     config = folder / "splat_config.yml"
     config.write_text(yaml.safe_dump(settings))
@@ -61,13 +63,31 @@ def test_a_patch_that_stood_by_begins_soon_after_the_one_before(trained: tuple[P
     assert abs(more_mib) <= 8
 
 
-def test_a_standby_is_no_process_of_the_gpu(trained: tuple[Path, int]) -> None:
+def test_a_standby_opens_its_context_beside_the_training_and_begins_within_a_third_of_a_second(
+    trained: tuple[Path, int],
+) -> None:
+    folder, _ = trained
+    attempt = folder / "output/patches/p1/attempt-01"
+    go = json.loads((attempt / "go.json").read_text())["at"]
+    records = list(read_lines(attempt / "progress.jsonl"))
+    assert json.loads((attempt / "ahead.json").read_text())["at"] < go
+    assert next(record["t"] for record in records if record["phase"] == "train") - go < 0.6
+
+
+def test_a_context_ahead_of_its_turn_takes_no_more_than_the_gate_allows_for(trained: tuple[Path, int]) -> None:
     folder, _ = trained
     _, ended, _ = times(folder, "p0")
     samples = list(read_lines(folder / "output/patches/p0/attempt-01/gpu.jsonl"))
-    samples = [sample for sample in samples if sample["t"] < ended]
-    before, most = len(samples[0]["processes"]), max(len(sample["processes"]) for sample in samples)
-    assert most - before <= 1
+    used = [sample["used_mib"] for sample in samples if sample["t"] < ended]
+    own = max(sum(one for one in sample["process_mib"] if one) for sample in samples)
+    print(f"used on the card: {used}; of processes: {own} MiB")
+    told = json.loads((folder / "output/patches/p0/attempt-01/exit.json").read_text())["own_gpu_peak_mib"]
+    assert told is None or max(used) - min(used) < told + CONTEXT_MIB
+
+
+def test_a_gpu_that_is_to_rest_is_touched_by_nobody_ahead_of_its_turn(tmp_path: Path) -> None:
+    train(tmp_path, 600, cooldown={"floor_s": 0.5})
+    assert not list(tmp_path.glob("output/patches/*/attempt-01/ahead.json"))
 
 
 @pytest.mark.parametrize("mps", ["auto", "off"])
