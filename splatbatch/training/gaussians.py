@@ -52,8 +52,8 @@ def first_values(points: Points, frame: Frame, training: Training) -> dict[str, 
 
 
 def to_parameters(values: Mapping[str, Tensor], device: torch.device) -> Parameters:
-    """Return values as what is optimised, on the device that trains."""
-    return {name: Parameter(value.to(device)) for name, value in values.items()}
+    """Return values as what is optimised, on the device that trains; they themselves stay as they are."""
+    return {name: Parameter(value.to(device, copy=True)) for name, value in values.items()}
 
 
 def values_of(splat: Gaussians, frame: Frame) -> dict[str, Tensor]:

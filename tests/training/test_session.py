@@ -238,3 +238,15 @@ def test_a_patch_of_the_quarry_gets_better_in_30_steps(tmp_path: Path) -> None:
     train_attempt(folder)
     metrics = read_json(folder.metrics) or {}
     assert metrics["final"]["psnr"] >= metrics["initial"]["psnr"] + 3
+
+
+def test_a_single_photograph_is_trained_on_unless_it_is_held_out(patch: Patch) -> None:
+    images = patch.sparse / "images.txt"
+    images.write_text("".join(line + "\n" for line in images.read_text().splitlines()[:2]))
+    with pytest.raises(SceneError, match="no training cameras: 0 of 1 photographs are left"):
+        trained(patch, recipe())
+    training = {"max_steps": STEPS, "device": "cpu", "coarse_to_fine": True}
+    settings = Recipe.model_validate({"training": training, "evaluation": {"holdout_every": 0}})
+    _, splat = trained(patch, settings, "attempt-02")
+    assert splat.num_gaussians > 0
+    assert splat.metrics["final"] is None
