@@ -13,7 +13,7 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.scene.patches import Patch
-from splatbatch.training.border.surroundings import Surroundings
+from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.tones import in_tone
 from splatbatch.training.photos.views import Photo
@@ -53,17 +53,20 @@ def without(all_of_them: dict[str, Tensor], which: Tensor) -> dict[str, Tensor]:
     return {name: value[~which] for name, value in all_of_them.items()}
 
 
-def measured(all_of_them: dict[str, Tensor], one: Photo) -> Tensor:
+def measured(all_of_them: dict[str, Tensor], one: Photo, around: Surroundings = NONE) -> Tensor:
     """The same by leaving out each Gaussian and drawing again."""
-    colors = rasterize(all_of_them, one.view, RasterOptions(0)).colors
-    each = torch.eye(len(all_of_them["means"]), dtype=torch.bool)
-    drawn = [rasterize(without(all_of_them, out), one.view, RasterOptions(0)).colors for out in each]
+
+    def draw(some: dict[str, Tensor]) -> Tensor:
+        return rasterize(around.drawn_with(some), one.view, RasterOptions(0)).colors
+
+    colors, each = draw(all_of_them), torch.eye(len(all_of_them["means"]), dtype=torch.bool)
+    drawn = [draw(without(all_of_them, out)) for out in each]
     valid = torch.ones(colors.shape[:2]) if one.mask is None else one.mask.float()
     return torch.stack([((colors - other).square().sum(-1) * valid).sum() for other in drawn])
 
 
-def in_the_mean(all_of_them: dict[str, Tensor], one: Photo, probes: int = 400) -> Tensor:
-    drawn = [album(one, seed=seed).importance(all_of_them).total for seed in range(probes)]
+def in_the_mean(all_of_them: dict[str, Tensor], one: Photo, **more: Any) -> Tensor:
+    drawn = [album(one, seed=seed, **more).importance(all_of_them).total for seed in range(400)]
     return torch.stack(drawn).mean(0)
 
 
@@ -100,11 +103,20 @@ def test_an_evened_photograph_is_compared_in_the_colours_of_the_scene() -> None:
     assert 50 * album(evened).error(some, (evened,)) < album(as_it_is).error(some, (as_it_is,))
 
 
-def test_what_lies_before_a_backdrop_is_judged_and_the_backdrop_is_not() -> None:
-    some, behind = gaussians(), gaussians(seed=1)
-    own = album(photo(some), surroundings=Surroundings(backdrop=behind)).importance(some).total
-    assert own.shape == (12,)
-    assert own.any()
+def test_before_a_backdrop_the_patchs_own_are_judged_by_the_whole_picture() -> None:
+    some, around = gaussians(), Surroundings(backdrop=gaussians(20, seed=1))
+    estimated, exact = in_the_mean(some, photo(some), surroundings=around), measured(some, photo(some), around)
+    assert estimated.shape == (12,)
+    assert torch.allclose(estimated, exact, rtol=0.25, atol=0.01 * float(exact.max()))
+    assert not torch.allclose(exact, measured(some, photo(some)), rtol=0.25)  # what the backdrop hides counts less
+
+
+def test_a_backdrop_is_drawn_where_a_removal_is_judged_and_stays_whole() -> None:
+    some, behind = gaussians(60), gaussians(20, seed=1)
+    around = Surroundings(backdrop=behind)
+    leaves = dispensable(some, album(photo(dict(around.drawn_with(some))), surroundings=around), 1.0)
+    assert leaves.shape == (60,) and leaves.any()
+    assert len(behind["means"]) == 20
 
 
 def test_what_no_photograph_shows_goes_first_and_costs_nothing() -> None:
