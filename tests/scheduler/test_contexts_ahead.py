@@ -64,7 +64,7 @@ def test_nobody_takes_memory_that_the_training_may_need(simulation: Simulation, 
 
 def test_nobody_takes_memory_that_a_stranger_holds(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(10), p1=Script(10))
-    world.squatter_mib = lambda time, _: TOTAL_MIB - 3000 if time < 8 else 0
+    world.squatter_mib = lambda time, _: TOTAL_MIB - 3000 if world.attempts and time < 8 else 0
     assert trained_all(simulation).at("opens", "p1") >= 8
 
 
