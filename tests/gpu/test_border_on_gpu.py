@@ -19,6 +19,7 @@ from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.step import Step
 from splatbatch.training.strategies import STRATEGIES
+from splatbatch.training.strategies.importance import Album
 
 pytestmark = [
     pytest.mark.gpu,
@@ -112,4 +113,23 @@ def test_refining_between_steps_keeps_to_the_reach_and_new_recordings_work(
         assert float(outside.float().mean()) <= (0.02 if strategy == "default" else 0.0)
     largest = step.surroundings.bounds.largest_scales(step.gaussians["means"])  # type: ignore[union-attr]
     assert (step.gaussians["scales"].exp().amax(dim=1) <= 1.001 * largest).all()
+    assert all(torch.isfinite(value).all() for value in step.gaussians.values())
+
+
+@pytest.mark.parametrize("more", [{}, {"packed": True}, {"kernels": "plain"}])
+def test_pruning_before_a_backdrop_removes_own_gaussians_alone_and_steps_go_on(more: dict[str, object]) -> None:
+    step, photos = a_step("default", **more)
+    frozen = {name: value.clone() for name, value in step.surroundings.backdrop.items()}
+    step.strategy.judge_by(Album(photos, RasterOptions.of(step.recipe), step.surroundings))
+    graphed, before = None if more else GraphedStep(step), len(step.gaussians["means"])
+    for refining in (None, step.plan.refine_stop):
+        if refining is not None:
+            assert step.refine(refining)
+            step.capacity.review()
+            if graphed:
+                graphed.forget()
+        for photo in photos * 3:
+            (graphed or step)(photo, 3)
+    assert 0 < len(step.gaussians["means"]) < before
+    assert all(torch.equal(value, frozen[name]) for name, value in step.surroundings.backdrop.items())
     assert all(torch.isfinite(value).all() for value in step.gaussians.values())
