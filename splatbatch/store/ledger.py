@@ -99,30 +99,51 @@ def events_in(path: Path, kinds: Iterable[type[Kind]], start: int = 0) -> Iterat
 
 
 class Tail:
-    """Follows the ledgers of all workers, from how they are now."""
+    """Follows the ledgers of workers by whole lines: each event is told once, also one that was just being written."""
 
-    def __init__(self, output: OutputFolder) -> None:
-        self._output = output
-        self._read_bytes = {path: _size(path) for path in output.ledgers()}
+    def __init__(self, output: OutputFolder, *kinds: type[Event], but: Path | None = None) -> None:
+        """Prepare it.
 
-    def read(self) -> Iterator[Event]:
-        """Yield what was written since, each event once; a last line that is not whole yet is left for later."""
+        Args:
+            output: whose ledgers they are.
+            kinds: of events that are told; without them all.
+            but: the ledger that is left out.
+        """
+        self._output, self._kinds, self._but = output, kinds or (Event,), but
+        self._words = [f'"{name}"'.encode() for name, kind in KINDS.items() if issubclass(kind, self._kinds)]
+        self._read_bytes: dict[Path, int] = {}
+
+    def skip(self) -> None:
+        """Leave out what stands there now."""
+        self._read_bytes = {path: _size(path) for path in self._output.ledgers()}
+
+    def read(self) -> Iterator[tuple[Path, Event]]:
+        """Yield what was written since the last look, with where it stands; a line that is not whole yet is left."""
         for path in self._output.ledgers():
-            before = self._read_bytes.get(path, 0)
-            if _size(path) <= before:
-                continue
+            if path != self._but and _size(path) > self._read_bytes.get(path, 0):
+                for line in self._new_lines(path):
+                    if (event := self._event_in(line)) is not None:
+                        yield path, event
+
+    def _new_lines(self, path: Path) -> list[bytes]:
+        before = self._read_bytes.get(path, 0)
+        try:
             with path.open("rb") as file:
                 file.seek(before)
                 whole, end, _ = file.read().rpartition(b"\n")
-            self._read_bytes[path] = before + len(whole) + len(end)
-            yield from (event for line in whole.splitlines() if (event := _event_in(line)))
+        except OSError:
+            return []
+        self._read_bytes[path] = before + len(whole) + len(end)
+        return whole.splitlines()
 
-
-def _event_in(line: bytes) -> Event | None:
-    try:
-        return event_of(as_object(parse(line)))
-    except ValueError:
-        return None
+    def _event_in(self, line: bytes) -> Event | None:
+        if not any(word in line for word in self._words):
+            return None
+        try:
+            event = event_of(as_object(parse(line)))
+        except ValueError:
+            return None
+        return event if isinstance(event, self._kinds) else None
 
 
 def _size(path: Path) -> int:

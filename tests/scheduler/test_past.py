@@ -52,6 +52,16 @@ def test_failures_and_rungs_of_two_workers_make_one_history(output: OutputFolder
     assert causes(past) == ["nan_loss", "segfault", "oom"]
 
 
+def test_what_is_just_being_written_is_counted_once_it_is_whole(output: OutputFolder) -> None:
+    tell(output, "a", failed("nan_loss"), failed("segfault"))
+    whole = output.ledger_of("a").read_text()
+    past, half = Past(output, output.ledger_of("me")), whole[: len(whole) * 3 // 4]
+    output.ledger_of("a").write_text(half)
+    assert causes(past) == ["nan_loss"]
+    output.ledger_of("a").write_text(whole)
+    assert causes(past) == ["nan_loss", "segfault"]
+
+
 @pytest.mark.parametrize("end", [{"event": "gave_up", "reason": "x"}, {"event": "attempt_ended", "outcome": "trained"}])
 def test_what_was_before_it_was_trained_or_given_up_counts_no_more(output: OutputFolder, end: dict[str, Any]) -> None:
     tell(output, "a", failed("nan_loss"), {**RETRY, "changes": {"training.seed": 1}}, end)

@@ -125,6 +125,7 @@ class Follower:
 
     def __post_init__(self) -> None:
         self._tail = Tail(self.muster.batch.output)
+        self._tail.skip()
 
     def follow(self) -> None:
         """Return when it is over, or somebody has interrupted us.
@@ -141,7 +142,7 @@ class Follower:
             time.sleep(BEAT_S)
 
     def _hear(self) -> None:
-        for event in self._tail.read():
+        for _, event in self._tail.read():
             self.listeners.tell(event)
             if isinstance(event, AttemptEnded):
                 self._ends[event.outcome] += 1

@@ -14,7 +14,7 @@ from splatbatch.store.claims.workers import Watcher
 from splatbatch.store.endings import Place
 from splatbatch.store.events import AttemptEnded, GaveUp, Retried
 from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import events_in
+from splatbatch.store.ledger import Tail
 
 Told = AttemptEnded | Retried | GaveUp
 OF_ALL_MACHINES = frozenset({"disk_full", "output_unwritable", "bad_config"})
@@ -25,8 +25,8 @@ class Past:
     """Follows the ledgers of the other workers; one that trains alone follows none."""
 
     def __init__(self, output: OutputFolder, own: Path, *, is_alone: bool = False) -> None:
-        self._output, self._own, self._is_alone = output, own, is_alone
-        self._read_bytes: dict[Path, int] = {}
+        self._output = output
+        self._tail = None if is_alone else Tail(output, AttemptEnded, Retried, GaveUp, but=own)
         self._events: dict[str, list[tuple[Place, Told]]] = {}
         self._hosts: dict[str, str] = {}
 
@@ -62,13 +62,9 @@ class Past:
         return sorted(self._events.get(name, ()), key=lambda one: one[0].generation)  # a ledger stands in its order
 
     def _follow(self) -> None:
-        for path in () if self._is_alone else self._output.ledgers():
-            size = path.stat().st_size if path != self._own and path.exists() else 0
-            if size > (before := self._read_bytes.get(path, 0)):
-                self._read_bytes[path] = size
-                for event in events_in(path, (AttemptEnded, Retried, GaveUp), before):
-                    if isinstance(event, Told):
-                        self._events.setdefault(event.patch, []).append((Place.of(event, path), event))
+        for path, event in self._tail.read() if self._tail else ():
+            if isinstance(event, Told):
+                self._events.setdefault(event.patch, []).append((Place.of(event, path), event))
 
 
 def history_of(events: Iterable[Told]) -> History:
