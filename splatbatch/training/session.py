@@ -7,8 +7,7 @@ import gc
 import importlib.util
 import os
 import platform
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -40,12 +39,11 @@ from splatbatch.training.photos.repeats import find_repeats
 from splatbatch.training.photos.views import Folders, Views, decode_views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.progress.tensorboard import open_tensorboard
-from splatbatch.training.rehearsal import rehearse
+from splatbatch.training.standby import rehearse, wait_for_go
 from splatbatch.training.stopping import StopRequest
 
 STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
 """Set to 1 by whoever starts an attempt ahead of its turn."""
-LOOK_S = 0.005
 NO_BACKDROP = "there is no backdrop: trained beyond its border, and less of it will survive the crop to its core"
 
 
@@ -231,24 +229,3 @@ def open_ahead(prepared: Prepared) -> None:
     prepared.compiling.wait()
     device = open_device(prepared.recipe.training.device)
     rehearse(prepared.views, prepared.gaussians, prepared.recipe.on(device.type), device)
-
-
-def wait_for_go(folder: AttemptFolder, progress: Progress, open_context: Callable[[], None]) -> None:
-    """Return when go.json is there, with its environment in force: the GPU it names is the only one CUDA will see.
-
-    Raises:
-        TrainerError: the supervisor has died, so that no go can come; or it names another GPU than ahead.json did.
-    """
-    progress.phase("standby")
-    supervisor, ahead = os.getppid(), None
-    while (go := folder.read_go()) is None:
-        if os.getppid() != supervisor:
-            raise TrainerError("standing by for a supervisor that has died")
-        if ahead is None and (ahead := folder.read_ahead()):
-            os.environ.update(ahead.env)
-            open_context()
-        time.sleep(LOOK_S)
-    if ahead is not None and ahead.gpu != go.gpu:
-        raise TrainerError(f"told to begin on the GPU {go.gpu}, but its CUDA context is on {ahead.gpu}")
-    os.environ.update(go.env)
-    progress.begin()

@@ -1,9 +1,14 @@
-"""A training in small before the real one: CUDA's context, its libraries and every kernel are loaded by then."""
+"""What an attempt does that stands by: it waits for `go`, and rehearses when it may open its CUDA context before that.
+
+A rehearsal is a training in small: CUDA's context, its libraries and every kernel are loaded by then.
+"""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
@@ -11,12 +16,15 @@ from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule, schedule
+from splatbatch.errors import TrainerError
+from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.border.surroundings import NONE
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.gaussians import Parameters, chosen, to_parameters
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.coarse import shrink
 from splatbatch.training.photos.views import Views
+from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.rasterize import RasterOptions
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.step import Step
@@ -24,6 +32,28 @@ from splatbatch.training.strategies import STRATEGIES
 
 MOST_GAUSSIANS = 2000
 LARGEST_PX = 256
+LOOK_S = 0.005
+
+
+def wait_for_go(folder: AttemptFolder, progress: Progress, open_context: Callable[[], None]) -> None:
+    """Return when go.json is there, with its environment in force: the GPU it names is the only one CUDA will see.
+
+    Raises:
+        TrainerError: the supervisor has died, so that no go can come; or it names another GPU than ahead.json did.
+    """
+    progress.phase("standby")
+    supervisor, ahead = os.getppid(), None
+    while (go := folder.read_go()) is None:
+        if os.getppid() != supervisor:
+            raise TrainerError("standing by for a supervisor that has died")
+        if ahead is None and (ahead := folder.read_ahead()):
+            os.environ.update(ahead.env)
+            open_context()
+        time.sleep(LOOK_S)
+    if ahead is not None and ahead.gpu != go.gpu:
+        raise TrainerError(f"told to begin on the GPU {go.gpu}, but its CUDA context is on {ahead.gpu}")
+    os.environ.update(go.env)
+    progress.begin()
 
 
 def rehearse(views: Views, values: Mapping[str, Tensor], recipe: Recipe, device: torch.device) -> None:
