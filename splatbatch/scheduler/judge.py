@@ -185,6 +185,11 @@ def peak_mib(folder: AttemptFolder) -> float | None:
     return _most(line.peak_mib for line in folder.read_progress())
 
 
+def reserved_mib(folder: AttemptFolder) -> float | None:
+    """Return the most GPU memory a training says torch kept, in use or not; None if it says nothing of it."""
+    return _most(line.reserved_mib for line in folder.read_progress())
+
+
 def own_peak_mib(folder: AttemptFolder) -> float | None:
     """Return the most GPU memory that NVML saw an ended attempt hold; None if it could not tell."""
     told = folder.read_exit()

@@ -189,7 +189,7 @@ class Runner:
     def _see_whether_it_finalizes(self, running: Running) -> None:
         """Let the next attempt start beside one that only evaluates and exports; asked only if there is a next one."""
         if self._slots.is_full(running.key) and self._standbys.first() and judge.is_finalizing(running.attempt.folder):
-            self._slots.finalizes(running.key, self._memory.measured(running))
+            self._slots.finalizes(running.key, self._memory.holds(running))
 
     def _never_began(self, running: Running, end: Exit) -> bool:
         """Put a standby back in the queue that had died when it was told to go: it counts for nothing."""

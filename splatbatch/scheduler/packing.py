@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.machine.protocol import Key
+from splatbatch.machine.readiness import CONTEXT_MIB
 from splatbatch.machine.seats import Look, how_many
 from splatbatch.machine.slots import Slots
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Footprint
@@ -94,7 +95,7 @@ class Memory:
         if footprint is None or not footprint.gpu_mib:
             return
         own = judge.own_peak_mib(running.attempt.folder)
-        measured = self.measured(running) if own is None else SLACK * own
+        measured = self.holds(running) if own is None else SLACK * own
         if measured is not None:
             self._shares.append(measured / footprint.gpu_mib)
 
@@ -103,6 +104,15 @@ class Memory:
         if task.footprint is None or not self._shares:
             return task.footprint
         return replace(task.footprint, gpu_mib=math.ceil(task.footprint.gpu_mib * max(LEAST_SHARE, *self._shares)))
+
+    def holds(self, running: Running) -> float | None:
+        """Return what an attempt may hold at its end, in MiB, as NVML sees it: also what torch keeps and does not use.
+
+        That may be half as much again as it has used, and more; taken for a stranger's, it would shut the gate to the
+        next attempt until this one has ended.
+        """
+        measured, reserved = self.measured(running), judge.reserved_mib(running.attempt.folder)
+        return measured if reserved is None else max(measured or 0.0, reserved + CONTEXT_MIB)
 
     def measured(self, running: Running) -> float | None:
         """Return what an attempt has taken at most, in MiB; else what it was expected to take, if anybody knows."""

@@ -52,6 +52,13 @@ def test_evaluation_overlaps_with_the_next_training(simulation: Simulation) -> N
     assert all(isinstance(outcome, Trained) for outcome in outcomes.values())
 
 
+def test_evaluation_overlaps_although_the_allocator_keeps_more_than_is_in_use(simulation: Simulation) -> None:
+    """Torch gives back what it does not use only beyond half as much again and 512 MiB: no stranger's memory."""
+    world = simulation.patches(p0=Script(10, eval_s=8, peak_mib=1000, reserved_mib=2000), p1=Script(10))
+    simulation.run()
+    assert world.at("begins", "p1") < 11
+
+
 def test_nothing_overlaps_where_memory_does_not_allow_it(simulation: Simulation) -> None:
     large = 0.6 * TOTAL_MIB
     world = simulation.patches(p0=Script(10, eval_s=8, peak_mib=large), p1=Script(10, peak_mib=large))

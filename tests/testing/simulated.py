@@ -37,10 +37,16 @@ class Script:
     train_s: float = 10.0
     eval_s: float = 0.0
     peak_mib: float = 1000.0
+    reserved_mib: float = 0.0
+    """What its allocator keeps of the GPU, in use or not; 0: it says nothing of it, and holds `peak_mib` in all."""
     log: str = ""
     fails_after_s: float = 0.0
     dies_standing_by: bool = False
     dies_at_go: bool = False
+
+    def held_mib(self) -> float:
+        """Return what NVML sees of it."""
+        return self.reserved_mib + CONTEXT_MIB if self.reserved_mib else self.peak_mib
 
 
 @dataclass
@@ -89,7 +95,7 @@ class World:
     # the GPUs
 
     def sample(self, uuid: str) -> GpuSample:
-        held = [one.script.peak_mib for one in self.attempts.values() if one.gpu == uuid and not one.ended]
+        held = [one.script.held_mib() for one in self.attempts.values() if one.gpu == uuid and not one.ended]
         waiting = [one for one in self.attempts.values() if one.opened == uuid and one.began is None and not one.ended]
         used = 500 + sum(held) + CONTEXT_MIB * len(waiting) + self.squatter_mib(self.time, uuid)
         return GpuSample(used_mib=round(used), total_mib=TOTAL_MIB)
@@ -174,6 +180,7 @@ class World:
     def _enter(self, attempt: Attempt, phase: str, step: float) -> None:
         attempt.phase = phase
         figures = {"t": self.time, "step": step, "max_steps": STEPS, "peak_mib": attempt.script.peak_mib}
+        figures |= {"reserved_mib": attempt.script.reserved_mib} if attempt.script.reserved_mib else {}
         record = {"phase": phase, **figures}
         append_line(attempt.folder.progress, record, durable=False)
 

@@ -35,6 +35,8 @@ class Progress(TypedRecord):
     num_gaussians: int | None = None
     peak_mib: float | None = None
     """The most GPU memory torch has had in use."""
+    reserved_mib: float | None = None
+    """What torch keeps of the GPU, in use or not: with the context, what others see of it."""
     psnr: float | None = None
     ssim: float | None = None
     lpips: float | None = None

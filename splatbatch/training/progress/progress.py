@@ -105,17 +105,18 @@ class Progress:
             loss=_finite(figures.loss),
             num_gaussians=figures.num_gaussians,
             grad_norm=_finite(figures.gradient),
-            peak_mib=self._peak_mib(loss),
+            **self._memory(loss),
         )
         self._on_tensorboard(lambda board: board.histograms(self._step, gaussians))
         for finding in judge(self._history, self._expected) if self._expected else ():
             self.found(finding)
 
-    def _peak_mib(self, tensor: Tensor) -> int | None:
-        """Return the highest torch has said so far; evaluations make it count anew."""
-        if tensor.is_cuda:
-            self._highest_mib = max(self._highest_mib, torch.cuda.max_memory_allocated() // MIB)
-        return self._highest_mib or None
+    def _memory(self, tensor: Tensor) -> dict[str, int]:
+        """Return the highest torch has said so far, which evaluations make it count anew, and what it keeps now."""
+        if not tensor.is_cuda:
+            return {}
+        self._highest_mib = max(self._highest_mib, torch.cuda.max_memory_allocated() // MIB)
+        return {"peak_mib": self._highest_mib, "reserved_mib": torch.cuda.memory_reserved() // MIB}
 
     def _write(self, **figures: Any) -> None:
         now, seconds = round(time.time(), 2), round(time.monotonic() - self._started, 2)
