@@ -118,6 +118,27 @@ def export(
 
 
 @app.command()
+def publish(
+    names: options.PublishedArguments = None,
+    config: options.ConfigOption = None,
+    to: options.PublishedToOption = None,
+    formats: options.PublishedAsOption = "",
+    measure: Annotated[
+        bool, typer.Option("--measure/--no-measure", help="Render what was compressed, and say what that costs.")
+    ] = True,
+    force: Annotated[
+        bool, typer.Option("--force", help="Publish among files of others, over those of our names.")
+    ] = False,
+    json_: options.JsonOption = False,
+) -> None:
+    """Write accepted splats, or the merged scene, as files that others open: formats, 3D Tiles, a page."""
+    from splatbatch.commands.publish import publish as publishing
+
+    wanted = publishing.PublishOptions(to, formats, force, measure)
+    publishing.publish(config, names or [], wanted, as_json=json_)
+
+
+@app.command()
 def merge(
     config: options.ConfigOption = None,
     out: Annotated[

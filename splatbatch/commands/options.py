@@ -54,6 +54,22 @@ PortOption = Annotated[
 ToOption = Annotated[
     Optional[Path], typer.Option("--to", metavar="PATH", help="A folder, or a .ply file; else OUTPUT/export.")
 ]
+PublishedArguments = Annotated[
+    Optional[list[str]],
+    typer.Argument(metavar="[PATCH|scene]...", help="Else the merged scene, else every patch.", show_default=False),
+]
+PublishedToOption = Annotated[
+    Optional[Path], typer.Option("--to", metavar="FOLDER", help="Where it goes; else publish.folder of the YAML.")
+]
+PublishedAsOption = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        metavar="FORMATS",
+        show_default=False,
+        help="Of ply, compressed, sog, streamed, spz, glb, tiles, html, separated by commas.",
+    ),
+]
 DegreeOption = Annotated[
     Optional[int], typer.Option("--sh-degree", metavar="N", min=0, max=3, help="Leave higher harmonics out.")
 ]

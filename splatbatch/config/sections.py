@@ -30,6 +30,8 @@ class Scene(Section):
     """Taken off all coordinates before training, [x, y, z] in units of the model; none: nothing is. Left out: whole
     units where the scene lies so far from its origin (UTM) that float32 would blur it."""
 
+    crs: str | None = None
+    """Of the model's coordinates, metres east, north and up, as EPSG:32632: 3D Tiles then lie on the globe."""
     evened_copies: bool = False
     """Stage evened copies of the photographs for external trainers (JPEG 97, or PNG), as `training.colors` says."""
 
@@ -114,6 +116,24 @@ class Output(Section):
     """Everything a run writes lies here."""
     previews_mib: Annotated[int, Field(ge=0)] = 48
     """Of report.html, for splats that open in 3D, about 4 each; 0: none. `view` shows the others."""
+
+
+PublishedAs = Literal["ply", "compressed", "sog", "streamed", "spz", "glb", "tiles", "html"]
+
+
+class Publish(Section):
+    """What a night ends with: files for other programs, in a folder to hand over."""
+
+    formats: Annotated[tuple[PublishedAs, ...], BeforeValidator(as_list)] = ()
+    """As which the merged scene, else every trained patch, is published once all are trained; []: nothing is."""
+    folder: FilePath = Path("published")
+    """They go there."""
+    wall_s: Annotated[float, Field(gt=0)] = 1800.0
+    """Longest time of one call of splat-transform, and of measuring what compression costs."""
+    memory_mib: Annotated[int, Field(ge=256)] = 8192
+    """Memory of one such call, at most."""
+    measure: bool = True
+    """Render what was compressed, on held-out photographs, and write down what that costs in dB."""
 
 
 def _from_environment(value: Any) -> Any:

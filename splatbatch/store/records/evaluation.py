@@ -157,3 +157,13 @@ class EvaluationSettings(TrainingSettings):
         """Return it as settings.json holds it."""
         own = {patch: {name: one.to_record() for name, one in photos.items()} for patch, photos in self.own.items()}
         return super().to_record() | {"own": own}
+
+
+@dataclass(frozen=True)
+class ComparisonSettings(TrainingSettings):
+    """What a process is to compare: splats of one scene, the first by name being the original, on photographs."""
+
+    splats: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+    """By name; "" is the original."""
+    most_views: int = 8
+    """Of the held-out photographs, spread over all; where none is held out, of all."""

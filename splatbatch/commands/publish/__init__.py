@@ -1,0 +1,1 @@
+"""`publish`: what came out, for everybody else."""

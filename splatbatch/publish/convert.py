@@ -1,0 +1,209 @@
+"""One splat becomes one file of a format: written aside, read back where that is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from splatbatch.errors import MissingPartError, OutputError
+from splatbatch.files import write_whole
+from splatbatch.publish.formats import Format
+from splatbatch.publish.rows import copy_part, is_whole, read_part
+from splatbatch.publish.source import Part
+from splatbatch.publish.tiles.levels import halved
+from splatbatch.publish.tool import Tool
+from splatbatch.splats import read_header, write_splat
+
+LEAST_IN_LEVEL, MOST_LEVELS = 8_192, 6
+"""A level of a streamed splat is halved while it has more Gaussians than that, and so often at most."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """How the colours' directions are packed by SOG's clustering, which takes hours on a CPU where they are many."""
+
+    share: float
+    """Of the time that one call may take."""
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    note: str = ""
+    """What was left out for it."""
+
+
+PLAINLY = (Rung(1.0),)
+CLUSTERED = (
+    Rung(0.6, ("-i", "4")),
+    Rung(
+        0.3, ("-i", "2"), ("-H", "1"), "colours vary with direction by degree 1 alone: more took too long on this CPU"
+    ),
+    Rung(0.1, (), ("-H", "0"), "colours do not vary with direction: packing that took too long on this CPU"),
+)
+"""Each after the one before ran out of time."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is written: a part of a splat, as a format, with a folder for what comes and goes."""
+
+    part: Part
+    form: Format
+    work: Path
+    """On the disk of the target."""
+
+    @property
+    def aside(self) -> Path:
+        """Where the file, or the folder, is written."""
+        return self.work / self.form.place("out")
+
+    @property
+    def entry(self) -> Path:
+        """What readers of it open."""
+        return self.aside / self.form.suffix if self.form.is_folder else self.aside
+
+    @property
+    def decoded(self) -> Path:
+        """Where it is read back to."""
+        return self.work / f"{self.form.name}.decoded.ply"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that was written, aside."""
+
+    num_gaussians: int | None = None
+    """That came back; None: nothing reads it back."""
+    decoded: Path | None = None
+    notes: tuple[str, ...] = ()
+
+
+def convert(job: Job, tool: Tool | None) -> Written:
+    """Write a splat aside, and read it back where something can.
+
+    Raises:
+        OutputError: it cannot be written, or does not come back with as many Gaussians.
+        MissingPartError: what writes it is not installed.
+    """
+    try:
+        match job.form.writer:
+            case "ply":
+                copy_part(job.part, job.aside)
+                return Written(read_header(job.aside).num_gaussians)
+            case "compressed":
+                _compress(job)
+                notes: tuple[str, ...] = ()
+            case "tool":
+                notes = _by_tool(job, _needed(tool))
+        return replace(_read_back(job, tool), notes=notes)
+    except (OSError, ValueError) as error:
+        raise OutputError(
+            f"{job.part.name}: {job.form.name}: {error}", "See to the disk, then publish again."
+        ) from error
+
+
+def _needed(tool: Tool | None) -> Tool:
+    if tool is None:
+        raise MissingPartError("splat-transform: is not here", "")
+    return tool
+
+
+def _compress(job: Job) -> None:
+    """Write a .compressed.ply.
+
+    Raises:
+        MissingPartError: gsply is not installed.
+    """
+    try:
+        import gsply
+    except ImportError as error:
+        hint = "pip install 'splatbatch[web]'"
+        raise MissingPartError("compressed: gsply is not installed", hint) from error
+    found = read_part(job.part)
+    length = np.maximum(np.linalg.norm(found.quats, axis=1, keepdims=True), 1e-12)
+    columns = (found.means, found.scales, found.quats / length, found.opacities, found.sh0)
+    rest = found.shN if found.shN.shape[1] else None
+    packed = gsply.compress_to_bytes(*(np.ascontiguousarray(one, dtype=np.float32) for one in columns), shN=rest)
+    write_whole(job.aside, lambda file: file.write(packed))
+
+
+def _by_tool(job: Job, tool: Tool) -> tuple[str, ...]:
+    """Have the tool write the file; return what had to be left out.
+
+    Raises:
+        OutputError: it cannot.
+    """
+    if job.form.is_folder:
+        job.aside.mkdir()
+        inputs = _levels(job)
+    else:
+        inputs = [str(as_file(job.part, job.work))]
+    rungs = CLUSTERED if job.form.name in ("sog", "streamed") and read_header(job.part.path).sh_degree else PLAINLY
+    for rung in rungs:
+        arguments = [*rung.before, *job.form.arguments, *_each_with(inputs, rung.after), str(job.entry)]
+        ended = tool.run(arguments, rung.share * tool.bounds.wall_s)
+        if ended.is_well:
+            break
+        if ended.exceeded != "time" or rung is rungs[-1]:
+            raise tool.failed(ended, f"{job.part.name}: {job.form.name}")
+    if not job.entry.is_file() or not job.entry.stat().st_size:
+        raise OutputError(
+            f"{job.part.name}: {job.form.name}: splat-transform says that all went well, and wrote nothing"
+        )
+    return (rung.note,) if rung.note else ()
+
+
+def _each_with(inputs: Sequence[str], after: Sequence[str]) -> list[str]:
+    """Return inputs, each followed by what is to be done with it; tags of levels stay behind theirs."""
+    found: list[str] = []
+    for one in inputs:
+        found += [one, *after] if one.endswith(".ply") else [one]
+    return found
+
+
+def as_file(part: Part, work: Path) -> Path:
+    """Return a file that holds a part alone, in an order that other programs know.
+
+    Raises:
+        ValueError: the part is no splat, or cut.
+        OSError: it cannot be read, or not be copied into the folder.
+    """
+    if is_whole(part):
+        return part.path.absolute()
+    target = work / "part.ply"
+    if not target.exists():
+        write_splat(target, read_part(part), None)
+    return target
+
+
+def _levels(job: Job) -> list[str]:
+    """Write a part in levels of detail; return the tool's inputs, each with its level."""
+    found, level = [str(as_file(job.part, job.work)), "-l", "0"], read_part(job.part)
+    for number in range(1, MOST_LEVELS):
+        if len(level) <= LEAST_IN_LEVEL:
+            break
+        level = halved(level)
+        path = job.work / f"level-{number}.ply"
+        write_splat(path, level, None)
+        found += [str(path), "-l", str(number)]
+    return found
+
+
+def _read_back(job: Job, tool: Tool | None) -> Written:
+    """Read back what was written.
+
+    Raises:
+        OutputError: it does not come back, or with another number of Gaussians.
+    """
+    if not job.form.has_decoder or tool is None:
+        return Written()
+    level = ("-L", "0") if job.form.is_folder else ()
+    tool.must((*level, str(job.entry), str(job.decoded)), f"{job.part.name}: {job.form.name}: read back")
+    num = read_header(job.decoded).num_gaussians
+    if num != job.part.num_gaussians:
+        raise OutputError(
+            f"{job.part.name}: {job.form.name}: {num} of {job.part.num_gaussians} Gaussians came back",
+            "Publish it as ply.",
+        )
+    return Written(num, job.decoded)

@@ -1,0 +1,46 @@
+"""What can be published, and how each file is written and read back: suffix, program, what it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Writer = Literal["ply", "compressed", "tool"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file, or a folder of files, that holds a splat."""
+
+    name: str
+    """As --as has it."""
+    suffix: str
+    """Of the file; for a folder the file in it that readers open."""
+    writer: Writer
+    arguments: tuple[str, ...] = ()
+    """For the tool."""
+    has_decoder: bool = True
+    """Whether the tool reads it back."""
+    is_folder: bool = False
+    keeps_count: bool = True
+    about: str = ""
+
+    def place(self, stem: str) -> str:
+        """Return the name of the file, or of the folder, for a splat of this name."""
+        return f"{stem}-{self.name}" if self.is_folder else f"{stem}{self.suffix}"
+
+
+FORMATS: Mapping[str, Format] = {
+    one.name: one
+    for one in (
+        Format("ply", ".ply", "ply", about="3DGS PLY, as it was accepted: every program reads it"),
+        Format("compressed", ".compressed.ply", "compressed", about="PlayCanvas, a sixth of the size (extra web)"),
+        Format("sog", ".sog", "tool", about="PlayCanvas, a twentieth of the size"),
+        Format("streamed", "lod-meta.json", "tool", is_folder=True, about="SOG in levels of detail, for streaming"),
+        Format("spz", ".spz", "tool", ("--spz-version", "3"), about="Niantic, a tenth of the size"),
+        Format("glb", ".glb", "tool", has_decoder=False, about="glTF with KHR_gaussian_splatting"),
+    )
+}
+TILES, PAGE = "tiles", "html"
+KINDS = (*FORMATS, TILES, PAGE)

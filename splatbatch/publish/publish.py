@@ -1,0 +1,232 @@
+"""From accepted splats to files for others: what has not changed stays, what fails leaves nothing half-written."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from splatbatch.errors import OutputError, SplatbatchError
+from splatbatch.machine.bounded import USUAL, Bounds
+from splatbatch.publish.convert import Job, Written, as_file, convert
+from splatbatch.publish.formats import FORMATS, TILES, Format
+from splatbatch.publish.loss import Loss, measure
+from splatbatch.publish.record import Output, Publication, SplatRecord
+from splatbatch.publish.rows import folder_bytes, put
+from splatbatch.publish.source import Part, Published, key_of
+from splatbatch.publish.target import Target
+from splatbatch.publish.tiling import Place, tile
+from splatbatch.publish.tool import VERSION as TOOL_VERSION
+from splatbatch.publish.tool import Tool, find_tool
+
+VERSION = 1
+"""Raise it when files are made otherwise: all are then written again."""
+MOST_IN_ONE = 5_000_000
+"""Gaussians of a scene that become one file; a larger one is written part by part."""
+PART_BY_PART = "the scene was written part by part, and the parts are not measured"
+NO_DECODER = "nothing reads it back: not measured"
+
+
+class Telling(Protocol):
+    """Tells people how far it is."""
+
+    def say(self, words: str) -> None:
+        """Say something."""
+
+    def advance(self, what: str, done: int, total: int) -> None:
+        """Say how far something is."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be published."""
+
+    kinds: tuple[str, ...]
+    target: Target
+    bounds: Bounds = USUAL
+    is_measured: bool = True
+    crs: str = ""
+
+
+@dataclass
+class Publishing:
+    """Publishes splats one after the other, and keeps publish.json up to date."""
+
+    wish: Wish
+    telling: Telling
+    known: Publication
+    work: Path
+    failed: list[SplatbatchError] = field(default_factory=list)
+
+    def all(self, splats: Sequence[Published]) -> None:
+        """Publish splats in all forms that are wanted."""
+        for splat in splats:
+            self.telling.say(f"{splat.name}: {splat.num_gaussians:,} Gaussians, {splat.header.file_bytes / 1e6:.1f} MB")
+            self.splat(splat)
+        if TILES in self.wish.kinds:
+            with self._survived():
+                self._tiles(splats)
+
+    def _tiles(self, splats: Sequence[Published]) -> None:
+        """Write what has changed of the tiles."""
+        place = self.wish.target.check_place(TILES, self.known)
+        before = self.known.outputs.get(TILES, Output())
+        began = time.monotonic()
+        tiled = tile(splats, Place(place, self.work, self.wish.crs, self.telling.advance), before)
+        output = replace(tiled, bytes=folder_bytes(place), seconds=round(time.monotonic() - began, 2))
+        self._note(TILES, output)
+        self.telling.say(f"{TILES}: {output.bytes / 1e6:.1f} MB, {output.seconds:.0f} s")
+
+    def splat(self, splat: Published) -> None:
+        """Publish a splat in all forms that are wanted; what cannot be is told of at the end."""
+        forms = [FORMATS[kind] for kind in self.wish.kinds if kind in FORMATS]
+        self._remember(splat)
+        for part in splat.in_parts(MOST_IN_ONE):
+            self._part(splat, part, forms)
+
+    def _part(self, splat: Published, part: Part, forms: Sequence[Format]) -> None:
+        """Publish what becomes one file of each form, and measure all that came back."""
+        shutil.rmtree(self.work / "part", ignore_errors=True)
+        folder = self.work / "part"
+        folder.mkdir()
+        decoded: dict[str, Path] = {}
+        for form in forms:
+            name = form.place(part.name)
+            key = key_of(VERSION, part.key, form.name, form.arguments, TOOL_VERSION, self.wish.is_measured)
+            if self._is_there(name, key):
+                self.telling.say(f"{name}: as it was")
+                continue
+            with self._survived():
+                written = self._written(Job(part, form, folder), key, splat)
+                if written.decoded:
+                    decoded[name] = written.decoded
+        if decoded:
+            with self._survived():
+                self._measured(splat, part, decoded, folder)
+
+    def _written(self, job: Job, key: str, splat: Published) -> Written:
+        """Write one file, put it in its place and write that down."""
+        name = job.form.place(job.part.name)
+        place = self.wish.target.check_place(name, self.known)
+        began = time.monotonic()
+        self.telling.say(f"{name} …")
+        written = convert(job, self._tool(job.form))
+        put(job.aside, place)
+        part_bytes = 4 * len(splat.header.properties) * job.part.num_gaussians
+        output = Output(
+            kind=job.form.name,
+            of=splat.name,
+            key=key,
+            bytes=folder_bytes(place),
+            bytes_before=part_bytes,
+            num_gaussians=job.part.num_gaussians,
+            seconds=round(time.monotonic() - began, 2),
+            notes=(*written.notes, *self._why_not_measured(job, written)),
+        )
+        self._note(name, output)
+        share = output.bytes / max(1, part_bytes)
+        self.telling.say(f"{name}: {output.bytes / 1e6:.1f} MB, {share:.0%} of the PLY, {output.seconds:.0f} s")
+        return written
+
+    def _why_not_measured(self, job: Job, written: Written) -> tuple[str, ...]:
+        if job.form.name == "ply" or not self.wish.is_measured:
+            return ()
+        return () if written.decoded else (NO_DECODER,)
+
+    def _measured(self, splat: Published, part: Part, decoded: dict[str, Path], folder: Path) -> None:
+        """Write down what compression costs."""
+        if not self.wish.is_measured:
+            return
+        if part.num_gaussians < splat.num_gaussians:
+            for name in decoded:
+                self._note(name, replace(self.known.outputs[name], notes=(PART_BY_PART,)))
+            return
+        self.telling.say(f"{part.name}: rendering what came back, beside the original")
+        original = as_file(part, folder)
+        for name, loss in measure(splat, original, decoded, folder, self.wish.bounds).items():
+            self._note(name, with_loss(self.known.outputs[name], loss))
+            self.telling.say(f"{name}: {loss.psnr:.2f} dB, {loss.loss_db:+.2f} dB lost ({loss.num_photos} photographs)")
+
+    def _is_there(self, name: str, key: str) -> bool:
+        known, place = self.known.outputs.get(name), self.wish.target.folder / name
+        return known is not None and known.key == key and place.exists() and folder_bytes(place) == known.bytes
+
+    def _tool(self, form: Format) -> Tool | None:
+        """Return the tool; for what can be written without it, only where it is there already."""
+        if form.writer == "ply":
+            return None
+        try:
+            return find_tool(self.wish.bounds, self.telling.say)
+        except SplatbatchError:
+            if form.writer == "tool":
+                raise
+            return None
+
+    def _remember(self, splat: Published) -> None:
+        record = SplatRecord(
+            splat.sha256,
+            splat.num_gaussians,
+            splat.header.file_bytes,
+            splat.header.sh_degree,
+            tuple(splat.offset),
+            dict(splat.figures),
+            splat.warnings,
+        )
+        self.known = replace(self.known, splats={**self.known.splats, splat.name: record})
+
+    def _note(self, name: str, output: Output) -> None:
+        self.known = replace(self.known, outputs={**self.known.outputs, name: output})
+        self.known.write(self.wish.target.folder)
+
+    def _survived(self) -> Survivor:
+        return Survivor(self.failed)
+
+
+@dataclass
+class Survivor:
+    """Lets what follows go on after a mistake, which is kept."""
+
+    failed: list[SplatbatchError]
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: BaseException | None, at: object) -> bool:
+        """Keep a mistake; anything else goes its way."""
+        if isinstance(error, OSError):
+            error = OutputError(f"{error.filename or 'the target'}: {error.strerror or error}", "See to the disk.")
+        if isinstance(error, SplatbatchError):
+            self.failed.append(error)
+            return True
+        return False
+
+
+def with_loss(output: Output, loss: Loss) -> Output:
+    """Return an output with what it has cost."""
+    return replace(output, psnr=loss.psnr, loss_db=loss.loss_db, between_db=loss.between_db, num_photos=loss.num_photos)
+
+
+def publish(splats: Sequence[Published], wish: Wish, output: Path, telling: Telling) -> Publication:
+    """Publish splats; return all that lies in the folder then.
+
+    Args:
+        splats: that are accepted.
+        wish: as what, and where.
+        output: the folder of the batch, which is never written into.
+        telling: hears how far it is.
+
+    Raises:
+        SplatbatchError: nothing could be written, or some of it could not: the rest is there, and publish.json tells.
+    """
+    known = wish.target.check(output)
+    with wish.target.work() as work:
+        wish.target.check_room(sum(splat.header.file_bytes for splat in splats))
+        publishing = Publishing(wish, telling, known, work)
+        publishing.all(splats)
+    if publishing.failed:
+        first = publishing.failed[0]
+        raise type(first)("; ".join(error.message for error in publishing.failed), first.hint)
+    return publishing.known

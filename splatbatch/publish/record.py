@@ -1,0 +1,99 @@
+"""publish.json: what was published from which splat, how large it is, what that costs; read without trust."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from splatbatch import __version__
+from splatbatch.fields import mapping, number
+from splatbatch.files import read_json, write_json
+from splatbatch.store.records.record import TypedRecord, reads
+
+FILE = "publish.json"
+FORMAT = 1
+Kind = TypeVar("Kind", bound=TypedRecord)
+
+
+def _numbers(value: object) -> dict[str, float]:
+    return {name: known for name, one in mapping(value).items() if (known := number(one)) is not None}
+
+
+@dataclass(frozen=True)
+class Output(TypedRecord):
+    """A file, or a folder, that was published."""
+
+    kind: str = ""
+    """As --as has it."""
+    of: str = ""
+    """The splat: a patch, or scene."""
+    key: str = ""
+    """Hash of all that decides what is in it."""
+    bytes: int = 0
+    bytes_before: int = 0
+    """Of the same Gaussians as PLY."""
+    num_gaussians: int = 0
+    seconds: float | None = None
+    psnr: float | None = None
+    """Of what came back, on held-out photographs, in dB; None: nothing was measured."""
+    loss_db: float | None = None
+    """The original's PSNR less that."""
+    between_db: float | None = None
+    """PSNR against renderings of the original; 100: equal."""
+    num_photos: int | None = None
+    notes: tuple[str, ...] = ()
+    """What was left out, or why nothing was measured."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """Of tiles: the patches with their counters, and where they lie."""
+
+
+@dataclass(frozen=True)
+class SplatRecord(TypedRecord):
+    """A splat of which something was published."""
+
+    sha256: str = ""
+    num_gaussians: int = 0
+    bytes: int = 0
+    sh_degree: int = 0
+    offset: tuple[float, ...] = field(default=(), metadata=reads(lambda value: tuple(_list(value))))
+    """What was taken off the model's coordinates: add it, but to tiles, which lie where they belong."""
+    figures: dict[str, float] = field(default_factory=dict, metadata=reads(_numbers))
+    """As training, or `evaluate`, measured it."""
+    warnings: tuple[str, ...] = ()
+
+
+def _list(value: object) -> list[float]:
+    return [known for one in value if (known := number(one)) is not None] if isinstance(value, list | tuple) else []
+
+
+def _by_name(kind: type[Kind]) -> Any:
+    return lambda value: {name: kind.from_record(one) for name, one in mapping(value).items()}
+
+
+@dataclass(frozen=True)
+class Publication(TypedRecord):
+    """All that was published into a folder."""
+
+    splats: dict[str, SplatRecord] = field(default_factory=dict, metadata=reads(_by_name(SplatRecord)))
+    outputs: dict[str, Output] = field(default_factory=dict, metadata=reads(_by_name(Output)))
+    """By the name of the file or folder."""
+    version: str = ""
+
+    @classmethod
+    def read(cls, folder: Path) -> Publication | None:
+        """Return what a folder says; None: it says nothing."""
+        record = read_json(folder / FILE)
+        return None if record is None or "outputs" not in record else cls.from_record(record)
+
+    def write(self, folder: Path) -> None:
+        """Write it, whole or not at all."""
+        write_json(folder / FILE, {"format": FORMAT, **replace(self, version=__version__).to_record()})
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as publish.json holds it."""
+        nested = {
+            "splats": {name: one.to_record() for name, one in self.splats.items()},
+            "outputs": {name: one.to_record() for name, one in self.outputs.items()},
+        }
+        return super().to_record() | nested

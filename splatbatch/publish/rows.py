@@ -1,0 +1,116 @@
+"""Some Gaussians of a splat file, read or copied to a file of their own; never mapped, for a mapped file may be cut."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from splatbatch.files import MIB, write_whole
+from splatbatch.publish.source import Part
+from splatbatch.splats.merge.columns import HIGHEST_DEGREE, degree_of
+from splatbatch.splats.ply import FloatArray, Gaussians, columns_of, offset_comments, property_names, read_header
+
+WIDEST_DEGREE = 3
+"""Of the colours that other programs know."""
+
+
+def read_part(part: Part) -> Gaussians:
+    """Return the Gaussians of a part, with harmonics that other programs know.
+
+    Raises:
+        ValueError: the file is no splat, or cut.
+        OSError: it cannot be read.
+    """
+    header = read_header(part.path)
+    width = len(header.properties)
+    with part.path.open("rb") as file:
+        file.seek(header.header_bytes + 4 * width * part.start)
+        table: FloatArray = np.fromfile(file, dtype="<f4", count=width * part.num_gaussians).reshape(-1, width)
+    if len(table) < part.num_gaussians:
+        raise ValueError(f"cut: it ends before Gaussian {part.start + part.num_gaussians} of {header.num_gaussians}")
+    take = columns_of(table, header)
+    num = (degree_of(header) + 1) ** 2 - 1
+    kept = min(num, (WIDEST_DEGREE + 1) ** 2 - 1)
+    rest = [f"f_rest_{channel * num + index}" for index in range(kept) for channel in range(3)]
+    return Gaussians(
+        means=take("x", "y", "z"),
+        scales=take("scale_0", "scale_1", "scale_2"),
+        quats=take("rot_0", "rot_1", "rot_2", "rot_3"),
+        opacities=take("opacity")[:, 0],
+        sh0=take("f_dc_0", "f_dc_1", "f_dc_2"),
+        shN=take(*rest).reshape(len(table), kept, 3) if rest else np.zeros((len(table), 0, 3), np.float32),
+    )
+
+
+def is_whole(part: Part) -> bool:
+    """Return whether a part is all that its file holds, as other programs read it."""
+    header = read_header(part.path)
+    has_own_order = header.properties == property_names(sum(one.startswith("f_rest_") for one in header.properties))
+    return part.num_gaussians == header.num_gaussians and has_own_order and degree_of(header) < HIGHEST_DEGREE
+
+
+def copy_part(part: Part, target: Path) -> None:
+    """Write the Gaussians of a part to a file of their own, byte by byte.
+
+    Raises:
+        ValueError: the file is no splat, or cut.
+        OSError: one of them cannot be read or written.
+    """
+    header = read_header(part.path)
+    width = 4 * len(header.properties)
+    lines = [
+        "ply",
+        "format binary_little_endian 1.0",
+        *([] if header.step is None else [f"comment splatbatch step {header.step}"]),
+        *(f"comment {line}" for line in offset_comments(header.offset)),
+        f"element vertex {part.num_gaussians}",
+        *(f"property float {name}" for name in header.properties),
+        "end_header\n",
+    ]
+
+    def write(file: BinaryIO) -> None:
+        file.write("\n".join(lines).encode("ascii"))
+        with part.path.open("rb") as source:
+            source.seek(header.header_bytes + width * part.start)
+            left = width * part.num_gaussians
+            while left and (piece := source.read(min(left, MIB))):
+                file.write(piece)
+                left -= len(piece)
+        if left:
+            raise ValueError("cut: it became shorter while it was read")
+
+    write_whole(target, write)
+
+
+def folder_bytes(place: Path) -> int:
+    """Return the size of a file, or of all files in a folder."""
+    return sum(one.stat().st_size for one in ([place] if place.is_file() else place.rglob("*")) if one.is_file())
+
+
+def put(aside: Path, place: Path) -> None:
+    """Move a file or folder to its place, in place of what stands there.
+
+    Raises:
+        OSError: it cannot be moved; what stood there is as it was.
+    """
+    for one in [aside] if aside.is_file() else sorted(aside.rglob("*")):
+        if one.is_file():
+            with one.open("rb") as file:
+                os.fsync(file.fileno())
+    if not aside.is_dir():
+        aside.replace(place)
+        return
+    before = aside.with_name(f"{aside.name}.before")
+    if place.exists():
+        place.rename(before)
+    try:
+        aside.rename(place)
+    except OSError:
+        if before.exists():
+            before.rename(place)
+        raise
+    shutil.rmtree(before, ignore_errors=True)

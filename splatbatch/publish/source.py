@@ -1,0 +1,210 @@
+"""What is published: an accepted splat, or the merged scene part by part, with the photographs that vouch for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch.config import Offset
+from splatbatch.errors import OutputError
+from splatbatch.outcome import Rejected
+from splatbatch.scene.holdout import choose_holdout
+from splatbatch.scene.patches import Patch
+from splatbatch.splats import check_splat, read_header
+from splatbatch.splats.export import changed_on_disk
+from splatbatch.splats.ply import SplatHeader
+from splatbatch.store.hashes import sha256_of, short_hash
+from splatbatch.store.records.colors import tones_to_record
+from splatbatch.store.records.metrics import Metrics, TrainingSettings
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.scene.evaluation import held_out
+from splatbatch.tasks.scene.partition import offset_of, partition_for
+from splatbatch.tasks.scene.usable import Candidate, look
+from splatbatch.tasks.status import PatchStatus, read_status
+from splatbatch.tasks.task import Task, patches_of, select
+
+SCENE = "scene"
+MERGE_FIRST = "Merge the patches: splatbatch merge."
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive Gaussians of a splat file that belong together: a patch, or the backdrop."""
+
+    name: str
+    path: Path
+    start: int
+    num_gaussians: int
+    key: str
+    """Hash of all that decides which Gaussians these are."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A splat that is to be published."""
+
+    name: str
+    path: Path
+    header: SplatHeader
+    sha256: str
+    parts: tuple[Part, ...]
+    offset: Offset
+    """What was taken off the coordinates of the model."""
+    views: TrainingSettings
+    """With which photographs it is compared, and how."""
+    figures: Mapping[str, float]
+    """What is known of its quality: "psnr", "ssim", "num_photos"."""
+    patches: tuple[Patch, ...] = ()
+    """Whose cameras looked at it."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def num_gaussians(self) -> int:
+        """Return how many there are."""
+        return self.header.num_gaussians
+
+    def in_parts(self, most: int) -> Iterator[Part]:
+        """Yield what may become a file of its own: the whole where it is small enough, else part by part."""
+        if self.num_gaussians <= most or len(self.parts) == 1:
+            yield Part(self.name, self.path, 0, self.num_gaussians, self.sha256)
+        else:
+            yield from (
+                Part(f"{self.name}-{one.name}", one.path, one.start, one.num_gaussians, one.key)
+                for one in self.parts
+                if one.num_gaussians
+            )
+
+
+def published(batch: Batch, names: Sequence[str]) -> list[Published]:
+    """Return what is to be published: named patches or "scene"; without a name the merged scene, else every patch.
+
+    Raises:
+        OutputError: one is not trained, stale, or not what was accepted.
+        ConfigError: there is no such patch.
+        SceneError: a scene is asked for, and there is no partition.
+    """
+    if not names:
+        names = [SCENE] if batch.output.scene.splat.exists() else [task.name for task in _own(batch)]
+    tasks = select(batch.every, [name for name in names if name != SCENE]) if {*names} != {SCENE} else ()
+    standing = batch.standing("content")
+    every = [task.name for task in batch.every]
+    statuses = {one.patch: one for one in read_status(batch.output, every, None, standing)}
+    found = [_patch(batch, task, statuses) for task in tasks]
+    return [*found, _scene(batch)] if SCENE in names else found
+
+
+def _own(batch: Batch) -> list[Task]:
+    return [task for task in batch.tasks if not task.patch.is_backdrop]
+
+
+def _patch(batch: Batch, task: Task, statuses: Mapping[str, PatchStatus]) -> Published:
+    """Return the splat of a patch.
+
+    Raises:
+        OutputError: it is not trained, stale, or not what was accepted.
+    """
+    folder, status = batch.output.patch(task.name), statuses[task.name]
+    result = folder.read_result()
+    if status.state != "trained" or result is None:
+        why = " ".join(filter(None, (status.state, status.cause and f"({status.cause})")))
+        raise OutputError(f"{task.name}: {why}: nothing of it is published", "Train it first: splatbatch train.")
+    path = folder.splat_of(result)
+    header, digest = _checked(path, task.name, result.sha256)
+    setup = TrainingSettings(
+        recipe=task.recipe.model_dump(mode="json", exclude={"program"}),
+        sparse=str(task.patch.sparse),
+        offset=task.patch.offset,
+        images=str(task.patch.images),
+        masks=str(task.patch.masks) if task.patch.masks else None,
+        holdout=choose_holdout(task.patch, task.recipe.evaluation),
+        tones=tones_to_record(task.patch.tones),
+    )
+    part = Part(task.name, path, 0, header.num_gaussians, digest)
+    figures = _figures_of(result.metrics)
+    return Published(task.name, path, header, digest, (part,), task.patch.offset, setup, figures, (task.patch,))
+
+
+def _figures_of(metrics: Metrics) -> dict[str, float]:
+    known = {"psnr": metrics.final.psnr, "ssim": metrics.final.ssim, "num_photos": len(metrics.photos())}
+    return {name: float(value) for name, value in known.items() if value is not None}
+
+
+def _scene(batch: Batch) -> Published:
+    """Return the merged scene.
+
+    Raises:
+        OutputError: it is not merged, or of other splats than those that are accepted now.
+        SceneError: there is no partition.
+    """
+    partition = partition_for(batch)
+    files, offset = batch.output.scene.merged, offset_of(batch, partition)
+    merged = files.read()
+    if merged is None:
+        raise OutputError(
+            f"{files.splat}: there is no merged scene, or not the one that merge.json tells of", MERGE_FIRST
+        )
+    candidates, warnings = look(batch, partition)
+    _see_fresh(candidates, {part.patch: part.sha256 for part in merged.parts})
+    header, digest = _checked(files.splat, SCENE, "")
+    patches = patches_of(task for task in batch.every if not task.patch.is_backdrop)
+    tones = {name: tone for patch in patches for name, tone in patch.tones.items()}
+    setup = TrainingSettings(
+        recipe=batch.config.recipe("").model_dump(mode="json", exclude={"program"}),
+        sparse=str(partition.source),
+        offset=offset,
+        images=str(patches[0].images),
+        masks=str(patches[0].masks) if patches[0].masks else None,
+        holdout=held_out(batch),
+        tones=tones_to_record(tones),
+    )
+    parts = tuple(Part(one.patch, files.splat, one.start, one.num_gaussians, one.key) for one in merged.parts)
+    holes = tuple(f"{hole.patch}: {hole.reason}: a hole in the scene" for hole in merged.holes)
+    found = batch.output.scene.read_evaluation()
+    known = found.total if found and found.num_gaussians == header.num_gaussians else None
+    figures = {"psnr": known.psnr, "ssim": known.ssim, "num_photos": known.num_photos} if known else {}
+    return Published(
+        SCENE,
+        files.splat,
+        header,
+        digest,
+        parts,
+        offset,
+        setup,
+        {name: float(value) for name, value in figures.items() if value is not None},
+        patches,
+        (*warnings, *holes),
+    )
+
+
+def _see_fresh(candidates: Sequence[Candidate], merged: Mapping[str, str]) -> None:
+    """See that a scene was merged from what is accepted now.
+
+    Raises:
+        OutputError: a patch of it is stale, or has another splat by now.
+    """
+    for one in candidates:
+        if one.name in merged and one.lacking:
+            raise OutputError(f"{one.name}: {one.lacking}: the scene still shows its earlier splat", "splatbatch train")
+        if one.name in merged and one.result and one.result.sha256 != merged[one.name]:
+            raise OutputError(f"{one.name}: has another splat than the one that was merged", MERGE_FIRST)
+
+
+def _checked(path: Path, name: str, sha256: str) -> tuple[SplatHeader, str]:
+    """Return the header and the hash of a splat that can be rendered and is what was accepted.
+
+    Raises:
+        OutputError: it cannot, or is another.
+    """
+    found, digest = check_splat(path), sha256_of(path)
+    if isinstance(found, Rejected):
+        raise changed_on_disk(name, found.reason)
+    if sha256 and digest != sha256:
+        raise changed_on_disk(name, "it is not the splat that was accepted")
+    return read_header(path), digest
+
+
+def key_of(*known: object) -> str:
+    """Return a hash of all that an output depends on."""
+    return short_hash(json.dumps(known, default=str))

@@ -1,0 +1,105 @@
+"""The folder that everything goes into: nobody else's files are lost, and what a killed publish left is swept."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch.errors import ConfigError, OutputError
+from splatbatch.files import MIB, free_mib, path_beside
+from splatbatch.plain_text import one_line
+from splatbatch.processes import abandoned
+from splatbatch.publish.record import FILE, Publication
+from splatbatch.scene.patches import spell
+
+WORK = "work"
+ROOM = 2.0
+"""Times the splat's size that the disk must have left: what is written, and what came back of it."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a publication goes."""
+
+    folder: Path
+    is_forced: bool = False
+    """Files of somebody else may be overwritten."""
+
+    def check(self, output: Path) -> Publication:
+        """See that one may publish there; return what lies there already.
+
+        Raises:
+            ConfigError: it is no folder.
+            OutputError: it lies among what the batch has written, or holds files that no publish wrote.
+        """
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ConfigError(f"--to {self.folder}: a file, not a folder", "Name a folder.")
+        if self.folder.resolve().is_relative_to(output.resolve()):
+            hint = "Name a folder elsewhere."
+            raise OutputError(f"--to {self.folder}: lies in the output folder, among what the batch has written", hint)
+        found = Publication.read(self.folder)
+        if found is None and not self.is_forced and (foreign := self._files()):
+            message = f"--to {self.folder}: holds what no publish wrote: {spell(foreign, 3)}"
+            raise OutputError(message, "Name an empty folder, or add --force to publish among it.")
+        return found or Publication()
+
+    def _files(self) -> list[str]:
+        try:
+            return sorted(one_line(one.name) for one in self.folder.iterdir() if not one.name.startswith("."))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise OutputError(
+                f"--to {self.folder}: cannot be read ({error.strerror})", "Name another folder."
+            ) from error
+
+    def check_place(self, name: str, known: Publication) -> Path:
+        """Return where an output goes.
+
+        Raises:
+            OutputError: somebody else's file stands there.
+        """
+        place = self.folder / name
+        if (place.exists() or place.is_symlink()) and name not in known.outputs and not self.is_forced:
+            raise OutputError(f"{place}: is there already, and no publish wrote it", "Add --force to overwrite it.")
+        if place.is_symlink():
+            place.unlink()
+        return place
+
+    def check_room(self, num_bytes: int) -> None:
+        """See that the disk has room for what comes of a splat of this size.
+
+        Raises:
+            OutputError: it has not.
+        """
+        free = free_mib(self.folder)
+        if free is not None and free < ROOM * num_bytes / MIB:
+            needed = ROOM * num_bytes / MIB
+            raise OutputError(f"{self.folder}: {free:,} MiB are free, {needed:,.0f} are needed", "Free space.")
+
+    @contextmanager
+    def work(self) -> Iterator[Path]:
+        """Give a folder on the same disk for what comes and goes; it is gone afterwards, also after a mistake.
+
+        Raises:
+            OutputError: it cannot be made.
+        """
+        aside = path_beside(self.folder / WORK)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for left in abandoned(self.folder / WORK):
+                shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir()
+        except OSError as error:
+            raise OutputError(f"--to {self.folder}: cannot be written ({error.strerror})", "Name another.") from error
+        try:
+            yield aside
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+__all__ = ["FILE", "Target"]

@@ -1,0 +1,164 @@
+"""Writes 3D Tiles patch by patch: what has not changed stays as it is, and the root leads to the new folders at once.
+
+A patch's tiles lie in a folder named after all that decides what is in them, so that nothing is overwritten while
+somebody reads it: the new ones are there whole, the root is renamed over the old one, then the old ones go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from splatbatch.errors import OutputError
+from splatbatch.fields import mapping, whole
+from splatbatch.files import MIB, read_json, sync_folder, write_json
+from splatbatch.machine.slots import available_mib
+from splatbatch.publish.rows import folder_bytes, put, read_part
+from splatbatch.publish.source import Part, Published, key_of
+from splatbatch.publish.tiles.geodesy import Frame, Ground
+from splatbatch.publish.tiles.tileset import Counters, of_patch, of_scene
+from splatbatch.publish.tiles.tree import MOST_PER_TILE, Tiling
+from splatbatch.splats.ply import FloatArray, Gaussians
+
+VERSION = 1
+"""Raise it when tiles are made otherwise: all are then written again."""
+ROOT = "tileset.json"
+KEY = re.compile(r"[0-9a-f]{16}")
+AT_ONCE = 5
+"""Times a patch's size in memory that cutting it into tiles takes."""
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """A patch's tiles as they lie in the folder."""
+
+    key: str
+    counters: Counters
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as publish.json has it."""
+        return {"key": self.key, **vars(self.counters)}
+
+    @classmethod
+    def from_record(cls, value: object) -> Tiled:
+        """Return what publish.json says."""
+        found = mapping(value)
+        numbers = (whole(found.get(name)) or 0 for name in ("num_gaussians", "num_tiles", "num_bytes"))
+        return cls(str(found.get("key", "")), Counters(*numbers))
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The folder of a scene's tiles."""
+
+    folder: Path
+    work: Path
+    """On the same disk."""
+    ground: Ground
+    done: Callable[[str, int, int], None] = lambda _name, _done, _total: None
+    """Told how many Gaussians of which patch have been written, of how many."""
+
+    def write(
+        self, splats: Mapping[str, tuple[Published, Part]], known: Mapping[str, Tiled], *, keeps: bool = False
+    ) -> dict[str, Tiled]:
+        """Write the tiles of patches, by name, and the root that leads to them; return what lies there then.
+
+        `keeps`: patches that are there and not named stay.
+
+        Raises:
+            OutputError: a patch cannot be read, or does not fit into memory.
+            OSError: the disk does not take them.
+        """
+        self.folder.mkdir(exist_ok=True)
+        tiled = {
+            name: self._patch(name, splat, part, known.get(name, Tiled("", Counters(0, 0, 0))))
+            for name, (splat, part) in splats.items()
+            if part.num_gaussians
+        }
+        tiled = {**(known if keeps else {}), **tiled}
+        patches = {
+            name: (f"{quote(name)}/{one.key}/{ROOT}", self._tileset(name, one.key)) for name, one in tiled.items()
+        }
+        write_json(self.folder / ROOT, of_scene(patches, {name: one.counters for name, one in tiled.items()}))
+        self._sweep(tiled, known)
+        return tiled
+
+    def _patch(self, name: str, splat: Published, part: Part, known: Tiled) -> Tiled:
+        ground = [self.ground.crs, self.ground.rotation.tolist(), self.ground.scale]
+        key = key_of(VERSION, part.key, splat.offset, ground, MOST_PER_TILE)
+        place = self.folder / name / key
+        if known.key == key and (place / ROOT).is_file() and folder_bytes(place) == known.counters.num_bytes:
+            return known
+        need = AT_ONCE * 4 * len(splat.header.properties) * part.num_gaussians // MIB
+        if need > (free := available_mib()):
+            message = f"{name}: {part.num_gaussians:,} Gaussians need about {need:,} MiB to be tiled; {free:,} are free"
+            raise OutputError(message, "Cut the scene into smaller patches: splatbatch split.")
+        aside = self.work / f"tiles-{key}"
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        counters = self._written(name, splat, part, aside)
+        place.parent.mkdir(exist_ok=True)
+        put(aside, place)
+        sync_folder(place.parent)
+        return Tiled(key, counters)
+
+    def _written(self, name: str, splat: Published, part: Part, aside: Path) -> Counters:
+        """Write the tiles of a patch into a folder."""
+        try:
+            gaussians = read_part(part)
+        except (OSError, ValueError) as error:
+            raise OutputError(f"{name}: {part.path}: {error}", "Train or merge it again.") from error
+        offset = np.array(splat.offset)
+        frame = self.ground.around(np.round(np.median(gaussians.means, axis=0).astype(np.float64) + offset))
+        placed = replace(gaussians, means=_in_frame(gaussians, offset, frame))
+        tiling = Tiling(
+            placed,
+            lambda file, content: (aside / file).write_bytes(content),
+            done=_counting(lambda num: self.done(name, num, part.num_gaussians)),
+        )
+        above_all = tiling.tiles()
+        (aside / ROOT).write_text(json.dumps(of_patch(above_all, frame)), encoding="utf-8")
+        num_tiles = sum(1 for _ in above_all.every())
+        return Counters(part.num_gaussians, num_tiles, folder_bytes(aside))
+
+    def _tileset(self, name: str, key: str) -> dict[str, Any]:
+        found = read_json(self.folder / name / key / ROOT)
+        if found is None:
+            raise OutputError(f"{self.folder / name / key / ROOT}: cannot be read", "Publish again with --force.")
+        return found
+
+    def _sweep(self, tiled: Mapping[str, Tiled], known: Mapping[str, Tiled]) -> None:
+        """Remove folders of ours that nothing leads to any more."""
+        for name in {*tiled, *known}:
+            place = self.folder / name
+            for left in place.iterdir() if place.is_dir() else ():
+                if KEY.fullmatch(left.name) and (name not in tiled or left.name != tiled[name].key):
+                    shutil.rmtree(left, ignore_errors=True)
+            with contextlib.suppress(OSError):  # not empty: somebody uses it
+                place.rmdir()
+
+
+def _in_frame(gaussians: Gaussians, offset: FloatArray, frame: Frame) -> FloatArray:
+    found: FloatArray = frame.places(gaussians.means.astype(np.float64) + offset).astype(np.float32)
+    return found
+
+
+def _counting(tell: Callable[[int], None]) -> Callable[[int], None]:
+    """Return what adds up the numbers that it is told, and tells their sum."""
+    total = 0
+
+    def add(number: int) -> None:
+        nonlocal total
+        total += number
+        tell(total)
+
+    return add

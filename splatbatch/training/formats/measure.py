@@ -1,0 +1,106 @@
+"""PSNR of a splat and of what came back of it from other formats, from where held-out photographs were taken."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from splatbatch.config import Recipe
+from splatbatch.errors import SceneError
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.frame import shifted
+from splatbatch.splats.blocks import index_blocks
+from splatbatch.store.records.colors import tones_from_record
+from splatbatch.store.records.evaluation import ComparisonSettings
+from splatbatch.training.evaluation.evaluate import MOST_PSNR_DB
+from splatbatch.training.loss import masked, psnr
+from splatbatch.training.photos.tones import in_tone
+from splatbatch.training.photos.views import Folders, Photo
+from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
+from splatbatch.training.scene.photographs import Photographs, Shot, usual_unit
+from splatbatch.training.scene.store import Store
+from splatbatch.training.session import open_device
+
+ORIGINAL = ""
+MOST_HELD = 4_000_000
+"""Gaussians of a splat that may wait in memory to be drawn."""
+Figures = dict[str, float]
+
+
+@torch.inference_mode()
+def compare(settings: ComparisonSettings) -> dict[str, Any]:
+    """Return by splat the mean PSNR in dB against photographs ("psnr") and against the original ("between").
+
+    Raises:
+        SceneError: a model, a splat or a photograph cannot be read.
+        TrainerError: no GPU can be used where one is asked for.
+    """
+    recipe = Recipe.model_validate(settings.recipe)
+    device = open_device(recipe.training.device)
+    model = shifted(read_reconstruction(Path(settings.sparse)), settings.offset)
+    names = _spread(settings.holdout or sorted(image.name for image in model.images), settings.most_views)
+    folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    photographs = Photographs(model, folders, recipe.training, names)
+    stores = {name: _store(Path(path), device) for name, path in settings.splats.items()}
+    unit = usual_unit([model.images])
+    found: dict[str, list[Figures]] = {name: [] for name in stores}
+    for shot in photographs.shots(names, unit, device, tones_from_record(settings.tones)):
+        if shot.photo.counts():
+            for name, figures in _compared(stores, shot, recipe).items():
+                found[name].append(figures)
+    if not any(found.values()):
+        raise SceneError(f"{settings.images}: none of the photographs counts anywhere")
+    return {"num_photos": len(found[ORIGINAL]), "splats": {name: _mean(figures) for name, figures in found.items()}}
+
+
+def _compared(stores: Mapping[str, Store], shot: Shot, recipe: Recipe) -> dict[str, Figures]:
+    """Return the figures of each splat on one photograph."""
+    photo = shot.photo
+    shown = {name: _shown(store, shot, recipe) for name, store in stores.items()}
+    return {
+        name: {
+            "psnr": _psnr(colors, photo.target().float() / 255, photo),
+            "between": _psnr(colors, shown[ORIGINAL], photo),
+        }
+        for name, colors in shown.items()
+    }
+
+
+def _shown(store: Store, shot: Shot, recipe: Recipe) -> Tensor:
+    """Return a splat as a photograph would have shown it, [H, W, 3] in 0 to 1."""
+    gaussians = store.seen_from(shot.standpoint, shot.photo.view)
+    options = RasterOptions.of(recipe, store.blocks.header.sh_degree)
+    colors = rasterize(gaussians, shot.photo.view, options).colors
+    return in_tone(colors, shot.photo.tone, shot.photo.view).clamp(0, 1)
+
+
+def _psnr(colors: Tensor, target: Tensor, photo: Photo) -> float:
+    """Return the PSNR where a photograph counts, in dB; of what is equal, and of what is not finite, the ends."""
+    mask = photo.valid()
+    value = float(psnr(*masked(colors, target, mask)))
+    if mask is not None:
+        value += 10 * math.log10(max(float(mask.float().mean()), 1e-9))
+    return min(value, MOST_PSNR_DB) if math.isfinite(value) else (MOST_PSNR_DB if value > 0 else 0.0)
+
+
+def _mean(figures: list[Figures]) -> Figures:
+    return {name: round(statistics.fmean(one[name] for one in figures), 3) for name in ("psnr", "between")}
+
+
+def _store(path: Path, device: torch.device) -> Store:
+    try:
+        return Store(index_blocks(path), device, MOST_HELD)
+    except (OSError, ValueError) as error:
+        raise SceneError(f"{path}: cannot be read ({error})") from error
+
+
+def _spread(names: tuple[str, ...] | list[str], most: int) -> list[str]:
+    """Return at most so many, evenly spread over all."""
+    count = min(most, len(names))
+    return [names[place * len(names) // count] for place in range(count)]
