@@ -194,9 +194,6 @@ def _load_kernels() -> None:
         importlib.import_module("splatbatch.training.cuda.photometric")
         importlib.import_module("splatbatch.training.cuda.tones")
         importlib.import_module("splatbatch.training.cuda.adam")
-        with contextlib.suppress(ImportError, AttributeError):
-            # Triton's own checksum, for its cache of compiled kernels: 0.3 s, once per process
-            importlib.import_module("triton.runtime.cache").triton_key()
 
 
 def _versions(device: torch.device) -> dict[str, str]:

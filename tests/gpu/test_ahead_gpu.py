@@ -77,7 +77,7 @@ from splatbatch.config import Recipe
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.training.gaussians import first_values
 from splatbatch.training.photos.views import Folders, decode_views
-from splatbatch.training.rehearsal import rehearse
+from splatbatch.training.standby import rehearse
 from splatbatch.training.session import open_device
 for strategy in ("default", "mcmc"):
     recipe = Recipe.model_validate({"training": {"strategy": strategy, "cap_max": 400000}})

@@ -72,6 +72,34 @@ def test_kernels_are_compiled_beside_other_work_once_for_each_kind_of_gpu(tmp_pa
     ]
 
 
+NATIVE = """
+import json, os
+from pathlib import Path
+from splatbatch.training.cuda import ahead
+from splatbatch.training.cuda.native import library
+
+def build(file, capability):
+    file.parent.mkdir()
+    file.write_text(f"{capability} in {os.getppid()}")
+
+library._build = build
+for capability in ((8, 9), (9, 0)):
+    compiling = ahead.start(capability, [ahead.NATIVE])
+    num = len(compiling.groups)
+    compiling.wait()
+    assert library.file_for(capability).read_text() == f"{capability} in {os.getpid()}"
+    again = len(ahead.start(capability, [ahead.NATIVE]).groups)
+    print(json.dumps([num, again, library.file_for(capability).name[-9:]]))
+"""
+
+
+def test_kernels_in_cuda_are_compiled_ahead_where_they_are_looked_for(tmp_path: Path) -> None:
+    environment = {**os.environ, "TORCH_EXTENSIONS_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", NATIVE]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [json.loads(line) for line in said] == [[1, 0, "_sm_89.so"], [1, 0, "_sm_90.so"]]
+
+
 FAILING = """
 import os
 from pathlib import Path

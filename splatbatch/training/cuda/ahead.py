@@ -1,7 +1,7 @@
-"""Our kernels compiled while other things are done: in processes of their own that need no GPU, into Triton's cache.
+"""Our kernels compiled while other things are done: in processes of their own, which need no GPU.
 
-A cold cache costs the first patch of a machine some fifteen seconds if every kernel is compiled when it is first used,
-one after the other.
+Those in Triton go into its cache, those in CUDA C++ beside torch's extensions. A cold cache costs the first patch of a
+machine some fifteen seconds if every kernel is compiled when it is first used, one after the other.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
@@ -21,7 +22,8 @@ import torch
 from splatbatch import processes
 from splatbatch.config import Recipe
 from splatbatch.machine import gpu
-from splatbatch.training.cuda.warm import EVENING, OF_DEGREE, OF_FLOATS, OURS
+from splatbatch.training.cuda.native import library
+from splatbatch.training.cuda.warm import EVENING, NATIVE, OF_DEGREE, OF_FLOATS, OURS
 
 LONGEST_S = 60.0
 LOOK_S = 0.01
@@ -35,9 +37,13 @@ class Compiling:
 
     groups: dict[int, Path] = field(default_factory=dict)
     """By number of the process: what says that its kernels are compiled."""
+    checksum: Thread | None = None
+    """Computes Triton's checksum of itself, for its cache: 0.3 s, once per process."""
 
     def wait(self) -> None:
         """Return once all have ended; what one of them could not do, or not in time, is done when it is needed."""
+        if self.checksum:
+            self.checksum.join()
         give_up_at = time.monotonic() + LONGEST_S
         while self.groups:
             for pid in list(self.groups):
@@ -50,10 +56,10 @@ class Compiling:
             processes.send(signal.SIGKILL, [pid])
         ended, status = os.waitpid(pid, 0 if is_late else os.WNOHANG)
         if ended:
-            stamp = self.groups.pop(pid)
+            made = self.groups.pop(pid)
             with suppress(OSError):
                 if status == 0:
-                    stamp.touch()
+                    made.touch()
 
 
 def for_training(recipe: Recipe, *, has_masks: bool, has_tones: bool) -> Compiling:
@@ -65,7 +71,10 @@ def for_training(recipe: Recipe, *, has_masks: bool, has_tones: bool) -> Compili
     unused = above | (set() if has_tones else {EVENING})
     wanted = (name for name in OURS if name not in unused and (has_masks or not name.startswith(OF_FLOATS)))
     try:
-        return start(capability, wanted)
+        compiling = start(capability, (NATIVE, *wanted))
+        compiling.checksum = Thread(target=_checksum, daemon=True)  # a thread only now: those that fork have none
+        compiling.checksum.start()
+        return compiling
     except Exception:  # noqa: BLE001 - no Triton, or one that does it otherwise: kernels are compiled when they are used
         return Compiling()
 
@@ -77,12 +86,12 @@ def _capability() -> tuple[int, int] | None:
 
 
 def start(capability: tuple[int, int], groups: Iterable[str]) -> Compiling:
-    """Start to compile what Triton's cache does not hold yet, for GPUs of a compute capability.
+    """Start to compile what is not compiled yet, for GPUs of a compute capability.
 
     Nothing here touches CUDA. Must be called before this process has threads.
     """
-    missing = {name: stamp for name in groups if not (stamp := _stamp(name, capability)).exists()}
-    return Compiling({_fork(name, capability): stamp for name, stamp in missing.items()})
+    missing = {name: made for name in groups if not (made := _made(name, capability)).exists()}
+    return Compiling({_fork(name, capability): made for name, made in missing.items()})
 
 
 def _fork(name: str, capability: tuple[int, int]) -> int:
@@ -95,11 +104,18 @@ def _fork(name: str, capability: tuple[int, int]) -> int:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for descriptor in (1, 2):  # the log is of what trains
             os.dup2(nowhere, descriptor)
-        compile_only(capability)
-        OURS[name](torch.device("cpu"))
+        _compile(name, capability)
         code = 0
     finally:
         os._exit(code)
+
+
+def _compile(name: str, capability: tuple[int, int]) -> None:
+    if name == NATIVE:
+        library.built(capability)
+    else:
+        compile_only(capability)
+        OURS[name](torch.device("cpu"))
 
 
 def compile_only(capability: tuple[int, int]) -> None:
@@ -150,11 +166,20 @@ class _Blueprint:
         return 0
 
 
-def _stamp(name: str, capability: tuple[int, int]) -> Path:
-    """Return where it is noted that a group is compiled: by this Triton, as it stands in our sources now."""
+def _checksum() -> None:
     from triton.runtime.cache import triton_key
 
-    hashed = hashlib.sha256(f"{triton_key()} {capability} {name}".encode())
+    with suppress(Exception):  # whoever needs it says why there is none
+        triton_key()
+
+
+def _made(name: str, capability: tuple[int, int]) -> Path:
+    """Return what is there once a group is compiled: a library, or a note that this Triton has compiled our sources."""
+    import triton
+
+    if name == NATIVE:
+        return library.file_for(capability)
+    hashed = hashlib.sha256(f"{triton.__version__} {capability} {name}".encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         hashed.update(path.read_bytes())
     return _cache() / f"{STAMP}{hashed.hexdigest()[:32]}"

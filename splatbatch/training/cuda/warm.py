@@ -126,6 +126,7 @@ def our_own(device: torch.device) -> None:
         raise RuntimeError(why)
 
 
+NATIVE = "native"
 OF_BYTES, OF_FLOATS, EVENING, OF_DEGREE = "loss of bytes", "loss of floats", "evening", "colors {}"
 OURS: dict[str, Callable[[torch.device], None]] = {
     **{f"{OF_BYTES}, {width} wide": partial(loss, torch.uint8, widths=[width]) for width in SIXTEEN_OR_NOT},
@@ -136,7 +137,7 @@ OURS: dict[str, Callable[[torch.device], None]] = {
     **{OF_DEGREE.format(degree): partial(colors, degree) for degree in range(4)},
 }
 """Our own kernels in groups that can be built by themselves: each in a process of its own, all at once."""
-GROUPS: dict[str, Callable[[torch.device], None]] = {"gsplat": gsplat, "native": our_own, **OURS}
+GROUPS: dict[str, Callable[[torch.device], None]] = {"gsplat": gsplat, NATIVE: our_own, **OURS}
 
 
 def main(name: str) -> None:

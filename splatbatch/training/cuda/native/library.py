@@ -23,6 +23,7 @@ from splatbatch import __version__
 SOURCE = Path(__file__).parent / "source"
 WARP, PARTS, TILE_PX, ROW = 32, 8, 16, 12
 """As in gaussians.cuh and gradients.cuh: entries per slot, warps of a tile, its side, gradients per Gaussian."""
+Capability = tuple[int, int]
 FLAGS = ("-O3", "--use_fast_math")
 
 
@@ -143,49 +144,61 @@ def compiled() -> Library:
     Raises:
         OSError, RuntimeError, subprocess.CalledProcessError: there is no toolkit, or it fails.
     """
-    return Library(ctypes.CDLL(str(build(torch.cuda.get_device_capability()))))
+    return Library(ctypes.CDLL(str(built(torch.cuda.get_device_capability()))))
 
 
-def is_built() -> bool:
-    """Return whether the kernels for this GPU lie here, compiled."""
-    return place(torch.cuda.get_device_capability()).is_file()
-
-
-def build(capability: tuple[int, int]) -> Path:
-    """Compile the kernels for GPUs of a compute capability, if they have never been: some seconds, once per machine.
-
-    Where several processes need them at once each compiles its own aside, and the last one stays: no process waits for
-    another, or for the lock of one that was killed. For that GPU alone: TORCH_CUDA_ARCH_LIST, which may name others, is
-    not asked. CUDA is not touched.
+def built(capability: Capability) -> Path:
+    """Return the file of the kernels for GPUs of a compute capability, compiled now if it is not there: asks no GPU.
 
     Raises:
         OSError, RuntimeError, subprocess.CalledProcessError: there is no toolkit, or it fails.
     """
-    file = place(capability)
-    if file.exists():
-        return file
-    from torch.utils.cpp_extension import load
-
-    file.parent.mkdir(parents=True, exist_ok=True)
-    number = "{}{}".format(*capability)
-    flags = [*FLAGS, f"-gencode=arch=compute_{number},code=sm_{number}"]
-    sources = [str(SOURCE / "kernels.cu")]
-    with tempfile.TemporaryDirectory(dir=file.parent) as aside:
-        load(file.stem, sources, extra_cuda_cflags=flags, build_directory=aside, is_python_module=False)
-        (Path(aside) / file.name).replace(file)
+    file = file_for(capability)
+    if not file.exists():
+        _build(file, capability)
     return file
 
 
-def place(capability: tuple[int, int]) -> Path:
-    """Return where the kernels for GPUs of a compute capability lie, named after all that decides what is in them.
+def is_built() -> bool:
+    """Return whether the kernels for this GPU lie here, compiled."""
+    return file_for(torch.cuda.get_device_capability()).is_file()
 
-    That is where torch builds extensions, said here: to ask torch would import what takes longer than all else here.
+
+def file_for(capability: Capability) -> Path:
+    """Return where the kernels for GPUs of a compute capability lie once they are compiled.
+
+    It is named after all that decides what is in it.
     """
     digest = hashlib.sha256(repr((FLAGS, torch.version.cuda)).encode())
     for path in sorted(SOURCE.iterdir()):
         digest.update(path.name.encode() + path.read_bytes())
-    version = __version__.replace(".", "_")
-    name = "splatbatch_native_{}_{}_sm_{}{}".format(version, digest.hexdigest()[:12], *capability)
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or Path(cache) / "torch_extensions")
-    return folder / name / f"{name}.so"
+    version, (major, minor) = __version__.replace(".", "_"), capability
+    name = f"splatbatch_native_{version}_{digest.hexdigest()[:12]}_sm_{major}{minor}"
+    return _folder() / name / f"{name}.so"
+
+
+def _folder() -> Path:
+    from torch.utils.cpp_extension import get_default_build_root
+
+    return Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
+
+
+def _build(file: Path, capability: Capability) -> None:
+    """Compile aside, then put in place.
+
+    For one kind of GPU alone: TORCH_CUDA_ARCH_LIST, which may name others, is not asked.
+    """
+    from torch.utils.cpp_extension import load
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=file.parent) as aside:
+        number = "".join(map(str, capability))
+        flags = [*FLAGS, f"-gencode=arch=compute_{number},code=sm_{number}"]
+        load(
+            file.stem,
+            [str(SOURCE / "kernels.cu")],
+            extra_cuda_cflags=flags,
+            build_directory=aside,
+            is_python_module=False,
+        )
+        (Path(aside) / file.name).replace(file)
