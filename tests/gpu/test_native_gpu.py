@@ -157,8 +157,8 @@ def test_the_loss_of_an_evened_photograph_is_tritons(num_coefficients: int) -> N
 
 
 def test_they_can_be_built_by_a_process_that_sees_no_gpu(tmp_path: Path) -> None:
-    build = f"build({torch.cuda.get_device_capability()}).is_file()"
-    code = f"import torch; from {compiled.__module__} import build; print({build}, torch.cuda.is_initialized())"
+    built = f"built({torch.cuda.get_device_capability()}).is_file()"
+    code = f"import torch; from {compiled.__module__} import built; print({built}, torch.cuda.is_initialized())"
     environment = {**os.environ, "TORCH_EXTENSIONS_DIR": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "True False"

@@ -12,7 +12,7 @@ from emulated_native import COMPILER, emulated, in_order, shared_folder
 from torch.utils.cpp_extension import get_default_build_root
 
 from splatbatch.training.cuda import native
-from splatbatch.training.cuda.native.library import place
+from splatbatch.training.cuda.native.library import file_for
 
 pytestmark = [
     pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU"),
@@ -144,10 +144,10 @@ def test_kernels_lie_where_torch_builds_extensions_apart_for_each_kind_of_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    hopper, ampere = place((9, 0)), place((8, 0))
+    hopper, ampere = file_for((9, 0)), file_for((8, 0))
     assert hopper.parents[1] == ampere.parents[1] == tmp_path
     assert hopper != ampere
     monkeypatch.delenv("TORCH_EXTENSIONS_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert place((9, 0)).parents[1] == tmp_path / "torch_extensions"
+    assert file_for((9, 0)).parents[1] == tmp_path / "torch_extensions"
     assert Path(get_default_build_root()) == tmp_path / "torch_extensions"

@@ -11,7 +11,7 @@ from functools import cache
 import torch
 
 from splatbatch.training.cuda.native.blend import Lists, blend
-from splatbatch.training.cuda.native.library import TILE_PX, Library, build, compiled, is_built
+from splatbatch.training.cuda.native.library import TILE_PX, Library, built, compiled, is_built
 from splatbatch.training.cuda.native.loss import photometric_loss
 from splatbatch.training.cuda.native.project import NAMES, Shot, Sight, project
 
@@ -21,7 +21,7 @@ __all__ = [
     "Shot",
     "Sight",
     "blend",
-    "build",
+    "built",
     "chosen",
     "is_built",
     "photometric_loss",

@@ -147,21 +147,38 @@ def compiled() -> Library:
     return Library(ctypes.CDLL(str(built(torch.cuda.get_device_capability()))))
 
 
-def built(capability: Capability) -> Path:
-    """Return the file of the kernels for GPUs of a compute capability, compiled now if it is not there: asks no GPU.
+def is_built() -> bool:
+    """Return whether the kernels for this GPU lie here, compiled."""
+    return file_for(torch.cuda.get_device_capability()).is_file()
+
+
+def built(capability: tuple[int, int]) -> Path:
+    """Return the file of the kernels for GPUs of a compute capability, compiled now if it is not there: some seconds.
+
+    Where several processes need them at once each compiles its own aside, and the last one stays: no process waits for
+    another, or for the lock of one that was killed. For that GPU alone: TORCH_CUDA_ARCH_LIST, which may name others, is
+    not asked. CUDA is not touched.
 
     Raises:
         OSError, RuntimeError, subprocess.CalledProcessError: there is no toolkit, or it fails.
     """
     file = file_for(capability)
-    if not file.exists():
-        _build(file, capability)
+    if file.exists():
+        return file
+    from torch.utils.cpp_extension import load
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    number = "{}{}".format(*capability)
+    flags = [*FLAGS, f"-gencode=arch=compute_{number},code=sm_{number}"]
+    sources = [str(SOURCE / "kernels.cu")]
+    with tempfile.TemporaryDirectory(dir=file.parent) as aside:
+        load(file.stem, sources, extra_cuda_cflags=flags, build_directory=aside, is_python_module=False)
+        (Path(aside) / file.name).replace(file)
     return file
 
 
-def is_built() -> bool:
-    """Return whether the kernels for this GPU lie here, compiled."""
-    return file_for(torch.cuda.get_device_capability()).is_file()
+def file_for(capability: tuple[int, int]) -> Path:
+    """Return where the kernels for GPUs of a compute capability lie, named after all that decides what is in them.
 
 
 def file_for(capability: Capability) -> Path:
