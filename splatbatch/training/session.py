@@ -93,7 +93,8 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     compiling = Compiling()
     if training.device != "cpu" and torch.version.cuda:
         _load_kernels()
-        compiling = for_training(recipe, has_masks=settings.masks is not None, has_tones=bool(settings.tones))
+        has_masks = bool(settings.masks or settings.backdrop)  # photographs are masked to what a patch answers for
+        compiling = for_training(recipe, has_masks=has_masks, has_tones=bool(settings.tones))
 
     progress.phase("load")
     reconstruction = read_shifted(Path(settings.sparse), settings.offset)

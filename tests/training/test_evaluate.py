@@ -68,6 +68,21 @@ def test_a_rendering_that_is_not_finite_is_no_good_picture(
         trained(patch, recipe(max_steps=3))
 
 
+def test_a_beginning_that_cannot_be_measured_ends_no_training(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = evaluate.Evaluator._measured
+
+    def spoilt(self: evaluate.Evaluator, gaussians: Any, step: int) -> Any:
+        if step == 0:
+            raise TrainerError("health: nan_loss")
+        return measured(self, gaussians, step)
+
+    monkeypatch.setattr(evaluate.Evaluator, "_measured", spoilt)
+    folder, splat = trained(patch, with_evaluation(every=20))
+    assert folder.splat.exists()
+    assert splat.metrics["initial"] is None
+    assert [one["step"] for one in splat.metrics["between"]] == [20, 40]
+
+
 def test_training_views_are_measured_beside_held_out_ones(patch: Patch) -> None:
     folder, _ = trained(patch, recipe())
     final = (read_json(folder.metrics) or {})["final"]

@@ -7,6 +7,7 @@ import math
 import resource
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -39,15 +40,17 @@ class Evaluator:
         self._holdout, self._sample = views.holdout, _spread(views.training, TRAINING_VIEWS)
         self._is_evened, self._surroundings = views.have_tones, views.surroundings
         self._peaks = MemoryPeaks(device)
-        lpips = load_lpips() if views.holdout else ""
-        self._lpips = lpips if isinstance(lpips, Lpips) else None
-        self._notes = [lpips] if isinstance(lpips, str) and lpips else []
         self.evaluations: list[Metrics] = []
         """In the order they were made; each has its step."""
         self.resumed_from: Metrics = {}
         """The attempt and its step that the run went on from; empty: it began at the beginning."""
         self.stopped_at: int | None = None
         """The step after which the run ended early; None: it did not."""
+
+    @cached_property
+    def _lpips(self) -> Lpips | str:
+        """The metric, or why there is none; its weights are not read before somebody asks for a figure."""
+        return load_lpips() if self._holdout else ""
 
     def ends(self, gaussians: Parameters, step: int) -> bool:
         """Measure if it is time after so many steps, not at the last; return whether the run may end here."""
@@ -78,13 +81,15 @@ class Evaluator:
     def measure_first(self, gaussians: Mapping[str, Tensor]) -> None:
         """Measure what the training began from; at its end, where the next patch does not wait for it."""
         if not self.evaluations or self.evaluations[0]["step"]:
-            metrics = self._measured(gaussians, 0)
-            self.evaluations[:0] = [metrics] if metrics else []
+            with contextlib.suppress(TrainerError):  # what came of it is whole: a beginning that was not ends nothing
+                metrics = self._measured(gaussians, 0)
+                self.evaluations[:0] = [metrics] if metrics else []
 
     def _measured(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         with self._peaks.evaluating(), torch.inference_mode():
             gaussians = self._surroundings.drawn_with(gaussians)
-            figures = evaluate(gaussians, self._holdout, self._recipe, self._lpips, is_evened=self._is_evened)
+            lpips = self._lpips if isinstance(self._lpips, Lpips) else None
+            figures = evaluate(gaussians, self._holdout, self._recipe, lpips, is_evened=self._is_evened)
             if figures is None:
                 return None
             sample = {photo.name: psnr_on(gaussians, photo, self._recipe) for photo in self._sample}
@@ -103,10 +108,14 @@ class Evaluator:
 
     def to_record(self) -> Metrics:
         """Return what metrics.json says of the evaluations: the first, the last, those between, notes, peaks."""
-        first, last = (self.evaluations[index] if self.evaluations else None for index in (0, -1))
-        figures = {"initial": first, "final": last, "between": self.evaluations[1:-1]}
+        first, later = (
+            [one for one in self.evaluations if bool(one["step"]) == is_later] for is_later in (False, True)
+        )
+        last = self.evaluations[-1] if self.evaluations else None
+        figures = {"initial": first[0] if first else None, "final": last, "between": later[:-1]}
         facts = {"resumed_from": self.resumed_from or None, "stopped_early_at": self.stopped_at}
-        return {**figures, **facts, "notes": self._notes, "peak": self._peaks.to_record()}
+        notes = [self._lpips] if isinstance(self._lpips, str) and self._lpips else []
+        return {**figures, **facts, "notes": notes, "peak": self._peaks.to_record()}
 
 
 @torch.inference_mode()
