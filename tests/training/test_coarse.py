@@ -120,3 +120,16 @@ def test_a_coarse_to_fine_training_is_as_good(patch: Patch, monkeypatch: pytest.
         for wanted in (False, True)
     ]
     assert psnrs[1] > psnrs[0] - 1
+
+
+@pytest.mark.parametrize(("strategy", "wanted"), [("default", True), ("mcmc", False)])
+def test_unless_told_otherwise_a_training_is_that_of_its_strategy(
+    patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str, *, wanted: bool
+) -> None:
+    monkeypatch.setattr(coarse, "SMALLEST_PX", 8)
+    folders = [
+        trained(patch, recipe(strategy=strategy, max_steps=40, coarse_to_fine=one), f"a-{one}")[0]
+        for one in ("auto", wanted, not wanted)
+    ]
+    unset, same, other = (folder.splat.read_bytes() for folder in folders)
+    assert unset == same != other
