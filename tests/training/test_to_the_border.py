@@ -26,14 +26,15 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.hashes import sha256_of
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
-from splatbatch.training.border.answered import answered_for
+from splatbatch.training.border.answered import answered_for, answering
 from splatbatch.training.border.cover import covered, split_up
 from splatbatch.training.border.surroundings import Bounds, Surroundings
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import Parameters, from_splat, to_parameters, values_of
 from splatbatch.training.optim import make_optimizers
-from splatbatch.training.photos.views import Views
+from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.progress.progress import Progress
+from splatbatch.training.rendering.rasterize import Rendering, View
 from splatbatch.training.session import NO_BACKDROP, prepare, train_attempt
 from splatbatch.training.strategies import STRATEGIES, Strategy
 
@@ -138,15 +139,34 @@ def test_a_patch_answers_for_the_pixels_that_show_it(bordered: Patch) -> None:
     assert max(right) <= 0.1
 
 
-def opaque(views: Views) -> Views:
-    """Views before a backdrop without gaps."""
+def test_a_thin_backdrop_that_lies_outside_is_not_taken_for_the_patch(bordered: Patch) -> None:
+    folder = prepared(bordered, recipe(), "attempt-09")
+    views = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS)).views
+    thin = opaque(views, opacity=-3.0)
+    for photo in answered_for(thin).training:
+        assert photo.mask is not None
+        assert float(photo.mask[8:16, 17:19].float().mean()) <= 0.1
+
+
+def test_before_an_opaque_backdrop_the_share_that_lies_outside_is_what_is_rendered_of_it() -> None:
+    outside = torch.linspace(0, 1, 4 * 4).reshape(4, 4)
+    photo = Photo("a", View(torch.eye(4), torch.eye(3), 4, 4), torch.zeros(4, 4, 3, dtype=torch.uint8))
+    for alpha, most in ((1.0, 0.5), (0.2, 0.1)):
+        shown = Rendering(outside[..., None].repeat(1, 1, 3), torch.full((4, 4, 1), alpha), {}, packed=False)
+        mask = answering(photo, shown).mask
+        assert mask is not None
+        assert torch.equal(mask, outside <= most)
+
+
+def opaque(views: Views, opacity: float = 8.0) -> Views:
+    """Views before a backdrop without gaps, thin where its opacity says so."""
     around = views.surroundings
 
     def wall(values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         size = math.log(0.3 / views.frame.unit)
         return {
             **values,
-            "opacities": torch.full_like(values["opacities"], 8.0),
+            "opacities": torch.full_like(values["opacities"], opacity),
             "scales": torch.full_like(values["scales"], size),
         }
 
@@ -284,8 +304,6 @@ def test_what_is_too_large_near_a_border_becomes_parts_that_fill_the_same_place(
     assert is_part.any() and not is_part.all()
     assert torch.equal(pieces.values["means"][~is_part], values["means"][origin[~is_part]])
     assert torch.equal(pieces.values["sh0"], values["sh0"][origin])
-    largest = room.largest_scales(values["means"])[origin]
-    assert (pieces.values["scales"].exp().amax(dim=1) <= 1.0001 * largest).all()
     away = (pieces.values["means"] - values["means"][origin])[is_part].norm(dim=1)
     widest = values["scales"].exp().amax(dim=1)[origin][is_part]
     assert (away <= 5 * widest).all() and (away > 0.1 * widest).any()
@@ -308,6 +326,24 @@ def test_a_patch_begins_with_parts_of_the_backdrop_and_is_drawn_before_none_that
     outside = whole["means"][~around.bounds.holds(whole["means"])]
     assert around.num_behind and all((outside - one).norm(dim=1).min() < 3 for one in around.backdrop["means"])
     assert len(covered(read.gaussians, around.cover, cap=3)["means"]) == len(read.gaussians["means"]) + 1
+
+
+def test_a_part_is_held_where_it_lies_and_shines_no_further_over_the_border_than_others() -> None:
+    values, room = {name: value.detach() for name, value in some().items()}, bounds()
+    values["means"][:, 0] -= 4.0  # far outside, where much is allowed, and large enough to have parts beside the core
+    values["scales"] += 1.0
+    pieces = split_up(values, room).values
+    x, reach = pieces["means"][:, 0], 3 * pieces["scales"].exp().amax(dim=1)
+    assert (x.abs() < 0.5).any()
+    assert (reach <= 1.0001 * x.abs().clamp_min(room.margin)).all()
+
+
+def test_where_a_margin_is_much_wider_than_a_gaussian_the_backdrop_is_left_as_it_is() -> None:
+    values, room = {name: value.detach() for name, value in some().items()}, bounds()
+    values["scales"] -= 9.0
+    pieces = split_up(values, room)
+    assert not pieces.is_part.any()
+    torch.testing.assert_close(pieces.values, values, rtol=1e-6, atol=0.0)
 
 
 def test_deep_inside_nothing_is_made_smaller() -> None:
@@ -333,8 +369,6 @@ def test_what_is_drawn_behind_counts_for_no_refinement_packed_or_not() -> None:
 
 def _seen(num: int, *, is_packed: bool):  # type: ignore[no-untyped-def]
     """A rendering that shows all of `num` Gaussians, after its backward pass."""
-    from splatbatch.training.rendering.rasterize import Rendering
-
     lead = () if is_packed else (1,)
     means2d = torch.rand(*lead, num, 2, requires_grad=True)
     means2d.grad = torch.ones_like(means2d)

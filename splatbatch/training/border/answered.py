@@ -19,10 +19,10 @@ from torch import Tensor
 from splatbatch.errors import SceneError
 from splatbatch.training.gaussians import SH_C0
 from splatbatch.training.photos.views import Photo, Views
-from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
+from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, rasterize
 
 MOST_OUTSIDE = 0.5
-"""Of what a pixel shows, by the backdrop's opacities, that may lie outside."""
+"""Of what a pixel shows, by the backdrop's opacities, that may lie outside: of as much of it as is covered at all."""
 
 
 @torch.no_grad()
@@ -59,13 +59,17 @@ def painted(is_outside: Tensor) -> dict[str, Tensor]:
 
 
 def _masked(photo: Photo, marked: Mapping[str, Tensor]) -> Photo:
-    return answering(photo, rasterize(marked, photo.view, RasterOptions(sh_degree=0)).colors[..., 0])
+    return answering(photo, rasterize(marked, photo.view, RasterOptions(sh_degree=0)))
 
 
-def answering(photo: Photo, shown: Tensor) -> Photo:
-    """Return a photograph whose pixels count where the share [H, W] of what they show that lies outside is small."""
-    valid = photo.valid()
-    counts = shown <= MOST_OUTSIDE if valid is None else (shown <= MOST_OUTSIDE) & valid
+def answering(photo: Photo, marked: Rendering) -> Photo:
+    """Return a photograph whose pixels count where little of what they show lies outside, which is rendered white.
+
+    Where the backdrop is thin, dark is not within: neither patch could mend there what the other is to draw. Where it
+    is opaque this is the white itself.
+    """
+    valid, is_within = photo.valid(), marked.colors[..., 0] <= MOST_OUTSIDE * marked.alphas[..., 0]
+    counts = is_within if valid is None else is_within & valid
     if photo.pixels.device == counts.device:
         return replace(photo, mask=counts)
     return replace(photo, mask=counts.to(photo.pixels.device).pin_memory())

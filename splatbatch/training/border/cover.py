@@ -52,7 +52,8 @@ def split_up(values: Mapping[str, Tensor], bounds: Bounds) -> Pieces:
     pieces = chosen(values, origin)
     away = torch.randn(len(origin), 3, 1, generator=torch.Generator().manual_seed(SEED)) * is_part[:, None, None]
     pieces["means"] = pieces["means"] + (scaled_rotations(pieces["quats"], scales[origin]) @ away)[:, :, 0]
-    pieces["scales"] = torch.minimum(scales, largest)[origin].log()
+    held = bounds.largest_scales(pieces["means"])[:, None]  # where each lies: parts of one far away lie at the border
+    pieces["scales"] = torch.minimum(torch.minimum(scales, largest)[origin], held).log()
     return Pieces(pieces, origin, is_part)
 
 

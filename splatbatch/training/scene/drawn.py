@@ -48,7 +48,7 @@ class Backdrop:
         behind = self.store.seen_from(shot.standpoint, shot.photo.view)
         is_outside = ~self.reach.holds(behind["means"], shot.standpoint)
         shown = rasterize({**behind, **painted(is_outside)}, shot.photo.view, RasterOptions(sh_degree=0))
-        return answering(shot.photo, shown.colors[..., 0])
+        return answering(shot.photo, shown)
 
 
 @dataclass(frozen=True)
