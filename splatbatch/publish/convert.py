@@ -141,7 +141,12 @@ def _by_tool(job: Job, tool: Tool) -> tuple[str, ...]:
         inputs = [str(as_file(job.part, job.work))]
     rungs = CLUSTERED if job.form.name in ("sog", "streamed") and read_header(job.part.path).sh_degree else PLAINLY
     for rung in rungs:
-        arguments = [*rung.before, *job.form.arguments, *_each_with(inputs, rung.after), str(job.entry)]
+        arguments = [
+            *rung.before,
+            *job.form.arguments,
+            *_each_with(inputs, (*job.form.turn, *rung.after)),
+            str(job.entry),
+        ]
         ended = tool.run(arguments, rung.share * tool.bounds.wall_s)
         if ended.is_well:
             break
@@ -199,7 +204,9 @@ def _read_back(job: Job, tool: Tool | None) -> Written:
     if not job.form.has_decoder or tool is None:
         return Written()
     level = ("-L", "0") if job.form.is_folder else ()
-    tool.must((*level, str(job.entry), str(job.decoded)), f"{job.part.name}: {job.form.name}: read back")
+    tool.must(
+        (*level, str(job.entry), *job.form.turn, str(job.decoded)), f"{job.part.name}: {job.form.name}: read back"
+    )
     num = read_header(job.decoded).num_gaussians
     if num != job.part.num_gaussians:
         raise OutputError(

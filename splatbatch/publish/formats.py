@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+HALF_TURN = ("-r", "180,0,0")
+"""Around x, in the tool's words."""
 Writer = Literal["ply", "compressed", "tool"]
 
 
@@ -20,6 +22,8 @@ class Format:
     writer: Writer
     arguments: tuple[str, ...] = ()
     """For the tool."""
+    turn: tuple[str, ...] = ()
+    """What the tool is to do with the axes on the way there, and on the way back again."""
     has_decoder: bool = True
     """Whether the tool reads it back."""
     is_folder: bool = False
@@ -38,7 +42,8 @@ FORMATS: Mapping[str, Format] = {
         Format("compressed", ".compressed.ply", "compressed", about="PlayCanvas, a sixth of the size (extra web)"),
         Format("sog", ".sog", "tool", about="PlayCanvas, a twentieth of the size"),
         Format("streamed", "lod-meta.json", "tool", is_folder=True, about="SOG in levels of detail, for streaming"),
-        Format("spz", ".spz", "tool", ("--spz-version", "3"), about="Niantic, a tenth of the size"),
+        # the specification's axes are right, up, back; the tool (3.7.0) leaves PLY's right, down, forward as they are
+        Format("spz", ".spz", "tool", ("--spz-version", "3"), HALF_TURN, about="Niantic, a tenth of the size"),
         Format("glb", ".glb", "tool", has_decoder=False, about="glTF with KHR_gaussian_splatting"),
     )
 }

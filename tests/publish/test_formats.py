@@ -1,0 +1,152 @@
+"""Formats of other programs: which axes their files have, and that all comes back; read without the tool as well."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from foreign_formats import glb_places, spz_places, turn_between
+from letters import letters
+
+from splatbatch.errors import OutputError
+from splatbatch.machine.bounded import Bounds
+from splatbatch.publish import convert as converting
+from splatbatch.publish.convert import CLUSTERED, Job, Rung, convert
+from splatbatch.publish.formats import FORMATS
+from splatbatch.publish.source import Part
+from splatbatch.publish.tool import Tool, find_tool
+from splatbatch.splats import Gaussians, read_splat, write_splat
+
+HALF_TURN = np.diag([1.0, -1.0, -1.0])
+"""Around x: from PLY's right, down, forward to right, up, back."""
+
+
+@pytest.fixture(scope="module")
+def tool() -> Tool:
+    if not (shutil.which("node") and shutil.which("npm")):
+        pytest.skip("no node and npm on this machine")
+    try:
+        return find_tool()
+    except OutputError as error:
+        pytest.skip(f"npm's registry cannot be reached: {error.message}")
+
+
+@pytest.fixture
+def splat(tmp_path: Path) -> Part:
+    return part_of(tmp_path / "letters.ply", letters(degree=1))
+
+
+def part_of(path: Path, gaussians: Gaussians) -> Part:
+    write_splat(path, gaussians, 1)
+    return Part("p0", path, 0, len(gaussians), "")
+
+
+def job(splat: Part, kind: str, work: Path) -> Job:
+    (work / kind).mkdir()
+    return Job(splat, FORMATS[kind], work / kind)
+
+
+def nearest(one: np.ndarray, other: np.ndarray) -> float:
+    """Return how far the farthest of some places is from the nearest of others."""
+    return float(np.linalg.norm(one[:, None] - other[None], axis=2).min(axis=1).max())
+
+
+def test_spz_has_the_axes_of_its_specification_and_comes_back(splat: Part, tool: Tool, tmp_path: Path) -> None:
+    wanted, one = letters(degree=1), job(splat, "spz", tmp_path)
+    written = convert(one, tool)
+    turn = turn_between(wanted.means, spz_places(one.aside.read_bytes()))
+    assert np.allclose(turn, HALF_TURN, atol=0.01)
+    back = read_splat(written.decoded or Path())
+    assert np.allclose(back.means, wanted.means, atol=1e-3) and np.allclose(back.scales, wanted.scales, atol=0.04)
+    assert np.allclose(back.sh0, wanted.sh0, atol=0.03) and np.allclose(back.shN, wanted.shN, atol=0.05)
+
+
+def test_glb_has_the_axes_of_gltf(splat: Part, tool: Tool, tmp_path: Path) -> None:
+    one = job(splat, "glb", tmp_path)
+    written = convert(one, tool)
+    turn = turn_between(letters().means, glb_places(one.aside))
+    assert np.allclose(turn, np.diag([-1.0, -1.0, 1.0]), atol=1e-4)  # glTF: y up, z forward, so x leads left
+    assert (written.decoded, written.num_gaussians) == (None, None)
+
+
+def test_sog_and_compressed_ply_come_back_where_they_were(splat: Part, tool: Tool, tmp_path: Path) -> None:
+    pytest.importorskip("gsply", reason="gsply is not installed (extra web)")
+    for kind in ("sog", "compressed"):
+        back = read_splat(convert(job(splat, kind, tmp_path), tool).decoded or Path())
+        assert nearest(back.means, letters().means) < 0.01 > nearest(letters().means, back.means)
+        for which in range(3):  # each letter in its own plane, in its own colour
+            own = back.sh0.argmax(axis=1) == which
+            assert own.sum() == len(back) // 3
+            assert np.abs(back.means[own][:, 3 - sum(((0, 1), (1, 2), (2, 0))[which])]).max() < 0.01
+
+
+def test_one_gaussian_without_direction_comes_back(tool: Tool, tmp_path: Path) -> None:
+    alone = Gaussians(**{name: values[:1] for name, values in vars(letters()).items()})
+    for kind in ("sog", "spz"):
+        written = convert(job(part_of(tmp_path / f"{kind}.ply", alone), kind, tmp_path), tool)
+        assert written.num_gaussians == 1
+
+
+def test_a_part_of_a_file_is_written_alone(tmp_path: Path) -> None:
+    whole = part_of(tmp_path / "letters.ply", letters(degree=1))
+    part = Part("p1", whole.path, 36, 36, "")
+    one = job(part, "ply", tmp_path)
+    convert(one, None)
+    found = read_splat(one.aside)
+    assert np.array_equal(found.means, letters().means[36:72]) and found.shN.shape == (36, 3, 3)
+
+
+def fake_tool(folder: Path, script: str, bounds: Bounds) -> Tool:
+    program = folder / "tool.sh"
+    program.write_text(script)
+    return Tool(shutil.which("sh") or "sh", program, bounds)
+
+
+def call(folder: Path, script: str, bounds: Bounds, monkeypatch: pytest.MonkeyPatch) -> OutputError:
+    """Convert with a program in place of the tool; return what is said of it."""
+    monkeypatch.setattr(Tool, "run", run_plainly)
+    one = job(part_of(folder / "a.ply", letters(degree=1)), "spz", folder)
+    with pytest.raises(OutputError) as refused:
+        convert(one, fake_tool(folder, script, bounds))
+    return refused.value
+
+
+def run_plainly(self: Tool, arguments: tuple[str, ...], wall_s: float | None = None) -> object:
+    from splatbatch.machine.bounded import run_bounded
+
+    bounds = Bounds(min(wall_s or self.bounds.wall_s, self.bounds.wall_s), self.bounds.memory_mib)
+    return run_bounded([self.node, str(self.program), *arguments], bounds)
+
+
+def test_a_tool_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = call(tmp_path, "echo begun; sleep 60", Bounds(0.3), monkeypatch)
+    assert "p0: spz: splat-transform was ended after 0.3 s (last: begun)" in error.message
+    assert "publish.wall_s" in error.hint
+
+
+def test_a_tool_that_takes_too_much_memory_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    greedy = 'exec python3 -c "a = bytearray(300 << 20); import time; time.sleep(60)"'
+    error = call(tmp_path, greedy, Bounds(30, 256), monkeypatch)
+    assert "256 may be used" in error.message and "publish.memory_mib" in error.hint
+
+
+def test_a_tool_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = call(tmp_path, "echo no such codec >&2; exit 1", Bounds(), monkeypatch)
+    assert "exit code 1: no such codec" in error.message
+
+
+def test_a_tool_that_writes_nothing_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "wrote nothing" in call(tmp_path, "exit 0", Bounds(), monkeypatch).message
+
+
+def test_colours_that_take_too_long_to_pack_are_left_out_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = 'case "$*" in *"-H 0"*) for out; do :; done; echo x > "$out";; *) sleep 60;; esac'
+    monkeypatch.setattr(Tool, "run", run_plainly)
+    monkeypatch.setattr(converting, "CLUSTERED", (Rung(0.02), Rung(0.02, (), ("-H", "1")), CLUSTERED[2]))
+    monkeypatch.setattr(converting, "_read_back", lambda one, tool: converting.Written(1))
+    one = job(part_of(tmp_path / "a.ply", letters(degree=1)), "sog", tmp_path)
+    assert convert(one, fake_tool(tmp_path, slow, Bounds(10.0))).notes == (CLUSTERED[2].note,)

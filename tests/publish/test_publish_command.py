@@ -1,0 +1,241 @@
+"""`publish`: what lies in the folder, what stays as it was, and what is refused with nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import Ended, invoke
+from cut_batch import copy_of, put, trained
+from fake_batch import FakeBatch
+
+from splatbatch.errors import SplatbatchError
+from splatbatch.publish import target as targets
+from splatbatch.publish.tool import FOLDER, find_tool
+from splatbatch.splats import read_splat
+
+PATCHES = ("p0", "p1", "p2", "p3", "backdrop")
+
+
+@pytest.fixture(scope="module")
+def merged_once(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
+    batch = trained(tmp_path_factory.mktemp("trained") / "batch")
+    assert invoke("merge", batch=batch).code == 0
+    return batch
+
+
+@pytest.fixture
+def batch(merged_once: FakeBatch, tmp_path: Path) -> FakeBatch:
+    return copy_of(merged_once, tmp_path / "batch")
+
+
+def publish(batch: FakeBatch, *arguments: str) -> Ended:
+    return invoke("publish", *arguments, "--to", str(folder(batch)), batch=batch)
+
+
+def folder(batch: FakeBatch) -> Path:
+    return batch.folder / "published"
+
+
+def record(batch: FakeBatch) -> dict[str, Any]:
+    return json.loads((folder(batch) / "publish.json").read_text())
+
+
+def stamps(batch: FakeBatch) -> dict[str, int]:
+    files = (path for path in folder(batch).rglob("*") if path.is_file())
+    return {str(path.relative_to(folder(batch))): path.stat().st_mtime_ns for path in files}
+
+
+def refused(batch: FakeBatch, code: int, *arguments: str) -> str:
+    """Run a publication that must be refused, with nothing written; return what it says, on one line."""
+    before = stamps(batch)
+    ended = publish(batch, *arguments)
+    assert ended.code == code, ended.out + ended.err
+    assert stamps(batch) == before and not list(folder(batch).glob(".*"))
+    assert "hint: " in ended.err
+    return " ".join(ended.err.split())
+
+
+def test_a_scene_is_written_and_what_compression_costs_is_measured(batch: FakeBatch) -> None:
+    try:
+        find_tool()
+    except SplatbatchError as error:
+        pytest.skip(error.message)
+    ended = publish(batch, "scene", "--as", "ply,spz")
+    assert ended.code == 0, ended.err
+    num = len(read_splat(folder(batch) / "scene.ply"))
+    found = record(batch)["outputs"]
+    assert set(found) == {"scene.ply", "scene.spz"} and sorted(stamps(batch)) == ["publish.json", *sorted(found)]
+    spz = found["scene.spz"]
+    assert spz["num_gaussians"] == num and spz["bytes"] == (folder(batch) / "scene.spz").stat().st_size
+    assert spz["bytes"] < spz["bytes_before"] / 3 and spz["num_photos"] == 2
+    assert 20 < spz["between_db"] < 100 and abs(spz["loss_db"]) < 0.5
+    before = stamps(batch)
+    again = publish(batch, "scene", "--as", "ply,spz")
+    assert again.code == 0 and "scene.spz: as it was" in again.err
+    assert {**stamps(batch), "publish.json": 0} == {**before, "publish.json": 0}
+
+
+def test_a_patch_is_written_as_it_was_accepted(batch: FakeBatch) -> None:
+    said = json.loads(publish(batch, "p1", "--as", "ply", "--json").out)
+    wanted = read_splat(batch.output / "patches/p1/splat.ply")
+    found = read_splat(folder(batch) / "p1.ply")
+    assert all(np.array_equal(vars(found)[name], values) for name, values in vars(wanted).items())
+    assert said["splats"]["p1"]["num_gaussians"] == len(wanted) and said["outputs"]["p1.ply"]["kind"] == "ply"
+
+
+def test_tiles_have_a_tileset_for_each_patch_and_counters_at_the_root(batch: FakeBatch) -> None:
+    assert publish(batch, "--as", "tiles").code == 0
+    root = json.loads((folder(batch) / "tiles/tileset.json").read_text())
+    counters = {child["extras"]["patch"]: child["extras"] for child in root["root"]["children"]}
+    parts = json.loads((batch.output / "scene/merge.json").read_text())["parts"]
+    assert {name: one["num_gaussians"] for name, one in counters.items()} == {
+        part["patch"]: part["num_gaussians"] for part in parts
+    }
+    for child in root["root"]["children"]:
+        place = folder(batch) / "tiles" / child["content"]["uri"]
+        assert "transform" in json.loads(place.read_text())["root"]
+        assert child["extras"]["num_bytes"] == sum(path.stat().st_size for path in place.parent.iterdir())
+
+
+def test_replacing_one_patch_rewrites_its_folder_and_the_roots_counters_alone(batch: FakeBatch) -> None:
+    assert publish(batch, "--as", "tiles").code == 0
+    before = stamps(batch)
+    root = json.loads((folder(batch) / "tiles/tileset.json").read_text())
+    put(batch, "p2", seed=9)
+    assert invoke("merge", batch=batch).code == 0
+    assert publish(batch, "--as", "tiles").code == 0
+    changed = {path for path, time in before.items() if stamps(batch).get(path) != time}
+    assert changed and {path for path in changed if not path.startswith("tiles/p2/")} == {
+        "publish.json",
+        "tiles/tileset.json",
+    }
+    now = json.loads((folder(batch) / "tiles/tileset.json").read_text())
+    names = {child["extras"]["patch"] for child in now["root"]["children"] if child not in root["root"]["children"]}
+    assert names == {"p2"} and len(list((folder(batch) / "tiles/p2").iterdir())) == 1
+
+
+def test_patches_that_are_added_join_the_others_and_the_scene_is_none_of_them(batch: FakeBatch) -> None:
+    assert publish(batch, "p0", "p1", "--as", "tiles").code == 0
+    assert publish(batch, "p2", "--as", "tiles").code == 0
+    assert sorted(path.name for path in (folder(batch) / "tiles").iterdir()) == ["p0", "p1", "p2", "tileset.json"]
+    said = refused(batch, 6, "scene", "--as", "tiles")
+    assert "holds the tiles of patches" in said and "drawn twice" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--as", "sogg"), 2, "--as sogg: no such format; there are ply, compressed, sog"),
+        ((), 2, "--as: nothing to publish as"),
+        (("p7", "--as", "ply"), 2, "p7: no such patch"),
+    ],
+    ids=["format", "none", "patch"],
+)
+def test_a_wrong_option_is_named(batch: FakeBatch, arguments: tuple[str, ...], code: int, words: str) -> None:
+    assert words in refused(batch, code, *arguments)
+
+
+def test_a_folder_of_somebody_else_is_left_alone(batch: FakeBatch) -> None:
+    folder(batch).mkdir()
+    (folder(batch) / "thesis.txt").write_text("mine")
+    assert "holds what no publish wrote: thesis.txt" in refused(batch, 6, "p0", "--as", "ply")
+    assert publish(batch, "p0", "--as", "ply", "--force").code == 0
+    assert (folder(batch) / "thesis.txt").read_text() == "mine"
+    (folder(batch) / "p1.ply").write_text("mine, too")
+    assert "p1.ply: is there already, and no publish wrote it" in publish(batch, "p1", "--as", "ply").err
+    assert (folder(batch) / "p1.ply").read_text() == "mine, too"
+
+
+def test_the_output_folder_is_no_place_to_publish(batch: FakeBatch) -> None:
+    ended = invoke("publish", "--as", "ply", "--to", str(batch.output / "site"), batch=batch)
+    assert ended.code == 6 and "among what the batch has written" in ended.err
+
+
+def test_a_stale_patch_is_refused(batch: FakeBatch) -> None:
+    batch.change(training={"max_steps": 21})
+    assert "p0: stale (settings have changed: training.max_steps 20 -> 21)" in refused(batch, 6, "p0", "--as", "ply")
+    assert "p0: stale" in refused(batch, 6, "scene", "--as", "ply")
+
+
+def test_a_scene_of_other_splats_than_the_accepted_ones_is_refused(batch: FakeBatch) -> None:
+    put(batch, "p2", seed=9)
+    assert "p2: has another splat than the one that was merged" in refused(batch, 6, "scene", "--as", "ply")
+    shutil.rmtree(batch.output / "scene")
+    assert "no merged scene" in refused(batch, 6, "scene", "--as", "ply")
+
+
+def test_a_splat_with_nan_is_refused(batch: FakeBatch) -> None:
+    place = batch.output / "patches/p0/splat.ply"
+    data = bytearray(place.read_bytes())
+    data[-4:] = b"\xff\xff\xff\x7f"
+    place.chmod(0o644)
+    place.write_bytes(data)
+    assert "p0: " in refused(batch, 6, "p0", "--as", "ply")
+
+
+def test_without_node_the_formats_that_need_it_say_so_and_the_others_are_written(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    ended = publish(batch, "p0", "--as", "sog,ply,tiles")
+    assert ended.code == 4 and "node: is not installed" in ended.err and "apt-get install nodejs npm" in ended.err
+    assert set(record(batch)["outputs"]) == {"p0.ply", "tiles"}
+    assert sorted(path.name for path in folder(batch).iterdir()) == ["p0.ply", "publish.json", "tiles"]
+
+
+def test_an_npm_that_fails_leaves_no_tool_behind(
+    batch: FakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, cache = tmp_path / "bin", tmp_path / "cache"
+    programs.mkdir()
+    for name, script in {"node": "exit 0", "npm": "mkdir -p node_modules/@playcanvas; echo E404 >&2; exit 1"}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    assert "splat-transform 3.7.0 cannot be installed: exit code 1: E404" in refused_but_for_json(batch)
+    assert list((cache / "splatbatch").iterdir()) == []
+    place = cache / "splatbatch" / FOLDER / "node_modules/@playcanvas/splat-transform"
+    (place / "bin").mkdir(parents=True)
+    (place / "bin/cli.mjs").touch()
+    (place / "package.json").write_text('{"version": "2.7.1"}')
+    assert "cannot be installed" in refused_but_for_json(batch)  # another version is none
+
+
+def refused_but_for_json(batch: FakeBatch) -> str:
+    ended = publish(batch, "p0", "--as", "sog")
+    assert ended.code == 6 and not list(folder(batch).glob("p0*"))
+    return " ".join(ended.err.split())
+
+
+def test_a_disk_without_room_is_told_of_before_anything_is_written(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets, "free_mib", lambda _: 0)
+    assert "0 MiB are free" in refused(batch, 6, "p0", "--as", "ply")
+
+
+def test_what_a_killed_publish_has_left_is_swept(batch: FakeBatch) -> None:
+    died = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
+    )
+    left = folder(batch) / f".work.{os.uname().nodename}.{died.stdout.strip()}"
+    left.mkdir(parents=True)
+    (left / "half").touch()
+    assert publish(batch, "p0", "--as", "ply").code == 0
+    assert sorted(path.name for path in folder(batch).iterdir()) == ["p0.ply", "publish.json"]
+
+
+def test_the_yaml_says_as_what_and_where(batch: FakeBatch) -> None:
+    batch.change(publish={"formats": ["ply", "tiles"], "folder": "site", "measure": False})
+    ended = invoke("publish", batch=batch)
+    assert ended.code == 0, ended.err
+    assert sorted(path.name for path in (batch.folder / "site").iterdir()) == ["publish.json", "scene.ply", "tiles"]

@@ -1,0 +1,228 @@
+"""3D Tiles: where Gaussians lie on the globe, what a tile holds, and what is left out from afar."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from foreign_formats import COMPRESSION, glb_parts, glb_places, spz_places
+from fake_batch import SHARED
+from letters import letters
+from tiled import random_splat
+
+from splatbatch.errors import ConfigError, MissingPartError
+from splatbatch.publish.tiles import geodesy
+from splatbatch.publish.tiles.geodesy import on_globe, upright
+from splatbatch.publish.tiles.glb import glb
+from splatbatch.publish.tiles.levels import halved, importance, some, turns, usual_size
+from splatbatch.publish.tiles.spz import pack
+from splatbatch.publish.tiles.tileset import Counters, of_patch, of_scene
+from splatbatch.publish.tiles.tree import Tile, Tiling, box_of
+from splatbatch.publish.tool import find_tool
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.splats import Gaussians, read_splat
+from splatbatch.splats.shapes import covariances
+
+UTM = np.array([532_000.0, 5_000_200.0, 310.0])
+Y_UP_TO_Z_UP = np.array([[1.0, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]])
+"""What readers of 3D Tiles do to the axes of a glTF."""
+
+
+def tiles_of(gaussians: Gaussians, folder: Path, most: int = 60_000) -> Tile:
+    return Tiling(gaussians, lambda name, content: (folder / name).write_bytes(content), most).tiles()
+
+
+def on_earth(places: np.ndarray, transform: np.ndarray) -> np.ndarray:
+    """Return where a reader draws places of a glTF, by the transform of its tile."""
+    matrix = transform @ Y_UP_TO_Z_UP
+    return places.astype(np.float64) @ matrix[:3, :3].T + matrix[:3, 3]
+
+
+@pytest.fixture
+def pyproj() -> Any:
+    return pytest.importorskip("pyproj", reason="pyproj is not installed (extra geo)")
+
+
+@pytest.mark.parametrize("width_m", [50.0, 3000.0])
+def test_gaussians_lie_within_a_millimetre_of_where_their_crs_has_them(
+    pyproj: Any, tmp_path: Path, width_m: float
+) -> None:
+    splat = random_splat(2000, 0)
+    source = splat.means.astype(np.float64) / np.abs(splat.means).max() * width_m / 2 + UTM
+    frame = on_globe("EPSG:32632", UTM).around(np.round(UTM))
+    tile = tiles_of(replace(splat, means=frame.places(source).astype(np.float32)), tmp_path)
+    found = on_earth(glb_places(tmp_path / tile.uri), frame.transform)
+    transformer = pyproj.Transformer.from_crs("EPSG:32632", "EPSG:4978", always_xy=True)
+    wanted = np.stack(transformer.transform(*source.T), axis=1)
+    assert np.linalg.norm(found - wanted, axis=1).max() < 1e-3
+
+
+def test_the_points_of_a_real_scene_in_utm_lie_within_a_millimetre(pyproj: Any, tmp_path: Path) -> None:
+    model = SHARED / "data/caliterra/sparse"
+    if not model.is_dir():
+        pytest.skip("the real scene (shared/data/caliterra) is not here")
+    found_in = next(path.parent for path in sorted(model.rglob("points3D.*")))
+    source = read_reconstruction(found_in).points.xyz + UTM
+    splat = random_splat(len(source), 0)
+    stored = (source - UTM).astype(np.float32)  # as a splat with this offset has them
+    frame = on_globe("EPSG:32632", UTM).around(np.round(np.median(source, axis=0)))
+    places = frame.places(stored.astype(np.float64) + UTM).astype(np.float32)
+    tile = tiles_of(replace(splat, means=places), tmp_path, most=len(source))
+    transformer = pyproj.Transformer.from_crs("EPSG:32632", "EPSG:4978", always_xy=True)
+    wanted = np.stack(transformer.transform(*source.T), axis=1)
+    assert np.linalg.norm(on_earth(glb_places(tmp_path / tile.uri), frame.transform) - wanted, axis=1).max() < 1e-3
+
+
+def test_up_leads_away_from_the_earth_and_north_to_the_pole(pyproj: Any) -> None:
+    middle = np.array([500_000.0, 5_000_000.0, 100.0])  # on the middle meridian, where the grid's north is north
+    ground = on_globe("EPSG:32632", middle)
+    east, north, up = ground.rotation.T
+    place = ground.convert(middle[None])[0]
+    assert up @ place / np.linalg.norm(place) > 0.9999
+    assert north[2] > 0.5 and abs(east[2]) < 1e-6
+    assert ground.scale == pytest.approx(1 / 0.9996, rel=1e-3)
+
+
+def test_feet_are_metres_in_the_tileset(pyproj: Any) -> None:
+    ground = on_globe("EPSG:2263", np.array([987_000.0, 205_000.0, 30.0]))  # New York, in US feet
+    assert ground.scale == pytest.approx(0.3048, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("crs", "middle", "words"),
+    [
+        ("EPSG:99999999", UTM, "no CRS that PROJ knows"),
+        ("somewhere", UTM, "no CRS that PROJ knows"),
+        ("EPSG:4326", np.array([9.0, 45.0, 0.0]), "counts degrees"),
+        ("EPSG:32632", np.array([0.0, 0.0, 3.0]), "outside the area that it is made for"),
+        ("EPSG:32632", np.array([1e12, 1e12, 0.0]), "nowhere on Earth"),
+    ],
+)
+def test_a_crs_that_does_not_fit_is_refused(pyproj: Any, crs: str, middle: np.ndarray, words: str) -> None:
+    with pytest.raises(ConfigError, match=r"scene\.crs") as refused:
+        on_globe(crs, middle)
+    assert words in refused.value.message and "EPSG:32632" in refused.value.hint
+
+
+def test_without_pyproj_a_crs_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyproj", None)
+    with pytest.raises(MissingPartError) as refused:
+        on_globe("EPSG:32632", UTM)
+    assert "splatbatch[geo]" in refused.value.hint
+
+
+def test_without_a_crs_the_sky_is_above() -> None:
+    ground = upright((0.0, -1.0, 0.0))
+    frame = ground.around(np.zeros(3))
+    shown = on_earth(frame.places(np.array([[0.0, -2.0, 0.0]])), frame.transform)
+    assert np.allclose(shown, [[0, 0, 2]]) and np.linalg.det(ground.rotation) == pytest.approx(1)
+
+
+def test_the_splat_of_a_tile_is_what_the_tool_reads_too(tmp_path: Path) -> None:
+    if not (shutil.which("node") and shutil.which("npm")):
+        pytest.skip("no node and npm on this machine")
+    wanted = letters(degree=2)
+    (tmp_path / "own.spz").write_bytes(pack(wanted))
+    find_tool().must([str(tmp_path / "own.spz"), str(tmp_path / "back.ply")], "read back")
+    found = read_splat(tmp_path / "back.ply")
+    assert np.allclose(found.means, wanted.means, atol=1e-5) and np.allclose(found.scales, wanted.scales, atol=0.032)
+    assert np.allclose(found.sh0, wanted.sh0, atol=0.02) and np.allclose(found.shN, wanted.shN, atol=0.005)
+    assert np.allclose(found.opacities, wanted.opacities, atol=0.05)
+    one, other = (quats / np.linalg.norm(quats, axis=1, keepdims=True) for quats in (found.quats, wanted.quats))
+    assert np.abs((one * other).sum(axis=1)).min() > 0.999
+
+
+@pytest.mark.parametrize("degree", [0, 3])
+def test_a_tile_says_what_it_holds(degree: int) -> None:
+    document, binary = glb_parts(glb(letters(degree)))
+    primitive = document["meshes"][0]["primitives"][0]
+    assert document["extensionsRequired"] == ["KHR_gaussian_splatting", COMPRESSION]
+    assert len(primitive["attributes"]) == 4 + (degree + 1) ** 2 - 1
+    assert {one["count"] for one in document["accessors"]} == {len(letters())}
+    assert np.allclose(document["accessors"][0]["max"], letters().means.max(axis=0))
+    assert len(spz_places(binary)) == len(letters())
+
+
+def test_a_splat_of_one_gaussian_is_one_tile(tmp_path: Path) -> None:
+    alone = some(letters(), slice(0, 1))
+    tile = tiles_of(alone, tmp_path)
+    record = of_patch(tile, upright((0.0, -1.0, 0.0)).around(np.zeros(3)))
+    assert (tile.error, tile.children) == (0.0, ()) and record["geometricError"] > 0
+    assert all(abs(record["root"]["boundingVolume"]["box"][place]) > 0 for place in (3, 7, 11))
+
+
+def every(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield record
+    for child in record.get("children", ()):
+        yield from every(child)
+
+
+def test_tiles_are_small_and_each_is_less_wrong_than_the_one_above(tmp_path: Path) -> None:
+    splat = random_splat(4000, 1)
+    tile = tiles_of(splat, tmp_path, most=600)
+    leaves = [one for one in tile.every() if not one.children]
+    assert sum(one.num_gaussians for one in leaves) == len(splat) and {one.error for one in leaves} == {0.0}
+    for one in tile.every():
+        assert one.num_gaussians <= 600 and (tmp_path / one.uri).stat().st_size == one.num_bytes
+        for child in one.children:
+            assert child.error < one.error
+            assert (child.box[0] >= one.box[0]).all() and (child.box[1] <= one.box[1]).all()
+    found = np.concatenate([glb_places(tmp_path / one.uri) for one in leaves])
+    order, wanted = np.lexsort(found.T), splat.means[np.lexsort(splat.means.T)]
+    assert np.allclose(np.sort(found[order], axis=0), np.sort(wanted, axis=0), atol=1e-3)
+
+
+def test_the_box_of_a_tile_leaves_stray_gaussians_out() -> None:
+    splat = random_splat(5000, 0)
+    splat.means[0], splat.opacities[0] = 1e6, -9.0
+    low, high = box_of(splat)
+    assert high.max() < 1000
+    inside = ((splat.means >= low) & (splat.means <= high)).all(axis=1)
+    weights = importance(splat)
+    assert weights[inside].sum() > 0.999 * weights.sum()
+
+
+def test_half_as_many_gaussians_cover_as_much() -> None:
+    flat = letters(degree=2)
+    flat = replace(flat, scales=np.full_like(flat.scales, math.log(0.05)), opacities=np.full_like(flat.opacities, -2))
+    half = halved(flat)
+    assert len(half) == len(flat) / 2
+    assert importance(half).sum() == pytest.approx(importance(flat).sum(), rel=0.02)
+    assert usual_size(half) > 1.2 * usual_size(flat)
+    assert np.allclose(half.means.mean(axis=0), flat.means.mean(axis=0), atol=0.05)
+    assert half.shN.shape[1] == 8 and not half.shN[:, 3:].any() and half.shN[:, :3].any()
+
+
+def test_axes_become_the_rotation_that_has_them() -> None:
+    quats = np.random.default_rng(3).normal(size=(200, 4)).astype(np.float32)
+    quats[:4] = np.eye(4)
+    ones = covariances(np.log(np.tile([1.0, 2.0, 3.0], (200, 1))).astype(np.float32), quats)
+    variances, axes = np.linalg.eigh(ones.astype(np.float64))
+    again = covariances((0.5 * np.log(variances)).astype(np.float32), turns(axes))
+    assert np.allclose(ones, again, atol=1e-4)
+
+
+def test_the_root_holds_all_patches(tmp_path: Path) -> None:
+    ground = upright((0.0, -1.0, 0.0))
+    patches = {}
+    for name, at in {"p0": -50.0, "p1": 50.0}.items():
+        frame = ground.around(np.array([at, 0.0, 0.0]))
+        patches[name] = (f"{name}/tileset.json", of_patch(tiles_of(letters(), tmp_path), frame))
+    root = of_scene(patches, dict.fromkeys(patches, Counters(108, 1, 2000)))
+    assert json.loads(json.dumps(root)) == root
+    box = np.array(root["root"]["boundingVolume"]["box"])
+    half = np.abs(box[3:].reshape(3, 3)).sum(axis=0)
+    for child in root["root"]["children"]:
+        own = np.array(child["boundingVolume"]["box"])
+        reach = np.abs(own[3:].reshape(3, 3)).sum(axis=0)
+        assert (np.abs(own[:3] - box[:3]) + reach <= half * 1.0001).all()
+        assert child["geometricError"] <= root["geometricError"]
+    assert geodesy.TO_CONTENT @ Y_UP_TO_Z_UP[:3, :3] == pytest.approx(np.eye(3))
