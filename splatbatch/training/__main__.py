@@ -1,5 +1,6 @@
 """`python -m splatbatch.training <attempt folder>`: train the patch of settings.json into the folder."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -16,7 +17,8 @@ from splatbatch.training.session import STANDBY_VARIABLE, train_attempt
 def main(folder: Path) -> int:
     """Train; known causes of failure end in one line that the diagnosis reads, others in a traceback."""
     try:
-        train_attempt(AttemptFolder(folder), stands_by=os.environ.get(STANDBY_VARIABLE) == "1")
+        # what was imported and read stays: a look through all of it would hold up some steps of the training
+        train_attempt(AttemptFolder(folder), stands_by=os.environ.get(STANDBY_VARIABLE) == "1", when_prepared=gc.freeze)
     except SplatbatchError as error:
         print(f"splatbatch: {error.message}", file=sys.stderr)  # noqa: T201 - the log is read by the parent
         return error.exit_code

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib.util
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -67,8 +66,15 @@ class Prepared:
     """Our kernels, as far as they are not compiled yet."""
 
 
-def train_attempt(folder: AttemptFolder, *, stands_by: bool = False) -> None:
+def train_attempt(
+    folder: AttemptFolder, *, stands_by: bool = False, when_prepared: Callable[[], None] = lambda: None
+) -> None:
     """Train the patch of `folder`; splat.ply is written last of all. One that stands by begins when it is told to.
+
+    Args:
+        folder: of the attempt; its settings say all.
+        stands_by: it prepares, then waits for go.json.
+        when_prepared: called before the first use of the GPU that is the training's own.
 
     Raises:
         SplatbatchError: a cause known beforehand: no CUDA, no points, unusable photographs, failing health.
@@ -79,6 +85,7 @@ def train_attempt(folder: AttemptFolder, *, stands_by: bool = False) -> None:
     prepared = prepare(settings, recipe, progress)
     if stands_by:
         wait_for_go(folder, progress, lambda: open_ahead(prepared))
+    when_prepared()
     train_prepared(folder, prepared, progress)
 
 
@@ -122,7 +129,6 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     gaussians = covered(gaussians, views.surroundings.cover, settled.training.cap())
     who = identity(settled, views, gaussians)  # read through here, where no GPU waits for it
     views = replace(views, content=contents(views.training) if training.coarse_to_fine else {})
-    gc.freeze()  # what was imported and read stays: a look through all of it would hold up some steps of the training
     return Prepared(settled, views, gaussians, extent, settings.offset, resume, who, compiling)
 
 

@@ -66,7 +66,6 @@ def rehearse(views: Views, values: Mapping[str, Tensor], recipe: Recipe, device:
     _train_a_little(gaussians, scene, recipe)
     del scene, gaussians
     gc.collect()
-    gc.freeze()
     if device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
