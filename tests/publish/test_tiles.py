@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foreign_formats import COMPRESSION, glb_parts, glb_places, spz_places
 from fake_batch import SHARED
+from foreign_formats import COMPRESSION, glb_parts, glb_places, spz_places
 from letters import letters
 from tiled import random_splat
 
