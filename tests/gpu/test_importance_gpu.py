@@ -46,6 +46,7 @@ def test_importance_is_what_leaving_one_out_changes_by_every_rasteriser(way: str
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_opaque_stays_and_what_cannot_be_seen_goes(way: str) -> None:
     some = large_ones()
+    some["means"][:3] = torch.tensor([[-0.4, 0.0, -1.5], [0.1, 0.0, -1.5], [0.6, 0.0, -1.5]])  # before all others
     some["means"][-20:, 2] = -50.0
     leaves = dispensable(some, Album(some_photos(2), WAYS[way]), 0.05)
     assert leaves[-20:].all()
