@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from splatbatch.config import Cooldown
 from splatbatch.machine import gpu
@@ -126,14 +127,21 @@ class Readiness:
         Not where a floor is there to let the GPU rest, where it serves one process only, or where several share it
         anyway; and only if all that the other may ever take leaves enough.
         """
-        if self._cooldown.floor_s or self.seats != 1 or self._shared_mib or self.slot.gpu is None:
+        if self._cooldown.floor_s or self.seats != 1 or self._shared_mib or not self._serves_many:
             return False
         known = [one.footprint_mib for one in self._tenants.values() if one.footprint_mib is not None and not one.alone]
-        sample = self._sample()
-        if len(known) != 1 or len(self._tenants) != 1 or sample.used_mib is None or sample.total_mib is None:
+        if len(known) != 1 or len(self._tenants) != 1 or not self._leaves_room((self._before.used_mib or 0) + known[0]):
             return False
-        taken = max(sample.used_mib, (self._before.used_mib or 0) + known[0])
-        return sample.total_mib - taken >= CONTEXT_MIB + MARGIN_MIB and gpu.serves_many(self.slot.gpu)
+        used_mib = self._sample().used_mib  # asked last: where there is never room, it would be asked in every round
+        return used_mib is not None and self._leaves_room(used_mib)
+
+    def _leaves_room(self, taken_mib: float) -> bool:
+        total_mib = self._before.total_mib
+        return total_mib is not None and total_mib - taken_mib >= CONTEXT_MIB + MARGIN_MIB
+
+    @cached_property
+    def _serves_many(self) -> bool:
+        return self.slot.gpu is not None and gpu.serves_many(self.slot.gpu)
 
     def is_tight(self) -> bool:
         """Return whether several attempts leave less of the GPU free than they should."""

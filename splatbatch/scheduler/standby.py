@@ -98,18 +98,19 @@ class Standbys:
 
         By then the attempt has passed the gate of its GPU, and has told how much of the GPU it takes.
         """
-        training = {one.slot.name for one in running.values() if judge.is_training(one.attempt.folder)}
         for key, one in self._ready.items():
-            slot, is_wanted = one.slot, key not in self._opened and one.slot not in self._opened.values()
-            if not (is_wanted and slot.name in training and judge.is_prepared(one.attempt.folder)):
-                continue
-            if slots.has_room_for_context(slot):
+            lacks_it = one.slot.gpu and key not in self._opened and one.slot not in self._opened.values()
+            if lacks_it and judge.is_prepared(one.attempt.folder) and self._has_room(one.slot, slots, running):
                 with suppress(OSError):  # it opens its context when it is told to go
-                    judge.write_ahead(one.attempt.folder, slot)
-                    self._opened[key] = slot
+                    judge.write_ahead(one.attempt.folder, one.slot)
+                    self._opened[key] = one.slot
         for slot in {slot.name: slot for slot in self._opened.values() if not slots.serves(slot)}.values():
             self._distrust(slot)
         slots.note_contexts(Counter(slot.name for slot in self._opened.values()))
+
+    def _has_room(self, slot: Slot, slots: Slots, running: Mapping[Key, Running]) -> bool:
+        beside = [one for one in running.values() if one.slot.name == slot.name]
+        return any(judge.is_training(one.attempt.folder) for one in beside) and slots.has_room_for_context(slot)
 
     def judged(self, running: Running, end: Exit) -> None:
         """An attempt has ended; unless it ended well, its GPU may not be as it should for who has a context there."""
