@@ -9,7 +9,6 @@ from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Slot
 from splatbatch.machine.readiness import Readiness
 from splatbatch.store.records.progress import GpuSample
-from splatbatch.supervisor.host.gpu_watch import own_mib
 
 NO_GPU = not gpu.gpus()
 BEFORE = GpuSample(used_mib=500, temperature_c=40, processes=(7,))
@@ -55,22 +54,6 @@ def test_a_gpu_is_ready_when_it_is_as_free_and_cool_as_wanted(now: GpuSample, co
     reason = gpu.why_not_ready(now, BEFORE, cooldown)
     assert why in reason
     assert bool(reason) == bool(why)
-
-
-@pytest.mark.parametrize(
-    ("ours", "before", "own"),
-    [
-        ({8, 9}, {7}, 500),  # by number
-        ({9}, {7, 8}, 300),
-        (set(), {7, 8}, 300),  # in a container: the one that came since
-        (set(), {7}, None),  # two came: nobody can tell
-        (set(), {7, 8, 9}, None),
-    ],
-)
-def test_what_an_attempt_holds_itself_is_told_as_far_as_it_can_be(ours: set[int], before: set[int], own: int) -> None:
-    pids = {7: 1 << 30, 8: (1 << 30) + 1, 9: (1 << 30) + 2}  # numbers that no process here has
-    sample = GpuSample(processes=tuple(pids.values()), process_mib=(100, 200, 300))
-    assert own_mib(sample, frozenset(pids[one] for one in ours), frozenset(pids[one] for one in before)) == own
 
 
 def test_a_gate_tells_how_long_a_patch_that_was_due_has_waited() -> None:
