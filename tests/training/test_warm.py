@@ -39,6 +39,26 @@ def test_what_is_built_ahead_calls_the_kernels_as_they_want_it() -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+NOTED = """
+import torch
+from splatbatch.training.cuda import ahead, warm
+torch.cuda.synchronize = lambda: None
+torch.cuda.get_device_capability = lambda: (9, 0)
+warm.GROUPS["optimizer"] = lambda device: None
+warm.main("optimizer"), warm.main("colors 1")
+names = ["optimizer", "colors 1"]
+print([name for name in names if not ahead.made(name, (9, 0)).exists()], ahead.made("optimizer", (8, 0)).exists())
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+def test_what_is_built_ahead_is_not_compiled_again_by_the_first_training(tmp_path: Path) -> None:
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    done = subprocess.run([sys.executable, "-c", NOTED], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['colors 1'] False"
+
+
 @pytest.mark.parametrize("group", ["gsplat", "optimizer", "native"])
 def test_what_cannot_be_built_is_told(group: str) -> None:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}

@@ -56,10 +56,10 @@ class Compiling:
             processes.send(signal.SIGKILL, [pid])
         ended, status = os.waitpid(pid, 0 if is_late else os.WNOHANG)
         if ended:
-            made = self.groups.pop(pid)
+            path = self.groups.pop(pid)
             with suppress(OSError):
                 if status == 0:
-                    made.touch()
+                    path.touch()
 
 
 def for_training(recipe: Recipe, *, has_masks: bool, has_tones: bool) -> Compiling:
@@ -90,8 +90,8 @@ def start(capability: tuple[int, int], groups: Iterable[str]) -> Compiling:
 
     Nothing here touches CUDA. Must be called before this process has threads.
     """
-    missing = {name: made for name in groups if not (made := _made(name, capability)).exists()}
-    return Compiling({_fork(name, capability): made for name, made in missing.items()})
+    missing = {name: path for name in groups if not (path := made(name, capability)).exists()}
+    return Compiling({_fork(name, capability): path for name, path in missing.items()})
 
 
 def _fork(name: str, capability: tuple[int, int]) -> int:
@@ -173,7 +173,7 @@ def _checksum() -> None:
         triton_key()
 
 
-def _made(name: str, capability: tuple[int, int]) -> Path:
+def made(name: str, capability: tuple[int, int]) -> Path:
     """Return what is there once a group is compiled: a library, or a note that this Triton has compiled our sources."""
     import triton
 

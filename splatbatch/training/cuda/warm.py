@@ -7,6 +7,7 @@ patch.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -140,12 +141,22 @@ OURS: dict[str, Callable[[torch.device], None]] = {
 GROUPS: dict[str, Callable[[torch.device], None]] = {"gsplat": gsplat, NATIVE: our_own, **OURS}
 
 
+def _note(name: str) -> None:
+    """Tell trainings to come that they need not compile a group ahead."""
+    from splatbatch.training.cuda import ahead
+
+    if name in OURS:
+        with contextlib.suppress(OSError):
+            ahead.made(name, torch.cuda.get_device_capability()).touch()
+
+
 def main(name: str) -> None:
     """Build a group; what goes wrong is told, not raised."""
     started, error = time.monotonic(), ""
     try:
         GROUPS[name](torch.device("cuda"))
         torch.cuda.synchronize()
+        _note(name)
     except Exception as failure:  # noqa: BLE001 - compilers, drivers and packages fail in ways of their own
         error = f"{type(failure).__name__}: {(str(failure).strip().splitlines() or ['no reason given'])[-1]}"
     print(json.dumps({"group": name, "seconds": round(time.monotonic() - started, 1), "error": error}))  # noqa: T201
