@@ -62,6 +62,15 @@ def test_nobody_takes_memory_that_the_training_may_need(simulation: Simulation, 
     assert trained_all(simulation).order("opens") == []
 
 
+def test_nobody_touches_a_gpu_beside_a_program_of_which_nobody_knows_what_it_takes(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = simulation.need
+    monkeypatch.setattr(simulation, "need", lambda name: None if name == "p0" else known(name))
+    simulation.patches(p0=Script(10), p1=Script(10), p2=Script(10))
+    assert trained_all(simulation).order("opens") == ["p2"]
+
+
 def test_nobody_takes_memory_that_a_stranger_holds(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(10), p1=Script(10))
     world.squatter_mib = lambda time, _: TOTAL_MIB - 3000 if world.attempts and time < 8 else 0
