@@ -7,20 +7,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
+from splatbatch import __version__
 from splatbatch.errors import OutputError, SplatbatchError
-from splatbatch.machine.bounded import USUAL, Bounds
 from splatbatch.publish.convert import Job, Written, as_file, convert
-from splatbatch.publish.formats import FORMATS, TILES, Format
+from splatbatch.publish.formats import FORMATS, PAGE, TILES, Format
 from splatbatch.publish.loss import Loss, measure
+from splatbatch.publish.page.page import VERSION as PAGE_VERSION
+from splatbatch.publish.page.write import page_name, write_page
 from splatbatch.publish.record import Output, Publication, SplatRecord
 from splatbatch.publish.rows import folder_bytes, put
 from splatbatch.publish.source import Part, Published, key_of
-from splatbatch.publish.target import Target
 from splatbatch.publish.tiling import Place, tile
 from splatbatch.publish.tool import VERSION as TOOL_VERSION
 from splatbatch.publish.tool import Tool, find_tool
+from splatbatch.publish.wish import Telling, Wish
 
 VERSION = 1
 """Raise it when files are made otherwise: all are then written again."""
@@ -28,27 +29,6 @@ MOST_IN_ONE = 5_000_000
 """Gaussians of a scene that become one file; a larger one is written part by part."""
 PART_BY_PART = "the scene was written part by part, and the parts are not measured"
 NO_DECODER = "nothing reads it back: not measured"
-
-
-class Telling(Protocol):
-    """Tells people how far it is."""
-
-    def say(self, words: str) -> None:
-        """Say something."""
-
-    def advance(self, what: str, done: int, total: int) -> None:
-        """Say how far something is."""
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What is to be published."""
-
-    kinds: tuple[str, ...]
-    target: Target
-    bounds: Bounds = USUAL
-    is_measured: bool = True
-    crs: str = ""
 
 
 @dataclass
@@ -69,6 +49,32 @@ class Publishing:
         if TILES in self.wish.kinds:
             with self._survived():
                 self._tiles(splats)
+        for splat in splats if PAGE in self.wish.kinds else ():
+            with self._survived():
+                self._page(splat)
+
+    def _page(self, splat: Published) -> None:
+        """Write the page of a splat, unless it is there."""
+        key = key_of(PAGE_VERSION, splat.sha256, self.wish.crs, dict(splat.figures), TOOL_VERSION, __version__)
+        names = (f"{splat.name}.html", f"{splat.name}-page")
+        if any(self._is_there(name, key) for name in names):
+            self.telling.say(f"{splat.name}: its page is as it was")
+            return
+        for name in names:
+            self.wish.target.check_place(name, self.known)
+        began = time.monotonic()
+        self.telling.say(f"{splat.name}: a page …")
+        work = self.work / "page"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        aside, notes = write_page(splat, self.wish.crs, work, find_tool(self.wish.bounds, self.telling.say))
+        name = page_name(splat.name, aside)
+        place = self.wish.target.folder / name
+        put(aside, place)
+        size, seconds = folder_bytes(place), round(time.monotonic() - began, 2)
+        bytes_before = splat.header.file_bytes - splat.header.header_bytes
+        self._note(name, Output(PAGE, splat.name, key, size, bytes_before, splat.num_gaussians, seconds, notes=notes))
+        self.telling.say(f"{name}: {size / 1e6:.1f} MB, {seconds:.0f} s")
 
     def _tiles(self, splats: Sequence[Published]) -> None:
         """Write what has changed of the tiles."""

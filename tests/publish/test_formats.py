@@ -15,9 +15,11 @@ from splatbatch.machine.bounded import Bounds
 from splatbatch.publish import convert as converting
 from splatbatch.publish.convert import CLUSTERED, Job, Rung, convert
 from splatbatch.publish.formats import FORMATS
+from splatbatch.publish.page.stage import Stage
 from splatbatch.publish.source import Part
 from splatbatch.publish.tool import Tool, find_tool
 from splatbatch.splats import Gaussians, read_splat, write_splat
+from splatbatch.splats.preview import rotated
 
 HALF_TURN = np.diag([1.0, -1.0, -1.0])
 """Around x: from PLY's right, down, forward to right, up, back."""
@@ -87,6 +89,16 @@ def test_one_gaussian_without_direction_comes_back(tool: Tool, tmp_path: Path) -
     for kind in ("sog", "spz"):
         written = convert(job(part_of(tmp_path / f"{kind}.ply", alone), kind, tmp_path), tool)
         assert written.num_gaussians == 1
+
+
+def test_the_page_has_the_sky_above(splat: Part, tool: Tool, tmp_path: Path) -> None:
+    for up in np.random.default_rng(5).normal(size=(2, 3)):
+        stage = Stage(up / np.linalg.norm(up), None, None)
+        tool.must([str(splat.path), *stage.tool_turn, str(tmp_path / "turned.ply")], "turn")
+        found, wanted = read_splat(tmp_path / "turned.ply"), rotated(letters().means, stage.turn)
+        assert np.allclose(found.means, wanted, atol=1e-4)
+        assert np.allclose(rotated(stage.up[None], stage.turn), [[0, -1, 0]], atol=1e-9)
+        assert np.allclose(stage.in_viewer(stage.up[None]), [[0, 1, 0]], atol=1e-9)
 
 
 def test_a_part_of_a_file_is_written_alone(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Container, Iterable, Sequence
 from html import escape
 
-VOID = frozenset({"br", "img", "input", "meta"})
+VOID = frozenset({"br", "img", "input", "link", "meta"})
 
 Attribute = str | float | bool | None
 

@@ -1,0 +1,90 @@
+"""Writes the page: a folder for any static server, or one file for a splat that is small enough."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from splatbatch.errors import MissingPartError, OutputError
+from splatbatch.files import write_text, write_whole
+from splatbatch.publish.convert import Job, Written, convert
+from splatbatch.publish.formats import FORMATS
+from splatbatch.publish.page.page import Facts, asset, file_page, folder_page
+from splatbatch.publish.page.sky import sky_of
+from splatbatch.publish.page.stage import box_on, places_of, set_stage
+from splatbatch.publish.source import SCENE, Part, Published
+from splatbatch.publish.tiles.geodesy import on_globe
+from splatbatch.publish.tool import Tool
+from splatbatch.report.viewer.viewer import HOW, viewer_gz, viewer_script
+from splatbatch.store.folders.patch import BACKDROP
+
+MOST_BYTES = 50_000_000
+"""Of the splat in a page of one file: browsers hold it twice while they open it."""
+CONTENT = "splat"
+NO_SKY = "no photograph shows the sky: the page has a plain one"
+
+
+def write_page(splat: Published, crs: str, work: Path, tool: Tool) -> tuple[Path, tuple[str, ...]]:
+    """Write the page of a splat aside; return the file or folder, and what is to be said of it.
+
+    Raises:
+        MissingPartError: the viewer is not built.
+        OutputError: the splat cannot be read, or not be written for the viewer.
+        ConfigError: the CRS is none, or the scene lies outside its area.
+    """
+    if not viewer_script():
+        raise MissingPartError("html: the viewer is not built", HOW["viewer"])
+    facts, notes = _facts(splat, crs)
+    whole = Part(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)
+    if splat.name != SCENE:
+        job, written = _packed(whole, "sog", facts, work, tool)
+        if job.aside.stat().st_size <= MOST_BYTES:
+            text = file_page(facts, "scene.sog", job.aside.read_bytes(), (viewer_gz(), viewer_script()))
+            write_text(work / "page.html", text)
+            return work / "page.html", (*notes, *written.notes)
+    job, written = _packed(whole, "streamed", facts, work, tool)
+    folder = work / "page"
+    folder.mkdir()
+    job.aside.rename(folder / CONTENT)
+    write_text(folder / "index.html", folder_page(facts, f"{CONTENT}/{job.form.suffix}"))
+    write_whole(folder / "viewer.js", lambda file: file.write(viewer_script().encode()))
+    for name in ("page.css", "page.js"):
+        write_text(folder / name, asset(name))
+    return folder, (*notes, *written.notes)
+
+
+def page_name(name: str, place: Path) -> str:
+    """Return what the page of a splat is called, a file or a folder."""
+    return f"{name}.html" if place.is_file() else f"{name}-page"
+
+
+def _packed(part: Part, kind: str, facts: Facts, work: Path, tool: Tool) -> tuple[Job, Written]:
+    """Write a splat for the viewer, turned so that its sky is above."""
+    form = replace(FORMATS[kind], turn=facts.stage.tool_turn, has_decoder=False)
+    folder = work / f"page-{kind}"
+    folder.mkdir()
+    job = Job(part, form, folder)
+    return job, convert(job, tool)
+
+
+def _facts(splat: Published, crs: str) -> tuple[Facts, tuple[str, ...]]:
+    """Return what the page shows, and what is to be said of that.
+
+    Raises:
+        OutputError: the splat cannot be read.
+    """
+    stage = set_stage(splat, crs)
+    parts = [part for part in splat.parts if part.num_gaussians and part.name != BACKDROP] or list(splat.parts)
+    try:
+        places = {part.name: places_of(part) for part in parts}
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{splat.path}: {error}", "Train or merge it again.") from error
+    middles = {name: np.median(found, axis=0) for name, found in places.items()}
+    sky, is_known = sky_of(splat, stage.up)
+    scale = None
+    if crs:
+        scale = on_globe(crs, np.median([*middles.values()], axis=0) + np.array(splat.offset)).scale
+    boxes = {name: box_on(stage.plan, found) for name, found in places.items()}
+    return Facts(splat, stage, boxes, middles, sky, crs, scale), () if is_known else (NO_SKY,)
