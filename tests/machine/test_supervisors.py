@@ -138,6 +138,19 @@ def test_a_server_that_cannot_be_started_costs_nothing_but_time(
     assert isinstance(child, subprocess.Popen)
 
 
+def test_a_server_forks_also_where_whoever_started_us_ignores_the_end_of_children(starts: Starts) -> None:
+    """Ignored signals are inherited, and the kernel then forgets children that nobody has waited for."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        starts.supervisors._server = supervisors._Server.start()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    folder, child = starts.start(*PYTHON, "")
+    assert isinstance(child, Adopted)
+    assert child.wait(PATIENCE_S) == 0
+    assert (read_json(folder.exit) or {})["code"] == 0
+
+
 def test_a_path_for_which_the_command_line_has_no_room_is_supervised_all_the_same(
     starts: Starts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
