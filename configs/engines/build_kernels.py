@@ -1,7 +1,9 @@
-"""Build gsplat's CUDA kernels into its package, for the GPUs that TORCH_CUDA_ARCH_LIST names; no GPU is needed.
+"""Build CUDA kernels for the GPUs that TORCH_CUDA_ARCH_LIST names; no GPU is needed.
 
-gsplat takes `gsplat.csrc` where it is there, and else compiles at its first use, with a CUDA toolkit that a container
-of runtime libraries lacks.
+    python build_kernels.py gsplat         # into its package: it takes `gsplat.csrc` where that is there
+    python build_kernels.py splatbatch     # into TORCH_EXTENSIONS_DIR, where a training looks for them
+
+Else each is compiled at its first use, with a CUDA toolkit that a container of runtime libraries lacks.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from torch.utils.cpp_extension import load
 NAME = "csrc"
 
 
-def build(package: Path) -> Path:
+def build_gsplat(package: Path) -> Path:
     """Compile what lies in an installed gsplat; return the library beside its Python files."""
     cuda = package / "cuda"
     sources = [*sorted((cuda / "csrc").glob("*.cu")), *sorted((cuda / "csrc").glob("*.cpp")), cuda / "ext.cpp"]
@@ -38,10 +40,27 @@ def build(package: Path) -> Path:
     return library
 
 
-if __name__ == "__main__":
-    if not os.environ.get("TORCH_CUDA_ARCH_LIST"):
+def build_ours(architectures: str) -> list[Path]:
+    """Compile splatbatch's kernels; return a library for each GPU that is named, as torch names them: "8.0;9.0+PTX"."""
+    from splatbatch.training.cuda.native.library import built
+
+    numbers = (one.removesuffix("+PTX").split(".") for one in architectures.replace(" ", ";").split(";"))
+    return [built((int(major), int(minor))) for major, minor in numbers]
+
+
+def main(wanted: str) -> None:
+    """Build the kernels of one package, and print where they lie."""
+    architectures = os.environ.get("TORCH_CUDA_ARCH_LIST")
+    if not architectures:
         sys.exit("TORCH_CUDA_ARCH_LIST is not set: name the GPUs to build for, such as '8.0;8.6;8.9;9.0'")
-    found = importlib.util.find_spec("gsplat")
+    found = importlib.util.find_spec(wanted)
     if found is None or found.origin is None:
-        sys.exit("gsplat is not installed")
-    sys.stdout.write(f"{build(Path(found.origin).parent)}\n")
+        sys.exit(f"{wanted} is not installed")
+    made = [build_gsplat(Path(found.origin).parent)] if wanted == "gsplat" else build_ours(architectures)
+    sys.stdout.writelines(f"{path}\n" for path in made)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] not in (["gsplat"], ["splatbatch"]):
+        sys.exit(__doc__)
+    main(sys.argv[1])

@@ -11,10 +11,13 @@ import tomllib
 import zipfile
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from fake_batch import ROOT
+
+from splatbatch.training.cuda.native.library import file_for
 
 PATH = ROOT / "configs/engines/Containerfile"
 TEXT = PATH.read_text().replace("\\\n", "")
@@ -85,7 +88,9 @@ def test_what_is_copied_makes_a_wheel_with_every_module_and_template(tmp_path: P
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
     [wheel] = (tmp_path / "wheels").glob("splatbatch-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "splatbatch").rglob("*.py")}
+    modules = {
+        str(path.relative_to(ROOT)) for kind in ("*.py", "*.cu", "*.cuh") for path in (ROOT / "splatbatch").rglob(kind)
+    }
     assert modules <= set(names)
     shared = {name.partition("/share/splatbatch/")[2] for name in names if "/share/" in name}
     templates = {
@@ -96,14 +101,35 @@ def test_what_is_copied_makes_a_wheel_with_every_module_and_template(tmp_path: P
     assert templates | {"engines/Containerfile"} <= shared
 
 
-def test_the_kernels_of_gsplat_are_built_where_gsplat_and_the_doctor_look_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def build_script() -> ModuleType:
     specified = importlib.util.spec_from_file_location("build_kernels", ROOT / "configs/engines/build_kernels.py")
     assert specified is not None
     assert specified.loader is not None
     script = importlib.util.module_from_spec(specified)
     specified.loader.exec_module(script)
+    return script
+
+
+def test_our_kernels_are_built_for_each_gpu_where_a_training_in_the_container_looks_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compile_(name: str, _: list[str], *, build_directory: str, extra_cuda_cflags: list[str], **__: Any) -> None:
+        (Path(build_directory) / f"{name}.so").write_text(extra_cuda_cflags[-1])  # there may be no nvcc here
+
+    monkeypatch.setattr("torch.utils.cpp_extension.load", compile_)
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    [architectures] = re.findall(r'ARCHITECTURES="(.*)"', TEXT)
+    made = build_script().build_ours(architectures)
+    assert made[-1] == file_for((12, 0))
+    assert [path.read_text()[-5:] for path in made[:3]] == ["sm_75", "sm_80", "sm_86"]
+    folders = re.findall(r"TORCH_EXTENSIONS_DIR=(\S+)", TEXT)
+    assert folders == ["/opt/splatbatch/kernels"] * 2  # where they are built, and where they are looked for
+
+
+def test_the_kernels_of_gsplat_are_built_where_gsplat_and_the_doctor_look_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = build_script()
     asked: dict[str, Any] = {}
 
     def compile_(**given: Any) -> None:  # there may be no nvcc here
@@ -115,7 +141,7 @@ def test_the_kernels_of_gsplat_are_built_where_gsplat_and_the_doctor_look_for_th
     assert installed is not None
     package = tmp_path / "gsplat"
     shutil.copytree(Path(str(installed.origin)).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    assert script.build(package) == package / "csrc.so"  # `from gsplat import csrc` is what it tries first
+    assert script.build_gsplat(package) == package / "csrc.so"  # `from gsplat import csrc` is what it tries first
     assert {Path(one).suffix for one in asked["sources"]} == {".cu", ".cpp"}
     assert all(Path(one).exists() for one in (*asked["sources"], *asked["extra_include_paths"]))
     assert not (package / "build").exists()
