@@ -224,11 +224,11 @@ def serial_and_packed(bench: Bench, wanted: Sequence[str]) -> list[Run]:
     return runs
 
 
-def over_gpus(bench: Bench, num_patches: int, steps: int) -> list[Run]:
-    """Train many short patches on one, two and four GPUs, as many as there are."""
-    patches, training = bench.copies(num_patches), bench.settings["training"] | {"max_steps": steps}
+def over_gpus(bench: Bench, num_patches: int) -> list[Run]:
+    """Train as many patches on one, two and four GPUs, as many as there are."""
+    patches = bench.copies(num_patches)
     return [
-        bench.run(f"gpus-{number}", patches, executor={"gpus": list(range(number))}, training=training)
+        bench.run(f"gpus-{number}", patches, executor={"gpus": list(range(number))})
         for number in (1, 2, 4)
         if number <= len(gpu.gpus())
     ]
