@@ -33,7 +33,7 @@ from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import chosen, export, first_values, from_splat, to_parameters
 from splatbatch.training.loop import train
-from splatbatch.training.photos.coarse import contents
+from splatbatch.training.photos.coarse import content_of
 from splatbatch.training.photos.repeats import find_repeats
 from splatbatch.training.photos.views import Folders, Views, decode_views
 from splatbatch.training.progress.progress import Progress
@@ -128,7 +128,7 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     settled = recipe.settled(extent.num_points)
     gaussians = covered(gaussians, views.surroundings.cover, settled.training.cap())
     who = identity(settled, views, gaussians)  # read through here, where no GPU waits for it
-    views = replace(views, content=contents(views.training) if training.coarse_to_fine else {})
+    views = replace(views, content=content_of(views.training, recipe))
     return Prepared(settled, views, gaussians, extent, settings.offset, resume, who, compiling)
 
 

@@ -63,10 +63,13 @@ class CoarseToFine:
 
 def plan_sizes(views: Views, recipe: Recipe, plan: Schedule, first: int) -> CoarseToFine:
     """Return the sizes for photographs and so many first Gaussians; always full size unless it is asked for."""
-    content = views.content
-    if content is None:
-        content = contents(views.training) if recipe.training.coarse_to_fine else {}
+    content = content_of(views.training, recipe) if views.content is None else views.content
     return CoarseToFine(stages(content, plan.refine_stop), first, recipe.training.cap(), plan.max_steps)
+
+
+def content_of(photos: Sequence[Photo], recipe: Recipe) -> dict[int, float]:
+    """Return what `contents` finds; nothing where photographs are trained at full size throughout."""
+    return contents(photos) if recipe.training.coarse_to_fine else {}
 
 
 def stages(content: Mapping[int, float], refine_stop: int) -> tuple[Stage, ...]:

@@ -87,7 +87,7 @@ class Views:
     surroundings: Surroundings = NONE
     """What bounds the patch, and what is drawn behind it."""
     content: Mapping[int, float] | None = None
-    """What `coarse.contents` finds; None: nobody has looked."""
+    """What `coarse.content_of` finds; None: nobody has looked."""
 
     @property
     def have_tones(self) -> bool:
