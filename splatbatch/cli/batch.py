@@ -132,9 +132,11 @@ def train(
         from splatbatch.commands.train import detach
 
         return detach.detach(config, all_named(patches, patch), only, verify=not no_verify)
+    from splatbatch.commands.publish.night import publishing_after
     from splatbatch.commands.train import train
 
-    train.train(config, all_named(patches, patch), only, verify=not no_verify, dry_run=dry_run)
+    with publishing_after(config):
+        train.train(config, all_named(patches, patch), only, verify=not no_verify, dry_run=dry_run)
 
 
 @app.command()
@@ -149,10 +151,12 @@ def retry(
     save: Annotated[bool, typer.Option("--save", help="Write the settings of --set into the YAML.")] = False,
 ) -> None:
     """Train named patches, or all failed ones, again; with --set under other settings. The better splat is kept."""
+    from splatbatch.commands.publish.night import publishing_after
     from splatbatch.commands.train import train
 
     wish = train.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only), save=save)
-    train.retry(config, all_named(patches, patch), wish)
+    with publishing_after(config):
+        train.retry(config, all_named(patches, patch), wish)
 
 
 @app.command()

@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from splatbatch.errors import OutputError
-from splatbatch.fields import mapping, number
-from splatbatch.files import read_json, write_json
+from splatbatch.files import write_json
 from splatbatch.machine.bounded import Bounds, run_bounded
 from splatbatch.publish.source import Published
-from splatbatch.store.records.evaluation import ComparisonSettings
+from splatbatch.store.records.evaluation import Compared, Comparison, ComparisonSettings
 
 MODULE = "splatbatch.training.formats"
 
@@ -47,19 +46,15 @@ def measure(
         ended = run_bounded([sys.executable, "-m", MODULE, str(settings), str(result)], bounds)
     except OSError as error:
         raise OutputError(f"{splat.name}: compression cannot be measured ({error})") from error
-    found = mapping(read_json(result)) if ended.is_well else {}
-    figures = {name: mapping(one) for name, one in mapping(found.get("splats")).items()}
-    before = number(mapping(figures.get("")).get("psnr"))
+    found = Comparison.read(result) if ended.is_well else Comparison()
+    before = found.splats.get("", Compared()).psnr
     if before is None:
         raise OutputError(
             f"{splat.name}: compression could not be measured: {ended.why(bounds)}",
             "Publish with --no-measure to leave that out.",
         )
-    num = int(number(found.get("num_photos")) or 0)
     return {
-        name: Loss(num, psnr, round(before - psnr, 3), between)
-        for name, one in figures.items()
-        if name
-        and (psnr := number(one.get("psnr"))) is not None
-        and (between := number(one.get("between"))) is not None
+        name: Loss(found.num_photos, one.psnr, round(before - one.psnr, 3), one.between)
+        for name, one in found.splats.items()
+        if name and one.psnr is not None and one.between is not None
     }

@@ -12,22 +12,24 @@ from splatbatch import __version__
 from splatbatch.errors import OutputError, SplatbatchError
 from splatbatch.publish.convert import Job, Written, as_file, convert
 from splatbatch.publish.formats import FORMATS, PAGE, TILES, Format
+from splatbatch.publish.kept import Kept
 from splatbatch.publish.loss import Loss, measure
 from splatbatch.publish.page.page import VERSION as PAGE_VERSION
 from splatbatch.publish.page.write import page_name, write_page
-from splatbatch.publish.record import Output, Publication, SplatRecord
-from splatbatch.publish.rows import folder_bytes, put
+from splatbatch.publish.rows import folder_bytes
 from splatbatch.publish.source import Part, Published, key_of
 from splatbatch.publish.tiling import Place, tile
 from splatbatch.publish.tool import VERSION as TOOL_VERSION
 from splatbatch.publish.tool import Tool, find_tool
 from splatbatch.publish.wish import Telling, Wish
+from splatbatch.store.folders.published import Output, Publication
 
 VERSION = 1
 """Raise it when files are made otherwise: all are then written again."""
 MOST_IN_ONE = 5_000_000
 """Gaussians of a scene that become one file; a larger one is written part by part."""
 PART_BY_PART = "the scene was written part by part, and the parts are not measured"
+MEASURING_FAILED = "what compression costs could not be measured"
 NO_DECODER = "nothing reads it back: not measured"
 
 
@@ -37,7 +39,7 @@ class Publishing:
 
     wish: Wish
     telling: Telling
-    known: Publication
+    kept: Kept
     work: Path
     failed: list[SplatbatchError] = field(default_factory=list)
 
@@ -57,11 +59,11 @@ class Publishing:
         """Write the page of a splat, unless it is there."""
         key = key_of(PAGE_VERSION, splat.sha256, self.wish.crs, dict(splat.figures), TOOL_VERSION, __version__)
         names = (f"{splat.name}.html", f"{splat.name}-page")
-        if any(self._is_there(name, key) for name in names):
+        if any(self.kept.is_there(name, key) for name in names):
             self.telling.say(f"{splat.name}: its page is as it was")
             return
         for name in names:
-            self.wish.target.check_place(name, self.known)
+            self.kept.place(name)
         began = time.monotonic()
         self.telling.say(f"{splat.name}: a page …")
         work = self.work / "page"
@@ -69,27 +71,35 @@ class Publishing:
         work.mkdir()
         aside, notes = write_page(splat, self.wish.crs, work, find_tool(self.wish.bounds, self.telling.say))
         name = page_name(splat.name, aside)
-        place = self.wish.target.folder / name
-        put(aside, place)
+        place = self.kept.put(aside, name, Output(PAGE, splat.name))
         size, seconds = folder_bytes(place), round(time.monotonic() - began, 2)
         bytes_before = splat.header.file_bytes - splat.header.header_bytes
-        self._note(name, Output(PAGE, splat.name, key, size, bytes_before, splat.num_gaussians, seconds, notes=notes))
+        self.kept.note(
+            name, Output(PAGE, splat.name, key, size, bytes_before, splat.num_gaussians, seconds, notes=notes)
+        )
         self.telling.say(f"{name}: {size / 1e6:.1f} MB, {seconds:.0f} s")
 
     def _tiles(self, splats: Sequence[Published]) -> None:
         """Write what has changed of the tiles."""
-        place = self.wish.target.check_place(TILES, self.known)
-        before = self.known.outputs.get(TILES, Output())
-        began = time.monotonic()
-        tiled = tile(splats, Place(place, self.work, self.wish.crs, self.telling.advance), before)
+        place = self.kept.place(TILES)
+        before = self.kept.known.outputs.get(TILES, Output(TILES))
+        began, is_new = time.monotonic(), not place.exists()
+        self.kept.begin(TILES, Output(TILES))
+        try:
+            tiled = tile(splats, Place(place, self.work, self.wish.crs, self.telling.advance), before)
+        except BaseException:
+            if is_new:
+                shutil.rmtree(place, ignore_errors=True)
+                self.kept.forget(TILES)
+            raise
         output = replace(tiled, bytes=folder_bytes(place), seconds=round(time.monotonic() - began, 2))
-        self._note(TILES, output)
+        self.kept.note(TILES, output)
         self.telling.say(f"{TILES}: {output.bytes / 1e6:.1f} MB, {output.seconds:.0f} s")
 
     def splat(self, splat: Published) -> None:
         """Publish a splat in all forms that are wanted; what cannot be is told of at the end."""
         forms = [FORMATS[kind] for kind in self.wish.kinds if kind in FORMATS]
-        self._remember(splat)
+        self.kept.remember(splat)
         for part in splat.in_parts(MOST_IN_ONE):
             self._part(splat, part, forms)
 
@@ -102,7 +112,7 @@ class Publishing:
         for form in forms:
             name = form.place(part.name)
             key = key_of(VERSION, part.key, form.name, form.arguments, TOOL_VERSION, self.wish.is_measured)
-            if self._is_there(name, key):
+            if self.kept.is_there(name, key):
                 self.telling.say(f"{name}: as it was")
                 continue
             with self._survived():
@@ -110,17 +120,20 @@ class Publishing:
                 if written.decoded:
                     decoded[name] = written.decoded
         if decoded:
+            num_failed = len(self.failed)
             with self._survived():
                 self._measured(splat, part, decoded, folder)
+            for name in decoded if len(self.failed) > num_failed else ():  # without a key it is written again
+                self.kept.note(name, replace(self.kept.known.outputs[name], key="", notes=(MEASURING_FAILED,)))
 
     def _written(self, job: Job, key: str, splat: Published) -> Written:
         """Write one file, put it in its place and write that down."""
         name = job.form.place(job.part.name)
-        place = self.wish.target.check_place(name, self.known)
+        self.kept.place(name)
         began = time.monotonic()
         self.telling.say(f"{name} …")
         written = convert(job, self._tool(job.form))
-        put(job.aside, place)
+        place = self.kept.put(job.aside, name, Output(job.form.name, splat.name))
         part_bytes = 4 * len(splat.header.properties) * job.part.num_gaussians
         output = Output(
             kind=job.form.name,
@@ -132,7 +145,7 @@ class Publishing:
             seconds=round(time.monotonic() - began, 2),
             notes=(*written.notes, *self._why_not_measured(job, written)),
         )
-        self._note(name, output)
+        self.kept.note(name, output)
         share = output.bytes / max(1, part_bytes)
         self.telling.say(f"{name}: {output.bytes / 1e6:.1f} MB, {share:.0%} of the PLY, {output.seconds:.0f} s")
         return written
@@ -148,17 +161,13 @@ class Publishing:
             return
         if part.num_gaussians < splat.num_gaussians:
             for name in decoded:
-                self._note(name, replace(self.known.outputs[name], notes=(PART_BY_PART,)))
+                self.kept.note(name, replace(self.kept.known.outputs[name], notes=(PART_BY_PART,)))
             return
         self.telling.say(f"{part.name}: rendering what came back, beside the original")
         original = as_file(part, folder)
         for name, loss in measure(splat, original, decoded, folder, self.wish.bounds).items():
-            self._note(name, with_loss(self.known.outputs[name], loss))
+            self.kept.note(name, with_loss(self.kept.known.outputs[name], loss))
             self.telling.say(f"{name}: {loss.psnr:.2f} dB, {loss.loss_db:+.2f} dB lost ({loss.num_photos} photographs)")
-
-    def _is_there(self, name: str, key: str) -> bool:
-        known, place = self.known.outputs.get(name), self.wish.target.folder / name
-        return known is not None and known.key == key and place.exists() and folder_bytes(place) == known.bytes
 
     def _tool(self, form: Format) -> Tool | None:
         """Return the tool; for what can be written without it, only where it is there already."""
@@ -170,22 +179,6 @@ class Publishing:
             if form.writer == "tool":
                 raise
             return None
-
-    def _remember(self, splat: Published) -> None:
-        record = SplatRecord(
-            splat.sha256,
-            splat.num_gaussians,
-            splat.header.file_bytes,
-            splat.header.sh_degree,
-            tuple(splat.offset),
-            dict(splat.figures),
-            splat.warnings,
-        )
-        self.known = replace(self.known, splats={**self.known.splats, splat.name: record})
-
-    def _note(self, name: str, output: Output) -> None:
-        self.known = replace(self.known, outputs={**self.known.outputs, name: output})
-        self.known.write(self.wish.target.folder)
 
     def _survived(self) -> Survivor:
         return Survivor(self.failed)
@@ -230,9 +223,9 @@ def publish(splats: Sequence[Published], wish: Wish, output: Path, telling: Tell
     known = wish.target.check(output)
     with wish.target.work() as work:
         wish.target.check_room(sum(splat.header.file_bytes for splat in splats))
-        publishing = Publishing(wish, telling, known, work)
+        publishing = Publishing(wish, telling, Kept(wish.target, known), work)
         publishing.all(splats)
     if publishing.failed:
         first = publishing.failed[0]
         raise type(first)("; ".join(error.message for error in publishing.failed), first.hint)
-    return publishing.known
+    return publishing.kept.known

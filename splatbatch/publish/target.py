@@ -12,8 +12,8 @@ from splatbatch.errors import ConfigError, OutputError
 from splatbatch.files import MIB, free_mib, path_beside
 from splatbatch.plain_text import one_line
 from splatbatch.processes import abandoned
-from splatbatch.publish.record import FILE, Publication
 from splatbatch.scene.patches import spell
+from splatbatch.store.folders.published import FILE, Publication
 
 WORK = "work"
 ROOM = 2.0

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from splatbatch.config import Offset
 from splatbatch.errors import OutputError, SceneError
-from splatbatch.fields import mapping, number
 from splatbatch.publish.formats import TILES
-from splatbatch.publish.record import Output
 from splatbatch.publish.rows import WIDEST_DEGREE
 from splatbatch.publish.source import SCENE, Part, Published, key_of
 from splatbatch.publish.tiles.geodesy import Ground, on_globe, upright
-from splatbatch.publish.tiles.write import Tiled, Tiles
+from splatbatch.publish.tiles.write import Tiles
 from splatbatch.report.viewer.initial_camera import up_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.splats.blocks import sample_means
+from splatbatch.store.folders.published import Output, TilesRecord
 
 COLMAP_UP = (0.0, -1.0, 0.0)
 NOWHERE = "scene.crs is not set: the tiles lie nowhere on Earth, with the sky above"
@@ -48,27 +46,22 @@ def tile(splats: Sequence[Published], place: Place, before: Output) -> Output:
         MissingPartError: pyproj is not installed.
     """
     of = SCENE if any(splat.name == SCENE for splat in splats) else PATCHES
-    known = {name: Tiled.from_record(one) for name, one in mapping(before.details.get("patches")).items()}
-    if before.kind and before.of != of:
+    known = before.tiles or TilesRecord()
+    if before.of not in ("", of):
         message = f"{place.folder}: holds the tiles of {'the scene' if before.of == SCENE else before.of}"
         raise OutputError(message, f"Name another folder for those of {of}: they would be drawn twice.")
     parts = _parts(splats)
-    ground, placed = _ground(splats, place.crs, mapping(before.details.get("ground")))
-    _see_one_degree({name: splat for name, (splat, _) in parts.items()}, before, known)
-    tiled = Tiles(place.folder, place.work, ground, place.done).write(parts, known, keeps=of == PATCHES)
-    degree = max([_degree(splat) for splat in splats])
+    ground, placed = _ground(splats, place.crs, known)
+    _see_one_degree({name: splat for name, (splat, _) in parts.items()}, known)
+    tiled = Tiles(place.folder, place.work, ground, place.done).write(parts, known.patches, keeps=of == PATCHES)
     return Output(
         kind=TILES,
         of=of,
         key=key_of(sorted((name, one.key) for name, one in tiled.items())),
         bytes_before=sum(4 * len(splat.header.properties) * part.num_gaussians for splat, part in parts.values()),
-        num_gaussians=sum(one.counters.num_gaussians for one in tiled.values()),
+        num_gaussians=sum(one.num_gaussians for one in tiled.values()),
         notes=() if place.crs else (NOWHERE,),
-        details={
-            "ground": placed,
-            "sh_degree": degree,
-            "patches": {name: one.to_record() for name, one in tiled.items()},
-        },
+        tiles=replace(placed, sh_degree=max(map(_degree, splats)), patches=tiled),
     )
 
 
@@ -82,33 +75,28 @@ def _degree(splat: Published) -> int:
     return min(splat.header.sh_degree, WIDEST_DEGREE)
 
 
-def _see_one_degree(splats: Mapping[str, Published], before: Output, known: Mapping[str, Tiled]) -> None:
+def _see_one_degree(splats: Mapping[str, Published], known: TilesRecord) -> None:
     """See that all patches of a tileset have colours of one degree: CesiumJS draws others in wrong colours.
 
     Raises:
         OutputError: they have not.
     """
     degrees = {name: _degree(splat) for name, splat in splats.items()}
-    kept = number(before.details.get("sh_degree"))
-    if kept is not None and set(known) - set(degrees):
-        degrees["tiles that are there"] = int(kept)
+    if known.sh_degree is not None and set(known.patches) - set(degrees):
+        degrees["tiles that are there"] = known.sh_degree
     if len(set(degrees.values())) > 1:
         said = ", ".join(f"{name} {degree}" for name, degree in degrees.items())
         hint = "Publish the merged scene, whose patches have one; or train all with one training.sh_degree."
         raise OutputError(f"tiles: patches with colours of several degrees cannot be drawn together: {said}", hint)
 
 
-def _ground(splats: Sequence[Published], crs: str, before: Mapping[str, Any]) -> tuple[Ground, dict[str, Any]]:
-    """Return where the scene lies, and what publish.json says of it: the same again where tiles are there already."""
-    said = [number(value) for value in before.get("middle") or ()]
-    middle = tuple(value for value in said if value is not None)
-    if before.get("crs", "") != crs or len(middle) != 3:
-        middle = _middle(splats)
+def _ground(splats: Sequence[Published], crs: str, known: TilesRecord) -> tuple[Ground, TilesRecord]:
+    """Return where the scene lies, and what is written down of it: the same again where tiles are there already."""
+    middle = known.middle if known.middle and known.crs == crs else _middle(splats)
     if crs:
-        return on_globe(crs, np.array(middle)), {"crs": crs, "middle": list(middle)}
-    ups = [value for value in map(number, before.get("up") or ()) if value is not None]
-    up: Offset = (ups[0], ups[1], ups[2]) if len(ups) == 3 else _up(splats[0])
-    return upright(up), {"crs": "", "middle": list(middle), "up": list(up)}
+        return on_globe(crs, np.array(middle)), TilesRecord(crs, middle)
+    up = known.up or _up(splats[0])
+    return upright(up), TilesRecord("", middle, up)
 
 
 def _middle(splats: Sequence[Published]) -> Offset:

@@ -17,7 +17,10 @@ from cut_batch import copy_of, put, trained
 from fake_batch import FakeBatch
 
 from splatbatch.errors import SplatbatchError
+from splatbatch.publish import loss
+from splatbatch.publish import publish as publishing
 from splatbatch.publish import target as targets
+from splatbatch.publish.tiles import write as tile_writing
 from splatbatch.publish.tool import FOLDER, find_tool
 from splatbatch.splats import read_splat
 
@@ -63,11 +66,15 @@ def refused(batch: FakeBatch, code: int, *arguments: str) -> str:
     return " ".join(ended.err.split())
 
 
-def test_a_scene_is_written_and_what_compression_costs_is_measured(batch: FakeBatch) -> None:
+@pytest.fixture
+def tool() -> None:
     try:
         find_tool()
     except SplatbatchError as error:
         pytest.skip(error.message)
+
+
+def test_a_scene_is_written_and_what_compression_costs_is_measured(batch: FakeBatch, tool: None) -> None:
     ended = publish(batch, "scene", "--as", "ply,spz")
     assert ended.code == 0, ended.err
     num = len(read_splat(folder(batch) / "scene.ply"))
@@ -216,6 +223,54 @@ def refused_but_for_json(batch: FakeBatch) -> str:
     return " ".join(ended.err.split())
 
 
+def test_a_scene_that_is_too_large_for_one_file_is_written_part_by_part(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "MOST_IN_ONE", 500)
+    assert publish(batch, "scene", "--as", "ply").code == 0
+    assert set(record(batch)["outputs"]) == {f"scene-{name}.ply" for name in PATCHES}
+    parts = [read_splat(folder(batch) / f"scene-{name}.ply") for name in PATCHES]
+    assert sum(map(len, parts)) == len(read_splat(batch.output / "scene/splat.ply"))
+
+
+def test_tiles_that_do_not_fit_into_memory_are_not_begun(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tile_writing, "available_mib", lambda: -1)
+    ended = publish(batch, "scene", "--as", "tiles,ply")
+    assert ended.code == 6 and "Gaussians need about" in ended.err and "smaller patches" in ended.err
+    assert set(record(batch)["outputs"]) == {"scene.ply"}
+    assert sorted(path.name for path in folder(batch).iterdir()) == ["publish.json", "scene.ply"]
+
+
+@pytest.mark.parametrize(("crs", "words"), [("EPSG:32632", "outside the area"), ("EPSG:1", "no CRS that PROJ knows")])
+def test_a_crs_that_does_not_fit_the_scene_is_refused(batch: FakeBatch, crs: str, words: str) -> None:
+    pytest.importorskip("pyproj", reason="pyproj is not installed (extra geo)")
+    batch.change(scene={"crs": crs})
+    ended = publish(batch, "scene", "--as", "tiles")
+    assert ended.code == 2 and f"scene.crs: {crs}: " in ended.err and words in ended.err
+    assert [path.name for path in folder(batch).iterdir()] == ["publish.json"] and record(batch)["outputs"] == {}
+
+
+def test_a_publish_that_was_killed_goes_on_where_it_was(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise SystemExit(9)
+
+    with monkeypatch.context() as moment:
+        moment.setattr(publishing, "folder_bytes", killed)  # the file is in its place, and nobody has written that down
+        assert publish(batch, "p0", "--as", "ply").code == 9
+    assert sorted(path.name for path in folder(batch).iterdir()) == ["p0.ply", "publish.json"]
+    assert publish(batch, "p0", "--as", "ply").code == 0 and record(batch)["outputs"]["p0.ply"]["key"]
+
+
+def test_compression_that_cannot_be_measured_is_told_of_and_tried_again(
+    batch: FakeBatch, tool: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss, "MODULE", "splatbatch.nowhere")
+    ended = publish(batch, "p0", "--as", "spz")
+    assert ended.code == 6 and "could not be measured: exit code 1" in ended.err and "--no-measure" in ended.err
+    found = record(batch)["outputs"]["p0.spz"]
+    assert (found["key"], found["psnr"], found["notes"]) == ("", None, [publishing.MEASURING_FAILED])
+
+
 def test_a_disk_without_room_is_told_of_before_anything_is_written(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +287,23 @@ def test_what_a_killed_publish_has_left_is_swept(batch: FakeBatch) -> None:
     (left / "half").touch()
     assert publish(batch, "p0", "--as", "ply").code == 0
     assert sorted(path.name for path in folder(batch).iterdir()) == ["p0.ply", "publish.json"]
+
+
+def test_a_night_ends_with_what_the_yaml_asks_for(batch: FakeBatch) -> None:
+    batch.change(publish={"formats": ["ply", "tiles"], "folder": "site", "measure": False})
+    shutil.rmtree(batch.output / "scene")
+    ended = batch.run("train")
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(path.name for path in (batch.folder / "site").iterdir()) == ["publish.json", "scene.ply", "tiles"]
+    assert "scene.ply" in ended.stdout
+
+
+def test_a_night_that_cannot_publish_has_trained_all_the_same(batch: FakeBatch) -> None:
+    batch.change(publish={"formats": ["ply"], "folder": "site"})
+    (batch.folder / "site").mkdir()
+    (batch.folder / "site/thesis.txt").touch()
+    ended = batch.run("train")
+    assert ended.returncode == 0 and "not published: --to" in ended.stderr and "thesis.txt" in ended.stderr
 
 
 def test_the_yaml_says_as_what_and_where(batch: FakeBatch) -> None:

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from fake_batch import SHARED
 from foreign_formats import COMPRESSION, glb_parts, glb_places, spz_places
 from letters import letters
+from made_splat import write_scene
 from tiled import random_splat
 
 from splatbatch.errors import ConfigError, MissingPartError
@@ -24,12 +26,14 @@ from splatbatch.publish.tiles.geodesy import on_globe, upright
 from splatbatch.publish.tiles.glb import glb
 from splatbatch.publish.tiles.levels import halved, importance, some, turns, usual_size
 from splatbatch.publish.tiles.spz import pack
-from splatbatch.publish.tiles.tileset import Counters, of_patch, of_scene
-from splatbatch.publish.tiles.tree import Tile, Tiling, box_of
+from splatbatch.publish.tiles.tileset import of_patch, of_scene
+from splatbatch.publish.tiles.tree import REFINED_AT_PX, USUAL_ERROR_PX, Tile, Tiling, box_of
 from splatbatch.publish.tool import find_tool
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats import Gaussians, read_splat
 from splatbatch.splats.shapes import covariances
+from splatbatch.store.folders.published import Tiled
+from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
 
 UTM = np.array([532_000.0, 5_000_200.0, 310.0])
 Y_UP_TO_Z_UP = np.array([[1.0, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]])
@@ -192,13 +196,44 @@ def test_the_box_of_a_tile_leaves_stray_gaussians_out() -> None:
 
 def test_half_as_many_gaussians_cover_as_much() -> None:
     flat = letters(degree=2)
-    flat = replace(flat, scales=np.full_like(flat.scales, math.log(0.05)), opacities=np.full_like(flat.opacities, -2))
+    opacities = np.linspace(-3, -1, len(flat), dtype=np.float32)
+    flat = replace(flat, scales=np.full_like(flat.scales, math.log(0.05)), opacities=opacities)
     half = halved(flat)
     assert len(half) == len(flat) / 2
     assert importance(half).sum() == pytest.approx(importance(flat).sum(), rel=0.02)
-    assert usual_size(half) > 1.2 * usual_size(flat)
-    assert np.allclose(half.means.mean(axis=0), flat.means.mean(axis=0), atol=0.05)
+    assert usual_size(half) > 1.1 * usual_size(flat)
+    middles = [np.average(one.means, axis=0, weights=importance(one)) for one in (half, flat)]
+    assert np.allclose(*middles, atol=0.05)
+    strongest = importance(flat).argsort()[-len(flat) // 5 :]
+    assert {*map(tuple, flat.means[strongest].tolist())} <= {*map(tuple, half.means.tolist())}
     assert half.shN.shape[1] == 8 and not half.shN[:, 3:].any() and half.shN[:, :3].any()
+
+
+def drawn(gaussians: Gaussians, away: float, height_px: int, fov_rad: float) -> np.ndarray:
+    """Return what our rasteriser draws of a splat from so far away, aslant from above, COLMAP's y leading down."""
+    focal = height_px / 2 / math.tan(fov_rad / 2)
+    matrix = torch.eye(4)
+    matrix[:3, :3] = torch.tensor([[1, 0, 0], [0, 0.8, -0.6], [0, 0.6, 0.8]])
+    matrix[2, 3] = away
+    calibration = torch.tensor([[focal, 0, height_px / 2], [0, focal, height_px / 2], [0, 0, 1]])
+    values = {name: torch.from_numpy(value) for name, value in vars(gaussians).items()}
+    with torch.inference_mode():
+        view = View(matrix, calibration, height_px, height_px)
+        return rasterize({**values, "sh0": values["sh0"][:, None]}, view, RasterOptions(0)).colors.clamp(0, 1).numpy()
+
+
+def test_a_level_looks_like_the_one_below_from_where_they_change(tmp_path: Path) -> None:
+    write_scene(tmp_path / "a.ply")
+    splat = read_splat(tmp_path / "a.ply")
+    half, height_px, fov_rad = halved(splat), 300, math.radians(60)
+    error = usual_size(half) * USUAL_ERROR_PX / REFINED_AT_PX
+    away = error * height_px / (2 * USUAL_ERROR_PX * math.tan(fov_rad / 2))  # where viewers change levels
+    near, far = drawn(splat, away, height_px, fov_rad), drawn(half, away, height_px, fov_rad)
+    shown = near.max(axis=2) > 0.05
+    assert shown.sum() > 500
+    # a chequered floor, whose edges are as hard as they can be: on its own pixels, and on the whole picture
+    assert -10 * np.log10(np.square(near - far)[shown].mean()) > 23
+    assert -10 * np.log10(np.square(near - far).mean()) > 28
 
 
 def test_axes_become_the_rotation_that_has_them() -> None:
@@ -216,7 +251,7 @@ def test_the_root_holds_all_patches(tmp_path: Path) -> None:
     for name, at in {"p0": -50.0, "p1": 50.0}.items():
         frame = ground.around(np.array([at, 0.0, 0.0]))
         patches[name] = (f"{name}/tileset.json", of_patch(tiles_of(letters(), tmp_path), frame))
-    root = of_scene(patches, dict.fromkeys(patches, Counters(108, 1, 2000)))
+    root = of_scene(patches, dict.fromkeys(patches, Tiled("", 108, 1, 2000)))
     assert json.loads(json.dumps(root)) == root
     box = np.array(root["root"]["boundingVolume"]["box"])
     half = np.abs(box[3:].reshape(3, 3)).sum(axis=0)

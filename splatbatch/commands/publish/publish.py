@@ -17,10 +17,10 @@ from splatbatch.machine.bounded import Bounds
 from splatbatch.plain_text import one_line
 from splatbatch.publish.formats import KINDS
 from splatbatch.publish.publish import publish as publish_splats
-from splatbatch.publish.record import FILE, Publication
 from splatbatch.publish.source import SCENE, published
 from splatbatch.publish.target import Target
 from splatbatch.publish.wish import Wish
+from splatbatch.store.folders.published import FILE, Publication
 from splatbatch.tasks.batch import Batch, open_batch
 
 HEADINGS = ("file", "MB", "of the PLY", "Gaussians", "PSNR dB", "lost dB", "s", "note")

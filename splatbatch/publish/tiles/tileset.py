@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,20 +12,12 @@ from splatbatch import __version__
 from splatbatch.publish.tiles.geodesy import Frame
 from splatbatch.publish.tiles.glb import EXTENSIONS
 from splatbatch.publish.tiles.tree import Tile
+from splatbatch.store.folders.published import Tiled
 
 CONTENT_GLTF = "3DTILES_content_gltf"
 """Says which extensions contents need: CesiumJS draws splats only where the tileset names them."""
 UNLOADED = 4.0
 """Times the error of the uppermost tile: what it is worth that nothing is shown at all."""
-
-
-@dataclass(frozen=True)
-class Counters:
-    """What the root says of a patch."""
-
-    num_gaussians: int
-    num_tiles: int
-    num_bytes: int
 
 
 def of_patch(tile: Tile, frame: Frame) -> dict[str, Any]:
@@ -35,7 +26,7 @@ def of_patch(tile: Tile, frame: Frame) -> dict[str, Any]:
     return _tileset(_unloaded(root), {"transform": frame.transform.T.ravel().tolist(), **root})
 
 
-def of_scene(patches: Mapping[str, tuple[str, Mapping[str, Any]]], counters: Mapping[str, Counters]) -> dict[str, Any]:
+def of_scene(patches: Mapping[str, tuple[str, Mapping[str, Any]]], counters: Mapping[str, Tiled]) -> dict[str, Any]:
     """Return the tileset that leads to those of patches: by name, where each lies and what is in it."""
     children = [
         {
@@ -43,7 +34,7 @@ def of_scene(patches: Mapping[str, tuple[str, Mapping[str, Any]]], counters: Map
             "geometricError": tileset["geometricError"],
             "refine": "REPLACE",
             "content": {"uri": uri},
-            "extras": {"patch": name, **vars(counters[name])},
+            "extras": {"patch": name, **counters[name].to_record()},
         }
         for name, (uri, tileset) in patches.items()
     ]

@@ -16,7 +16,7 @@ from splatbatch.splats.ply import FloatArray, Gaussians
 MOST_PER_TILE = 60_000
 KEPT = 0.999
 """Of the importance of a tile that its box holds: stray Gaussians make none larger."""
-USUAL_ERROR_PX, REFINED_AT_PX = 16.0, 3.0
+USUAL_ERROR_PX, REFINED_AT_PX = 16.0, 2.0
 """What viewers allow a tile to be wrong by, and how wide its usual Gaussian is when it is refined."""
 Box = tuple[FloatArray, FloatArray]
 """Its lower and upper corner."""

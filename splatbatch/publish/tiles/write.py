@@ -19,15 +19,15 @@ from urllib.parse import quote
 import numpy as np
 
 from splatbatch.errors import OutputError
-from splatbatch.fields import mapping, whole
 from splatbatch.files import MIB, read_json, sync_folder, write_json
 from splatbatch.machine.slots import available_mib
 from splatbatch.publish.rows import folder_bytes, put, read_part
 from splatbatch.publish.source import Part, Published, key_of
 from splatbatch.publish.tiles.geodesy import Frame, Ground
-from splatbatch.publish.tiles.tileset import Counters, of_patch, of_scene
+from splatbatch.publish.tiles.tileset import of_patch, of_scene
 from splatbatch.publish.tiles.tree import MOST_PER_TILE, Tiling
 from splatbatch.splats.ply import FloatArray, Gaussians
+from splatbatch.store.folders.published import Tiled
 
 VERSION = 1
 """Raise it when tiles are made otherwise: all are then written again."""
@@ -35,25 +35,6 @@ ROOT = "tileset.json"
 KEY = re.compile(r"[0-9a-f]{16}")
 AT_ONCE = 5
 """Times a patch's size in memory that cutting it into tiles takes."""
-
-
-@dataclass(frozen=True)
-class Tiled:
-    """A patch's tiles as they lie in the folder."""
-
-    key: str
-    counters: Counters
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as publish.json has it."""
-        return {"key": self.key, **vars(self.counters)}
-
-    @classmethod
-    def from_record(cls, value: object) -> Tiled:
-        """Return what publish.json says."""
-        found = mapping(value)
-        numbers = (whole(found.get(name)) or 0 for name in ("num_gaussians", "num_tiles", "num_bytes"))
-        return cls(str(found.get("key", "")), Counters(*numbers))
 
 
 @dataclass(frozen=True)
@@ -78,9 +59,8 @@ class Tiles:
             OutputError: a patch cannot be read, or does not fit into memory.
             OSError: the disk does not take them.
         """
-        self.folder.mkdir(exist_ok=True)
         tiled = {
-            name: self._patch(name, splat, part, known.get(name, Tiled("", Counters(0, 0, 0))))
+            name: self._patch(name, splat, part, known.get(name, Tiled()))
             for name, (splat, part) in splats.items()
             if part.num_gaussians
         }
@@ -88,15 +68,15 @@ class Tiles:
         patches = {
             name: (f"{quote(name)}/{one.key}/{ROOT}", self._tileset(name, one.key)) for name, one in tiled.items()
         }
-        write_json(self.folder / ROOT, of_scene(patches, {name: one.counters for name, one in tiled.items()}))
+        write_json(self.folder / ROOT, of_scene(patches, tiled))
         self._sweep(tiled, known)
         return tiled
 
     def _patch(self, name: str, splat: Published, part: Part, known: Tiled) -> Tiled:
         ground = [self.ground.crs, self.ground.rotation.tolist(), self.ground.scale]
-        key = key_of(VERSION, part.key, splat.offset, ground, MOST_PER_TILE)
+        key = key_of(VERSION, part.key, splat.header.sh_degree, splat.offset, ground, MOST_PER_TILE)
         place = self.folder / name / key
-        if known.key == key and (place / ROOT).is_file() and folder_bytes(place) == known.counters.num_bytes:
+        if known.key == key and (place / ROOT).is_file() and folder_bytes(place) == known.num_bytes:
             return known
         need = AT_ONCE * 4 * len(splat.header.properties) * part.num_gaussians // MIB
         if need > (free := available_mib()):
@@ -105,14 +85,14 @@ class Tiles:
         aside = self.work / f"tiles-{key}"
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
-        counters = self._written(name, splat, part, aside)
-        place.parent.mkdir(exist_ok=True)
+        num_tiles = self._written(name, splat, part, aside)
+        place.parent.mkdir(parents=True, exist_ok=True)
         put(aside, place)
         sync_folder(place.parent)
-        return Tiled(key, counters)
+        return Tiled(key, part.num_gaussians, num_tiles, folder_bytes(place))
 
-    def _written(self, name: str, splat: Published, part: Part, aside: Path) -> Counters:
-        """Write the tiles of a patch into a folder."""
+    def _written(self, name: str, splat: Published, part: Part, aside: Path) -> int:
+        """Write the tiles of a patch into a folder; return how many there are."""
         try:
             gaussians = read_part(part)
         except (OSError, ValueError) as error:
@@ -127,8 +107,7 @@ class Tiles:
         )
         above_all = tiling.tiles()
         (aside / ROOT).write_text(json.dumps(of_patch(above_all, frame)), encoding="utf-8")
-        num_tiles = sum(1 for _ in above_all.every())
-        return Counters(part.num_gaussians, num_tiles, folder_bytes(aside))
+        return sum(1 for _ in above_all.every())
 
     def _tileset(self, name: str, key: str) -> dict[str, Any]:
         found = read_json(self.folder / name / key / ROOT)

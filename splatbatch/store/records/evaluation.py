@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from splatbatch.fields import mapping, number, text
+from splatbatch.files import read_json
 from splatbatch.store.records.metrics import Figures, TrainingSettings
 from splatbatch.store.records.record import TypedRecord, reads
 
@@ -167,3 +169,31 @@ class ComparisonSettings(TrainingSettings):
     """By name; "" is the original."""
     most_views: int = 8
     """Of the held-out photographs, spread over all; where none is held out, of all."""
+
+    @classmethod
+    def read(cls, path: Path) -> ComparisonSettings:
+        """Return what a file says; blank where it says nothing."""
+        return cls.from_record(read_json(path))
+
+
+@dataclass(frozen=True)
+class Compared(TypedRecord):
+    """How one of several splats looks."""
+
+    psnr: float | None = None
+    """In dB, against photographs."""
+    between: float | None = None
+    """Against the original."""
+
+
+@dataclass(frozen=True)
+class Comparison(TypedRecord):
+    """What comparing splats has found."""
+
+    num_photos: int = 0
+    splats: dict[str, Compared] = field(default_factory=dict, metadata=reads(_by_name(Compared)))
+
+    @classmethod
+    def read(cls, path: Path) -> Comparison:
+        """Return what a file says; blank where it says nothing."""
+        return cls.from_record(read_json(path))

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from splatbatch.errors import SplatbatchError
-from splatbatch.files import read_json, write_json
+from splatbatch.files import write_json
 from splatbatch.store.records.evaluation import ComparisonSettings
 from splatbatch.training.formats.measure import compare
 
@@ -12,7 +12,7 @@ from splatbatch.training.formats.measure import compare
 def main(settings: Path, result: Path) -> int:
     """Compare; known causes of failure end in one line."""
     try:
-        write_json(result, compare(ComparisonSettings.from_record(read_json(settings))))
+        write_json(result, compare(ComparisonSettings.read(settings)))
     except SplatbatchError as error:
         print(f"splatbatch: {error.message}", file=sys.stderr)  # noqa: T201 - the parent reads it
         return error.exit_code

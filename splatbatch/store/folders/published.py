@@ -1,4 +1,4 @@
-"""publish.json: what was published from which splat, how large it is, what that costs; read without trust."""
+"""The folder that `publish` writes: publish.json says what lies there, of which splat, and what that has cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from splatbatch import __version__
 from splatbatch.fields import mapping, number
 from splatbatch.files import read_json, write_json
-from splatbatch.store.records.record import TypedRecord, reads
+from splatbatch.store.records.record import TypedRecord, maybe, reads
 
 FILE = "publish.json"
 FORMAT = 1
@@ -18,6 +18,49 @@ Kind = TypeVar("Kind", bound=TypedRecord)
 
 def _numbers(value: object) -> dict[str, float]:
     return {name: known for name, one in mapping(value).items() if (known := number(one)) is not None}
+
+
+def _list(value: object) -> list[float]:
+    return [known for one in value if (known := number(one)) is not None] if isinstance(value, list | tuple) else []
+
+
+def _by_name(kind: type[Kind]) -> Any:
+    return lambda value: {name: kind.from_record(one) for name, one in mapping(value).items()}
+
+
+def _place(value: object) -> tuple[float, float, float] | None:
+    """Return three numbers; None for anything else."""
+    found = _list(value)
+    return (found[0], found[1], found[2]) if len(found) == 3 else None
+
+
+@dataclass(frozen=True)
+class Tiled(TypedRecord):
+    """The tiles of a patch."""
+
+    key: str = ""
+    """Names its folder: a hash of all that decides what is in it."""
+    num_gaussians: int = 0
+    num_tiles: int = 0
+    num_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class TilesRecord(TypedRecord):
+    """What tiles are made of: where they lie, and their patches."""
+
+    crs: str = ""
+    """Empty: nobody knows where on Earth."""
+    middle: tuple[float, float, float] | None = field(default=None, metadata=reads(_place))
+    """Of the scene, in coordinates of its model: the axes there are those of all tiles."""
+    up: tuple[float, float, float] | None = field(default=None, metadata=reads(_place))
+    """Where the sky is, without a CRS."""
+    sh_degree: int | None = None
+    patches: dict[str, Tiled] = field(default_factory=dict, metadata=reads(_by_name(Tiled)))
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as publish.json holds it."""
+        return super().to_record() | {"patches": {name: one.to_record() for name, one in self.patches.items()}}
 
 
 @dataclass(frozen=True)
@@ -44,8 +87,7 @@ class Output(TypedRecord):
     num_photos: int | None = None
     notes: tuple[str, ...] = ()
     """What was left out, or why nothing was measured."""
-    details: dict[str, Any] = field(default_factory=dict)
-    """Of tiles: the patches with their counters, and where they lie."""
+    tiles: TilesRecord | None = field(default=None, metadata=maybe(TilesRecord))
 
 
 @dataclass(frozen=True)
@@ -61,14 +103,6 @@ class SplatRecord(TypedRecord):
     figures: dict[str, float] = field(default_factory=dict, metadata=reads(_numbers))
     """As training, or `evaluate`, measured it."""
     warnings: tuple[str, ...] = ()
-
-
-def _list(value: object) -> list[float]:
-    return [known for one in value if (known := number(one)) is not None] if isinstance(value, list | tuple) else []
-
-
-def _by_name(kind: type[Kind]) -> Any:
-    return lambda value: {name: kind.from_record(one) for name, one in mapping(value).items()}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,46 @@
+"""What a night ends with: once every patch is trained, the scene is merged and published as the YAML says."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+
+from splatbatch import config as configuration
+from splatbatch.errors import SplatbatchError
+from splatbatch.plain_text import one_line
+
+
+@contextlib.contextmanager
+def publishing_after(config: Path | None, *, merges: bool = True) -> Iterator[None]:
+    """Publish after a command that trains, if that ended well and the YAML asks for it; its exit code stays.
+
+    `merges`: a scene that was cut into patches is merged first.
+    """
+    try:
+        yield
+    except typer.Exit as ended:
+        if ended.exit_code == 0:
+            _publish(config, merges=merges)
+        raise
+
+
+def _publish(config: Path | None, *, merges: bool) -> None:
+    """Publish; why that cannot be done is told."""
+    if not configuration.load(configuration.find_config(config)).publish.formats:
+        return
+    from splatbatch.commands.publish.publish import run, show
+    from splatbatch.commands.scene import merge as merging
+    from splatbatch.scene.partition.record import partition_of
+    from splatbatch.tasks.batch import open_batch
+
+    try:
+        batch = open_batch(config)
+        if merges and not batch.config.scene.scenes and partition_of(batch.config.scene.patches):
+            merging.merge(config, merging.MergeOptions(), as_json=False)
+        show(run(batch, ()))
+    except SplatbatchError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        typer.echo(one_line(f"not published: {error.message}{hint}; again: splatbatch publish"), err=True)
