@@ -139,6 +139,24 @@ def publish(
 
 
 @app.command()
+def film(
+    name: options.FilmedArgument,
+    out: options.FilmOption,
+    config: options.ConfigOption = None,
+    frames: Annotated[int, typer.Option("--frames", metavar="N", min=1, max=36_000)] = 240,
+    fps: Annotated[int, typer.Option("--fps", metavar="N", min=1, max=120, help="Frames a second.")] = 30,
+    size: Annotated[str, typer.Option("--size", metavar="WxH")] = "960x540",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Film a flight through a patch, or the merged scene, past its cameras (ffmpeg; a GIF without it)."""
+    from splatbatch.commands.publish import film as filming
+    from splatbatch.publish.film import Film
+
+    width, height = filming.parse_size(size)
+    filming.film(config, name, Film(out, width, height, frames, fps, force))
+
+
+@app.command()
 def merge(
     config: options.ConfigOption = None,
     out: Annotated[

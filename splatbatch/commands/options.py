@@ -70,6 +70,8 @@ PublishedAsOption = Annotated[
         help="Of ply, compressed, sog, streamed, spz, glb, tiles, html, separated by commas.",
     ),
 ]
+FilmedArgument = Annotated[str, typer.Argument(metavar="PATCH|scene", help="A patch, as p5; or scene.")]
+FilmOption = Annotated[Path, typer.Option("--out", metavar="FILE", help="The film: .mp4, .mkv, .webm or .gif.")]
 DegreeOption = Annotated[
     Optional[int], typer.Option("--sh-degree", metavar="N", min=0, max=3, help="Leave higher harmonics out.")
 ]

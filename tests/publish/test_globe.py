@@ -15,9 +15,11 @@ from browser import artifacts_folder, browser
 from cesium import Globe, globe, installed
 from command_line import invoke
 from cut_quarry import QUARRY
+from fake_batch import FakeBatch
 from PIL import Image
 from published import quarry
 
+from splatbatch.publish.tiles import write
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.splats import read_splat
 from splatbatch.splats.blocks import index_blocks
@@ -111,6 +113,24 @@ def test_the_quarry_stands_where_it_is_to_the_pixel(
     assert {url.split("/")[2] for url in shown.requests if url.startswith("http")} == {shown.address.split("/")[2]}
 
 
+def test_tiles_of_several_levels_are_drawn_together(
+    chromium: Any, splat: Path, monkeypatch: pytest.MonkeyPatch, record_property: Any
+) -> None:
+    monkeypatch.setattr(write, "MOST_PER_TILE", 300)
+    batch, small = FakeBatch(splat.parents[2]), splat.parents[2] / "small"
+    ended = invoke("publish", "scene", "--as", "tiles", "--no-measure", "--to", str(small), batch=batch)
+    assert ended.code == 0, ended.err
+    with globe(chromium, small, SIZE) as shown:
+        shown.open("tiles/tileset.json", error_px=200.0)
+        eye, axes = on_earth(*pose())
+        shown.look(eye, axes, FOV_RAD)
+        picture, num, tiles = shown.shot(), shown.page.evaluate("drawn()"), shown.page.evaluate("shown()")
+        keep(picture, "levels", small)
+        record_property("did", f"{num} Gaussians in {len(tiles)} tiles, PSNR {psnr(picture, rendered(splat)):.1f} dB")
+        assert len({len(Path(one).stem) for one in tiles}) > 1 and num < len(read_splat(splat))
+        assert psnr(picture, rendered(splat)) >= 22
+
+
 def about(middle: np.ndarray, rotation: np.ndarray, move: np.ndarray) -> list[float]:
     """Return the matrix, column by column, that turns about a place and then moves."""
     matrix = np.eye(4)
@@ -127,9 +147,9 @@ def test_tiles_elsewhere_would_be_noticed(shown: Globe, splat: Path, change: str
     if change == "turned by 5 degrees":
         angle, across = np.radians(5), np.cross(np.eye(3), up)
         turn, move = np.cos(angle) * turn + np.sin(angle) * across + (1 - np.cos(angle)) * np.outer(up, up), 0 * up
-    shown.shot(len(read_splat(splat)), settled_s=0)
+    before = shown.shot(len(read_splat(splat)))
     shown.page.evaluate("(matrix) => move(matrix)", about(middle[0], turn, move))
-    picture = shown.shot(len(read_splat(splat)))
+    picture = shown.shot(len(read_splat(splat)), other_than=before)
     record_property("did", f"PSNR {psnr(picture, rendered(splat)):.1f} dB")
     assert psnr(picture, rendered(splat)) < LEAST_PSNR
 

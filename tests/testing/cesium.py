@@ -9,6 +9,7 @@ import io
 import json
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,12 +102,29 @@ class Globe:
         arguments = [eye.tolist(), axes[2].tolist(), (-axes[1]).tolist(), fov_rad]
         self.page.evaluate("(arguments) => look(...arguments)", arguments)
 
-    def shot(self, count: int | None = None, settled_s: float = 3.0) -> np.ndarray:
-        """Return the picture once so many Gaussians are drawn, [H, W, 3] in 0 to 1."""
+    def shot(self, count: int | None = None, other_than: np.ndarray | None = None) -> np.ndarray:
+        """Return the picture once so many Gaussians are drawn and it no longer changes, [H, W, 3] in 0 to 1.
+
+        Gaussians are placed and sorted beside the drawing: `other_than` is what it must no longer show.
+        """
         wanted = f"drawn() === {count}" if count else "drawn() > 0"
         self.page.wait_for_function(wanted, timeout=60_000, polling=200)
-        self.page.wait_for_timeout(settled_s * 1000)  # they are sorted anew beside the drawing
+        give_up_at = time.monotonic() + 60
+        pictures = [self._picture()]
+        while time.monotonic() < give_up_at:
+            self.page.wait_for_timeout(1500)
+            pictures = [*pictures[-2:], self._picture()]
+            is_settled = len(pictures) == 3 and all(np.array_equal(one, pictures[-1]) for one in pictures)
+            if (
+                is_settled
+                and pictures[-1].any()
+                and not (other_than is not None and np.array_equal(pictures[-1], other_than))
+            ):
+                break
         assert self.page.evaluate("failed") == [] == self.errors
+        return pictures[-1]
+
+    def _picture(self) -> np.ndarray:
         picture = Image.open(io.BytesIO(self.page.screenshot())).convert("RGB")
         return np.asarray(picture, dtype=np.float64) / 255
 

@@ -103,6 +103,7 @@ class Tiles:
         tiling = Tiling(
             placed,
             lambda file, content: (aside / file).write_bytes(content),
+            most=MOST_PER_TILE,
             done=_counting(lambda num: self.done(name, num, part.num_gaussians)),
         )
         above_all = tiling.tiles()

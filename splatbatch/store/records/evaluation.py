@@ -197,3 +197,18 @@ class Comparison(TypedRecord):
     def read(cls, path: Path) -> Comparison:
         """Return what a file says; blank where it says nothing."""
         return cls.from_record(read_json(path))
+
+
+@dataclass(frozen=True)
+class FilmSettings(TrainingSettings):
+    """What flight through a splat a process is to draw."""
+
+    splat: str = ""
+    num_frames: int = 0
+    width: int = 0
+    height: int = 0
+
+    @classmethod
+    def read(cls, path: Path) -> FilmSettings:
+        """Return what a file says; blank where it says nothing."""
+        return cls.from_record(read_json(path))

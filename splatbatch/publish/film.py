@@ -1,0 +1,131 @@
+"""A film of a flight through a splat: drawn by a process of ours, encoded by ffmpeg; a GIF where that is not here."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from splatbatch.errors import ConfigError, OutputError
+from splatbatch.files import MIB, free_mib, path_beside, write_json
+from splatbatch.machine.bounded import USUAL, Bounds, Ended, Surroundings, run_bounded
+from splatbatch.publish.source import Published
+from splatbatch.store.records.evaluation import FilmSettings
+
+MODULE = "splatbatch.training.film"
+GIF = ".gif"
+SUFFIXES = (".mp4", ".mkv", ".webm", GIF)
+CODECS = {".webm": ("-c:v", "libvpx-vp9", "-crf", "32", "-b:v", "0")}
+H264 = ("-c:v", "libx264", "-crf", "20", "-movflags", "+faststart")
+NO_FFMPEG = "ffmpeg is not installed: a GIF was written"
+
+
+@dataclass(frozen=True)
+class Film:
+    """What film is wanted."""
+
+    out: Path
+    width: int = 960
+    height: int = 540
+    num_frames: int = 240
+    fps: int = 30
+    is_forced: bool = False
+    """A file that is there may be overwritten."""
+    bounds: Bounds = USUAL
+
+    def check(self, output: Path) -> None:
+        """See that the film can be written.
+
+        Raises:
+            ConfigError: its name is that of no film.
+            OutputError: the place is taken, lies among what the batch has written, or has no room.
+        """
+        if self.out.suffix.lower() not in SUFFIXES:
+            raise ConfigError(f"--out {self.out}: no film's name", f"End it with one of {', '.join(SUFFIXES)}.")
+        if self.out.parent.resolve().is_relative_to(output.resolve()):
+            raise OutputError(f"--out {self.out}: lies in the output folder", "Name a place elsewhere.")
+        for place in {self.out, self.out.with_suffix(GIF)}:
+            if place.exists() and not self.is_forced:
+                raise OutputError(f"{place}: is there already", "Add --force to overwrite it.")
+        needed = 2 * self.frame_bytes * self.num_frames // MIB
+        free = free_mib(self.out.parent)
+        if free is not None and free < needed:
+            raise OutputError(f"{self.out}: {free:,} MiB are free, {needed:,} are needed", "Free space.")
+
+    @property
+    def frame_bytes(self) -> int:
+        """Return the size of a frame as it is drawn."""
+        return 3 * self.width * self.height
+
+
+def make_film(splat: Published, film: Film, say: Callable[[str], None]) -> Path:
+    """Make a film; return the file.
+
+    Raises:
+        OutputError: it cannot be drawn, encoded or written.
+    """
+    work = path_beside(film.out.parent / "film")
+    try:
+        film.out.parent.mkdir(parents=True, exist_ok=True)
+        work.mkdir()
+        frames = work / "frames.rgb"
+        told = {**asdict(splat.views), "splat": str(splat.path), "num_frames": film.num_frames}
+        settings = FilmSettings.from_record({**told, "width": film.width, "height": film.height})
+        write_json(work / "film.json", settings.to_record())
+        command = [sys.executable, "-m", MODULE, str(work / "film.json"), str(frames)]
+        say(f"{splat.name}: drawing {film.num_frames} frames of {film.width}x{film.height}")
+        ended = _must(run_bounded(command, film.bounds), film.bounds, f"{splat.name}: cannot be drawn")
+        say(ended.said.strip().splitlines()[-1])
+        if frames.stat().st_size != film.frame_bytes * film.num_frames:
+            raise OutputError(f"{splat.name}: only some frames were drawn", "See to the disk.")
+        return _encoded(frames, film, work, say)
+    except OSError as error:
+        raise OutputError(f"{film.out}: {error.strerror or error}", "See to the disk.") from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _must(ended: Ended, bounds: Bounds, what: str) -> Ended:
+    if not ended.is_well:
+        raise OutputError(f"{what}: {ended.why(bounds)}", "Make it smaller or shorter: --size, --frames.")
+    return ended
+
+
+def _encoded(frames: Path, film: Film, work: Path, say: Callable[[str], None]) -> Path:
+    """Encode frames and put the film in its place; return that."""
+    ffmpeg = shutil.which("ffmpeg")
+    suffix = film.out.suffix.lower()
+    if suffix == GIF or ffmpeg is None:
+        if suffix != GIF:
+            say(NO_FFMPEG)
+        target = film.out.with_suffix(GIF)
+        _write_gif(frames, film, work / "film.gif")
+        (work / "film.gif").replace(target)
+        return target
+    aside = work / f"film{suffix}"
+    raw = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{film.width}x{film.height}", "-r", str(film.fps))
+    even = ("-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p")
+    command = [ffmpeg, "-y", "-loglevel", "error", *raw, "-i", str(frames), "-an", *even]
+    ended = run_bounded([*command, *CODECS.get(suffix, H264), str(aside)], film.bounds, Surroundings(work))
+    _must(ended, film.bounds, f"{film.out}: ffmpeg")
+    if not aside.is_file() or not aside.stat().st_size:
+        raise OutputError(f"{film.out}: ffmpeg says that all went well, and wrote nothing", "Name a .gif.")
+    aside.replace(film.out)
+    return film.out
+
+
+def _write_gif(frames: Path, film: Film, target: Path) -> None:
+    pictures = _pictures(frames, film)
+    first = next(pictures)
+    first.save(target, save_all=True, append_images=pictures, duration=round(1000 / film.fps), loop=0, format="GIF")
+
+
+def _pictures(frames: Path, film: Film) -> Iterator[Image.Image]:
+    with frames.open("rb") as file:
+        while data := file.read(film.frame_bytes):
+            yield Image.fromarray(np.frombuffer(data, np.uint8).reshape(film.height, film.width, 3))

@@ -1,0 +1,1 @@
+"""A flight through a splat, frame by frame."""
