@@ -28,8 +28,9 @@ settings.load_profile("quick")
 
 TOGETHER = (
     "tests/commands/test_merge_command.py",
-    "tests/engines/test_contract.py",
-    "tests/engines/test_slurm.py",
+    "tests/publish/test_globe.py",
+    "tests/publish/test_page.py",
+    "tests/publish/test_publish_command.py",
     "tests/report/test_browser.py",
     "tests/report/test_viewer.py",
     "tests/scheduler/test_scheduler_bars.py",

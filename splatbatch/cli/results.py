@@ -86,15 +86,21 @@ def report(config: options.ConfigOption = None, json_: options.JsonOption = Fals
 
 @app.command()
 def view(
-    patch: options.OnePatchArgument = None,
+    names: options.ViewedArguments = None,
     config: options.ConfigOption = None,
-    named: options.OnePatchOption = "",
+    patch: options.PatchOption = [],
     port: options.PortOption = 8080,
+    photos: Annotated[bool, typer.Option("--photos", help="One patch, too, with all colours and photographs.")] = False,
 ) -> None:
-    """Serve a patch's splat, in full and in 3D, to a browser on this machine, until Ctrl-C (extra `view`)."""
+    """Serve splats in 3D to a browser on this machine, until Ctrl-C: a patch (extra `view`), several, or the scene."""
+    wanted = all_named(names, patch)
+    if photos or len(wanted) > 1 or wanted == ["scene"]:
+        from splatbatch.commands.view import serve as serving
+
+        return serving.serve(config, wanted, port)
     from splatbatch.commands.view import view as viewing
 
-    viewing.view(config, the_one(patch, named), port)
+    viewing.view(config, the_one(wanted[0] if wanted else None, ""), port)
 
 
 @app.command()

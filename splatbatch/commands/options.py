@@ -58,6 +58,9 @@ PublishedArguments = Annotated[
     Optional[list[str]],
     typer.Argument(metavar="[PATCH|scene]...", help="Else the merged scene, else every patch.", show_default=False),
 ]
+ViewedArguments = Annotated[
+    Optional[list[str]], typer.Argument(metavar="PATCH...|scene", help="Patches, as p5; or scene.", show_default=False)
+]
 PublishedToOption = Annotated[
     Optional[Path], typer.Option("--to", metavar="FOLDER", help="Where it goes; else publish.folder of the YAML.")
 ]

@@ -20,6 +20,7 @@ from splatbatch.publish.page.sky import Color
 from splatbatch.publish.page.stage import Stage
 from splatbatch.publish.source import Published
 from splatbatch.report.page.html import Html, tag
+from splatbatch.report.viewer.initial_camera import Vector
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.splats.preview import rotated
 
@@ -32,6 +33,19 @@ FIGURES = {
     "num_photos": ("held-out photographs", "{:.0f}"),
 }
 SHARED = "base-uri 'none'; form-action 'none'"
+
+
+@dataclass(frozen=True)
+class PhotoView:
+    """A photograph that the page shows beside the splat, seen from where it was taken."""
+
+    name: str
+    url: str
+    eye: Floats
+    """In the splat's axes."""
+    forward: Floats
+    fov_deg: float
+    """From its lower to its upper edge."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,11 @@ class Facts:
     crs: str = ""
     metres_per_unit: float | None = None
     """None: nobody knows."""
+    has_sky: bool = False
+    """Photographs say what colour it has."""
+    photos: tuple[PhotoView, ...] = ()
+    is_as_trained: bool = False
+    """The content lies as it was trained: the page turns it so that its sky is above."""
 
 
 def folder_page(facts: Facts, content: str) -> str:
@@ -100,6 +119,7 @@ def _document(facts: Facts, content: str, policy: str, head: list[Html], scripts
         tag("div", tag("span"), id="bar"),
         _about(facts),
         tag("div", draw_plan(facts.boxes, facts.metres_per_unit), id="where", class_="panel"),
+        *([_photos(facts)] if facts.photos else []),
         *([_compass()] if facts.stage.north is not None else []),
         tag("script", Html(data), id="scene", type="application/json"),
         *scripts,
@@ -122,7 +142,22 @@ def _scene(facts: Facts, content: str) -> dict[str, Any]:
         "patches": [
             {"name": name, "view": _above(stage, facts.middles[name], facts.boxes[name])} for name in facts.boxes
         ],
+        "photos": [_photo(stage, one, middle) for one in facts.photos],
+        "rotation": _half_turned(stage.turn) if facts.is_as_trained else None,
     }
+
+
+def _photo(stage: Stage, photo: PhotoView, middle: Floats) -> dict[str, Any]:
+    """Return where a photograph was taken: the eye, what it looks to, as far away as the scene's middle."""
+    away = max(float((middle - photo.eye) @ photo.forward), 1e-3)
+    view = stage.in_viewer(np.stack([photo.eye, photo.eye + away * photo.forward])).ravel().round(6).tolist()
+    return {"name": photo.name, "url": photo.url, "view": [*view, round(photo.fov_deg, 3)]}
+
+
+def _half_turned(turn: Vector) -> list[float]:
+    """Return a rotation w x y z, and then the viewer's own half turn around z, as its x y z w."""
+    w, x, y, z = turn.tolist()
+    return [-y, x, w, -z]
 
 
 def _start(facts: Facts, middle: Floats) -> str:
@@ -166,6 +201,14 @@ def _about(facts: Facts) -> Html:
         class_="panel",
         open=True,
     )
+
+
+def _photos(facts: Facts) -> Html:
+    """Return the photographs to choose from; the chosen one is shown beside the splat."""
+    choices = [tag("option", one.name, value=str(index)) for index, one in enumerate(facts.photos)]
+    first = tag("option", "a photograph …", value="", selected=True)
+    picture = tag("img", alt="the photograph", hidden=True)
+    return tag("div", tag("select", first, *choices, aria_label="photograph"), picture, id="photo", class_="panel")
 
 
 def _compass() -> Html:

@@ -36,7 +36,8 @@ def write_page(splat: Published, crs: str, work: Path, tool: Tool) -> tuple[Path
     """
     if not viewer_script():
         raise MissingPartError("html: the viewer is not built", HOW["viewer"])
-    facts, notes = _facts(splat, crs)
+    facts = facts_of(splat, crs, splat.parts)
+    notes = () if facts.has_sky else (NO_SKY,)
     whole = Part(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)
     if splat.name != SCENE:
         job, written = _packed(whole, "sog", facts, work, tool)
@@ -69,14 +70,14 @@ def _packed(part: Part, kind: str, facts: Facts, work: Path, tool: Tool) -> tupl
     return job, convert(job, tool)
 
 
-def _facts(splat: Published, crs: str) -> tuple[Facts, tuple[str, ...]]:
-    """Return what the page shows, and what is to be said of that.
+def facts_of(splat: Published, crs: str, every: tuple[Part, ...]) -> Facts:
+    """Return what the page shows of a splat, with these parts on its map.
 
     Raises:
         OutputError: the splat cannot be read.
     """
     stage = set_stage(splat, crs)
-    parts = [part for part in splat.parts if part.num_gaussians and part.name != BACKDROP] or list(splat.parts)
+    parts = [part for part in every if part.num_gaussians and part.name != BACKDROP] or list(every)
     try:
         places = {part.name: places_of(part) for part in parts}
     except (OSError, ValueError) as error:
@@ -87,4 +88,4 @@ def _facts(splat: Published, crs: str) -> tuple[Facts, tuple[str, ...]]:
     if crs:
         scale = on_globe(crs, np.median([*middles.values()], axis=0) + np.array(splat.offset)).scale
     boxes = {name: box_on(stage.plan, found) for name, found in places.items()}
-    return Facts(splat, stage, boxes, middles, sky, crs, scale), () if is_known else (NO_SKY,)
+    return Facts(splat, stage, boxes, middles, sky, crs, scale, has_sky=is_known)

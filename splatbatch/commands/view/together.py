@@ -1,0 +1,108 @@
+"""What is viewed together: the merged scene, or several patches as one splat, with the photographs that saw them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from splatbatch.errors import OutputError, SceneError
+from splatbatch.publish.page.page import Facts, PhotoView
+from splatbatch.publish.page.write import facts_of
+from splatbatch.publish.source import Published
+from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
+from splatbatch.scene.frame import shifted_image
+from splatbatch.scene.photos.folders import Folders, Found
+from splatbatch.scene.photos.resolution import stored_photographs
+from splatbatch.splats.export import Source
+from splatbatch.splats.merge.columns import Columns, degree_of, names_at
+from splatbatch.splats.merge.rows import read_rows
+from splatbatch.splats.ply import read_header
+
+MOST_PHOTOS = 2000
+"""To choose from, spread over all."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """Splats that are shown as one, and photographs by their number."""
+
+    splats: tuple[Published, ...]
+    facts: Facts
+    photos: tuple[Path, ...]
+
+    @property
+    def num_gaussians(self) -> int:
+        """Return how many there are."""
+        return sum(splat.num_gaussians for splat in self.splats)
+
+    def ply(self) -> tuple[int, Iterator[bytes]]:
+        """Return the size of one PLY file of all, and its pieces; colours of a lower degree are filled up with zeros.
+
+        Raises:
+            OutputError: a splat is not the one that was accepted; while its rows are read, too.
+        """
+        headers = [read_header(splat.path) for splat in self.splats]
+        degree = max(degree_of(header) for header in headers)
+        names = names_at(degree)
+        lines = ["ply", "format binary_little_endian 1.0", f"element vertex {self.num_gaussians}"]
+        head = "\n".join([*lines, *(f"property float {name}" for name in names), "end_header\n"]).encode()
+
+        def pieces() -> Iterator[bytes]:
+            yield head
+            for splat, header in zip(self.splats, headers, strict=True):
+                columns = Columns(header, degree)
+                for rows in read_rows(Source(splat.path, splat.name, splat.sha256), header):
+                    yield columns.of(rows).tobytes()
+
+        return len(head) + 4 * len(names) * self.num_gaussians, pieces()
+
+
+def view_together(splats: Sequence[Published], crs: str) -> Together:
+    """Return what is shown of splats in one frame.
+
+    Raises:
+        OutputError: they lie in several frames.
+        ConfigError: the CRS is none, or the scene lies outside its area.
+    """
+    if len({splat.offset for splat in splats}) > 1:
+        raise OutputError("view: these patches lie in several frames", "View them one by one.")
+    first = splats[0] if len(splats) == 1 else _joined(splats)
+    parts = tuple(part for splat in splats for part in splat.parts)
+    photos, files = _photos(splats)
+    facts = facts_of(first, crs, parts)
+    return Together(tuple(splats), replace(facts, photos=photos, is_as_trained=True), files)
+
+
+def _joined(splats: Sequence[Published]) -> Published:
+    """Return what is said of several splats."""
+    header = replace(splats[0].header, num_gaussians=sum(splat.num_gaussians for splat in splats))
+    return replace(splats[0], name=", ".join(splat.name for splat in splats), header=header, figures={})
+
+
+def _photos(splats: Sequence[Published]) -> tuple[tuple[PhotoView, ...], tuple[Path, ...]]:
+    """Return the photographs of splats, each once, and their files."""
+    found: dict[str, tuple[PhotoView, Path]] = {}
+    folders = Folders()
+    for splat in splats:
+        folder = stored_photographs(Path(splat.views.images))[0]
+        try:
+            cameras = read_cameras(Path(splat.views.sparse))
+            images = [shifted_image(image, splat.offset) for image in read_images(Path(splat.views.sparse))]
+        except (SceneError, OSError, ValueError):
+            continue
+        for image in images:
+            place, camera = folders.locate(folder, image.name), cameras.get(image.camera_id)
+            if image.name in found or camera is None or not isinstance(place, Found):
+                continue
+            fov = math.degrees(2 * math.atan(camera.height / (2 * camera.fy)))
+            view = PhotoView(image.name, "", image.center(), image.rotation()[2], fov)
+            found[image.name] = (view, Path(place.path))
+    names = sorted(found)[:: max(1, math.ceil(len(found) / MOST_PHOTOS))]
+    views = tuple(
+        PhotoView(name, f"photo/{index}", view.eye, view.forward, view.fov_deg)
+        for index, name in enumerate(names)
+        for view in [found[name][0]]
+    )
+    return views, tuple(found[name][1] for name in names)
