@@ -52,6 +52,8 @@ class Job:
     form: Format
     work: Path
     """On the disk of the target."""
+    pieces: tuple[Part, ...] = ()
+    """Of which the part is made, where it is too large to be read at once."""
 
     @property
     def aside(self) -> Path:
@@ -183,13 +185,26 @@ def as_file(part: Part, work: Path) -> Path:
 
 
 def _levels(job: Job) -> list[str]:
-    """Write a part in levels of detail; return the tool's inputs, each with its level."""
-    found, level = [str(as_file(job.part, job.work)), "-l", "0"], read_part(job.part)
+    """Write a part, or piece by piece, in levels of detail; return the tool's inputs, each with its level."""
+    if not job.pieces:
+        return _levels_of(job.part, str(as_file(job.part, job.work)), job.work / "level")
+    found: list[str] = []
+    for piece in job.pieces:
+        if piece.num_gaussians:
+            copy = job.work / f"{piece.name}.ply"
+            copy_part(piece, copy)
+            found += _levels_of(piece, str(copy), job.work / piece.name)
+    return found
+
+
+def _levels_of(part: Part, whole: str, stem: Path) -> list[str]:
+    """Write a part in levels of detail; return the tool's inputs."""
+    found, level = [whole, "-l", "0"], read_part(part)
     for number in range(1, MOST_LEVELS):
         if len(level) <= LEAST_IN_LEVEL:
             break
         level = halved(level)
-        path = job.work / f"level-{number}.ply"
+        path = stem.with_name(f"{stem.name}-{number}.ply")
         write_splat(path, level, None)
         found += [str(path), "-l", str(number)]
     return found

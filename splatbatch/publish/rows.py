@@ -9,13 +9,17 @@ from typing import BinaryIO
 
 import numpy as np
 
+from splatbatch.errors import OutputError
 from splatbatch.files import MIB, write_whole
+from splatbatch.machine.slots import available_mib
 from splatbatch.publish.source import Part
 from splatbatch.splats.merge.columns import HIGHEST_DEGREE, degree_of
 from splatbatch.splats.ply import FloatArray, Gaussians, columns_of, offset_comments, property_names, read_header
 
 WIDEST_DEGREE = 3
 """Of the colours that other programs know."""
+AT_ONCE = 5
+"""Times a part's size in memory that making something of it takes."""
 
 
 def read_part(part: Part) -> Gaussians:
@@ -24,9 +28,14 @@ def read_part(part: Part) -> Gaussians:
     Raises:
         ValueError: the file is no splat, or cut.
         OSError: it cannot be read.
+        OutputError: it does not fit into memory, with what is made of it.
     """
     header = read_header(part.path)
     width = len(header.properties)
+    needed, free = AT_ONCE * 4 * width * part.num_gaussians // MIB, available_mib()
+    if needed > free:
+        message = f"{part.name}: {part.num_gaussians:,} Gaussians need about {needed:,} MiB; {free:,} are free"
+        raise OutputError(message, "Cut the scene into smaller patches: splatbatch split.")
     with part.path.open("rb") as file:
         file.seek(header.header_bytes + 4 * width * part.start)
         table: FloatArray = np.fromfile(file, dtype="<f4", count=width * part.num_gaussians).reshape(-1, width)

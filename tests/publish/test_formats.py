@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +91,18 @@ def test_one_gaussian_without_direction_comes_back(tool: Tool, tmp_path: Path) -
     for kind in ("sog", "spz"):
         written = convert(job(part_of(tmp_path / f"{kind}.ply", alone), kind, tmp_path), tool)
         assert written.num_gaussians == 1
+
+
+def test_a_large_scene_is_streamed_piece_by_piece_as_one(
+    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(converting, "LEAST_IN_LEVEL", 30)
+    whole = part_of(tmp_path / "letters.ply", letters())
+    pieces = tuple(Part(f"p{i}", whole.path, 36 * i, 36, "") for i in range(3))
+    one = replace(job(whole, "streamed", tmp_path), pieces=pieces)
+    assert convert(one, tool).num_gaussians == 108
+    said = json.loads(one.entry.read_text())
+    assert said["counts"] == [108, 54]
 
 
 def test_the_page_has_the_sky_above(splat: Part, tool: Tool, tmp_path: Path) -> None:

@@ -17,10 +17,9 @@ from cut_batch import copy_of, put, trained
 from fake_batch import FakeBatch
 
 from splatbatch.errors import SplatbatchError
-from splatbatch.publish import loss
+from splatbatch.publish import loss, rows
 from splatbatch.publish import publish as publishing
 from splatbatch.publish import target as targets
-from splatbatch.publish.tiles import write as tile_writing
 from splatbatch.publish.tool import FOLDER, find_tool
 from splatbatch.splats import read_splat
 
@@ -234,7 +233,7 @@ def test_a_scene_that_is_too_large_for_one_file_is_written_part_by_part(
 
 
 def test_tiles_that_do_not_fit_into_memory_are_not_begun(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tile_writing, "available_mib", lambda: -1)
+    monkeypatch.setattr(rows, "available_mib", lambda: -1)
     ended = publish(batch, "scene", "--as", "tiles,ply")
     assert ended.code == 6 and "Gaussians need about" in ended.err and "smaller patches" in ended.err
     assert set(record(batch)["outputs"]) == {"scene.ply"}

@@ -22,6 +22,8 @@ from splatbatch.store.folders.patch import BACKDROP
 
 MOST_BYTES = 50_000_000
 """Of the splat in a page of one file: browsers hold it twice while they open it."""
+MOST_AT_ONCE = 5_000_000
+"""Gaussians that are read at once; a larger scene is streamed patch by patch, in one page."""
 CONTENT = "splat"
 NO_SKY = "no photograph shows the sky: the page has a plain one"
 
@@ -40,12 +42,13 @@ def write_page(splat: Published, crs: str, work: Path, tool: Tool) -> tuple[Path
     notes = () if facts.has_sky else (NO_SKY,)
     whole = Part(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)
     if splat.name != SCENE:
-        job, written = _packed(whole, "sog", facts, work, tool)
+        job, written = _packed(Job(whole, FORMATS["sog"], work / "sog"), facts, tool)
         if job.aside.stat().st_size <= MOST_BYTES:
             text = file_page(facts, "scene.sog", job.aside.read_bytes(), (viewer_gz(), viewer_script()))
             write_text(work / "page.html", text)
             return work / "page.html", (*notes, *written.notes)
-    job, written = _packed(whole, "streamed", facts, work, tool)
+    pieces = splat.parts if splat.num_gaussians > MOST_AT_ONCE else ()
+    job, written = _packed(Job(whole, FORMATS["streamed"], work / "streamed", pieces), facts, tool)
     folder = work / "page"
     folder.mkdir()
     job.aside.rename(folder / CONTENT)
@@ -61,13 +64,11 @@ def page_name(name: str, place: Path) -> str:
     return f"{name}.html" if place.is_file() else f"{name}-page"
 
 
-def _packed(part: Part, kind: str, facts: Facts, work: Path, tool: Tool) -> tuple[Job, Written]:
+def _packed(job: Job, facts: Facts, tool: Tool) -> tuple[Job, Written]:
     """Write a splat for the viewer, turned so that its sky is above."""
-    form = replace(FORMATS[kind], turn=facts.stage.tool_turn, has_decoder=False)
-    folder = work / f"page-{kind}"
-    folder.mkdir()
-    job = Job(part, form, folder)
-    return job, convert(job, tool)
+    job.work.mkdir()
+    turned = replace(job, form=replace(job.form, turn=facts.stage.tool_turn, has_decoder=False))
+    return turned, convert(turned, tool)
 
 
 def facts_of(splat: Published, crs: str, every: tuple[Part, ...]) -> Facts:

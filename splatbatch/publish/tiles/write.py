@@ -19,8 +19,7 @@ from urllib.parse import quote
 import numpy as np
 
 from splatbatch.errors import OutputError
-from splatbatch.files import MIB, read_json, sync_folder, write_json
-from splatbatch.machine.slots import available_mib
+from splatbatch.files import read_json, sync_folder, write_json
 from splatbatch.publish.rows import folder_bytes, put, read_part
 from splatbatch.publish.source import Part, Published, key_of
 from splatbatch.publish.tiles.geodesy import Frame, Ground
@@ -33,8 +32,6 @@ VERSION = 1
 """Raise it when tiles are made otherwise: all are then written again."""
 ROOT = "tileset.json"
 KEY = re.compile(r"[0-9a-f]{16}")
-AT_ONCE = 5
-"""Times a patch's size in memory that cutting it into tiles takes."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +75,6 @@ class Tiles:
         place = self.folder / name / key
         if known.key == key and (place / ROOT).is_file() and folder_bytes(place) == known.num_bytes:
             return known
-        need = AT_ONCE * 4 * len(splat.header.properties) * part.num_gaussians // MIB
-        if need > (free := available_mib()):
-            message = f"{name}: {part.num_gaussians:,} Gaussians need about {need:,} MiB to be tiled; {free:,} are free"
-            raise OutputError(message, "Cut the scene into smaller patches: splatbatch split.")
         aside = self.work / f"tiles-{key}"
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
