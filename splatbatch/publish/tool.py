@@ -20,7 +20,9 @@ from splatbatch.machine.bounded import USUAL, Bounds, Ended, Surroundings, run_b
 PACKAGE, VERSION = "@playcanvas/splat-transform", "3.7.0"
 FOLDER = f"splat-transform-{VERSION}"
 PROGRAM = f"node_modules/{PACKAGE}/bin/cli.mjs"
-INSTALL = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--engine-strict=false")
+PATIENCE = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=60000")
+"""Without a network npm is to say so within seconds."""
+INSTALL = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--engine-strict=false", *PATIENCE)
 INSTALLING = Bounds(wall_s=600.0, memory_mib=4096)
 ON_CPU = ("-w", "-q", "-g", "cpu")
 """Overwrite (we name new files), say errors alone, and use no GPU: without one it fails unless it is told."""

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from foreign_formats import glb_places, spz_places, turn_between
 from letters import letters
+from splat_tool import tool_or_skip
 
 from splatbatch.errors import OutputError
 from splatbatch.machine.bounded import Bounds
@@ -19,7 +20,7 @@ from splatbatch.publish.convert import CLUSTERED, Job, Rung, convert
 from splatbatch.publish.formats import FORMATS
 from splatbatch.publish.page.stage import Stage
 from splatbatch.publish.source import Part
-from splatbatch.publish.tool import Tool, find_tool
+from splatbatch.publish.tool import Tool
 from splatbatch.splats import Gaussians, read_splat, write_splat
 from splatbatch.splats.preview import rotated
 
@@ -29,12 +30,7 @@ HALF_TURN = np.diag([1.0, -1.0, -1.0])
 
 @pytest.fixture(scope="module")
 def tool() -> Tool:
-    if not (shutil.which("node") and shutil.which("npm")):
-        pytest.skip("no node and npm on this machine")
-    try:
-        return find_tool()
-    except OutputError as error:
-        pytest.skip(f"npm's registry cannot be reached: {error.message}")
+    return tool_or_skip()
 
 
 @pytest.fixture

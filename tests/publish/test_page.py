@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from cesium import served
 from command_line import invoke
 from PIL import Image
 from published import quarry
+from splat_tool import tool_or_skip
 
 from splatbatch.report.viewer.viewer import viewer_gz
 from splatbatch.splats import read_splat
@@ -22,7 +22,6 @@ from splatbatch.splats import read_splat
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(not viewer_gz(), reason="the viewer is not built (scripts/build_web, needs npm)"),
-    pytest.mark.skipif(not (shutil.which("node") and shutil.which("npm")), reason="no node and npm on this machine"),
 ]
 OFFSET = (532_000.0, 5_000_200.0, 310.0)
 SIZES = {"desk": (1280, 800), "phone": (390, 844)}
@@ -31,6 +30,7 @@ SIZES = {"desk": (1280, 800), "phone": (390, 844)}
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("pyproj", reason="pyproj is not installed (extra geo)")
+    tool_or_skip()
     batch = quarry(tmp_path_factory.mktemp("page") / "quarry", offset=OFFSET, scene={"crs": "EPSG:32632"})
     site = batch.folder / "site"
     for what, kinds in (("scene", "html,streamed"), ("p0", "html,sog")):

@@ -15,12 +15,12 @@ import pytest
 from command_line import Ended, invoke
 from cut_batch import copy_of, put, trained
 from fake_batch import FakeBatch
+from splat_tool import tool_or_skip
 
-from splatbatch.errors import SplatbatchError
 from splatbatch.publish import loss, rows
 from splatbatch.publish import publish as publishing
 from splatbatch.publish import target as targets
-from splatbatch.publish.tool import FOLDER, find_tool
+from splatbatch.publish.tool import FOLDER
 from splatbatch.splats import read_splat
 
 PATCHES = ("p0", "p1", "p2", "p3", "backdrop")
@@ -67,10 +67,7 @@ def refused(batch: FakeBatch, code: int, *arguments: str) -> str:
 
 @pytest.fixture
 def tool() -> None:
-    try:
-        find_tool()
-    except SplatbatchError as error:
-        pytest.skip(error.message)
+    tool_or_skip()
 
 
 def test_a_scene_is_written_and_what_compression_costs_is_measured(batch: FakeBatch, tool: None) -> None:

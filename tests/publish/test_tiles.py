@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +17,7 @@ from fake_batch import SHARED
 from foreign_formats import COMPRESSION, glb_parts, glb_places, spz_places
 from letters import letters
 from made_splat import write_scene
+from splat_tool import tool_or_skip
 from tiled import random_splat
 
 from splatbatch.errors import ConfigError, MissingPartError
@@ -28,7 +28,6 @@ from splatbatch.publish.tiles.levels import halved, importance, some, turns, usu
 from splatbatch.publish.tiles.spz import pack
 from splatbatch.publish.tiles.tileset import of_patch, of_scene
 from splatbatch.publish.tiles.tree import REFINED_AT_PX, USUAL_ERROR_PX, Tile, Tiling, box_of
-from splatbatch.publish.tool import find_tool
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats import Gaussians, read_splat
 from splatbatch.splats.shapes import covariances
@@ -131,11 +130,9 @@ def test_without_a_crs_the_sky_is_above() -> None:
 
 
 def test_the_splat_of_a_tile_is_what_the_tool_reads_too(tmp_path: Path) -> None:
-    if not (shutil.which("node") and shutil.which("npm")):
-        pytest.skip("no node and npm on this machine")
-    wanted = letters(degree=2)
+    tool, wanted = tool_or_skip(), letters(degree=2)
     (tmp_path / "own.spz").write_bytes(pack(wanted))
-    find_tool().must([str(tmp_path / "own.spz"), str(tmp_path / "back.ply")], "read back")
+    tool.must([str(tmp_path / "own.spz"), str(tmp_path / "back.ply")], "read back")
     found = read_splat(tmp_path / "back.ply")
     assert np.allclose(found.means, wanted.means, atol=1e-5) and np.allclose(found.scales, wanted.scales, atol=0.032)
     assert np.allclose(found.sh0, wanted.sh0, atol=0.02) and np.allclose(found.shN, wanted.shN, atol=0.005)
