@@ -285,6 +285,11 @@ def test_what_a_killed_publish_has_left_is_swept(batch: FakeBatch) -> None:
     assert sorted(path.name for path in folder(batch).iterdir()) == ["p0.ply", "publish.json"]
 
 
+def test_a_terminal_shows_how_far_it_is(batch: FakeBatch) -> None:
+    ended = invoke("publish", "--as", "tiles,ply", "--to", str(folder(batch)), batch=batch, terminal=True)
+    assert ended.code == 0 and "backdrop" in ended.err and "scene.ply" in ended.err and "tiles" in ended.out
+
+
 def test_a_night_ends_with_what_the_yaml_asks_for(batch: FakeBatch) -> None:
     batch.change(publish={"formats": ["ply", "tiles"], "folder": "site", "measure": False})
     shutil.rmtree(batch.output / "scene")

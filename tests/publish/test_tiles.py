@@ -181,6 +181,19 @@ def test_tiles_are_small_and_each_is_less_wrong_than_the_one_above(tmp_path: Pat
     assert np.allclose(np.sort(found[order], axis=0), np.sort(wanted, axis=0), atol=1e-3)
 
 
+def test_a_gaussian_far_out_makes_no_other_place_coarse(tmp_path: Path) -> None:
+    splat = random_splat(500, 0)
+    splat.means[7] = 300_000.0
+    tile = tiles_of(splat, tmp_path)
+    near, far = tile.children
+    assert (near.num_gaussians, far.num_gaussians) == (499, 1)
+    found = glb_places(tmp_path / near.uri)
+    assert np.abs(found - np.delete(splat.means, 7, axis=0)).max() < 1e-3
+    splat.means[7] = 1e9
+    with pytest.raises(ValueError, match="too far for a tile"):
+        tiles_of(splat, tmp_path)
+
+
 def test_the_box_of_a_tile_leaves_stray_gaussians_out() -> None:
     splat = random_splat(5000, 0)
     splat.means[0], splat.opacities[0] = 1e6, -9.0

@@ -29,8 +29,9 @@ def publishing_after(config: Path | None, *, merges: bool = True) -> Iterator[No
 
 def _publish(config: Path | None, *, merges: bool) -> None:
     """Publish; why that cannot be done is told."""
-    if not configuration.load(configuration.find_config(config)).publish.formats:
-        return
+    with contextlib.suppress(SplatbatchError):  # the command that trained has read it
+        if not configuration.load(configuration.find_config(config)).publish.formats:
+            return
     from splatbatch.commands.publish.publish import run, show
     from splatbatch.commands.scene import merge as merging
     from splatbatch.scene.partition.record import partition_of
@@ -41,6 +42,6 @@ def _publish(config: Path | None, *, merges: bool) -> None:
         if merges and not batch.config.scene.scenes and partition_of(batch.config.scene.patches):
             merging.merge(config, merging.MergeOptions(), as_json=False)
         show(run(batch, ()))
-    except SplatbatchError as error:
-        hint = f" ({error.hint})" if error.hint else ""
-        typer.echo(one_line(f"not published: {error.message}{hint}; again: splatbatch publish"), err=True)
+    except (SplatbatchError, OSError) as error:
+        hint = f" ({error.hint})" if isinstance(error, SplatbatchError) and error.hint else ""
+        typer.echo(one_line(f"not published: {error}{hint}; again: splatbatch publish"), err=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,8 @@ from splatbatch.publish.tiles.levels import Rows, halved, importance, joined, so
 from splatbatch.splats.ply import FloatArray, Gaussians
 
 MOST_PER_TILE = 60_000
+FARTHEST = 4096.0
+"""Units from the middle: what lies farther out has tiles of its own, for 24 bits would tell the others' places coarsely."""
 KEPT = 0.999
 """Of the importance of a tile that its box holds: stray Gaussians make none larger."""
 USUAL_ERROR_PX, REFINED_AT_PX = 16.0, 2.0
@@ -53,6 +55,9 @@ class Tile:
         return record | ({"children": [child.to_record(scale) for child in self.children]} if self.children else {})
 
 
+Written = tuple[Tile, Gaussians]
+
+
 @dataclass
 class Tiling:
     """Cuts a patch into tiles and writes them, the smallest first."""
@@ -64,17 +69,31 @@ class Tiling:
     """Told how many Gaussians of the patch have been written."""
 
     def tiles(self) -> Tile:
-        """Write all tiles; return the one above all others."""
-        return self._tile(np.arange(len(self.gaussians)), "t")[0]
+        """Write all tiles; return the one above all others.
 
-    def _tile(self, rows: Rows, name: str) -> tuple[Tile, Gaussians]:
+        Raises:
+            ValueError: a Gaussian lies too far out for any tile.
+        """
+        rows = np.arange(len(self.gaussians))
+        is_far = np.abs(self.gaussians.means).max(axis=1) > FARTHEST
+        if is_far.any() and not is_far.all():
+            return self._above(
+                "t", [self._tile(part, f"t{i}") for i, part in enumerate((rows[~is_far], rows[is_far]))]
+            )[0]
+        return self._tile(rows, "t")[0]
+
+    def _tile(self, rows: Rows, name: str) -> Written:
         """Write a tile and those below it; return it with the Gaussians that it has."""
         if len(rows) <= self.most:
             content = some(self.gaussians, rows)
             tile = self._written(content, name, 0.0, ())
             self.done(len(rows))
             return tile, content
-        below = [self._tile(half, f"{name}{i}") for i, half in enumerate(_halves(self.gaussians.means, rows))]
+        halves = _halves(self.gaussians.means, rows)
+        return self._above(name, [self._tile(half, f"{name}{i}") for i, half in enumerate(halves)])
+
+    def _above(self, name: str, below: Sequence[Written]) -> Written:
+        """Write the tile above two others."""
         (one, first), (other, second) = below
         content = halved(joined(first, second))
         least = 1.01 * max(one.error, other.error)

@@ -99,7 +99,12 @@ class Tiles:
             most=MOST_PER_TILE,
             done=_counting(lambda num: self.done(name, num, part.num_gaussians)),
         )
-        above_all = tiling.tiles()
+        try:
+            above_all = tiling.tiles()
+        except ValueError as error:
+            raise OutputError(
+                f"{name}: {error}", "Leave it out: splatbatch merge --clean, then publish scene."
+            ) from error
         (aside / ROOT).write_text(json.dumps(of_patch(above_all, frame)), encoding="utf-8")
         return sum(1 for _ in above_all.every())
 
