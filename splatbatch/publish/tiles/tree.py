@@ -15,7 +15,7 @@ from splatbatch.splats.ply import FloatArray, Gaussians
 
 MOST_PER_TILE = 60_000
 FARTHEST = 4096.0
-"""Units from the middle: what lies farther out has tiles of its own, for 24 bits would tell the others' places coarsely."""
+"""Units from the middle: what lies farther out has tiles of its own, or 24 bits would tell all places coarsely."""
 KEPT = 0.999
 """Of the importance of a tile that its box holds: stray Gaussians make none larger."""
 USUAL_ERROR_PX, REFINED_AT_PX = 16.0, 2.0

@@ -102,9 +102,7 @@ class Tiles:
         try:
             above_all = tiling.tiles()
         except ValueError as error:
-            raise OutputError(
-                f"{name}: {error}", "Leave it out: splatbatch merge --clean, then publish scene."
-            ) from error
+            raise OutputError(f"{name}: {error}", "splatbatch merge --clean leaves it out.") from error
         (aside / ROOT).write_text(json.dumps(of_patch(above_all, frame)), encoding="utf-8")
         return sum(1 for _ in above_all.every())
 
