@@ -18,7 +18,9 @@ from splatbatch.config.section import Section
 from splatbatch.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
-COMPLETE_EXAMPLES = sorted((ROOT / "configs").rglob("*.y*ml"))
+OF_OTHERS = {"kubernetes.yml"}
+"""YAML of other programs."""
+COMPLETE_EXAMPLES = sorted(path for path in (ROOT / "configs").rglob("*.y*ml") if path.name not in OF_OTHERS)
 
 
 def write(folder: Path, text: str) -> Path:
