@@ -91,9 +91,13 @@ class Crew:
         return [words for name, found in self._by_engine() if (words := self.engine(name).stop(found))]
 
     def close(self) -> None:
-        """Write down of which submissions every worker has ended; they are not looked at any more."""
+        """Write down of which submissions every worker has ended; they are not looked at any more.
+
+        What an engine holds back for good is taken back from it: nobody would know of it any more.
+        """
         for one in self.submissions:
             if one.handles and all(self.is_gone(handle) for handle in one.handles):
+                self.engine(one.record.engine).drop(one)
                 one.close()
         self.submissions = [one for one in self.submissions if not one.ended.exists()]
 

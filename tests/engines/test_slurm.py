@@ -198,6 +198,8 @@ def test_who_interrupts_train_leaves_the_workers_at_work(elsewhere: FakeBatch) -
         ("NODE_FAIL", "NodeDown", Ended("NODE_FAIL (NodeDown)", "n1")),
         ("OUT_OF_MEMORY", "OutOfMemory", Ended("OUT_OF_MEMORY (OutOfMemory)", "n1")),
         ("A_STATE_OF_TOMORROW", "", Unknown("its state is A_STATE_OF_TOMORROW")),
+        ("PENDING", "launch_failed_requeued_held", Ended("JobLaunchFailure (launch failed requeued held)", "n1")),
+        ("PENDING", "launch failed requeued held", Ended("JobLaunchFailure (launch failed requeued held)", "n1")),
     ],
 )
 def test_every_state_is_told_in_one_of_four_ways(state: str, reason: str, expected: Seen) -> None:

@@ -44,7 +44,9 @@ WHOLE: list[TypedRecord] = [
     Heartbeat(3, 8, ("8:1", "9:2")),
     *(ExitFacts(end, 1.5, 9.0, True, ("Xid",), 5, 6.0, 7, "host", 7, "boot", True) for end in EXITS),
     AttemptFacts(1.0, 20, "done", 900.0, 800.0),
-    Progress(1.0, 2.0, "train", 5, 20, 0.5, 1.5, 100, 900.0, 950.0, 20.0, 0.5, 0.1, 21.0, 22.0, 0.6, "h", "w", 5, 1, True),
+    Progress(
+        1.0, 2.0, "train", 5, 20, 0.5, 1.5, 100, 900.0, 950.0, 20.0, 0.5, 0.1, 21.0, 22.0, 0.6, "h", "w", 5, 1, True
+    ),
     GpuSample(1.0, 900, 2000, 9, 50, 70.5, True, (7, 8), (5, None), 5),
     Watch("/cwd", {"X": "1"}, {"step": "s"}, 30, "start", FINISH, 2.0, Then(("a",), FINISH), ("m",)),
     Watch(),

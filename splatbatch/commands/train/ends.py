@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from splatbatch.engines.crew import Crew
 from splatbatch.engines.engine import Ended
+from splatbatch.engines.slurm.states import NEVER_BEGAN
 from splatbatch.errors import ConfigError, ExecutorError, OutputError, SceneError, TrainerError
 from splatbatch.files import read_tail
 from splatbatch.plain_text import one_line
@@ -14,8 +15,6 @@ AGAIN = 75
 """Exit code of a worker that was told to stop, or whose time is up, and that may be started again."""
 REFUSING = {error.exit_code for error in (ConfigError, SceneError, TrainerError, ExecutorError, OutputError)}
 """Exit codes of a worker that cannot work where it is, by what it was given."""
-NEVER_BEGAN = "JobLaunchFailure"
-"""Slurm's word for a job whose log it could not open, or whose node it could not reach."""
 LOG_BYTES = 2000
 
 
@@ -46,8 +45,8 @@ def why_ended(crew: Crew) -> Why:
     return Why(words, f"See {submission.path}.", seen.code in REFUSING)
 
 
-def _weight(seen: Ended) -> int:
-    """Return how much an end tells: a refusal most, a clean end least."""
+def _weight(seen: Ended) -> tuple[int, bool]:
+    """Return how much an end tells: a refusal most, a clean end least; of two alike that of which the node is known."""
     if seen.code in REFUSING or NEVER_BEGAN in seen.how:
-        return 3
-    return {0: 0, AGAIN: 1}.get(seen.code if seen.code is not None else -1, 2)
+        return 3, bool(seen.where)
+    return {0: 0, AGAIN: 1}.get(seen.code if seen.code is not None else -1, 2), bool(seen.where)

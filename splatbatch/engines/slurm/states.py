@@ -22,6 +22,10 @@ ENDED = frozenset(
 SQUEUE = "ArrayJobID:|,ArrayTaskID:|,State:|,NodeList:|,Reason:|,exit_code:|"
 SACCT = "JobID,State,NodeList,ExitCode"
 GONE = Ended("Slurm knows it no more")
+NEVER_BEGAN = "JobLaunchFailure"
+"""Of a job whose log could not be opened, or whose node could not be reached."""
+HELD = "launch failed requeued held"
+"""Why Slurm lets a job wait that a node could not start: it waits until somebody releases it."""
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 
 
@@ -50,6 +54,8 @@ def of_sacct(text: str) -> Iterator[tuple[Handle, Seen]]:
 def seen(state: str, where: str, reason: str, code: int | None = None) -> Seen:
     """Return a state of Slurm in our words."""
     why = "" if reason in ("", "None", "(null)") else reason
+    if why.replace("_", " ") == HELD:
+        return Ended(f"{NEVER_BEGAN} ({HELD})", where)
     if state in PENDING:
         return Pending(why or state)
     if state in RUNNING:
