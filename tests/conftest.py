@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cost import Cost
 from fake_batch import ROOT, SHARED, FakeBatch
 from hypothesis import settings
 
@@ -28,6 +29,9 @@ settings.load_profile("quick")
 
 TOGETHER = (
     "tests/commands/test_merge_command.py",
+    "tests/engines/test_contract.py",
+    "tests/engines/test_ray.py",
+    "tests/engines/test_slurm.py",
     "tests/publish/test_globe.py",
     "tests/publish/test_page.py",
     "tests/publish/test_publish_command.py",
@@ -42,6 +46,7 @@ TOGETHER = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="Run the tests that are marked long, too: about an hour.")
+    parser.addoption("--cost", type=int, metavar="N", help="Name the N tests that took most CPU seconds, and the sum.")
     parser.addoption("--engines", action="store_true", help="Run those of engines, long ones too; they must be here.")
 
 

@@ -85,6 +85,8 @@ OF_OTHERS = {
     "scene/partition/place.py": "partition.json, which lies beside the patches",
     "scene/partition/wish.py": "boxes that somebody has drawn",
     "doctor/look.py": "nvcc's version.json",
+    "engines/ray/client.py": "what it is asked on its stdin",
+    "engines/ray/connection.py": "what the client of Ray answers",
     "publish/tool.py": "package.json of a package of npm",
     "publish/tiles/write.py": "a tileset that it wrote, in a folder to hand over",
     "scene/imports/exports/reading.py": "where on Earth OpenSfM says that a model lies",

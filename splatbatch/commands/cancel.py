@@ -41,8 +41,8 @@ def cancel(config: Path | None, wanted: Sequence[str]) -> None:
         SplatbatchError: it does not end.
     """
     settings, patches = _opened(config, wanted)
-    output, watcher = OutputFolder(settings.output.folder), Watcher(OutputFolder(settings.output.folder))
-    crew = Crew(settings.executor, output)
+    output = OutputFolder(settings.output.folder)
+    watcher, crew = Watcher(output), Crew(settings.executor, output)
     crew.look()
     run = holder(output.lock)
     workers = [one for one in watcher.living(but=LOCAL) if not crew.is_gone(one.job)]

@@ -16,7 +16,7 @@ from splatbatch.config.executor import Executor
 from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, Recipe, Refinement, Training
 from splatbatch.config.rungs import check_rungs
 from splatbatch.config.section import Section
-from splatbatch.config.sections import Cooldown, Executor, Limits, Notify, Output, Publish, Retry, Scene
+from splatbatch.config.sections import Cooldown, Limits, Notify, Output, Publish, Retry, Scene
 from splatbatch.config.sweep.checks import check_sweep, normal
 from splatbatch.config.sweep.sweep import Sweep, TaskId, Variant, expand
 from splatbatch.config.trainers.program_checks import check_programs

@@ -46,6 +46,9 @@ class Training(Section):
     coarse_to_fine: Literal["auto"] | bool = "auto"
     """Begin with small photographs and few Gaussians, and let both grow over the run: faster (DashGaussian, 2025);
     auto: with `default`, which it makes better, not with `mcmc`, which it makes worse."""
+    border: Literal["auto", "core", "backdrop", "none"] = "auto"
+    """Of patches that `split` has cut: `auto`: Gaussians keep to the core and the backdrop lies behind them; `core` and
+    `backdrop`: that alone; `none`: neither. For comparisons."""
     images: Literal["auto", "gpu", "host"] = "auto"
     """Where decoded photographs lie: on the GPU, or in host memory and uploaded for each step; auto: where they fit."""
     workers: Literal["auto"] | Annotated[int, Field(ge=0, le=64)] = "auto"

@@ -109,21 +109,6 @@ class Limits(Section):
     """Wait at most this long for room, then give up the patches that still wait."""
 
 
-class Executor(Section):
-    """Where attempts run."""
-
-    gpus: Literal["auto"] | tuple[Annotated[int, Field(ge=0)], ...] = "auto"
-    """GPU indices as nvidia-smi shows them; `auto`: all; []: none, train on the CPU."""
-    cpu_slots: Annotated[int, Field(ge=1)] = 1
-    """Patches trained at once when no GPU is used."""
-    patches_per_gpu: Literal["auto"] | Annotated[int, Field(ge=1, le=8)] = 1
-    """Patches trained on a GPU at once, if their memory fits; auto: as many as make all together faster."""
-    mps: Literal["auto", "off"] = "auto"
-    """Let patches that share a GPU compute at the same instant (CUDA MPS), where its daemon can be started."""
-    standby: Literal["auto"] | bool = "auto"
-    """Have the process of the next patch ready while one trains, on the GPU only where there is room; auto: on GPUs."""
-
-
 class Output(Section):
     """Where results go."""
 

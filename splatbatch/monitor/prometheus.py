@@ -46,11 +46,17 @@ class MetricsFile:
         self._seen = self._stamp()
 
     def beat(self) -> None:
-        """Write it if it is time; called many times a second."""
-        if time.monotonic() >= self._next:
-            began_s = time.thread_time()
-            self._write(is_running=True)
-            self._next = time.monotonic() + max(EVERY_S, (time.thread_time() - began_s) / MOST_OF_TIME)
+        """Write it if it is time, and nobody else does; called many times a second."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + EVERY_S
+        if (now := self._stamp()) != self._seen:
+            self._seen = now
+            return
+        began_s = time.thread_time()
+        self._write(at_work(self._watcher), is_running=True)
+        self._seen = self._stamp()
+        self._next = time.monotonic() + max(EVERY_S, (time.thread_time() - began_s) / MOST_OF_TIME)
 
     def finish(self, but: str = "") -> None:
         """Write it for the last time: the worker of this name, too, is about to end."""

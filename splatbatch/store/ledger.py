@@ -13,6 +13,7 @@ from splatbatch.errors import OutputError
 from splatbatch.fields import number
 from splatbatch.files import Record, append_line, is_out_of_space, read_lines
 from splatbatch.json_text import parse
+from splatbatch.store.claims.workers import LOCAL
 from splatbatch.store.events import KINDS, AttemptEnded, Event, event_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.obstacles import UNWRITABLE

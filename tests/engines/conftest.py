@@ -15,7 +15,8 @@ from ray_site import RaySite
 from sites import CONSTANTS, LocalSite, Site, SlurmSite
 
 ENGINES = os.environ.get("ENGINES", "")
-"""required: a Slurm that is not here fails its tests; all: a Ray too; skip: none is tried; else what is here."""
+"""required: a Slurm that is not here fails its tests; skip: no engine is tried; else those are that are here."""
+KINDS = {"slurm": (slurm_cluster.lack, SlurmSite), "ray": (ray_cluster.lack, RaySite)}
 
 
 def site_of(engine: str, *, is_required: bool) -> Site:
@@ -24,27 +25,31 @@ def site_of(engine: str, *, is_required: bool) -> Site:
         return LocalSite()
     if ENGINES == "skip":
         pytest.skip("ENGINES=skip")
-    if why := slurm_cluster.lack():
+    if engine == "ray" and not is_required:
+        pytest.skip("minutes on a cluster of nodes that take long to start: --engines")
+    lack, kind = KINDS[engine]
+    if why := lack():
         (pytest.fail if is_required else pytest.skip)(why)
-    return SlurmSite()
+    return kind()
 
 
 @pytest.fixture(scope="package")
 def sites(request: pytest.FixtureRequest) -> Iterator[dict[str, Site]]:
-    is_required = ENGINES == "required" or request.config.getoption("--engines")
+    of_ci = {"slurm"} if ENGINES == "required" else set()
+    required = set(KINDS) if request.config.getoption("--engines") else of_ci
     with ExitStack() as stack:
-        yield _Sites(stack, is_required=is_required)
+        yield _Sites(stack, required)
 
 
 class _Sites(dict[str, Site]):
     """Puts a site up when it is first asked for."""
 
-    def __init__(self, stack: ExitStack, *, is_required: bool) -> None:
+    def __init__(self, stack: ExitStack, required: set[str]) -> None:
         super().__init__()
-        self._stack, self._is_required = stack, is_required
+        self._stack, self._required = stack, required
 
     def __missing__(self, engine: str) -> Site:
-        self[engine] = self._stack.enter_context(site_of(engine, is_required=self._is_required))
+        self[engine] = self._stack.enter_context(site_of(engine, is_required=engine in self._required))
         return self[engine]
 
 

@@ -74,7 +74,7 @@ def test_1000_tasks_on_12_workers_of_3_nodes_cost_the_parent_little_and_slurm_le
     assert num_calls <= max(6, wall_s * MOST_CALLS_PER_S)
 
 
-@pytest.mark.parametrize("site", ["slurm"], indirect=True)
+@pytest.mark.parametrize("site", ["slurm", "ray"], indirect=True)
 def test_our_trainer_makes_the_same_splats_on_nodes_as_here(tmp_path: Path, site: Site) -> None:
     hashes = [
         splats_of(quarry(tmp_path / name, executor)) for name, executor in (("here", {}), ("there", site.executor))
@@ -96,10 +96,14 @@ def quarry(folder: Path, executor: dict[str, Any]) -> FakeBatch:
     return batch
 
 
-def splats_of(batch: FakeBatch) -> dict[str, str]:
-    """Train with our own trainer; return the hash of each splat."""
+def splats_of(batch: FakeBatch) -> dict[str, Any]:
+    """Train with our own trainer; return of each patch the hash of its splat, and what the report says of that."""
     command = [sys.executable, "-m", "splatbatch", "train"]
     environment = {**os.environ, "SPLATBATCH_CONFIG": str(batch.config)}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]
-    return {name: batch.result(name)["splat"]["sha256"] for name in ("p0", "p1")}
+    rows = {one["patch"]: one for one in (read_json(batch.output / "report.json") or {})["patches"]}
+    said = {
+        name: [row[key] for key in ("state", "psnr", "ssim", "loss", "num_gaussians")] for name, row in rows.items()
+    }
+    return {name: (batch.result(name)["splat"]["sha256"], said[name]) for name in ("p0", "p1")}

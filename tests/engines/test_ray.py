@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import os
@@ -12,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
-from fake_batch import QUARRY, FakeBatch
+from fake_batch import FakeBatch
 from process_family import left_of
 from ray_cluster import RayCluster
 from ray_site import RaySite
@@ -187,32 +185,3 @@ def test_a_worker_whose_keeper_ray_kills_stops_with_its_grace_and_goes_on_elsewh
 
 def _is_keeper(pid: int) -> bool:
     return b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
-
-
-def quarry(folder: Path, executor: dict[str, Any]) -> dict[str, str]:
-    """Train the quarry with our own trainer on the CPU; return the hash of each splat."""
-    shutil.copytree(QUARRY, folder, ignore=shutil.ignore_patterns("images", "output"))
-    (folder / "images").symlink_to(QUARRY / "images")
-    settings = yaml.safe_load((folder / "splat_config.yml").read_text())
-    settings["training"] |= {"max_steps": 30, "device": "cpu"}
-    settings["executor"] |= executor
-    (folder / "splat_config.yml").write_text(yaml.safe_dump(settings))
-    command = [sys.executable, "-m", "splatbatch", "train", "--config", str(folder / "splat_config.yml")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-    assert ended.returncode == 0, ended.stderr
-    splats = sorted((folder / "output/patches").glob("*/splat.ply"))
-    return {path.parent.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in splats}
-
-
-@pytest.mark.slow
-@on_ray
-def test_the_quarry_is_the_same_to_the_bit_wherever_it_is_trained(tmp_path: Path, site: Site) -> None:
-    local = quarry(tmp_path / "local", {})
-    on_nodes = quarry(tmp_path / "ray", {"engine": "ray", "workers": 2, "gpus_per_worker": 0})
-    assert on_nodes == local
-    assert list(local) == ["p0", "p1"]
-    reports = [json.loads((tmp_path / name / "output/report.json").read_text()) for name in ("local", "ray")]
-    of_patches = [
-        [(one["patch"], one["state"], one["psnr"], one["num_gaussians"]) for one in each["patches"]] for each in reports
-    ]
-    assert of_patches[0] == of_patches[1]

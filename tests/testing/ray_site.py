@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from types import TracebackType
 from typing import Any
 
@@ -32,10 +30,6 @@ class RaySite:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.cluster.__exit__(kind, error, at)
-
-    def kill_worker(self, job: str) -> None:
-        """Kill it."""
-        os.kill(worker_pid(job), signal.SIGKILL)
 
     def lose_node_of(self, job: str) -> None:
         """Pull the plug of its node."""

@@ -11,7 +11,16 @@ from small_patch import recipe, trained
 from splatbatch.config.schedule import schedule
 from splatbatch.scene.patches import Patch
 from splatbatch.training.photos import coarse
-from splatbatch.training.photos.coarse import CoarseToFine, Pyramid, Stage, contents, plan_sizes, shrink, stages
+from splatbatch.training.photos.coarse import (
+    CoarseToFine,
+    Pyramid,
+    Stage,
+    content_of,
+    contents,
+    plan_sizes,
+    shrink,
+    stages,
+)
 from splatbatch.training.photos.views import Frame, Photo, Views
 from splatbatch.training.rendering.rasterize import rasterize
 
@@ -66,8 +75,7 @@ def test_unless_asked_for_every_photograph_is_as_it_is() -> None:
 @pytest.mark.parametrize(("strategy", "shrinks"), [("default", True), ("mcmc", False)])
 def test_unless_told_otherwise_it_is_for_default_alone(strategy: str, *, shrinks: bool) -> None:
     settings, photos = recipe(strategy=strategy), (photo(256, 256, 1.0),)
-    views = Views(photos, (), Frame(np.zeros(3), unit=1.0, scene_scale=1.0), (), {})
-    assert bool(plan_sizes(views, settings, schedule(settings), 10).stages) is shrinks
+    assert bool(stages(content_of(photos, settings), schedule(settings).refine_stop)) is shrinks
 
 
 def test_too_small_photographs_are_not_shrunk() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from blending_reference import Derived, Picture, a_picture, derive, reference, relative, some_slopes
-from emulated_native import COMPILER, emulated, in_order, shared_folder
+from emulated_native import COMPILER, in_order
 from torch.utils.cpp_extension import get_default_build_root
 
 from splatbatch.training.cuda import native

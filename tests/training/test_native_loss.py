@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
-from emulated_native import COMPILER, emulated, shared_folder
+from emulated_native import COMPILER
 
 from splatbatch.training import loss
 from splatbatch.training.cuda import native
 from splatbatch.training.cuda.native.loss import photometric_loss
+from splatbatch.training.photos.tones import CLIPPED, CLIPPED_COUNTS
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU")
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> native.Library:
-    return emulated(shared_folder(tmp_path_factory))
+pytestmark = [
+    pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU"),
+    pytest.mark.usefixtures("what_is_not_written_is_nan"),
+]
 
 
 @pytest.mark.parametrize("size", [(1, 1), (5, 7), (23, 43), (24, 40), (61, 97)])
@@ -30,9 +29,24 @@ def test_value_and_derivative_are_those_of_float64(
     render = ((torch.randint_like(levels, -20, 275) + torch.rand(*size, 3) * 0.8 + 0.1) / 255).requires_grad_()
     exact = render.detach().double().requires_grad_()
     expected = loss.photometric_loss(exact, photo if dtype == torch.uint8 else photo.double(), 0.3)
-    value = photometric_loss(render, photo, 0.3, library)
+    value = photometric_loss(render, (photo, None), 0.3, library)
     (2 * value).backward()
     (2 * expected).backward()
     assert abs(value.item() / expected.item() - 1) <= 1e-5
     assert render.grad is not None and exact.grad is not None
     assert float((render.grad - exact.grad).norm() / exact.grad.norm()) <= 1e-4
+
+
+def test_what_is_brighter_than_clipped_bytes_learns_less(library: native.Library) -> None:
+    torch.manual_seed(0)
+    taken = torch.randint(230, 256, (24, 31, 3)).to(torch.uint8)
+    photo, render = taken / 255, torch.rand(24, 31, 3)
+    gradients = []
+    for as_taken in (None, taken):
+        leaf = render.clone().requires_grad_()
+        photometric_loss(leaf, (photo, as_taken), 0.2, library).backward()
+        assert leaf.grad is not None
+        gradients.append(leaf.grad)
+    is_brighter = (taken >= CLIPPED) & (render > photo)
+    assert is_brighter.any()
+    assert torch.allclose(gradients[1], torch.where(is_brighter, CLIPPED_COUNTS * gradients[0], gradients[0]))

@@ -11,7 +11,7 @@ from typing import Any
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.commands.status import watching
 from splatbatch.engines.crew import Crew
-from splatbatch.engines.engine import Running, Seen
+from splatbatch.engines.engine import Seen
 from splatbatch.monitor.table import batch_eta_s, num_shown, status_table
 from splatbatch.plain_text import clock, one_line
 from splatbatch.store.claims.at_work import AtWork, at_work, in_short, lines_of
@@ -52,10 +52,11 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     statuses = _statuses(batch, standing, None if options.as_json else room)
     crew = Crew(batch.config.executor, batch.output)
     crew.look()
-    running, workers = holder(batch.output.lock), _workers(batch.output, crew)
+    running = holder(batch.output.lock)
+    workers = [one for one in at_work(Watcher(batch.output), but=LOCAL) if not crew.is_gone(one.worker.job)]
     if options.as_json:
         facts = {"summary": summary(statuses), "run": running and running.to_record(), "eta_s": batch_eta_s(statuses)}
-        who = [{**worker.to_record(), "tasks": tasks} for worker, tasks in workers]
+        who = [{**one.worker.to_record(), "tasks": one.tasks} for one in workers]
         jobs = [{"job": handle, **_spell(seen)} for handle, seen in crew.seen.items()]
         print_json({**facts, "workers": who, "jobs": jobs, "patches": [asdict(one) for one in statuses]})
         return
@@ -65,26 +66,9 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     if len(shown) < len(statuses):
         console.print(f"… and {len(statuses) - len(shown)} more: --json has all, --patch shows one", markup=False)
     lines = [f"{one.patch}: {warning}" for one in shown for warning in one.warnings]
-    for line in (*lines, *(_line_of(worker, tasks, crew) for worker, tasks in workers), *crew.in_words()):
+    for line in (*lines, *(one.in_words() for one in workers), *crew.in_words()):
         console.print(one_line(line), markup=False)
     console.print(one_line(_last_line(statuses, running, workers)), markup=False)
-
-
-def _workers(output: OutputFolder, crew: Crew) -> list[tuple[WorkerRecord, list[str]]]:
-    """Return the workers that have not ended, as far as one look tells, each with the tasks that it works on."""
-    living = [one for one in Watcher(output).living(but=LOCAL) if not crew.is_gone(one.job)]
-    held = open_claims(output) if living else {}
-    return [(one, [task for task, worker in held.items() if worker == one.worker]) for one in living]
-
-
-def _line_of(worker: WorkerRecord, tasks: Sequence[str], crew: Crew) -> str:
-    """Return who works on what; whether one on another host lives its engine says, or nobody can tell by one look."""
-    seen = crew.seen.get(worker.job)
-    is_known = lives_here(worker) or isinstance(seen, Running)
-    known = "" if is_known else f", if it lives: it has counted to {worker.sequence}"
-    job = f", job {worker.job}" if worker.job else ""
-    node = f", node {seen.where}" if isinstance(seen, Running) and seen.where not in ("", worker.host) else ""
-    return f"worker {worker.worker} on {worker.host}{node}{job}: {', '.join(tasks) or 'nothing at the moment'}{known}"
 
 
 def _spell(seen: Seen) -> dict[str, Any]:
@@ -92,7 +76,7 @@ def _spell(seen: Seen) -> dict[str, Any]:
     return {"state": type(seen).__name__.lower(), **asdict(seen)}
 
 
-def _last_line(statuses: Sequence[PatchStatus], running: Holder | None, num_workers: int) -> str:
+def _last_line(statuses: Sequence[PatchStatus], running: Holder | None, workers: Sequence[AtWork]) -> str:
     """Return how it went so far, who goes on with it, and for how long."""
     known = [f"process {running.pid} on {running.host}"] if running else []
     known += [in_short(workers) or "1 worker"] if workers else []

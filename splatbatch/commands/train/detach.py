@@ -118,8 +118,8 @@ class _Watched:
         return holder(self.batch.output.lock) is None and not living and not self.crew.lives()
 
     def lines(self) -> list[str]:
-        """Return what engines say."""
-        return self.crew.in_words()
+        """Return who works on what, and what engines say."""
+        return [*lines_of(at_work(self.watcher)), *self.crew.in_words()]
 
 
 def _statuses(batch: Batch) -> tuple[PatchStatus, ...]:

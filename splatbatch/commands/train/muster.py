@@ -17,7 +17,6 @@ from splatbatch.store.claims.workers import LOCAL, Watcher
 from splatbatch.store.lock import OutputLock
 from splatbatch.store.records.run import WorkerRecord
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprints.fingerprint import terms_of
 
 UNKNOWN_S = 3600.0
 """So long a task is taken to last where nobody can tell: too many turns cost nothing, the last ones are taken back."""
@@ -47,7 +46,7 @@ class Muster:
             self.crew.settle()
             self.crew.look()
             self.crew.close()
-            terms = terms_of(task.recipe for task in self.batch.every)
+            terms = self.batch.terms
             self._see_same_terms(terms)
             if self.crew.lives() or self.living():
                 return f"workers are at work or wait already: nothing was started. {'; '.join(self.crew.in_words())}"

@@ -57,9 +57,8 @@ def work(config: Path | None, names: Sequence[str], for_s: float | None, *, veri
     batch.output.create()
     interruption = Interruption()
     watcher = Watcher(batch.output)
-    terms = terms_of(task.recipe for task in batch.every)
-    _see_terms_asked(os.environ.get(TERMS, ""), terms, batch.path)
-    with Presence(batch.output, terms=terms) as presence:
+    _see_terms_asked(os.environ.get(TERMS, ""), batch.terms, batch.path)
+    with Presence(batch.output, terms=batch.terms) as presence:
         see_same_terms(watcher, presence.record, presence.beat, _say)
         worker = Worker(batch, presence, watcher, TimeLeft.of(batch, for_s), interruption)
         code = worker.work(Wish(verify=verify))
@@ -96,6 +95,7 @@ class Worker:
         output, whole = self.batch.output, self.batch.whole()
         claims = Claims(output, self.presence, self.watcher.is_gone)
         contents, shown, left = Contents(self.batch), whole.standing(), Left.of(self.batch)
+        metrics = MetricsFile(output, whole.names, shown)
         with open_listener(output, whole.names, shown) as console:
             listeners = (console.tell, contents.tell)
             ledger = Ledger(output.ledger_of(self.presence.name), *listeners, generation_of=claims.generation)

@@ -69,7 +69,7 @@ def plan_sizes(views: Views, recipe: Recipe, plan: Schedule, first: int) -> Coar
 
 def content_of(photos: Sequence[Photo], recipe: Recipe) -> dict[int, float]:
     """Return what `contents` finds; nothing where photographs are trained at full size throughout."""
-    return contents(photos) if recipe.training.coarse_to_fine else {}
+    return contents(photos) if recipe.training.resolved().coarse_to_fine else {}
 
 
 def stages(content: Mapping[int, float], refine_stop: int) -> tuple[Stage, ...]:

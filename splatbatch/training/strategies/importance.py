@@ -1,7 +1,7 @@
 """What Gaussians are worth to the photographs of a patch: how much the pictures change without them.
 
 It comes from pictures and their gradients, so that every rasteriser gives it and none needs a kernel for it. It waits
-for the GPU: it is asked for between steps, once or twice in a run.
+for the GPU: it is asked for between steps, once in a run.
 """
 
 from __future__ import annotations

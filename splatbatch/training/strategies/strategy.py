@@ -19,6 +19,7 @@ class Strategy:
     """
 
     _surroundings: Surroundings = NONE
+    _album: Album | None = None
 
     def within(self, surroundings: Surroundings) -> None:
         """Keep to what bounds the patch: a Gaussian that has left it does not count as alive."""

@@ -23,7 +23,6 @@ from splatbatch import __version__
 SOURCE = Path(__file__).parent / "source"
 WARP, PARTS, TILE_PX, ROW = 32, 8, 16, 12
 """As in gaussians.cuh and gradients.cuh: entries per slot, warps of a tile, its side, gradients per Gaussian."""
-Capability = tuple[int, int]
 FLAGS = ("-O3", "--use_fast_math")
 
 
@@ -82,9 +81,9 @@ class Comparison(Structure):
     """A rendering and its photo: `struct Comparison` of loss.cuh."""
 
     _fields_ = [
-        *_fields("render photo slopes sums upstream v_render"),
+        *_fields("render photo taken slopes sums upstream v_render"),
         ("weights", c_float * 11),
-        *_fields("", floats="C1 C2 l1_share ssim_share", numbers="width height photo_is_bytes"),
+        *_fields("", floats="C1 C2 l1_share ssim_share clipped clipped_counts", numbers="width height photo_is_bytes"),
     ]
 
 
@@ -180,42 +179,13 @@ def built(capability: tuple[int, int]) -> Path:
 def file_for(capability: tuple[int, int]) -> Path:
     """Return where the kernels for GPUs of a compute capability lie, named after all that decides what is in them.
 
-
-def file_for(capability: Capability) -> Path:
-    """Return where the kernels for GPUs of a compute capability lie once they are compiled.
-
-    It is named after all that decides what is in it.
+    That is where torch builds extensions, said here: to ask torch would import what takes longer than all else here.
     """
     digest = hashlib.sha256(repr((FLAGS, torch.version.cuda)).encode())
     for path in sorted(SOURCE.iterdir()):
         digest.update(path.name.encode() + path.read_bytes())
-    version, (major, minor) = __version__.replace(".", "_"), capability
-    name = f"splatbatch_native_{version}_{digest.hexdigest()[:12]}_sm_{major}{minor}"
-    return _folder() / name / f"{name}.so"
-
-
-def _folder() -> Path:
-    from torch.utils.cpp_extension import get_default_build_root
-
-    return Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
-
-
-def _build(file: Path, capability: Capability) -> None:
-    """Compile aside, then put in place.
-
-    For one kind of GPU alone: TORCH_CUDA_ARCH_LIST, which may name others, is not asked.
-    """
-    from torch.utils.cpp_extension import load
-
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=file.parent) as aside:
-        number = "".join(map(str, capability))
-        flags = [*FLAGS, f"-gencode=arch=compute_{number},code=sm_{number}"]
-        load(
-            file.stem,
-            [str(SOURCE / "kernels.cu")],
-            extra_cuda_cflags=flags,
-            build_directory=aside,
-            is_python_module=False,
-        )
-        (Path(aside) / file.name).replace(file)
+    version = __version__.replace(".", "_")
+    name = "splatbatch_native_{}_{}_sm_{}{}".format(version, digest.hexdigest()[:12], *capability)
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or Path(cache) / "torch_extensions")
+    return folder / name / f"{name}.so"

@@ -16,12 +16,14 @@ constexpr int STRIP_ROWS = 23;      // so that, with ten more, they are three ti
 struct Comparison {
     const float* render;         // [H, W, 3]
     const void* photo;           // [H, W, 3], uint8 or float
+    const unsigned char* taken;  // [H, W, 3], what an evened photo was made from; null: it was not
     float* slopes;               // [3, H, W, 3]: SSIM's in the blurs of x, x^2 and x y
     float* sums;                 // [2, warps]: of |x - y| and of SSIM
     const float* upstream;       // []
     float* v_render;             // [H, W, 3]
     float weights[TAPS];
     float C1, C2, l1_share, ssim_share;
+    float clipped, clipped_counts;  // bytes from which on a photograph may not tell how bright, and what those count
     int width, height;           // in values, and in rows
     int photo_is_bytes;
 };
@@ -123,6 +125,8 @@ KERNEL(STRIP_THREADS) compare_backward_kernel(Comparison of, int blocks_across) 
         const float x = of.render[place], y = photo_at<BYTES>(of, place);
         const float sign = x > y ? 1.0f : x < y ? -1.0f : 0.0f;
         const float slope = blurred[0] + 2 * x * blurred[1] + y * blurred[2];
-        of.v_render[place] = upstream * (of.l1_share * sign + of.ssim_share * slope);
+        const bool is_brighter = of.taken != nullptr && of.taken[place] >= of.clipped && x > y;
+        const float counts = is_brighter ? of.clipped_counts : 1.0f;
+        of.v_render[place] = upstream * counts * (of.l1_share * sign + of.ssim_share * slope);
     });
 }
