@@ -33,7 +33,7 @@ TOGETHER = (
     "tests/engines/test_ray.py",
     "tests/engines/test_slurm.py",
     "tests/publish/test_globe.py",
-    "tests/publish/test_page.py",
+    "tests/publish/test_hand_over_page.py",
     "tests/publish/test_publish_command.py",
     "tests/report/test_browser.py",
     "tests/report/test_viewer.py",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -200,17 +199,14 @@ def test_every_gpu_is_a_slot_by_its_uuid(monkeypatch: pytest.MonkeyPatch, indice
 
 
 def frozen_at_its_end(engine: Engine) -> int:
-    """Return a supervisor that was stopped when it had told its end, and had not ended yet."""
-    for _ in range(50):
-        job, handles = engine.start("pass")
-        pid = int(handles[key_of(job)].split(":")[0])
-        while not job.exit.exists():
-            pass
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt":
-                return pid
-    raise AssertionError("none could be stopped in time")
+    """Return a supervisor that stands still, and seems to have told its end."""
+    job, handles = engine.start("import time; time.sleep(0.3)")
+    pid = int(handles[key_of(job)].split(":")[0])
+    wait_for(job.start.exists)
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt")
+    job.exit.write_text("{}")
+    return pid
 
 
 def test_a_supervisor_that_is_frozen_when_all_is_told_does_not_stay(engine: Engine) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from process_family import argv_of
 from slurm_cluster import SlurmCluster
 
+from splatbatch import processes
 from splatbatch.engines.engine import JOB
 from splatbatch.store.claims.workers import Watcher
 from splatbatch.store.layout import OutputFolder
@@ -122,7 +123,8 @@ def pids_of(job: str) -> list[int]:
 
 def worker_pid(job: str) -> int:
     """Return the process of a worker itself, as it is called here, whatever it is called on its node."""
-    [pid] = [pid for pid in pids_of(job) if b"work" in argv_of(pid)]
+    found = [pid for pid in pids_of(job) if b"work" in argv_of(pid)]
+    [pid] = [pid for pid in found if processes.parent(pid) not in found]  # what it has just forked looks like it
     return pid
 
 

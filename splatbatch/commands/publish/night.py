@@ -17,21 +17,26 @@ from splatbatch.plain_text import one_line
 def publishing_after(config: Path | None, *, merges: bool = True) -> Iterator[None]:
     """Publish after a command that trains, if that ended well and the YAML asks for it; its exit code stays.
 
-    `merges`: a scene that was cut into patches is merged first.
+    `merges`: a scene that was cut into patches is merged first. Whether it asks is read before: it may change later.
     """
+    is_asked = _asks(config)
     try:
         yield
     except typer.Exit as ended:
-        if ended.exit_code == 0:
+        if ended.exit_code == 0 and is_asked:
             _publish(config, merges=merges)
         raise
 
 
+def _asks(config: Path | None) -> bool:
+    """Return whether a YAML asks for it; of mistakes in it the command that trains tells."""
+    with contextlib.suppress(SplatbatchError):
+        return bool(configuration.load(configuration.find_config(config)).publish.formats)
+    return False
+
+
 def _publish(config: Path | None, *, merges: bool) -> None:
     """Publish; why that cannot be done is told."""
-    with contextlib.suppress(SplatbatchError):  # the command that trained has read it
-        if not configuration.load(configuration.find_config(config)).publish.formats:
-            return
     from splatbatch.commands.publish.publish import run, show
     from splatbatch.commands.scene import merge as merging
     from splatbatch.scene.partition.record import partition_of
