@@ -8,6 +8,8 @@ from typing import NoReturn
 
 # before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+# our products of matrices are small; cuBLAS would keep 32 MiB per stream on a GPU of compute capability 9
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
 
 from splatbatch.errors import SplatbatchError
 from splatbatch.store.attempt_folder import AttemptFolder

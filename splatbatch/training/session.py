@@ -96,6 +96,8 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
         SplatbatchError: no points, unusable photographs, or something imported here has touched CUDA.
     """
     training, was_touched = recipe.training, torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    # what is large here has threads of its own; torch's, of several attempts at once, wait for one another: 11 s for 1
+    torch.set_num_threads(1)
     progress.phase("start")
     compiling = Compiling()
     if training.device != "cpu" and torch.version.cuda:

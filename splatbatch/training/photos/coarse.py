@@ -96,8 +96,8 @@ def _shares(pixels: Tensor, factors: Sequence[int]) -> Tensor:
     amplitudes = torch.fft.rfft2(grey - grey.mean()).abs()  # [H, W // 2 + 1]
     across = torch.fft.rfftfreq(grey.shape[1], device=grey.device)
     down = torch.fft.fftfreq(grey.shape[0], device=grey.device).abs()
-    highest = torch.maximum(down[:, None], across[None])  # of 0.5, the highest that pixels can show
-    kept = [(amplitudes * (highest < 0.5 / factor)).sum() for factor in factors]
+    # pixels can show frequencies up to 0.5
+    kept = [amplitudes[down < 0.5 / factor][:, across < 0.5 / factor].sum() for factor in factors]
     shares: Tensor = torch.stack(kept) / amplitudes.sum().clamp_min(1e-12)
     return shares
 

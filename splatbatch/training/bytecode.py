@@ -1,0 +1,33 @@
+"""Bytecode of what a training imports, kept where nobody else keeps it: compiling torch's sources takes two seconds.
+
+Every attempt is a new process. In containers torch often lies there as sources alone: PYTHONDONTWRITEBYTECODE is set,
+or its folder cannot be written to, and each attempt would compile them again.
+"""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+LARGEST = "torch"
+
+
+def keep() -> None:
+    """Have Python keep bytecode in the user's cache, where there is none beside torch: called before torch is imported.
+
+    Whoever has said where bytecode goes (PYTHONPYCACHEPREFIX) is obeyed.
+    """
+    if sys.pycache_prefix is None and _lacks_bytecode():
+        sys.pycache_prefix, sys.dont_write_bytecode = str(_cache()), False
+
+
+def _lacks_bytecode() -> bool:
+    try:
+        found = importlib.util.find_spec(LARGEST)
+    except ValueError:  # somebody has put a module in its place
+        return False
+    return found is not None and found.cached is not None and not Path(found.cached).is_file()
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "splatbatch" / "bytecode"

@@ -1,0 +1,46 @@
+"""Where the bytecode of what a training imports is kept."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = "import splatbatch.training, torch, json; print('imported', torch.NAME)"
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """Return a folder with a torch of one line, without bytecode beside it."""
+    (tmp_path / "torch.py").write_text("NAME = 'bare'\n")
+    return tmp_path
+
+
+def run(bare: Path, **environment: str) -> list[Path]:
+    """Import a training's package and torch in a process of its own, and return the bytecode of torch in the cache."""
+    root = Path(__file__).parents[2]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    paths = {"PYTHONPATH": f"{bare}:{root}", "XDG_CACHE_HOME": str(bare / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=inherited | paths | environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "imported bare\n"
+    return list((bare / "cache").rglob("torch.*.pyc"))
+
+
+def test_bytecode_is_kept_where_python_is_told_not_to_write_it(bare: Path) -> None:
+    assert len(run(bare, PYTHONDONTWRITEBYTECODE="1")) == 1
+    assert not (bare / "__pycache__").exists()
+
+
+def test_bytecode_that_lies_beside_torch_is_used(bare: Path) -> None:
+    import py_compile
+
+    py_compile.compile(str(bare / "torch.py"))
+    assert run(bare, PYTHONDONTWRITEBYTECODE="1") == []
+
+
+def test_whoever_says_where_bytecode_goes_is_obeyed(bare: Path) -> None:
+    assert run(bare, PYTHONPYCACHEPREFIX=str(bare / "elsewhere")) == []
+    assert list((bare / "elsewhere").rglob("torch.*.pyc"))
