@@ -14,7 +14,13 @@ AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}
 """First sizes and opacities by strategy: gsplat's presets, but for mcmc's scale of 0.1, which starts worse here."""
 
 
-WITHOUT_EFFECT = ("training.checkpoint_every", "training.images", "training.workers", "evaluation.tensorboard")
+WITHOUT_EFFECT = (
+    "training.checkpoint_every",
+    "training.images",
+    "training.workers",
+    "evaluation.tensorboard",
+    "evaluation.inspect",
+)
 """Settings that leave the splat as it is: where memory is taken, what is written beside it."""
 
 
@@ -164,6 +170,8 @@ class Evaluation(Section):
     """Gain in mean hold-out PSNR that counts for `stop_after`."""
     tensorboard: bool = False
     """Write event files for TensorBoard into each attempt's folder; needs the package tensorboard."""
+    inspect: bool = False
+    """Inspect each splat once the batch is trained, as `splatbatch inspect` does."""
 
 
 class PatchOverrides(Section):

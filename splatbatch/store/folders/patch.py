@@ -7,10 +7,15 @@ import os
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from splatbatch.files import read_json
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder, FileIn
 from splatbatch.store.claims.once import numbers_in
 from splatbatch.store.records.result import Result
+
+if TYPE_CHECKING:
+    from splatbatch.store.records.quality.inspection import Inspection
 
 SPLAT, RESULT, ACCEPTED = "splat.ply", "result.json", "accepted"
 BACKDROP = "backdrop"
@@ -49,6 +54,23 @@ class PatchFolder:
     """Its manifest; written after the splat, so that a manifest never stands without its product."""
     preview = FileIn("preview.compressed.ply")
     """The report: a few MB of the splat, to look at in the page."""
+
+    inspection = FileIn("inspection.json")
+    """How good the product is beyond PSNR; `inspect` copies it here from its attempt."""
+    certificate = FileIn("certificate.json")
+    """Grade, figures and hashes, for whoever is given the product."""
+
+    @property
+    def inspecting(self) -> PatchFolder:
+        """The attempts at inspecting the product."""
+        return PatchFolder(self.path / "inspecting")
+
+    def read_inspection(self) -> Inspection | None:
+        """Return how good the product was found to be; None if nobody has inspected it."""
+        from splatbatch.store.records.quality.inspection import Inspection  # of which `status` knows nothing
+
+        record = read_json(self.inspection)
+        return None if record is None else Inspection.from_record(record)
 
     def accepted(self, number: int) -> Path:
         """Return where an accepted record is made: which attempt's splat is the product; the newest counts."""

@@ -1,0 +1,1 @@
+"""What is said of a splat beside its PSNR: inspection.json and certificate.json."""

@@ -1,0 +1,55 @@
+"""`python -m splatbatch.training.inspection <attempt folder>`: inspect a splat, into metrics.json."""
+
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+# before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
+os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+
+from splatbatch.config import Recipe
+from splatbatch.errors import SplatbatchError
+from splatbatch.files import append_line, write_json
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.progress import Progress
+from splatbatch.training.inspection.inspect import STAGES, inspect
+from splatbatch.training.inspection.opened import open_subject
+from splatbatch.training.session import open_device
+
+
+def run(folder: AttemptFolder) -> None:
+    """Inspect the splat that an attempt's settings name.
+
+    Raises:
+        SplatbatchError: the splat, the model or a photograph cannot be read, or a rendering is not finite.
+    """
+    settings, began = folder.read_inspection_settings(), time.monotonic()
+
+    def tell(stage: str) -> None:
+        seconds = round(time.monotonic() - began, 2)
+        step = STAGES.index(stage) if stage in STAGES else 0
+        line = Progress(round(time.time(), 2), seconds, stage, step, len(STAGES))
+        append_line(folder.progress, line.to_record(), durable=False)
+
+    tell("load")
+    device = open_device(Recipe.model_validate(settings.recipe).training.device)
+    found = inspect(open_subject(settings, Path(settings.splat), device), tell)
+    named = replace(found, patch=settings.patch, splat=settings.sha256, inputs=settings.inputs)
+    seconds = round(time.monotonic() - began, 2)
+    write_json(folder.metrics, replace(named, seconds=seconds).to_record())
+
+
+def main(folder: Path) -> int:
+    """Inspect; known causes of failure end in one line that the diagnosis reads, others in a traceback."""
+    try:
+        run(AttemptFolder(folder))
+    except SplatbatchError as error:
+        print(f"splatbatch: {error.message}", file=sys.stderr)  # noqa: T201 - the log is read by the parent
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

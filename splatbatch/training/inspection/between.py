@@ -1,0 +1,115 @@
+"""Views between the cameras: moved sideways by half the baseline, where nobody has trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+from splatbatch.training.inspection.subject import Floats, Look, Subject, spread
+from splatbatch.training.rendering.rasterize import View, rasterize
+from splatbatch.training.scene.depth import depth_of
+
+MOST_VIEWS = 10
+NEIGHBOURS = 3
+"""Cameras whose median distance is the baseline of a camera."""
+HOLE = 0.3
+"""Opacity below which a pixel at a point of the model is a hole: short runs leave solid ground at half of it."""
+SOLID = 0.7
+"""Opacity from which on depth and colour of a pixel are the splat's."""
+JUMP = 0.02
+"""Of the depth, from a pixel to the mean of those around it: a jump."""
+
+
+@dataclass(frozen=True)
+class Between:
+    """How a splat looks from between the cameras, in the median over views, against how it looks from them."""
+
+    holes: float
+    """Share of the points at which there is a hole."""
+    jumps: float
+    """Share of the pixels where depth jumps, less the same from the cameras."""
+    noise: float
+    """Of high frequencies, times those of the same splat from the cameras."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one view shows."""
+
+    holes: float
+    jumps: float
+    noise: float
+
+
+@torch.inference_mode()
+def between(subject: Subject, points: Floats) -> Between | None:
+    """Return how a splat looks from between its cameras; None where there are not two of them."""
+    looks = subject.training
+    if len(looks) < 2:
+        return None
+    centers = np.array([center_of(look.photo.view) for look in looks])
+    near, _ = cKDTree(centers).query(centers, k=min(NEIGHBOURS + 1, len(looks)))
+    baselines = {look.photo.name: float(np.median(row[1:])) for look, row in zip(looks, near, strict=True)}
+    pairs = [_pair(subject, look, baselines[look.photo.name], points) for look in spread(looks, MOST_VIEWS)]
+    return Between(
+        holes=float(np.mean([moved.holes for _, moved in pairs])),
+        jumps=float(np.median([moved.jumps - own.jumps for own, moved in pairs])),
+        noise=float(np.median([moved.noise / max(own.noise, 1e-9) for own, moved in pairs])),
+    )
+
+
+def center_of(view: View) -> Floats:
+    """Return where a camera stands, [3]."""
+    matrix = view.viewmat.double().cpu().numpy()
+    center: Floats = -matrix[:3, :3].T @ matrix[:3, 3]
+    return center
+
+
+def _pair(subject: Subject, look: Look, baseline: float, points: Floats) -> tuple[Seen, Seen]:
+    """Return what is seen from a camera, and from beside it, to both sides."""
+    own, local = look.small.view, points[look.points[look.is_inside]]
+    sides = [_seen(subject, moved(own, step), local) for step in (-baseline / 2, baseline / 2)]
+    beside = Seen(*(float(np.mean([getattr(side, name) for side in sides])) for name in ("holes", "jumps", "noise")))
+    return _seen(subject, own, local), beside
+
+
+def moved(view: View, step: float) -> View:
+    """Return a camera that stands so much further to its right and looks the same way."""
+    viewmat = view.viewmat.clone()
+    viewmat[0, 3] -= step
+    return View(viewmat, view.K, view.width, view.height)
+
+
+def _seen(subject: Subject, view: View, points: Floats) -> Seen:
+    depths, alphas = depth_of(subject.drawn, view, subject.options)
+    colors = rasterize(subject.drawn, view, subject.options).colors.clamp(0, 1)
+    at = _alphas_at(alphas, view, points)
+    is_solid = alphas > SOLID
+    rough = (depths / _smoothed(depths) - 1).abs()[is_solid] > JUMP
+    grey = colors.mean(dim=-1)
+    fine = (grey - _smoothed(grey)).abs()[is_solid]
+    return Seen(
+        holes=float((at < HOLE).float().mean()) if len(at) else 0.0,
+        jumps=float(rough.float().mean()) if len(rough) else 0.0,
+        noise=float(fine.mean()) if len(fine) else 0.0,
+    )
+
+
+def _smoothed(picture: Tensor) -> Tensor:
+    smooth: Tensor = avg_pool2d(picture[None, None], 3, stride=1, padding=1, count_include_pad=False)[0, 0]
+    return smooth
+
+
+def _alphas_at(alphas: Tensor, view: View, points: Floats) -> Tensor:
+    """Return the opacity where points [n, 3] fall into the picture."""
+    there = torch.from_numpy(points).to(alphas)
+    local = there @ view.viewmat[:3, :3].T + view.viewmat[:3, 3]
+    pixels = local[:, :2] / local[:, 2:].clamp_min(1e-6) * view.K.diagonal()[:2] + view.K[:2, 2]
+    inside = (local[:, 2] > 0) & (pixels >= 0).all(1) & (pixels[:, 0] < view.width) & (pixels[:, 1] < view.height)
+    x, y = pixels[inside].long().unbind(1)
+    return alphas[y, x]

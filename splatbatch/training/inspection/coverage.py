@@ -1,0 +1,118 @@
+"""Coverage: how many photographs see each cell of the scene, and how far held-out views are from trained ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from splatbatch.training.inspection.between import center_of
+from splatbatch.training.inspection.subject import Floats, Look, Subject
+
+Mask = NDArray[np.bool_]
+CELLS = 12
+"""Along the longer side of the scene."""
+FEW = 3
+"""Photographs below which a cell is weakly covered."""
+OPAQUE = 0.3
+"""Opacity from which on a Gaussian counts as surface."""
+LEAST_GAUSSIANS = 5
+"""Of a cell that has any surface."""
+TAILS = (5.0, 95.0)
+"""Percent of the opaque Gaussians between which the scene lies."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A column of the scene, as tall as the scene is."""
+
+    place: tuple[float, float, float]
+    """In the middle of its surface, in the frame that was trained in."""
+    num_photos: float
+    """That see its surface, in the median over it."""
+    angle_deg: float
+    """Between the directions of those of them that are furthest apart."""
+    px_per_unit: float
+    """The finest of them: pixels of the photograph for one unit of the frame."""
+
+    @property
+    def is_weak(self) -> bool:
+        """Return whether too few photographs see it."""
+        return self.num_photos < FEW
+
+
+def cells(subject: Subject) -> list[Cell]:
+    """Return the cells of the scene that have a surface, by the photographs that were trained on."""
+    surface = _surface(subject)
+    if len(surface) < LEAST_GAUSSIANS:
+        return []
+    axes, low, side = _grid(surface)
+    flat = np.floor((surface @ axes.T - low) / side).astype(np.int64)  # [n, 2]
+    seen = np.stack([_is_seen(look, surface) for look in subject.training], axis=1)  # [n, I]
+    centers = np.array([center_of(look.photo.view) for look in subject.training])
+    _, of_cell, counts = np.unique(flat, axis=0, return_inverse=True, return_counts=True)
+    groups = np.split(np.argsort(of_cell.reshape(-1), kind="stable"), np.cumsum(counts)[:-1])
+    chosen = [group for group in groups if len(group) >= LEAST_GAUSSIANS]
+    return [_cell(subject, surface[group], seen[group], centers) for group in chosen]
+
+
+def _surface(subject: Subject) -> Floats:
+    """Return where most of the opaque Gaussians lie, [n, 3]: its outer ones are seen by few everywhere."""
+    means = subject.own["means"].double().cpu().numpy()
+    opaque = subject.own["opacities"].sigmoid().cpu().numpy() > OPAQUE
+    if not opaque.any():
+        return means[opaque]
+    low, high = np.percentile(means[opaque], TAILS, axis=0)
+    within: Floats = means[opaque & (means >= low).all(axis=1) & (means <= high).all(axis=1)]
+    return within
+
+
+def _grid(points: Floats) -> tuple[Floats, Floats, float]:
+    """Return the two axes along which places reach furthest, [2, 3], their lower corner, and a cell's side."""
+    axes = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)[2][:2]
+    low, high = np.percentile(points @ axes.T, TAILS, axis=0)
+    return axes, low, max(float((high - low).max()) / CELLS, 1e-9)
+
+
+def _is_seen(look: Look, places: Floats) -> Mask:
+    view = look.photo.view
+    matrix, K = view.viewmat.double().cpu().numpy(), view.K.double().cpu().numpy()
+    local = places @ matrix[:3, :3].T + matrix[:3, 3]
+    with np.errstate(all="ignore"):
+        pixels = local[:, :2] / local[:, 2:] * K[[0, 1], [0, 1]] + K[:2, 2]
+    seen: Mask = (local[:, 2] > 0) & (pixels >= 0).all(axis=1) & (pixels < (view.width, view.height)).all(axis=1)
+    return seen
+
+
+def _cell(subject: Subject, places: Floats, seen: Mask, centers: Floats) -> Cell:
+    middle = places.mean(axis=0)
+    by = np.flatnonzero(seen.mean(axis=0) >= 0.5)
+    rays = centers[by] - middle
+    distances = np.maximum(np.linalg.norm(rays, axis=1), 1e-9)
+    cosines = (rays / distances[:, None]) @ (rays / distances[:, None]).T
+    fine = [float(subject.training[at].photo.view.K[0, 0]) / far for at, far in zip(by, distances, strict=True)]
+    angle = float(np.degrees(np.arccos(np.clip(cosines.min(), -1, 1)))) if len(by) else 0.0
+    place = (float(middle[0]), float(middle[1]), float(middle[2]))
+    return Cell(place, float(np.median(seen.sum(axis=1))), angle, max(fine, default=0.0))
+
+
+def weakly_covered(subject: Subject) -> float | None:
+    """Return the share of the surface that too few photographs see; None where there is none."""
+    surface = _surface(subject)
+    if not len(surface):
+        return None
+    seen = np.stack([_is_seen(look, surface) for look in subject.training], axis=1)
+    return float((seen.sum(axis=1) < FEW).mean())
+
+
+def distances(subject: Subject) -> dict[str, float]:
+    """Return how far each held-out view is from the nearest trained one, in baselines of the trained ones."""
+    if len(subject.training) < 2:
+        return {}
+    centers = np.array([center_of(look.photo.view) for look in subject.training])
+    tree = cKDTree(centers)
+    baseline = max(float(np.median(tree.query(centers, k=2)[0][:, 1])), 1e-9)
+    held_out = {look.photo.name: center_of(look.photo.view) for look in subject.holdout}
+    return {name: float(tree.query(center)[0]) / baseline for name, center in held_out.items()}

@@ -1,0 +1,108 @@
+"""All figures of a splat, and its grade."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+
+from splatbatch.store.records.quality.inspection import Inspection, as_numbers, grade
+from splatbatch.training.inspection import between, coverage, memorised, photographs, shapes, surface
+from splatbatch.training.inspection.limits import (
+    BLURRED_OCTAVES,
+    ERROR_TIMES,
+    EXPOSED_STOPS,
+    MOST_AT_FAULT,
+    SHIFTED,
+    Value,
+    count,
+    figures,
+    limit_of,
+    named,
+)
+from splatbatch.training.inspection.subject import Subject
+
+STAGES = ("surface", "shapes", "between", "coverage", "photographs")
+ByPhoto = Mapping[str, Mapping[str, float]]
+
+
+def inspect(subject: Subject, tell: Callable[[str], None] = lambda _: None) -> Inspection:
+    """Return how good a splat is; `tell` hears of each stage that begins."""
+    began = time.monotonic()
+    values: dict[str, Value] = {}
+    photos: dict[str, Mapping[str, float]] = {}
+    cells: list[coverage.Cell] = []
+    for stage in STAGES:
+        tell(stage)
+        if stage == "coverage":
+            cells = coverage.cells(subject)
+            values["coverage"] = Value(coverage.weakly_covered(subject))
+            continue
+        found, by_photo = _MEASURES[stage](subject)
+        values |= found
+        photos |= by_photo
+    made = figures(values)
+    return Inspection(
+        grade=grade(made),
+        figures=made,
+        photos=as_numbers(photos),
+        cells=tuple(_placed(subject, cell) for cell in cells),
+        seconds=round(time.monotonic() - began, 2),
+        made_with={"torch": str(torch.__version__)},
+    )
+
+
+def _placed(subject: Subject, cell: coverage.Cell) -> dict[str, float]:
+    """Return a cell in the coordinates of the splat file."""
+    x, y, z = (np.array(cell.place) * subject.frame.unit + subject.frame.center).tolist()
+    found = {"x": x, "y": y, "z": z, "photos": cell.num_photos, "angle": cell.angle_deg}
+    found |= {"resolution": cell.px_per_unit / subject.frame.unit, "weak": float(cell.is_weak)}
+    return {name: float(f"{value:.9g}") for name, value in found.items()}
+
+
+def _surface(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
+    found = surface.fronts(subject)
+    usual = statistics.median(found.covers.values()) if found.covers else None
+    beyond = {name: cover - (usual or 0.0) for name, cover in found.covers.items()}
+    values = {
+        "depth": Value(surface.depth_off(subject)),
+        "haze": Value(usual),
+        "veil": Value(max(beyond.values(), default=None), named(beyond, limit_of("veil"))),
+        "floaters": Value(shapes.floaters(subject, found)),
+    }
+    return values, {"cover": found.covers}
+
+
+def _shapes(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
+    painted = shapes.painted(subject)
+    values = {"needles": painted.needles, "giants": painted.giants, "ballast": shapes.ballast(subject)}
+    return {name: Value(value) for name, value in values.items()}, {}
+
+
+def _between(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
+    found = between.between(subject, subject.points)
+    held_out = memorised.psnrs(subject, subject.holdout)
+    values = {"memorised": Value(memorised.gap_db(subject, held_out))}
+    if found:
+        values |= {name: Value(getattr(found, name)) for name in ("holes", "jumps", "noise")}
+    return values, {"psnr": held_out, "distance": coverage.distances(subject)}
+
+
+def _photographs(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
+    found, shifts = photographs.judged(subject.looks, len(subject.points)), photographs.shifts(subject)
+    stops = {name: abs(value) for name, value in found.exposure.items()}
+    shifted = named(shifts, SHIFTED)
+    moved = shifted if len(shifted) <= MOST_AT_FAULT * len(shifts) else ()
+    elsewhere = named(found.registration, ERROR_TIMES)
+    values = {
+        "blurred": count(named(found.blur, BLURRED_OCTAVES)),
+        "exposure": count(named(stops, EXPOSED_STOPS)),
+        "misregistered": count((*elsewhere, *(name for name in moved if name not in elsewhere))),
+    }
+    return values, {**vars(found), "shift": shifts}
+
+
+_MEASURES = {"surface": _surface, "shapes": _shapes, "between": _between, "photographs": _photographs}

@@ -1,0 +1,144 @@
+"""Which figures there are, up to where each is sound, and what is to be done beyond.
+
+The limits were chosen on splats of the quarry (p0, p1) and of 24 drone photographs (caliterra), trained on the CPU for
+300 to 1,500 steps of mcmc with seeds 1 to 3, and on the same ones with planted sicknesses (planting seeds 1 to 3; four
+trained on every fourth or fifth photograph alone, seeds 21 and 22). Beside each limit: the most on sound splats, the
+least where its own sickness had been planted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from splatbatch.store.records.quality.inspection import QualityFigure
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure and its limit."""
+
+    name: str
+    limit: float
+    unit: str
+    meaning: str
+    advice: str
+
+
+TABLE = (
+    Row(  # 0.11, 0.51
+        *("depth", 0.25, "share"),
+        "of the model's points the surface is drawn elsewhere, by more than 5 % of the depth, or not at all",
+        "Train longer, or with more Gaussians; if it stays, check the poses: splatbatch verify-dims --deep.",
+    ),
+    Row(  # 0.01, 0.20
+        *("haze", 0.06, "opacity"),
+        "stands before the scene in half of all pictures",
+        "Photographs of changing exposure or weather make haze: set training.colors, or leave them out.",
+    ),
+    Row(  # 0.19, 0.13: floaters are found by their mass, too
+        *("veil", 0.25, "opacity"),
+        "stands before a single camera beyond what stands before the others",
+        "Look at the named photographs: something close to the camera, or a wrong pose, made floaters there.",
+    ),
+    Row(  # 0.003, 0.016
+        *("floaters", 0.008, "share"),
+        "of the opaque mass floats before what the cameras see",
+        "Merge with --clean, which leaves floaters out, or add photographs from the sides.",
+    ),
+    Row(  # 0.11, 0.27
+        *("needles", 0.17, "share"),
+        "of the pictures is painted by Gaussians twelve times as long as wide",
+        "Train longer or with refinement by photographs at full resolution; needles show from the sides.",
+    ),
+    Row(  # 0.00, 0.40
+        *("giants", 0.05, "share"),
+        "of the pictures is painted by Gaussians nearly as large as the scene",
+        "Lower training.init_scale or train longer: detail is missing where they lie.",
+    ),
+    Row(  # 0.22, 0.50
+        *("ballast", 0.4, "share"),
+        "of the Gaussians is near-invisible",
+        "Lower training.cap_max: the file is larger than it needs to be.",
+    ),
+    Row(  # 0.001, 0.03
+        *("holes", 0.01, "share"),
+        "of the points has no surface half a baseline beside the cameras",
+        "Photograph from between the cameras as well, or raise training.cap_max.",
+    ),
+    Row(
+        *("jumps", 0.02, "share"),
+        "of the pixels jumps in depth half a baseline beside the cameras, more than from them",
+        "Photograph from between the cameras as well: the surface was only made up for those there are.",
+    ),
+    Row(  # 1.00
+        *("noise", 1.15, "times"),
+        "the fine structure that is seen from the cameras themselves appears half a baseline beside them",
+        "Lower training.cap_max or add photographs: each photograph was memorised by itself.",
+    ),
+    Row(  # 0.75, 2.29
+        *("memorised", 1.8, "dB"),
+        "are photographs better that were trained on than those that were not",
+        "Add photographs, or train with fewer Gaussians: this splat remembers and does not know.",
+    ),
+    Row(  # 0.055, 0.092
+        *("coverage", 0.075, "share"),
+        "of the surface, its outermost tenth aside, is seen by fewer than three photographs",
+        "Take photographs of the weak cells: the report's map shows them.",
+    ),
+    Row(  # 0.07 octaves
+        *("blurred", 0, "photographs"),
+        "have clearly less detail than others of the same points",
+        "Leave the named photographs out, or take them again.",
+    ),
+    Row(  # 0.08 stops
+        *("exposure", 0, "photographs"),
+        "are clearly brighter or darker than others of the same points",
+        "Let training.colors even them, or leave the named photographs out.",
+    ),
+    Row(  # 1.6 times
+        *("misregistered", 0, "photographs"),
+        "stand elsewhere than the model says",
+        "Register the named photographs again, or leave them out.",
+    ),
+)
+BLURRED_OCTAVES, EXPOSED_STOPS, ERROR_TIMES, SHIFTED = 0.4, 0.4, 3.0, 8.0
+"""From which on a photograph is named: of detail, of brightness, times the usual reprojection error, in 1/1000 of the
+width beside its rendering. Sound photographs: 0.07, 0.08, 1.6 and 0."""
+MOST_AT_FAULT = 1 / 3
+"""Of all photographs: where more lie beside their renderings, the splat is at fault and not they."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """What was measured, and which photographs it is about."""
+
+    value: float | None
+    subjects: tuple[str, ...] = ()
+
+
+def figures(values: Mapping[str, Value]) -> tuple[QualityFigure, ...]:
+    """Return what was measured with its limits; what was not is unknown."""
+    found = []
+    for row in TABLE:
+        one = values.get(row.name, Value(None))
+        known = None if one.value is None else round(one.value, 5)
+        figure = QualityFigure(row.name, known, row.limit, row.unit, one.subjects, row.meaning, row.advice)
+        found.append(figure)
+    return tuple(found)
+
+
+def limit_of(name: str) -> float:
+    """Return the limit of a figure."""
+    return next(row.limit for row in TABLE if row.name == name)
+
+
+def named(values: Mapping[str, float], limit: float) -> tuple[str, ...]:
+    """Return the photographs that exceed a limit, the worst first."""
+    over = [name for name in values if values[name] > limit]
+    return tuple(sorted(over, key=lambda name: (-values[name], name)))
+
+
+def count(names: Sequence[str]) -> Value:
+    """Return how many photographs are named."""
+    return Value(float(len(names)), tuple(names))

@@ -1,0 +1,159 @@
+"""What is inspected: a splat, the photographs around it, and the points of the model that each of them sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import Parameter
+from torch.nn.functional import interpolate
+
+from splatbatch.config import Offset, Recipe
+from splatbatch.scene.colmap.sightings import Sightings
+from splatbatch.scene.reprojection import project
+from splatbatch.training.gaussians import Parameters
+from splatbatch.training.photos.views import Frame, Photo, Views
+from splatbatch.training.rendering.rasterize import RasterOptions, View
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+MOST_PIXELS = 120_000
+"""Of a picture that is rendered: figures cost the same whatever the photographs' size, and mean the same."""
+MOST_POINTS = 60_000
+"""Points of the model that are looked at, evenly taken."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A photograph, a smaller copy of it that is rendered, and the points of the model that it sees."""
+
+    photo: Photo
+    small: Photo
+    points: Ints  # [n], rows of the subject's points
+    pixels: Floats  # [n, 2], in `small`
+    depths: Floats  # [n], along the camera's axis, in units of the frame
+    errors: Floats  # [n], from the keypoint to where the point falls, in 1/1000 of the picture's width
+    is_inside: NDArray[np.bool_]  # [n], whether it falls into the picture, before the camera, on a pixel that counts
+
+    def cells(self) -> tuple[Ints, Ints]:
+        """Return row and column of each point that falls into the picture."""
+        places = np.floor(self.pixels[self.is_inside]).astype(np.int64)
+        return places[:, 1], places[:, 0]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A splat in the frame that it was trained in, and what there is to hold it against."""
+
+    own: Parameters
+    drawn: Parameters
+    """With the backdrop behind it, where it has one."""
+    training: tuple[Look, ...]
+    holdout: tuple[Look, ...]
+    points: Floats  # [P, 3]
+    frame: Frame
+    recipe: Recipe
+
+    @property
+    def options(self) -> RasterOptions:
+        """Return how it is drawn."""
+        return RasterOptions.of(self.recipe)
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        """Return all photographs, in the order of their names."""
+        return tuple(sorted((*self.training, *self.holdout), key=lambda look: look.photo.name))
+
+
+@dataclass(frozen=True)
+class Model:
+    """A reconstruction as the frame has it."""
+
+    sightings: Sightings
+    points: Floats  # [P, 3], in the frame
+    is_kept: NDArray[np.bool_]  # [P]
+
+    @classmethod
+    def of(cls, sightings: Sightings, frame: Frame, offset: Offset) -> Model:
+        """Return a model in the frame of a training; of many points some."""
+        num = len(sightings.points)
+        is_kept = np.zeros(num, dtype=bool)
+        is_kept[np.linspace(0, num - 1, min(num, MOST_POINTS)).astype(np.int64)] = num > 0
+        return cls(sightings, (sightings.points.xyz - np.array(offset) - frame.center) / frame.unit, is_kept)
+
+    def looks(self, photos: Sequence[Photo]) -> tuple[Look, ...]:
+        """Return what each photograph sees."""
+        index = {image.name: place for place, image in enumerate(self.sightings.images)}
+        order = np.argsort(self.sightings.photo, kind="stable")
+        ends = np.searchsorted(self.sightings.photo[order], np.arange(len(index) + 1))
+        point = self.sightings.point[order]
+        rows = {name: slice(ends[place], ends[place + 1]) for name, place in index.items()}
+        return tuple(self._look(photo, point[rows[photo.name]], order[rows[photo.name]]) for photo in photos)
+
+    def _look(self, photo: Photo, points: NDArray[np.int32], sightings: Ints) -> Look:
+        kept = self.is_kept[points]
+        points, sightings, small = points[kept], sightings[kept], smaller(photo)
+        view = small.view
+        viewmat, K = view.viewmat.double().cpu().numpy(), view.K.double().cpu().numpy()
+        local = self.points[points] @ viewmat[:3, :3].T + viewmat[:3, 3]
+        depths = local[:, 2]
+        with np.errstate(all="ignore"):
+            pixels = local[:, :2] / depths[:, None] * K[[0, 1], [0, 1]] + K[:2, 2]
+            inside = (depths > 0) & (pixels >= 0).all(axis=1) & (pixels < (view.width, view.height)).all(axis=1)
+        if small.mask is not None:
+            x, y = np.floor(pixels[inside]).astype(np.int64).T
+            inside[inside] = small.mask.cpu().numpy()[y, x]
+        return Look(photo, small, points.astype(np.int64), pixels, depths, self._errors(photo, sightings), inside)
+
+    def _errors(self, photo: Photo, sightings: Ints) -> Floats:
+        """Return how far the points fall from their keypoints, in 1/1000 of the width of the camera's picture."""
+        known = self.sightings
+        place = next(place for place, image in enumerate(known.images) if image.name == photo.name)
+        image, camera = known.images[place], known.cameras[known.images[place].camera_id]
+        matrix = image.world_to_camera()
+        keypoints = known.xy[known.first_keypoint[place] + known.keypoint[sightings]]
+        local = known.points.xyz[known.point[sightings]] @ matrix[:3, :3].T + matrix[:3, 3]
+        away: Floats = np.linalg.norm(project(camera, local) - keypoints, axis=1)
+        return 1000 * away / camera.width
+
+
+def smaller(photo: Photo) -> Photo:
+    """Return a photograph with its camera, of at most `MOST_PIXELS`."""
+    view = photo.view
+    factor = math.sqrt(MOST_PIXELS / (view.width * view.height))
+    if factor >= 1:
+        return photo
+    width, height = max(1, round(factor * view.width)), max(1, round(factor * view.height))
+    scale = view.K.new_tensor([[width / view.width], [height / view.height], [1.0]])
+    pixels = photo.pixels.movedim(-1, 0)[None].float()
+    reduced = interpolate(pixels, size=(height, width), mode="area")[0].movedim(0, -1).round().to(torch.uint8)
+    mask = None
+    if photo.mask is not None:
+        mask = interpolate(photo.mask[None, None].float(), size=(height, width), mode="area")[0, 0] > 0.5
+    tone = None if photo.tone is None else photo.tone.clone()
+    if tone is not None:
+        tone[3] /= factor**2  # one over the square of half the diagonal
+    small = View(view.viewmat, scale * view.K, width, height)
+    return replace(photo, view=small, pixels=reduced, mask=mask, tone=tone)
+
+
+def subject_of(own: Mapping[str, Tensor], views: Views, model: Model, recipe: Recipe) -> Subject:
+    """Return a splat with what there is to hold it against."""
+    frozen, drawn = (_frozen(values) for values in (own, views.surroundings.drawn_with(own)))
+    training, holdout = model.looks(views.training), model.looks(views.holdout)
+    return Subject(frozen, drawn, training, holdout, model.points, views.frame, recipe)
+
+
+def _frozen(gaussians: Mapping[str, Tensor]) -> Parameters:
+    return {name: Parameter(value.detach(), requires_grad=False) for name, value in gaussians.items()}
+
+
+def spread(looks: Sequence[Look], most: int) -> tuple[Look, ...]:
+    """Return at most so many looks, evenly spread over all."""
+    count = min(most, len(looks))
+    return tuple(looks[place * len(looks) // count] for place in range(count))

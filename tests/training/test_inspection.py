@@ -1,0 +1,113 @@
+"""Planted sicknesses, each found by its own figure; and sound splats, of which nothing is said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sick_bed import SICKNESSES, Bed, is_found, made_ill
+from sick_trainings import quarry, trained
+
+from splatbatch.scene.patches import Patch
+from splatbatch.store.records.quality.inspection import Inspection, QualityFigure, grade
+from splatbatch.training.inspection import between, limits, surface
+from splatbatch.training.inspection.opened import open_subject
+
+CHEAP = ("floaters", "haze", "depth", "needles", "misregistered", "exposure")
+SEEDS = (71, 72)
+"""Of planting; limits were chosen on seeds 1 to 4."""
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Bed:
+    """The quarry's first patch, trained in seconds at a quarter of its size."""
+    return trained(quarry("p0"), tmp_path_factory.mktemp("bed"), 160, 70, resolution="1/4")
+
+
+@pytest.fixture(scope="module")
+def sound(bed: Bed) -> Inspection:
+    return bed.inspect()
+
+
+def test_a_sound_splat_has_no_sickness_and_every_figure(sound: Inspection) -> None:
+    assert (sound.grade, sound.found) == ("A", ())
+    assert [figure.name for figure in sound.figures] == [row.name for row in limits.TABLE]
+    assert all(figure.value is not None and figure.advice for figure in sound.figures)
+    assert {"cover", "blur", "exposure", "registration", "shift"} <= set(min(sound.photos.items())[1])
+    assert sum("psnr" in one and "distance" in one for one in sound.photos.values()) == 3
+    assert sound.cells and all(cell["photos"] >= 1 for cell in sound.cells)
+
+
+@pytest.mark.parametrize("sickness", CHEAP)
+def test_a_planted_sickness_is_found_by_its_own_figure(bed: Bed, sickness: str, tmp_path: Path) -> None:
+    found = made_ill(bed, sickness, SEEDS[0], tmp_path / "ill").inspect()
+    assert is_found(found, sickness), [(figure.name, figure.value) for figure in found.figures]
+    assert found.grade in "BCD"
+
+
+def test_photographs_are_named_that_are_blurred(bed: Bed, tmp_path: Path) -> None:
+    ill = made_ill(bed, "blurred", 73, tmp_path / "ill")
+    changed = {path.relative_to(ill.settings.images).as_posix() for path in Path(ill.settings.images).rglob("*.jpg")}
+    changed -= {name for name in changed if (Path(ill.settings.images) / name).is_symlink()}
+    (figure,) = (figure for figure in ill.inspect().found if figure.name == "blurred")
+    assert set(figure.subjects) == changed and figure.value == 5
+
+
+def test_the_record_is_read_as_it_was_written(sound: Inspection) -> None:
+    assert Inspection.from_record(sound.to_record()) == sound
+    assert Inspection.from_record({"figures": 3, "cells": "x", "photos": [1], "grade": None}) == Inspection()
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [((1, 1), "A"), ((2.5, 1), "B"), ((2.5, 2.5), "C"), ((9, 1), "C"), ((9, 9), "D"), ((None, None), "")],
+)
+def test_the_grade_is_of_what_exceeds_its_limits(values: tuple[float | None, ...], expected: str) -> None:
+    assert grade(tuple(QualityFigure("x", value, 2.0) for value in values)) == expected
+
+
+def test_a_camera_moved_to_its_right_stands_there(bed: Bed) -> None:
+    view = open_subject(bed.settings, bed.splat, torch.device("cpu")).training[0].small.view
+    step = between.center_of(between.moved(view, 0.5)) - between.center_of(view)
+    assert np.allclose(step, 0.5 * view.viewmat[0, :3].numpy(), atol=1e-5)
+
+
+def test_points_fall_on_the_pixels_of_their_keypoints(bed: Bed) -> None:
+    subject = open_subject(bed.settings, bed.splat, torch.device("cpu"))
+    errors = np.concatenate([look.errors for look in subject.looks])
+    assert 0.1 < np.median(errors) < 3  # in 1/1000 of the width
+    assert (surface.depth_off(subject) or 0) < 0.25
+
+
+def beds(folder: Path, real_photos: Path) -> dict[str, Bed]:
+    caliterra = Patch("p0", real_photos / "sparse/0", real_photos / "images")
+    wanted = [("quarry p0", quarry("p0"), 1000, 81), ("quarry p1", quarry("p1"), 600, 82)]
+    wanted += [("caliterra", caliterra, 1200, 83), ("caliterra", caliterra, 700, 84)]
+    return {f"{name}, seed {seed}": trained(patch, folder / str(seed), n, seed) for name, patch, n, seed in wanted}
+
+
+@pytest.mark.long
+def test_of_sicknesses_planted_with_new_seeds_nearly_all_are_found(
+    tmp_path: Path, real_photos: Path, record_property: pytest.RecordProperty
+) -> None:
+    every = beds(tmp_path, real_photos)
+    falsely = {name: [figure.name for figure in bed.inspect().found] for name, bed in every.items()}
+    counts, missed = Counter[str](), Counter[str]()
+    for name, bed in every.items():
+        # a hole leaves 2 of the 20 photographs of a patch of the quarry
+        for sickness in [one for one in SICKNESSES if one != "coverage" or "caliterra" in name]:
+            for seed in SEEDS:
+                ill = made_ill(bed, sickness, seed, tmp_path / f"{bed.splat.parent.parent.name}-{sickness}-{seed}")
+                counts[sickness] += 1
+                missed[sickness] += not is_found(ill.inspect(), sickness)
+    for number, (scene, seed) in enumerate([("p0", 91), ("p1", 92), ("p0", 93)]):
+        counts["memorised"] += 1
+        copy = trained(quarry(scene), tmp_path / f"copy{number}", 800, seed, every=5)
+        missed["memorised"] += not is_found(copy.inspect(), "memorised")
+    table = ", ".join(f"{name} {counts[name] - missed[name]}/{counts[name]}" for name in counts)
+    record_property("did", f"{table}; on sound ones {falsely}")
+    assert counts.total() >= 60 and missed.total() <= 0.05 * counts.total(), table
+    assert not any(falsely.values()), falsely
