@@ -34,19 +34,8 @@ class BuiltinTrainer:
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Write settings.json and return the command of the training process."""
-        settings = TrainingSettings(
-            patch=folder.task,
-            recipe=self._recipe.model_dump(mode="json"),
-            sparse=str(patch.sparse),
-            offset=patch.offset,
-            images=str(patch.images),
-            masks=str(patch.masks) if patch.masks else None,
-            holdout=choose_holdout(patch, self._recipe.evaluation),
-            resume=self._checkpoint_before(folder),
-            tones={name: tone.values() for name, tone in patch.tones.items()},
-            is_backdrop=patch.is_backdrop,
-            **_surroundings(patch),
-        )
+        settings = settings_for(self._recipe, patch, folder.task)
+        settings = dataclasses.replace(settings, resume=self._checkpoint_before(folder))
         write_json(folder.settings, settings.to_record())
         return (sys.executable, "-m", "splatbatch.training", str(folder.path))
 
@@ -63,6 +52,22 @@ class BuiltinTrainer:
         if isinstance(splat, Splat):
             return dataclasses.replace(splat, metrics=(folder.read_metrics() or Metrics()).to_record())
         return splat
+
+
+def settings_for(recipe: Recipe, patch: Patch, task: str) -> TrainingSettings:
+    """Return what a training process is told of a patch, and whoever looks at its splat as it was trained."""
+    return TrainingSettings(
+        patch=task,
+        recipe=recipe.model_dump(mode="json"),
+        sparse=str(patch.sparse),
+        offset=patch.offset,
+        images=str(patch.images),
+        masks=str(patch.masks) if patch.masks else None,
+        holdout=choose_holdout(patch, recipe.evaluation),
+        tones={name: tone.values() for name, tone in patch.tones.items()},
+        is_backdrop=patch.is_backdrop,
+        **_surroundings(patch),
+    )
 
 
 def _surroundings(patch: Patch) -> dict[str, Any]:
