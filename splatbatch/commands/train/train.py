@@ -26,6 +26,7 @@ from splatbatch.outcome import Outcome
 from splatbatch.plain_text import plain
 from splatbatch.scheduler import session
 from splatbatch.scheduler.running import Rounds
+from splatbatch.scheduler.scene import attempt
 from splatbatch.scheduler.work.adopt import adopt, adopt_task
 from splatbatch.scheduler.work.claiming import Claiming, Snapshot
 from splatbatch.scheduler.work.holding import held
@@ -165,6 +166,7 @@ def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
 
         hooks = Hooks(interruption.reason, beat, ours.beat, contents.want, standing.forget)
         run = _run(batch, ledger, wish, hooks, ours.claims)
+        _inspect(batch, run, hooks)
         if not run.stopped:  # the next run reads on
             contents.finish()
     standing.forget()
@@ -175,6 +177,19 @@ def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
     if wish.is_retry:
         print_retried(batch, run, save=save)
     raise typer.Exit(interruption.exit_code if interruption.signal else code)
+
+
+def _inspect(batch: Batch, run: Run, hooks: Hooks) -> None:
+    """Inspect the splats that are there, where the YAML asks for it; whatever comes of that, they are trained."""
+    wanted = [task.name for task in batch.tasks if task.recipe.evaluation.inspect]
+    if not wanted or run.stopped:
+        return
+    from splatbatch.commands.quality.inspect import inspect_tasks
+
+    trained = batch.only(name for name in wanted if batch.output.patch(name).read_result() is not None)
+    _, failed = inspect_tasks(trained, attempt.Hooks(hooks.stop, hooks.beat))
+    for name, why in failed.items():
+        tell(plain(f"{name}: not inspected: {why}"))
 
 
 @dataclass(frozen=True)

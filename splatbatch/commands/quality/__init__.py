@@ -1,0 +1,1 @@
+"""The verbs of how good splats are: inspected, and certified."""
