@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Optional
 
 import typer
 
@@ -22,3 +23,19 @@ def inspect(
     from splatbatch.commands.quality import inspect as inspecting
 
     inspecting.inspect(config, all_named(patches, patch), as_json=json_, again=again)
+
+
+@app.command("verify-certificate")
+def verify_certificate(
+    patches: options.PatchArguments = None,
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
+    file: Annotated[
+        Optional[Path], typer.Option("--file", metavar="FILE", help="A certificate.json, with splat.ply beside it.")
+    ] = None,
+    json_: options.JsonOption = False,
+) -> None:
+    """Check that certificates speak of the splats, settings and files that there are."""
+    from splatbatch.commands.quality import certificate
+
+    certificate.verify(config, all_named(patches, patch), file, as_json=json_)

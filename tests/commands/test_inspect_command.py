@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,11 @@ from command_line import Ended, invoke
 from cut_quarry import QUARRY, accept, quarry_splat
 
 from splatbatch.config import load
+from splatbatch.files import write_json
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.quality.certificate import seal_of
+from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +27,9 @@ def quarry(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = folder / "splat_config.yml"
     config.write_text(config.read_text().replace("training:\n", "training:\n  device: cpu\n  resolution: 1/4\n", 1))
     accept(folder / "output", "p0", quarry_splat())
+    (task,) = open_batch(config, ["p0"]).tasks
+    result = OutputFolder(folder / "output").patch("p0").result
+    write_json(result, {**json.loads(result.read_text()), **fingerprint(task.patch, task.recipe).to_record()})
     assert inspect(folder, "p0").code == 0
     return folder
 
@@ -65,3 +73,73 @@ def test_whether_splats_are_inspected_changes_no_splat(quarry: Path) -> None:
     config = load(quarry / "splat_config.yml").recipe("p0")
     other = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"inspect": True})})
     assert config.decisive() == other.decisive()
+
+
+def verify(folder: Path, *arguments: str) -> Ended:
+    return invoke("verify-certificate", *arguments, "--config", str(folder / "splat_config.yml"))
+
+
+def test_a_certificate_holds_until_something_changes(quarry: Path) -> None:
+    ended = verify(quarry, "p0")
+    assert (ended.code, ended.out.strip()) == (0, "p0: holds")
+    assert verify(quarry).code == 1 and "p1: none: splatbatch inspect" in verify(quarry).out
+    file = OutputFolder(quarry / "output").patch("p0").certificate
+    assert json.loads(verify(quarry, "--file", str(file), "--json").out)[str(file)]["holds"]
+
+
+def change_splat(quarry: Path) -> None:
+    splat = OutputFolder(quarry / "output").patch("p0").splat
+    data = bytearray(splat.read_bytes())
+    data[-1] ^= 1
+    splat.write_bytes(data)
+
+
+def change_photograph(quarry: Path) -> None:
+    photo = min((quarry / "images/left").glob("*.jpg"))
+    photo.write_bytes(photo.read_bytes() + b" ")
+
+
+def change_settings(quarry: Path) -> None:
+    config = quarry / "splat_config.yml"
+    config.write_text(config.read_text().replace("max_steps: 300", "max_steps: 400"))
+
+
+def change_certificate(quarry: Path, **keys: object) -> None:
+    file = OutputFolder(quarry / "output").patch("p0").certificate
+    file.write_text(json.dumps({**json.loads(file.read_text()), **(keys or {"num_gaussians": 7})}))
+
+
+def forge_grade(quarry: Path) -> None:
+    """Also seal it anew."""
+    change_certificate(quarry, grade="Z")
+    file = OutputFolder(quarry / "output").patch("p0").certificate
+    change_certificate(quarry, seal=seal_of(json.loads(file.read_text())))
+
+
+def cut_certificate(quarry: Path) -> None:
+    OutputFolder(quarry / "output").patch("p0").certificate.write_text('{"grade": "A", "figures": 3}')
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (change_splat, "speaks of another splat"),
+        (change_photograph, "was made from other files: images/left/"),
+        (change_settings, "names other settings than the YAML has now"),
+        (change_certificate, "its seal is broken"),
+        (forge_grade, "says grade Z, its figures say"),
+        (cut_certificate, "is no whole certificate: lacks patch"),
+    ],
+)
+def test_what_a_certificate_no_longer_says_truly_is_told(
+    quarry: Path, tmp_path: Path, change: Callable[[Path], None], words: str
+) -> None:
+    shutil.copytree(quarry, tmp_path / "quarry")
+    change(tmp_path / "quarry")
+    ended = verify(tmp_path / "quarry", "p0")
+    assert ended.code == 1 and words in ended.out and "Traceback" not in ended.err
+
+
+def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
+    ended = invoke("verify-certificate", "--file", str(tmp_path / "none.json"))
+    assert ended.code == 6 and "none.json: is no certificate" in ended.err

@@ -83,7 +83,7 @@ def inputs_of(patch: Patch, recipe: Recipe, stats: Stats | None = None) -> Input
         for name, mask in sorted(find_masks(patch.masks, names).items()):
             fact = files[f"masks/{mask.relative_to(patch.masks or '/').as_posix()}"] = stats.of(str(mask))
             digest.update(f"{name}\0{fact.num_bytes}\0".encode())
-        files |= {key: stats.of(_locate(key, patch, recipe)) for key in _further(patch, recipe, names)}
+        files |= {key: stats.of(locate(key, patch, recipe)) for key in _further(patch, recipe, names)}
     return Inputs(digest.hexdigest()[:16], files)
 
 
@@ -141,7 +141,7 @@ def with_content(
         if before is None or key.partition("/")[0] not in _CONTENTS or key.endswith("/"):
             continue
         if fact[:2] == before[:2] or (
-            before.sha256 and before.num_bytes == fact.num_bytes and sha256_of(_locate(key, patch, recipe)) == before[2]
+            before.sha256 and before.num_bytes == fact.num_bytes and sha256_of(locate(key, patch, recipe)) == before[2]
         ):
             known[key] = fact._replace(sha256=before.sha256)
         else:
@@ -157,7 +157,7 @@ def unread(files: Mapping[str, FileFact], patch: Patch, recipe: Recipe) -> Itera
     """Yield the files whose content nobody has read yet, with their paths."""
     for key, fact in files.items():
         if not fact.sha256 and fact.num_bytes >= 0 and not key.endswith("/") and key.partition("/")[0] in _CONTENTS:
-            yield key, Path(_locate(key, patch, recipe))
+            yield key, Path(locate(key, patch, recipe))
 
 
 def spell_files(keys: Iterable[str], most: int = 3) -> str:
@@ -227,7 +227,8 @@ class _Roots:
         return self._known[kind] if kind == "holdout" else f"{self._known[kind]}/{rest}"
 
 
-def _locate(key: str, patch: Patch, recipe: Recipe) -> str:
+def locate(key: str, patch: Patch, recipe: Recipe) -> str:
+    """Return where a file of a fingerprint lies."""
     return _Roots(patch, recipe).path(key)
 
 

@@ -1,0 +1,57 @@
+"""`verify-certificate`: whether certificates speak of the splats, settings and files that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from splatbatch.commands.output import print_json
+from splatbatch.errors import OutputError
+from splatbatch.files import read_json
+from splatbatch.plain_text import one_line
+from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.hashes import sha256_of
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.quality.certificate import why_not_genuine, why_outdated
+from splatbatch.tasks.task import Task
+
+NOT_ALL = 1
+INSPECT = "none: splatbatch inspect writes it"
+
+
+def verify(config: Path | None, names: Sequence[str], file: Path | None, *, as_json: bool) -> None:
+    """Check certificates of a batch, or a single file beside its splat; exit with 1 if one does not hold.
+
+    Raises:
+        OutputError: the named file is none.
+    """
+    found = {str(file): _of_file(file)} if file else _of_batch(open_batch(config, names))
+    if as_json:
+        print_json({name: {"holds": not why, "problems": why} for name, why in found.items()})
+    else:
+        for name, why in found.items():
+            typer.echo(one_line(f"{name}: {'; '.join(why) or 'holds'}"))
+    raise typer.Exit(NOT_ALL if any(found.values()) else 0)
+
+
+def _of_file(file: Path) -> list[str]:
+    record = read_json(file)
+    if record is None:
+        raise OutputError(f"{file}: is no certificate: no JSON object can be read there", "Name a certificate.json.")
+    return list(why_not_genuine(record, sha256_of(file.with_name("splat.ply"))))
+
+
+def _of_batch(batch: Batch) -> dict[str, list[str]]:
+    tasks = [task for task in batch.tasks if not task.patch.is_backdrop]
+    return {task.name: _of_patch(task, batch.output.patch(task.name)) for task in tasks}
+
+
+def _of_patch(task: Task, folder: PatchFolder) -> list[str]:
+    record, result = read_json(folder.certificate), folder.read_result()
+    if record is None:
+        return [INSPECT]
+    splat = folder.splat_of(result) if result else folder.splat
+    broken = list(why_not_genuine(record, sha256_of(splat)))
+    return broken or list(why_outdated(record, task, folder))

@@ -1,0 +1,67 @@
+"""certificate.json: what a splat is, how good it was found to be, and from what it was made; sealed by its own hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from splatbatch.fields import mapping, number, text
+from splatbatch.store.records.quality.inspection import QualityFigure
+from splatbatch.store.records.record import TypedRecord, reads
+
+
+def _texts(value: object) -> dict[str, str]:
+    return {name: text(one) for name, one in mapping(value).items()}
+
+
+def _numbers(value: object) -> dict[str, float]:
+    found = {name: number(one) for name, one in mapping(value).items()}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _figures(value: object) -> tuple[QualityFigure, ...]:
+    return tuple(map(QualityFigure.from_record, value)) if isinstance(value, list | tuple) else ()
+
+
+@dataclass(frozen=True)
+class Certificate(TypedRecord):
+    """What is said of a splat to whoever is given it."""
+
+    patch: str = ""
+    grade: str = ""
+    figures: tuple[QualityFigure, ...] = field(default=(), metadata=reads(_figures))
+    splat: str = ""
+    """SHA-256 of the product."""
+    num_gaussians: int | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    """That decided what was computed."""
+    settings_hash: str = ""
+    inputs: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+    """SHA-256 of each file that it was made from."""
+    holdout: dict[str, float] = field(default_factory=dict, metadata=reads(_numbers))
+    """PSNR in dB of each photograph that it was not trained on."""
+    offset: tuple[float, ...] = field(default=(), metadata=reads(lambda value: tuple(value) if value else ()))
+    made_with: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+    seal: str = ""
+    """SHA-256 of all of the above."""
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as certificate.json holds it."""
+        return super().to_record() | {"figures": [one.to_record() for one in self.figures]}
+
+    def sealed(self) -> Certificate:
+        """Return it with its seal."""
+        return replace(self, seal=seal_of(self.to_record()))
+
+
+def seal_of(record: dict[str, Any]) -> str:
+    """Return the seal of a certificate as its file holds it; what is not of a certificate is sealed as well."""
+    told = {name: value for name, value in record.items() if name != "seal"}
+    return hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def lacks(record: dict[str, Any]) -> list[str]:
+    """Return the keys of a certificate that a file has not."""
+    return [one.name for one in fields(Certificate) if one.name not in record]
