@@ -45,6 +45,7 @@ from splatbatch.report.attempts import OfAttempt, attempts_of
 from splatbatch.report.colors import colors_of
 from splatbatch.report.comparison import compare
 from splatbatch.report.outliers import outliers
+from splatbatch.report.quality import quality_of
 from splatbatch.report.scene import scene_facts
 from splatbatch.report.workers import workers_of
 from splatbatch.store.events import Audited, BatchEnded, BatchStarted, Event, event_of
@@ -105,7 +106,8 @@ def _patches(output: OutputFolder, statuses: Sequence[PatchStatus], history: Seq
             "outliers": list(odd[status.patch]),
             "attempts": attempts_of(output.patch(status.patch), by_patch.get(status.patch, [])),
             **dict(zip(("of_patch", "variant"), TaskId.of_folder(status.patch), strict=True)),
-            **product_of(output.patch(status.patch).read_result() or Result()),
+            **product_of(result := output.patch(status.patch).read_result() or Result()),
+            "quality": quality_of(output.patch(status.patch), result.sha256),
         }
         for status in statuses
     ]

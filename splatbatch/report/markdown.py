@@ -9,6 +9,7 @@ from splatbatch.files import Record
 from splatbatch.plain_text import assignments, one_line, plain
 from splatbatch.report.comparison import spelt
 from splatbatch.report.page.comparison_page import HEADINGS, is_best, short, shown
+from splatbatch.report.quality import exceeded
 from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
 from splatbatch.report.units import photographs
 from splatbatch.report.workers import nodes_of
@@ -34,6 +35,7 @@ def to_markdown(report: Record) -> str:
     ]
     for patch in report["patches"]:
         lines += _troubles(patch)
+        lines += _quality(patch)
     lines += [line for scene in report["colors"] for line in _colors(scene)]
     audit = report["audit"]
     if audit and not audit["verified"]:
@@ -47,6 +49,16 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows, of Markdown, as a table; the first holds the headings."""
     ruled = [rows[0], ("---",) * len(rows[0]), *rows[1:]]
     return [f"| {' | '.join(row)} |" for row in ruled]
+
+
+def _quality(patch: Record) -> list[str]:
+    """Return what an inspection has found to exceed its limits, with advice."""
+    over = exceeded(patch["quality"])
+    if not over:
+        return []
+    heading = f"## {_plain(patch['patch'])}: grade {patch['quality']['grade']}"
+    words = (f"{one['name']} ({one['value']:.3g}, limit {one['limit']:.3g}): {one['advice']}" for one in over)
+    return ["", heading, "", *(f"- {_plain(line)}" for line in words)]
 
 
 def _comparison(sweep: Record | None) -> list[str]:

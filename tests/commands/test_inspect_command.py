@@ -13,8 +13,10 @@ from cut_quarry import QUARRY, accept, quarry_splat
 
 from splatbatch.config import load
 from splatbatch.files import write_json
+from splatbatch.report.quality import quality_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.quality.certificate import seal_of
+from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 
@@ -143,3 +145,25 @@ def test_what_a_certificate_no_longer_says_truly_is_told(
 def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
     ended = invoke("verify-certificate", "--file", str(tmp_path / "none.json"))
     assert ended.code == 6 and "none.json: is no certificate" in ended.err
+
+
+def test_the_report_shows_grade_figures_and_advice(quarry: Path) -> None:
+    output = OutputFolder(quarry / "output")
+    found = output.patch("p0").read_inspection()
+    page, text = output.report("html").read_text(), output.report("md").read_text()
+    report = json.loads(output.report("json").read_text())
+    told = {patch["patch"]: patch["quality"] for patch in report["patches"]}
+    assert found is not None and found.found and told["p1"] is None
+    assert told["p0"]["grade"] == found.grade and len(told["p0"]["figures"]) == 15
+    assert f"Grade {found.grade}: {found.found[0].name}" in page and "cells from above" in page
+    assert f"p0: grade {found.grade}" in text and found.found[0].advice.split(":")[0] in text
+    assert len(told["p0"]["holdout"]) == sum("psnr" in one for one in found.photos.values()) > 0
+
+
+def test_an_inspection_of_another_splat_is_not_shown(quarry: Path, tmp_path: Path) -> None:
+    shutil.copytree(quarry, tmp_path / "quarry")
+    folder = OutputFolder(tmp_path / "quarry/output").patch("p0")
+    assert quality_of(folder, (folder.read_result() or Result()).sha256) is not None
+    assert quality_of(folder, "another") is None
+    folder.inspection.write_text('{"figures": [{"value": "x"}], "cells": [1], "grade": 3}')
+    assert quality_of(folder, (folder.read_result() or Result()).sha256) is None

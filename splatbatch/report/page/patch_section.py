@@ -10,6 +10,7 @@ from splatbatch.report.charts.charts import draw
 from splatbatch.report.charts.curves import charts_of
 from splatbatch.report.page.html import Html, tag
 from splatbatch.report.page.pictures import Budget, views_of
+from splatbatch.report.page.quality_section import quality_section
 from splatbatch.report.units import duration
 from splatbatch.report.viewer.viewer import Previews
 
@@ -32,6 +33,7 @@ def patch_section(patch: Record, link: str, budget: Budget, previews: Previews) 
     parts = [
         *(tag("p", mark, class_="mark") for mark in patch["outliers"]),
         *_trouble(patch),
+        *quality_section(patch["quality"]),
         previews.of(patch),
         tag("div", *views_of(previews.output, patch, budget), class_="views"),
         tag("div", *charts, class_="curves"),
@@ -49,6 +51,8 @@ def _key_figures(patch: Record) -> list[str]:
         beside = f" ({trained_on:.2f} on training views)" if trained_on is not None else ""
         evened = f", {patch['psnr_even']:.2f} evened" if patch["psnr_even"] is not None else ""
         figures.append(f"PSNR {patch['psnr']:.2f} dB{evened}{beside}")
+    if patch["quality"]:
+        figures.append(f"grade {patch['quality']['grade']}")
     if patch["num_gaussians"]:
         figures.append(f"{patch['num_gaussians']:,} Gaussians")
     if patch["seconds"] is not None:

@@ -1,0 +1,47 @@
+"""What an inspection found of a patch's splat: its grade, what to do, every figure, and the coverage from above."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from splatbatch.files import Record
+from splatbatch.report.page.html import Html, join, table, tag
+from splatbatch.report.quality import FIGURES, exceeded, figure_row
+
+MAP_PX = 240
+CELL_PX = 10
+
+
+def quality_section(quality: Record | None) -> Iterator[Html]:
+    """Yield what there is to see; nothing where nobody has inspected the splat."""
+    if quality is None:
+        return
+    over = exceeded(quality)
+    said = f"Grade {quality['grade']}: " + (", ".join(one["name"] for one in over) or "all within their limits")
+    yield tag("p", said, class_="mark" if over else "quiet")
+    yield from (tag("p", f"{one['name']}: {one['advice']}", class_="quiet") for one in over)
+    rows = [tag("tr", *(tag("td", word) for word in figure_row(one))) for one in quality["figures"]]
+    yield tag(
+        "details", tag("summary", "Inspection"), table(FIGURES, rows, ("figure", "state", "what")), *_map(quality)
+    )
+
+
+def _map(quality: Record) -> Iterator[Html]:
+    """Yield the cells of the scene from above: dark where many photographs see them, red where too few do."""
+    cells = [cell for cell in quality["cells"] if {"x", "y", "photos", "weak"} <= cell.keys()]
+    if not cells:
+        return
+    x, y = [cell["x"] for cell in cells], [cell["y"] for cell in cells]
+    side = max(max(x) - min(x), max(y) - min(y)) or 1.0
+    most = max(cell["photos"] for cell in cells) or 1.0
+    dots = [_dot(cell, (min(x), max(y)), MAP_PX / side, most) for cell in cells]
+    box = f"-{CELL_PX} -{CELL_PX} {MAP_PX + 2 * CELL_PX} {MAP_PX + 2 * CELL_PX}"
+    words = f"{len(cells)} cells from above; {sum(cell['weak'] > 0 for cell in cells)} of them seen by fewer than three"
+    yield tag("svg", join(dots), viewBox=box, width=MAP_PX, height=MAP_PX, role="img", aria_label=words)
+    yield tag("p", f"{words} photographs, in red.", class_="quiet")
+
+
+def _dot(cell: Record, corner: tuple[float, float], scale: float, most: float) -> Html:
+    place = {"cx": f"{scale * (cell['x'] - corner[0]):.1f}", "cy": f"{scale * (corner[1] - cell['y']):.1f}"}
+    style = {"fill": "#c33"} if cell["weak"] else {"fill": "currentColor", "opacity": f"{cell['photos'] / most:.2f}"}
+    return tag("circle", tag("title", f"{cell['photos']:g} photographs"), r=CELL_PX // 2, **place, **style)
