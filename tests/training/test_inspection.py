@@ -84,8 +84,8 @@ def test_points_fall_on_the_pixels_of_their_keypoints(bed: Bed) -> None:
 
 def beds(folder: Path, real_photos: Path) -> dict[str, Bed]:
     caliterra = Patch("p0", real_photos / "sparse/0", real_photos / "images")
-    wanted = [("quarry p0", quarry("p0"), 1000, 81), ("quarry p1", quarry("p1"), 600, 82)]
-    wanted += [("caliterra", caliterra, 1200, 83), ("caliterra", caliterra, 700, 84)]
+    wanted = [("quarry p0", quarry("p0"), 1000, 85), ("quarry p1", quarry("p1"), 600, 86)]
+    wanted += [("caliterra", caliterra, 1200, 87), ("caliterra", caliterra, 700, 88)]
     return {f"{name}, seed {seed}": trained(patch, folder / str(seed), n, seed) for name, patch, n, seed in wanted}
 
 

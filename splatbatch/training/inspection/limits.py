@@ -1,7 +1,7 @@
 """Which figures there are, up to where each is sound, and what is to be done beyond.
 
 The limits were chosen on splats of the quarry (p0, p1) and of 24 drone photographs (caliterra), trained on the CPU for
-300 to 1,500 steps of mcmc with seeds 1 to 3, and on the same ones with planted sicknesses (planting seeds 1 to 3; four
+300 to 1,500 steps of mcmc with seeds 1 to 3, 11, 12 and 81 to 84, and on the same ones with planted sicknesses (planting seeds 1 to 3; four
 trained on every fourth or fifth photograph alone, seeds 21 and 22). Beside each limit: the most on sound splats, the
 least where its own sickness had been planted.
 """
@@ -37,7 +37,7 @@ TABLE = (
         "Photographs of changing exposure or weather make haze: set training.colors, or leave them out.",
     ),
     Row(  # 0.19, 0.13: floaters are found by their mass, too
-        *("veil", 0.25, "opacity"),
+        *("veil", 0.4, "opacity"),
         "stands before a single camera beyond what stands before the others",
         "Look at the named photographs: something close to the camera, or a wrong pose, made floaters there.",
     ),
@@ -47,7 +47,7 @@ TABLE = (
         "Merge with --clean, which leaves floaters out, or add photographs from the sides.",
     ),
     Row(  # 0.11, 0.27
-        *("needles", 0.17, "share"),
+        *("needles", 0.22, "share"),
         "of the pictures is painted by Gaussians twelve times as long as wide",
         "Train longer or with refinement by photographs at full resolution; needles show from the sides.",
     ),
