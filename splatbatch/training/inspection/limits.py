@@ -1,9 +1,9 @@
 """Which figures there are, up to where each is sound, and what is to be done beyond.
 
 The limits were chosen on splats of the quarry (p0, p1) and of 24 drone photographs (caliterra), trained on the CPU for
-300 to 1,500 steps of mcmc with seeds 1 to 3, 11, 12 and 81 to 84, and on the same ones with planted sicknesses (planting seeds 1 to 3; four
-trained on every fourth or fifth photograph alone, seeds 21 and 22). Beside each limit: the most on sound splats, the
-least where its own sickness had been planted.
+300 to 1,500 steps of mcmc (seeds 1 to 3, 11, 12; after 81 to 84 those of needles and veil were raised), and on the same
+ones with planted sicknesses (planting seeds 1 to 4; four trained on every fourth or fifth photograph alone, seeds 21
+and 22). Beside each limit: the most on sound splats, the least where its own sickness had been planted.
 """
 
 from __future__ import annotations
