@@ -14,7 +14,15 @@ from splatbatch.files import MIB, write_whole
 from splatbatch.machine.slots import available_mib
 from splatbatch.publish.source import Part
 from splatbatch.splats.merge.columns import HIGHEST_DEGREE, degree_of
-from splatbatch.splats.ply import FloatArray, Gaussians, columns_of, offset_comments, property_names, read_header
+from splatbatch.splats.ply import (
+    FloatArray,
+    Gaussians,
+    columns_of,
+    encode_header,
+    offset_comments,
+    property_names,
+    read_header,
+)
 
 WIDEST_DEGREE = 3
 """Of the colours that other programs know."""
@@ -71,18 +79,11 @@ def copy_part(part: Part, target: Path) -> None:
     """
     header = read_header(part.path)
     width = 4 * len(header.properties)
-    lines = [
-        "ply",
-        "format binary_little_endian 1.0",
-        *([] if header.step is None else [f"comment splatbatch step {header.step}"]),
-        *(f"comment {line}" for line in offset_comments(header.offset)),
-        f"element vertex {part.num_gaussians}",
-        *(f"property float {name}" for name in header.properties),
-        "end_header\n",
-    ]
+    step = [] if header.step is None else [f"splatbatch step {header.step}"]
+    head = encode_header(part.num_gaussians, header.properties, [*step, *offset_comments(header.offset)])
 
     def write(file: BinaryIO) -> None:
-        file.write("\n".join(lines).encode("ascii"))
+        file.write(head)
         with part.path.open("rb") as source:
             source.seek(header.header_bytes + width * part.start)
             left = width * part.num_gaussians

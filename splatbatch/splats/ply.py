@@ -100,21 +100,26 @@ def write_splat(
         bad = int((~np.isfinite(table).all(axis=1)).sum())
         raise ValueError(f"{bad} of {len(gaussians)} Gaussians have parameters that are not finite")
     early = f" of {planned}, stopped early" if step is not None and planned is not None and step < planned else ""
-    header = [
-        "ply",
-        "format binary_little_endian 1.0",
-        *([] if step is None else [f"comment splatbatch step {step}{early}"]),
-        *(f"comment {text.encode('unicode_escape').decode('ascii')}" for text in comments),
-        f"element vertex {len(gaussians)}",
-        *(f"property float {name}" for name in property_names(num_rest)),
-        "end_header\n",
-    ]
+    said = [*([] if step is None else [f"splatbatch step {step}{early}"]), *comments]
 
     def write(file: BinaryIO) -> None:
-        file.write("\n".join(header).encode("ascii"))
+        file.write(encode_header(len(gaussians), property_names(num_rest), said))
         file.write(table.data)
 
     write_whole(path, write)
+
+
+def encode_header(num_gaussians: int, properties: Sequence[str], comments: Sequence[str] = ()) -> bytes:
+    """Return the header of a splat file; what ASCII cannot hold of a comment is escaped."""
+    lines = [
+        "ply",
+        "format binary_little_endian 1.0",
+        *(f"comment {text.encode('unicode_escape').decode('ascii')}" for text in comments),
+        f"element vertex {num_gaussians}",
+        *(f"property float {name}" for name in properties),
+        "end_header\n",
+    ]
+    return "\n".join(lines).encode("ascii")
 
 
 def offset_comments(offset: Sequence[float]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.splats.export import Source
 from splatbatch.splats.merge.columns import Columns, degree_of, names_at
 from splatbatch.splats.merge.rows import read_rows
-from splatbatch.splats.ply import read_header
+from splatbatch.splats.ply import encode_header, read_header
 
 MOST_PHOTOS = 2000
 """To choose from, spread over all."""
@@ -46,8 +46,7 @@ class Together:
         headers = [read_header(splat.path) for splat in self.splats]
         degree = max(degree_of(header) for header in headers)
         names = names_at(degree)
-        lines = ["ply", "format binary_little_endian 1.0", f"element vertex {self.num_gaussians}"]
-        head = "\n".join([*lines, *(f"property float {name}" for name in names), "end_header\n"]).encode()
+        head = encode_header(self.num_gaussians, names)
 
         def pieces() -> Iterator[bytes]:
             yield head

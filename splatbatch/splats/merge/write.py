@@ -19,7 +19,7 @@ from splatbatch.splats.merge.columns import Columns, degree_of, names_at
 from splatbatch.splats.merge.ranges import Earlier, Written
 from splatbatch.splats.merge.regions import Mask, Region
 from splatbatch.splats.merge.rows import header_of, read_rows
-from splatbatch.splats.ply import FloatArray, SplatHeader, offset_comments
+from splatbatch.splats.ply import FloatArray, SplatHeader, encode_header, offset_comments
 
 MERGED = "splatbatch merge of"
 """Begins the comment in the header of a splat that was merged."""
@@ -134,14 +134,6 @@ def _cleaned(rows: FloatArray, rules: Rules, removed: Counter[str]) -> FloatArra
 
 def _header(num_gaussians: int, degree: int, offset: Offset, num_parts: int) -> bytes:
     """Return the header of a merged splat: of the same length whatever the number of Gaussians is."""
-    lines = [
-        "ply",
-        "format binary_little_endian 1.0",
-        f"comment {MERGED} {counted(num_parts, 'part')}",
-        *(f"comment {line}" for line in offset_comments(offset)),
-        f"comment {'-' * (MOST_DIGITS - len(str(num_gaussians)))}",
-        f"element vertex {num_gaussians}",
-        *(f"property float {name}" for name in names_at(degree)),
-        "end_header\n",
-    ]
-    return "\n".join(lines).encode("ascii")
+    filler = "-" * (MOST_DIGITS - len(str(num_gaussians)))
+    comments = (f"{MERGED} {counted(num_parts, 'part')}", *offset_comments(offset), filler)
+    return encode_header(num_gaussians, names_at(degree), comments)
