@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 from splatbatch import __version__
-from splatbatch.fields import mapping, number
+from splatbatch.fields import number
 from splatbatch.files import read_json, write_json
-from splatbatch.store.records.record import TypedRecord, maybe, reads
+from splatbatch.store.records.record import TypedRecord, by_name, maybe, numbers, reads
 
 FILE = "publish.json"
 FORMAT = 1
-Kind = TypeVar("Kind", bound=TypedRecord)
-
-
-def _numbers(value: object) -> dict[str, float]:
-    return {name: known for name, one in mapping(value).items() if (known := number(one)) is not None}
 
 
 def _list(value: object) -> list[float]:
     return [known for one in value if (known := number(one)) is not None] if isinstance(value, list | tuple) else []
-
-
-def _by_name(kind: type[Kind]) -> Any:
-    return lambda value: {name: kind.from_record(one) for name, one in mapping(value).items()}
 
 
 def _place(value: object) -> tuple[float, float, float] | None:
@@ -56,11 +46,7 @@ class TilesRecord(TypedRecord):
     up: tuple[float, float, float] | None = field(default=None, metadata=reads(_place))
     """Where the sky is, without a CRS."""
     sh_degree: int | None = None
-    patches: dict[str, Tiled] = field(default_factory=dict, metadata=reads(_by_name(Tiled)))
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as publish.json holds it."""
-        return super().to_record() | {"patches": {name: one.to_record() for name, one in self.patches.items()}}
+    patches: dict[str, Tiled] = field(default_factory=dict, metadata=reads(by_name(Tiled)))
 
 
 @dataclass(frozen=True)
@@ -100,7 +86,7 @@ class SplatRecord(TypedRecord):
     sh_degree: int = 0
     offset: tuple[float, ...] = field(default=(), metadata=reads(lambda value: tuple(_list(value))))
     """What was taken off the model's coordinates: add it, but to tiles, which lie where they belong."""
-    figures: dict[str, float] = field(default_factory=dict, metadata=reads(_numbers))
+    figures: dict[str, float] = field(default_factory=dict, metadata=reads(numbers))
     """As training, or `evaluate`, measured it."""
     warnings: tuple[str, ...] = ()
 
@@ -109,8 +95,8 @@ class SplatRecord(TypedRecord):
 class Publication(TypedRecord):
     """All that was published into a folder."""
 
-    splats: dict[str, SplatRecord] = field(default_factory=dict, metadata=reads(_by_name(SplatRecord)))
-    outputs: dict[str, Output] = field(default_factory=dict, metadata=reads(_by_name(Output)))
+    splats: dict[str, SplatRecord] = field(default_factory=dict, metadata=reads(by_name(SplatRecord)))
+    outputs: dict[str, Output] = field(default_factory=dict, metadata=reads(by_name(Output)))
     """By the name of the file or folder."""
     version: str = ""
 
@@ -123,11 +109,3 @@ class Publication(TypedRecord):
     def write(self, folder: Path) -> None:
         """Write it, whole or not at all."""
         write_json(folder / FILE, {"format": FORMAT, **replace(self, version=__version__).to_record()})
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as publish.json holds it."""
-        nested = {
-            "splats": {name: one.to_record() for name, one in self.splats.items()},
-            "outputs": {name: one.to_record() for name, one in self.outputs.items()},
-        }
-        return super().to_record() | nested

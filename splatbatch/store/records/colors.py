@@ -8,7 +8,7 @@ from typing import Any
 
 from splatbatch.fields import mapping, number, text, whole
 from splatbatch.scene.colors.tone import Tone
-from splatbatch.store.records.record import TypedRecord, reads
+from splatbatch.store.records.record import TypedRecord, by_name, reads
 
 MOST_GAIN = 100.0
 """No photograph that shows anything is as much brighter than the others."""
@@ -111,8 +111,7 @@ class SceneColors(TypedRecord):
     def to_record(self) -> dict[str, Any]:
         """Return it as colors.json holds it."""
         record = super().to_record()
-        nested = {"tones": tones_to_record(self.tones), "outliers": [one.to_record() for one in self.outliers]}
-        return record | nested | {"notes": list(self.notes)}
+        return record | {"tones": tones_to_record(self.tones)}
 
     @property
     def fall(self) -> float:
@@ -121,22 +120,13 @@ class SceneColors(TypedRecord):
         return 1 - after / before if before and after is not None else 0.0
 
 
-def _scenes(value: object) -> dict[str, SceneColors]:
-    return {name: SceneColors.from_record(one) for name, one in mapping(value).items()}
-
-
 @dataclass(frozen=True)
 class Colors(TypedRecord):
     """The tones of a batch: of all its patches together, or of each scene that stands by itself."""
 
     together: SceneColors = field(default=SceneColors(), metadata=reads(SceneColors.from_record))
-    scenes: dict[str, SceneColors] = field(default_factory=dict, metadata=reads(_scenes))
+    scenes: dict[str, SceneColors] = field(default_factory=dict, metadata=reads(by_name(SceneColors)))
 
     def of(self, patch: str) -> SceneColors:
         """Return what holds for a patch."""
         return self.scenes.get(patch, self.together)
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as colors.json holds it."""
-        scenes = {name: one.to_record() for name, one in self.scenes.items()}
-        return {"together": self.together.to_record(), "scenes": scenes}

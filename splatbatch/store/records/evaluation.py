@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
 
 from splatbatch.fields import mapping, number, text
 from splatbatch.files import read_json
 from splatbatch.store.records.metrics import Figures, TrainingSettings
-from splatbatch.store.records.record import TypedRecord, reads
-
-Kind = TypeVar("Kind", bound=TypedRecord)
-
-
-def _by_name(kind: type[Kind]) -> Callable[[Any], dict[str, Kind]]:
-    return lambda value: {name: kind.from_record(one) for name, one in mapping(value).items()}
-
-
-def _numbers(value: object) -> dict[str, float]:
-    found = {name: number(one) for name, one in mapping(value).items()}
-    return {name: one for name, one in found.items() if one is not None}
+from splatbatch.store.records.record import TypedRecord, by_name, numbers, reads
 
 
 def _channels(value: object) -> tuple[float, ...]:
@@ -55,9 +42,9 @@ class PhotoMeasured(Figures):
     """The patch whose core it sees most of; empty: it sees none."""
     own_psnr: float | None = None
     """Of the splat of that patch, on the pixels that it answers for."""
-    answered: dict[str, float] = field(default_factory=dict, metadata=reads(_numbers))
+    answered: dict[str, float] = field(default_factory=dict, metadata=reads(numbers))
     """PSNR of the merged scene on the pixels that each patch has measured itself on."""
-    shares: dict[str, float] = field(default_factory=dict, metadata=reads(_numbers))
+    shares: dict[str, float] = field(default_factory=dict, metadata=reads(numbers))
     """Of the points that it sees, by core."""
 
 
@@ -111,30 +98,21 @@ class SceneEvaluation(TypedRecord):
     """On those of `total` that look across some seam."""
     within: Measured = field(default=Measured(), metadata=reads(Measured.from_record))
     """On the others."""
-    patches: dict[str, Measured] = field(default_factory=dict, metadata=reads(_by_name(Measured)))
+    patches: dict[str, Measured] = field(default_factory=dict, metadata=reads(by_name(Measured)))
     """On the photographs that each patch has measured itself on."""
     seams: tuple[SeamMeasured, ...] = field(default=(), metadata=reads(_seams))
-    photos: dict[str, PhotoMeasured] = field(default_factory=dict, metadata=reads(_by_name(PhotoMeasured)))
+    photos: dict[str, PhotoMeasured] = field(default_factory=dict, metadata=reads(by_name(PhotoMeasured)))
     lacking: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
     """Patches whose seams could not be measured, and why."""
     notes: tuple[str, ...] = ()
     seconds: float | None = None
-    peak: dict[str, float] = field(default_factory=dict, metadata=reads(_numbers))
+    peak: dict[str, float] = field(default_factory=dict, metadata=reads(numbers))
     """The most memory in use, in MiB."""
     made_with: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
 
-    def to_record(self) -> dict[str, Any]:
-        """Return it as evaluation.json holds it."""
-        nested = {
-            "patches": {name: one.to_record() for name, one in self.patches.items()},
-            "photos": {name: one.to_record() for name, one in self.photos.items()},
-            "seams": [one.to_record() for one in self.seams],
-        }
-        return super().to_record() | nested
-
 
 def _own(value: object) -> dict[str, dict[str, Figures]]:
-    return {patch: _by_name(Figures)(photos) for patch, photos in mapping(value).items()}
+    return {patch: by_name(Figures)(photos) for patch, photos in mapping(value).items()}
 
 
 @dataclass(frozen=True)
@@ -154,11 +132,6 @@ class EvaluationSettings(TrainingSettings):
     """Patches that were trained with the backdrop behind them which is there now."""
     held_share: float = field(default=0.3, metadata=reads(lambda value: number(value) or 0.3))
     """Of the free memory, for Gaussians that wait to be drawn; drawing takes of the rest."""
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as settings.json holds it."""
-        own = {patch: {name: one.to_record() for name, one in photos.items()} for patch, photos in self.own.items()}
-        return super().to_record() | {"own": own}
 
 
 @dataclass(frozen=True)
@@ -191,7 +164,7 @@ class Comparison(TypedRecord):
     """What comparing splats has found."""
 
     num_photos: int = 0
-    splats: dict[str, Compared] = field(default_factory=dict, metadata=reads(_by_name(Compared)))
+    splats: dict[str, Compared] = field(default_factory=dict, metadata=reads(by_name(Compared)))
 
     @classmethod
     def read(cls, path: Path) -> Comparison:

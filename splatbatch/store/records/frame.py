@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from splatbatch.fields import mapping
 from splatbatch.store.records.fingerprint import Place, place
@@ -25,7 +24,3 @@ class Frame(TypedRecord):
     def of(self, patch: str) -> Place:
         """Return the offset of a patch."""
         return self.scenes.get(patch, self.offset)
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as frame.json holds it."""
-        return {"offset": list(self.offset), "scenes": {name: list(one) for name, one in self.scenes.items()}}

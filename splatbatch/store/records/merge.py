@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from splatbatch.fields import mapping, number, whole
 from splatbatch.store.records.fingerprint import Place, place
@@ -105,8 +105,3 @@ class Merge(TypedRecord):
     """Of the scene as a whole."""
     version: str = ""
     """Of the splatbatch that wrote it."""
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as merge.json holds it."""
-        lists = {"parts": [one.to_record() for one in self.parts], "holes": [one.to_record() for one in self.holes]}
-        return super().to_record() | lists

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from functools import cache
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 from splatbatch.fields import mapping, number, text, texts, whole
 
 Reader = Callable[[Any], Any]
+Kind = TypeVar("Kind", bound="TypedRecord")
 
 
 def environment(value: object) -> dict[str, str]:
@@ -29,6 +30,16 @@ def reads(reader: Reader) -> dict[str, Any]:
 def maybe(kind: type[TypedRecord]) -> dict[str, Any]:
     """Return metadata of a field that holds another record, or None where there is nothing to read."""
     return reads(lambda value: kind.from_record(value) if mapping(value) else None)
+
+
+def by_name(kind: type[Kind]) -> Callable[[Any], dict[str, Kind]]:
+    """Return what reads records of a kind by their names."""
+    return lambda value: {name: kind.from_record(one) for name, one in mapping(value).items()}
+
+
+def numbers(value: object) -> dict[str, float]:
+    """Return numbers by their names; what is none is absent."""
+    return {name: known for name, one in mapping(value).items() if (known := number(one)) is not None}
 
 
 _READERS: Mapping[str, Reader] = {
@@ -94,6 +105,11 @@ def reader_of(one: Field[Any]) -> Reader:
 
 def in_json(value: Any) -> Any:
     """Return a field as JSON has it."""
-    if isinstance(value, TypedRecord):
-        return value.to_record()
-    return list(value) if isinstance(value, tuple) else value
+    match value:
+        case TypedRecord():
+            return value.to_record()
+        case tuple():
+            return [in_json(one) for one in value]
+        case dict():
+            return {name: in_json(one) for name, one in value.items()}
+    return value
