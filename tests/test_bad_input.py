@@ -206,7 +206,7 @@ def test_what_the_config_names_and_is_not_there_ends_with_3(
         assert word in said
 
 
-@pytest.mark.parametrize("folder", ["in-the-way", "in-the-way/below", "images/img0.png"])
+@pytest.mark.parametrize("folder", ["in-the-way", "in-the-way/below", "splat_config.yml"])
 def test_an_output_folder_that_cannot_be_written_ends_with_6(batch: FakeBatch, folder: str) -> None:
     batch.make("p0", output={"folder": folder})
     (batch.folder / "in-the-way").touch()

@@ -10,7 +10,10 @@ import typer
 ConfigOption = Annotated[
     Optional[Path],
     typer.Option(
-        "--config", "-c", metavar="FILE", help="The YAML; else $SPLATBATCH_CONFIG, else splat_config.yml here."
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="The YAML, - for standard input; else $SPLATBATCH_CONFIG, else splat_config.yml.",
     ),
 ]
 PatchOption = Annotated[

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import PrivateAttr, ValidationError
 
 from splatbatch.config.executor import Executor
+from splatbatch.config.places import place_mistakes
 from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, Recipe, Refinement, Training
 from splatbatch.config.rungs import check_rungs
 from splatbatch.config.section import Section
@@ -21,7 +22,9 @@ from splatbatch.config.sweep.checks import check_sweep, normal
 from splatbatch.config.sweep.sweep import Sweep, TaskId, Variant, expand
 from splatbatch.config.trainers.program_checks import check_programs
 from splatbatch.config.trainers.programs import Program
+from splatbatch.config.yaml.bounded import STDIN
 from splatbatch.config.yaml.gone import without_gone
+from splatbatch.config.yaml.meant import meant
 from splatbatch.config.yaml.mistakes import MOST_MISTAKES, Mistake, Mistaken, mistake, raise_all, validated
 from splatbatch.config.yaml.source import Source, dump, nearest, parse_value
 from splatbatch.errors import ConfigError
@@ -110,10 +113,12 @@ def find_config(path: Path | None) -> Path:
         ConfigError: there is none.
     """
     chosen = path or Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
+    if chosen == STDIN:
+        return chosen
     if not chosen.is_file():
         raise ConfigError(
             f"{chosen}: {'a folder, not a' if chosen.is_dir() else 'no such'} configuration file",
-            "Write one with `splatbatch init DIR`, or name yours with --config FILE.",
+            "Write one with `splatbatch init DIR`, or name yours with --config FILE (-: standard input).",
         )
     return chosen
 
@@ -124,7 +129,7 @@ def load(path: Path) -> Config:
     Raises:
         ConfigError: all mistakes of the file at once, each with line, key, value and remedy.
     """
-    source, warnings = without_gone(Source.read(path))
+    source, warnings = without_gone(meant(Source.read(path), Config.model_fields))
     mistakes: list[Mistake] = []
     config = Config()
     try:
@@ -137,8 +142,15 @@ def load(path: Path) -> Config:
         mistakes += islice(kind, MOST_MISTAKES)
     raise_all(mistakes or _mistakes_together(config), source)
     anchored = _anchored(config, path.resolve().parent)
+    raise_all(list(place_mistakes(anchored.scene, anchored.output)), source)
     anchored._warnings = warnings
     return anchored
+
+
+def placed(path: Path, message: str) -> str:
+    """Return what is wrong with settings of a YAML, a line each as "scene.masks: …", with file and line before it."""
+    source = Source.read(path)
+    return "\n  ".join(f"{source.place(line)}{line}" for line in message.split("\n  "))
 
 
 def to_yaml(section: Section) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from splatbatch.config.section import Count, FilePath, Fraction, Rate, Section, Steps
+from splatbatch.config.section import Count, FilePath, Fraction, Rate, Section, Steps, either
 from splatbatch.config.trainers.programs import OUR_TRAINER, Program
 
 AUTO_SCALE = {"default": 1.0, "mcmc": 1.0}
@@ -37,9 +37,11 @@ class Training(Section):
     """At most this many Gaussians; "2x": twice as many as the patch has sparse points."""
     sh_degree: Annotated[int, Field(ge=0, le=3)] = 3
     """Highest degree of the spherical harmonics; the degree rises by one at a time."""
-    init_scale: Literal["auto"] | Annotated[float, Field(gt=0)] = "auto"
+    init_scale: Annotated[Literal["auto"] | Annotated[float, Field(gt=0)], either("a number above 0, or auto")] = "auto"
     """First scale of a Gaussian, times the distance to its three nearest neighbours; auto: 1.0."""
-    init_opacity: Literal["auto"] | Annotated[float, Field(gt=0, lt=1)] = "auto"
+    init_opacity: Annotated[
+        Literal["auto"] | Annotated[float, Field(gt=0, lt=1)], either("a number between 0 and 1, or auto")
+    ] = "auto"
     """First opacity of a Gaussian; auto: 0.1, mcmc 0.5 (gsplat)."""
     ssim_lambda: Fraction = 0.2
     """Weight of 1 - SSIM in the loss; the rest is L1."""
@@ -69,7 +71,7 @@ class Training(Section):
     """Keep only the visible Gaussians in each step: less GPU memory for huge scenes, slower for patches."""
     kernels: Literal["auto", "plain"] = "auto"
     """`plain`: only torch's and gsplat's own kernels, no CUDA graphs; slower, for GPUs where ours do not work."""
-    seed: Annotated[int, Field(ge=0)] = 42
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 42
     """Seed of everything random in a training."""
 
     @property

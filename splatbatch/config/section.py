@@ -17,6 +17,8 @@ from pydantic import (
     WrapValidator,
 )
 
+from splatbatch.plain_text import seconds_of
+
 
 def _expanded(value: Any) -> Any:
     """Expand ~ and $VARIABLES in a path; an unset variable is an error, never an empty string."""
@@ -33,6 +35,12 @@ def _above_zero(value: str) -> str:
     if not float(value[:-1]) > 0:
         raise ValueError("should be above 0x")
     return value
+
+
+def _as_seconds(given: Any) -> Any:
+    """Read a span of time such as 3h30m."""
+    seconds = seconds_of(given) if isinstance(given, str) else None
+    return given if seconds is None else seconds
 
 
 def as_list(given: Any) -> Any:
@@ -53,8 +61,13 @@ def either(forms: str) -> WrapValidator:
 
 
 FilePath = Annotated[Path, BeforeValidator(_expanded)]
-Steps = Annotated[int, Field(gt=0)]
-Seconds = Annotated[float, Field(ge=0)]
+MOST_STEPS = 1_000_000_000
+Steps = Annotated[int, Field(gt=0, le=MOST_STEPS)]
+_Span = BeforeValidator(_as_seconds, json_schema_input_type=float | str)
+Seconds = Annotated[float, _Span, Field(ge=0)]
+"""A span of time; "4h", "1h30m" and "90s" are seconds, too."""
+SomeSeconds = Annotated[float, _Span, Field(gt=0)]
+"""One that is not empty."""
 Rate = Annotated[float, Field(ge=0)]
 Multiple = Annotated[str, Field(pattern=r"^\d+(\.\d+)?x$"), AfterValidator(_above_zero)]
 """Such as "2x": that many times a number which is known later."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, field_serializer, model_validator
 
-from splatbatch.config.section import HIDDEN, FilePath, Offset, Seconds, Section, as_list, either
+from splatbatch.config.section import HIDDEN, FilePath, Offset, Seconds, Section, SomeSeconds, as_list, either
 
 DEFAULT_PATCHES = Path("patches")
 
@@ -97,8 +97,8 @@ class Cooldown(Section):
 class Limits(Section):
     """When an attempt is ended from outside."""
 
-    wall_s: Annotated[float, Field(gt=0)] = 14_400.0
-    """Longest time of one attempt."""
+    wall_s: SomeSeconds = 14_400.0
+    """Longest time of one attempt, in seconds, or as 4h; so are all spans of time."""
     grace_s: Seconds = 10.0
     """Time between the request to stop (SIGTERM) and SIGKILL."""
     stall_s: Seconds = 1800.0
@@ -128,7 +128,7 @@ class Publish(Section):
     """As which the merged scene, else every trained patch, is published once all are trained; []: nothing is."""
     folder: FilePath = Path("published")
     """They go there."""
-    wall_s: Annotated[float, Field(gt=0)] = 1800.0
+    wall_s: SomeSeconds = 1800.0
     """Longest time of one call of splat-transform, and of measuring what compression costs."""
     memory_mib: Annotated[int, Field(ge=256)] = 8192
     """Memory of one such call, at most."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatbatch import config as configuration
 from splatbatch.config import Config, Recipe
-from splatbatch.errors import ConfigError
+from splatbatch.errors import ConfigError, SceneError
 from splatbatch.files import write_json
 from splatbatch.scene.patches import find_patches
 from splatbatch.store.layout import OutputFolder
@@ -53,6 +53,17 @@ class Batch:
     def whole(self) -> Batch:
         """Return the batch with all its tasks, as report, metrics and status are about."""
         return replace(self, tasks=self.every, changes={})
+
+    @property
+    def file(self) -> Path:
+        """Return the YAML, as others can read it again.
+
+        Raises:
+            ConfigError: it came from standard input.
+        """
+        if self.path == configuration.STDIN:
+            raise ConfigError("the configuration came from standard input, and is needed again", "Write it to a file.")
+        return self.path.resolve()
 
     @property
     def terms(self) -> str:
@@ -177,7 +188,10 @@ def open_batch(
     """
     file = configuration.find_config(path)
     config = configuration.load(file)
-    patches, output = find_patches(config.scene), OutputFolder(config.output.folder)
+    try:
+        patches, output = find_patches(config.scene), OutputFolder(config.output.folder)
+    except SceneError as error:
+        raise SceneError(configuration.placed(file, error.message), error.hint) from error
     frame = known_frame(config, output)
     if partition := partition_beside(config):
         config, patches = with_backdrop(config, partition), in_borders(patches, partition, output)
@@ -185,7 +199,8 @@ def open_batch(
     known = [patch.name for patch in patches]
     for name in config.patches:
         if name not in known:
-            raise ConfigError(f"patches.{name}: no such patch", configuration.nearest(name, known))
+            message = configuration.placed(file, f"patches.{name}: no such patch")
+            raise ConfigError(message, configuration.nearest(name, known))
     every = without_idle_backdrop(tasks_of(config, patches))
     chosen = under(changes or {}, only(select(every, names), conditions))
     batch = Batch(config, chosen, dict(changes or {}), file, every, frame)

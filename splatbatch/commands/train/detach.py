@@ -48,7 +48,7 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
     batch = open_batch(config, names)
     if is_elsewhere(batch.config.executor):
         return follow.train(batch, names, only, verify=verify, detach=True)
-    output = batch.output
+    file, output = batch.file, batch.output
     output.create()
     if run := holder(output.lock):
         raise OutputError(
@@ -61,7 +61,7 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
     output.worker(LOCAL).parent.mkdir(exist_ok=True)
     log = output.worker(f"work-{uuid.uuid4().hex[:8]}").with_suffix(".log")
     no_verify = () if verify else ("--no-verify",)
-    command = detached.command_of(("work", "--config", str(batch.path.resolve()), *no_verify, *names))
+    command = detached.command_of(("work", "--config", str(file), *no_verify, *names))
     worker = detached.start(command, log)
     if not (name := _await(worker, output, log)):
         typer.echo(plain(read_tail(log).strip()))

@@ -79,7 +79,7 @@ class Muster:
 
     def _wanted(self, terms: str, num_tasks: int) -> Wanted:
         settings = self.batch.config.executor
-        path = self.batch.path.resolve()
+        path = self.batch.file
         no_verify = () if self.verify else ("--no-verify",)
         num_workers = min(settings.workers, num_tasks)
         wanted = Wanted(

@@ -121,6 +121,7 @@ def check_savable(batch: Batch) -> None:
     """
     if not batch.changes:
         raise ConfigError("retry --save: no --set, so there is nothing to save", "Add --set KEY=VALUE.")
+    batch.file  # noqa: B018 - for its error
     if variants := [task.name for task in batch.tasks if task.id.variant]:
         raise ConfigError(
             f"retry --save: {variants[0]} is a variant of a sweep", "Write its settings into `sweep` yourself."

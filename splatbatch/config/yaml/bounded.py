@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +23,9 @@ SHORT = 1 << 16
 """Up to here the slow parser, whose messages are better, says what is wrong."""
 FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+STDIN = Path("-")
+_OCTAL = re.compile(r"[-+]?0[0-7_]+")
+
 Read = tuple[yaml.Node | None, Any]
 """The nodes, with their lines, and the values."""
 
@@ -28,17 +34,26 @@ class TooMuch(yaml.MarkedYAMLError):
     """The YAML is larger than anybody's configuration."""
 
 
-def read_file(path: Path) -> Read:
-    """Return what a YAML file holds.
+def read_file(path: Path) -> str:
+    """Return the text of a YAML file; "-" is standard input.
 
     Raises:
-        OSError, yaml.YAMLError, ValueError: see `read_text`.
+        OSError, ValueError, TooMuch: it cannot be read, or is longer than anybody's configuration.
     """
-    with path.open("rb") as file:
-        data = file.read(MOST_BYTES + 1)
+    if path == STDIN:
+        data = standard_input()
+    else:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise TooMuch(problem=f"more than {MOST_BYTES // MIB} MiB")
-    return read_text(data.decode("utf-8"))
+    return data.decode("utf-8")
+
+
+@lru_cache(maxsize=1)
+def standard_input() -> bytes:
+    """Return what came on standard input; it comes once, and some commands look twice."""
+    return sys.stdin.buffer.read(MOST_BYTES + 1)
 
 
 def read_text(text: str) -> Read:
@@ -93,6 +108,8 @@ def _measure(events: Iterator[yaml.Event]) -> None:
 
 
 def _see_bounds(event: yaml.Event, num: int, level: int) -> None:
+    if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and _OCTAL.fullmatch(event.value):
+        _see_octal(event)
     what = ""
     if num > MOST_NODES:
         what = f"more than {MOST_NODES:,} keys and values, what aliases stand for counted each time"
@@ -102,6 +119,18 @@ def _see_bounds(event: yaml.Event, num: int, level: int) -> None:
         what = f"a value of {len(event.value):,} characters"
     if what:
         raise TooMuch(problem=what, problem_mark=_mark(event))
+
+
+def _see_octal(event: yaml.ScalarEvent) -> None:
+    """See that a number that YAML reads to the base of eight is the same to the base of ten.
+
+    Raises:
+        yaml.MarkedYAMLError: it is another.
+    """
+    meant, taken = int(event.value), int(event.value, 8)
+    if meant != taken:
+        remedy = f"write {meant}, or quote what is no number"
+        raise yaml.MarkedYAMLError(problem=f"{event.value} is read as {taken}: {remedy}", problem_mark=_mark(event))
 
 
 def _mark(event: yaml.Event) -> yaml.Mark | None:

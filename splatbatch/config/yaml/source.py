@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from splatbatch.config.yaml.bounded import TooMuch, read_file, read_text
+from splatbatch.config.yaml.bounded import STDIN, TooMuch, read_file, read_text
 from splatbatch.errors import ConfigError
 
 Keys = tuple[Any, ...]
@@ -37,25 +37,24 @@ class Source:
             ConfigError: unreadable, no YAML, a key written twice, or no mapping at the top.
         """
         try:
-            node, tree = read_file(path)
+            text = read_file(path)
+            node, tree = read_text(text)
             lines = dict(_key_lines(node)) if node else {}
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: cannot be read ({error})") from error
         except ValueError as error:  # PyYAML lets these through: no such day as 2026-13-45, a number of 5,000 digits
             raise ConfigError(f"{path}: no valid YAML: {error}", "Quote what should stay text.") from error
         except yaml.MarkedYAMLError as error:
-            line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-            if isinstance(error, TooMuch):
-                raise ConfigError(f"{path}{line}: too large: {error.problem}", TOO_LARGE) from error
-            hint = "Keep one of the two." if TWICE in str(error.problem) else SYNTAX
-            raise ConfigError(f"{path}{line}: no valid YAML: {str(error.problem or error)[:LONGEST]}", hint) from error
+            raise _no_yaml(path, error) from error
         except (yaml.YAMLError, RecursionError) as error:
             raise ConfigError(f"{path}: no valid YAML: {error}") from error
-        if tree is None:
-            return Source(str(path), {})
+        name = "standard input" if path == STDIN else str(path)
+        if not text.strip():
+            raise ConfigError(f"{name}: is empty", "Write one with `splatbatch init DIR`; a comment alone is enough.")
+        tree = {} if tree is None else tree
         if not isinstance(tree, dict):
             raise ConfigError(f"{path}: should be a mapping of sections, is a {type(tree).__name__}")
-        return Source(str(path), tree, lines)
+        return Source(name, tree, lines)
 
     def line(self, keys: Keys) -> int:
         """Return the line of a key, or of what it would stand in; 0 where lines are unknown."""
@@ -66,17 +65,33 @@ class Source:
         line = self.line(keys)
         return f"line {line}, " if line else ""
 
+    def place(self, words: str) -> str:
+        """Return "FILE:12: " for words that begin with a key of the file, as "scene.masks: …"; else nothing."""
+        key = tuple(words.partition(":")[0].split(".", 1))
+        return f"{self.name}:{self.lines[key]}: " if key in self.lines else ""
+
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint with the known name most like `name`, else with all of them; of very many, their sections."""
     names = sorted(known)
+    in_small = {one.lower(): one for one in reversed(names)}  # another case is the most common mistake of all
     if close := difflib.get_close_matches(name, names, n=1, cutoff=0.6):
-        return f"Did you mean {close[0]}?"
+        return f"Did you mean {in_small.get(name.lower(), close[0])}?"
+    if close := difflib.get_close_matches(name.lower(), in_small, n=1, cutoff=0.6):
+        return f"Did you mean {in_small[close[0]]}?"
     if len(names) > MOST_NAMES:
         names = list(dict.fromkeys(f"{one.partition('.')[0]}.*" if "." in one else one for one in names))
     if len(names) > MOST_NAMES:
         names = [*names[: MOST_NAMES - 1], f"… {names[-1]}"]
     return f"Known: {', '.join(names) or 'none'}."
+
+
+def _no_yaml(path: Path, error: yaml.MarkedYAMLError) -> ConfigError:
+    line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+    if isinstance(error, TooMuch):
+        return ConfigError(f"{path}{line}: too large: {error.problem}", TOO_LARGE)
+    hint = "Keep one of the two." if TWICE in str(error.problem) else SYNTAX
+    return ConfigError(f"{path}{line}: no valid YAML: {str(error.problem or error)[:LONGEST]}", hint)
 
 
 def parse_value(text: str) -> Any:
@@ -88,7 +103,9 @@ def parse_value(text: str) -> Any:
     try:
         return read_text(text)[1]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{text!r}: the value is no YAML") from error
+        problem = getattr(error, "problem", "") or ""
+        why = f": {problem}" if " is read as " in problem else ""
+        raise ConfigError(f"{text!r}: the value is no YAML{why}") from error
 
 
 def dump(tree: Mapping[str, Any]) -> str:
