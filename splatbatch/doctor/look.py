@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from splatbatch import __version__
+from splatbatch.caches import extensions_folder
 from splatbatch.config import Config, Recipe
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.doctor.facts import Job, Lock, Machine, Toolchain, TorchBuild, Version
@@ -100,12 +101,6 @@ def toolchain(torch: TorchBuild | None) -> Toolchain:
         has_ninja=bool(shutil.which("ninja") or importlib.util.find_spec("ninja")),
         locks=tuple(_locks(root)),
     )
-
-
-def extensions_folder() -> Path:
-    """Return where torch builds extensions (torch.utils.cpp_extension)."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("TORCH_EXTENSIONS_DIR") or Path(cache) / "torch_extensions")
 
 
 def _gsplat(root: Path, torch: TorchBuild | None) -> str:

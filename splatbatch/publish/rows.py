@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 
 from splatbatch.errors import OutputError
-from splatbatch.files import MIB, write_whole
+from splatbatch.files import MIB, sync_folder, write_whole
 from splatbatch.machine.slots import available_mib
 from splatbatch.publish.source import Part
 from splatbatch.splats.merge.columns import HIGHEST_DEGREE, degree_of
@@ -111,16 +111,14 @@ def put(aside: Path, place: Path) -> None:
         if one.is_file():
             with one.open("rb") as file:
                 os.fsync(file.fileno())
-    if not aside.is_dir():
-        aside.replace(place)
-        return
     before = aside.with_name(f"{aside.name}.before")
-    if place.exists():
+    if aside.is_dir() and place.exists():
         place.rename(before)
     try:
-        aside.rename(place)
+        aside.replace(place)
     except OSError:
         if before.exists():
             before.rename(place)
         raise
+    sync_folder(place.parent)
     shutil.rmtree(before, ignore_errors=True)

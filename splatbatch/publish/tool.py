@@ -6,7 +6,6 @@ An earlier version takes a cut PLY for a whole one, so no other is used, whereve
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from splatbatch.caches import cache_home
 from splatbatch.errors import MissingPartError, OutputError
 from splatbatch.machine.bounded import USUAL, Bounds, Ended, Surroundings, run_bounded
 
@@ -71,7 +71,7 @@ class Tool:
 
 def cache_folder() -> Path:
     """Return where what is installed on demand lies."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "splatbatch"
+    return cache_home() / "splatbatch"
 
 
 def find_tool(bounds: Bounds = USUAL, tell: Callable[[str], None] = lambda _: None) -> Tool:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import numpy as np
 
 from splatbatch.errors import OutputError
-from splatbatch.files import read_json, sync_folder, write_json
+from splatbatch.files import read_json, write_json
 from splatbatch.publish.rows import folder_bytes, put, read_part
 from splatbatch.publish.source import Part, Published, key_of
 from splatbatch.publish.tiles.geodesy import Frame, Ground
@@ -81,7 +81,6 @@ class Tiles:
         num_tiles = self._written(name, splat, part, aside)
         place.parent.mkdir(parents=True, exist_ok=True)
         put(aside, place)
-        sync_folder(place.parent)
         return Tiled(key, part.num_gaussians, num_tiles, folder_bytes(place))
 
     def _written(self, name: str, splat: Published, part: Part, aside: Path) -> int:

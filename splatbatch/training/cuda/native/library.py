@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
 import tempfile
 from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_void_p
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from splatbatch import __version__
+from splatbatch.caches import extensions_folder
 
 SOURCE = Path(__file__).parent / "source"
 WARP, PARTS, TILE_PX, ROW = 32, 8, 16, 12
@@ -186,6 +186,4 @@ def file_for(capability: tuple[int, int]) -> Path:
         digest.update(path.name.encode() + path.read_bytes())
     version = __version__.replace(".", "_")
     name = "splatbatch_native_{}_{}_sm_{}{}".format(version, digest.hexdigest()[:12], *capability)
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or Path(cache) / "torch_extensions")
-    return folder / name / f"{name}.so"
+    return extensions_folder() / name / f"{name}.so"
