@@ -18,7 +18,6 @@ from splatbatch.store.records.watch import Watch
 if TYPE_CHECKING:  # every attempt's supervisor would wait for what it never reads
     from splatbatch.store.records.evaluation import EvaluationSettings, SceneEvaluation
     from splatbatch.store.records.metrics import Metrics, TrainingSettings, Views
-    from splatbatch.store.records.quality.inspection import Inspection, InspectionSettings
     from splatbatch.store.records.result import Result
 
 Kind = TypeVar("Kind", bound=TypedRecord)
@@ -163,18 +162,6 @@ class AttemptFolder:
         from splatbatch.store.records.evaluation import SceneEvaluation
 
         return self._read(self.metrics, SceneEvaluation)
-
-    def read_inspection_settings(self) -> InspectionSettings:
-        """Return what is asked of settings.json where a splat is inspected; blank without it."""
-        from splatbatch.store.records.quality.inspection import InspectionSettings
-
-        return self._read(self.settings, InspectionSettings) or InspectionSettings()
-
-    def read_inspection(self) -> Inspection | None:
-        """Return metrics.json where a splat is inspected; None before the end."""
-        from splatbatch.store.records.quality.inspection import Inspection
-
-        return self._read(self.metrics, Inspection)
 
     def read_metrics(self) -> Metrics | None:
         """Return metrics.json; None before the last evaluation, and without held-out photographs."""

@@ -17,8 +17,8 @@ from splatbatch.training.inspection import between, limits, surface
 from splatbatch.training.inspection.opened import open_subject
 
 CHEAP = ("floaters", "haze", "depth", "needles", "misregistered", "exposure")
-SEEDS = (71, 72)
-"""Of planting; limits were chosen on seeds 1 to 4."""
+SEEDS = (111, 112)
+"""Of planting; limits were chosen on seeds 1 to 4, and changed after 71 and 72."""
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +39,7 @@ def test_a_sound_splat_has_no_sickness_and_every_figure(sound: Inspection) -> No
     assert {"cover", "blur", "exposure", "registration", "shift"} <= set(min(sound.photos.items())[1])
     assert sum("psnr" in one and "distance" in one for one in sound.photos.values()) == 3
     assert sound.cells and all(cell["photos"] >= 1 for cell in sound.cells)
+    assert {"x", "y", "z", "size", "photos", "angle", "resolution", "weak"} == set(sound.cells[0])
 
 
 @pytest.mark.parametrize("sickness", CHEAP)
@@ -84,8 +85,8 @@ def test_points_fall_on_the_pixels_of_their_keypoints(bed: Bed) -> None:
 
 def beds(folder: Path, real_photos: Path) -> dict[str, Bed]:
     caliterra = Patch("p0", real_photos / "sparse/0", real_photos / "images")
-    wanted = [("quarry p0", quarry("p0"), 1000, 85), ("quarry p1", quarry("p1"), 600, 86)]
-    wanted += [("caliterra", caliterra, 1200, 87), ("caliterra", caliterra, 700, 88)]
+    wanted = [("quarry p0", quarry("p0"), 1000, 101), ("quarry p1", quarry("p1"), 600, 102)]
+    wanted += [("caliterra", caliterra, 1200, 103), ("caliterra", caliterra, 700, 104)]
     return {f"{name}, seed {seed}": trained(patch, folder / str(seed), n, seed) for name, patch, n, seed in wanted}
 
 
@@ -103,7 +104,7 @@ def test_of_sicknesses_planted_with_new_seeds_nearly_all_are_found(
                 ill = made_ill(bed, sickness, seed, tmp_path / f"{bed.splat.parent.parent.name}-{sickness}-{seed}")
                 counts[sickness] += 1
                 missed[sickness] += not is_found(ill.inspect(), sickness)
-    for number, (scene, seed) in enumerate([("p0", 91), ("p1", 92), ("p0", 93)]):
+    for number, (scene, seed) in enumerate([("p0", 121), ("p1", 122), ("p0", 123)]):
         counts["memorised"] += 1
         copy = trained(quarry(scene), tmp_path / f"copy{number}", 800, seed, every=5)
         missed["memorised"] += not is_found(copy.inspect(), "memorised")

@@ -14,6 +14,7 @@ from splatbatch.scheduler import judge
 from splatbatch.scheduler.scene.attempt import Errand, Hooks, run
 from splatbatch.scheduler.scene.known import known, place_of_log
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.folders.inspecting import InspectingFolder
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.records.quality.inspection import Inspection, InspectionSettings
 
@@ -32,7 +33,7 @@ def inspect(config: Config, settings: InspectionSettings, patch: PatchFolder, ho
     tries = 0
     while True:
         folder, end = run(config, Errand(f"{settings.patch}-inspection", patch.inspecting, _prepared(settings)), hooks)
-        found = folder.read_inspection()
+        found = InspectingFolder(folder.path).read_inspection()
         if found is not None and found.inputs == settings.inputs:
             write_json(patch.inspection, found.to_record())
             return found

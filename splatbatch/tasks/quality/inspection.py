@@ -14,7 +14,7 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import Task
 from splatbatch.trainers.builtin import settings_for
 
-VERSION = 1
+VERSION = 2
 """Raise it when a figure is made otherwise: splats are then inspected again."""
 
 

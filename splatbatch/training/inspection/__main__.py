@@ -12,14 +12,14 @@ os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 from splatbatch.config import Recipe
 from splatbatch.errors import SplatbatchError
 from splatbatch.files import append_line, write_json
-from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.folders.inspecting import InspectingFolder
 from splatbatch.store.records.progress import Progress
 from splatbatch.training.inspection.inspect import STAGES, inspect
 from splatbatch.training.inspection.opened import open_subject
 from splatbatch.training.session import open_device
 
 
-def run(folder: AttemptFolder) -> None:
+def run(folder: InspectingFolder) -> None:
     """Inspect the splat that an attempt's settings name.
 
     Raises:
@@ -44,7 +44,7 @@ def run(folder: AttemptFolder) -> None:
 def main(folder: Path) -> int:
     """Inspect; known causes of failure end in one line that the diagnosis reads, others in a traceback."""
     try:
-        run(AttemptFolder(folder))
+        run(InspectingFolder(folder))
     except SplatbatchError as error:
         print(f"splatbatch: {error.message}", file=sys.stderr)  # noqa: T201 - the log is read by the parent
         return error.exit_code

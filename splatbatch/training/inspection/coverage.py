@@ -30,6 +30,8 @@ class Cell:
 
     place: tuple[float, float, float]
     """In the middle of its surface, in the frame that was trained in."""
+    size: float
+    """Side of its square, in units of the frame."""
     num_photos: float
     """That see its surface, in the median over it."""
     angle_deg: float
@@ -55,7 +57,7 @@ def cells(subject: Subject) -> list[Cell]:
     _, of_cell, counts = np.unique(flat, axis=0, return_inverse=True, return_counts=True)
     groups = np.split(np.argsort(of_cell.reshape(-1), kind="stable"), np.cumsum(counts)[:-1])
     chosen = [group for group in groups if len(group) >= LEAST_GAUSSIANS]
-    return [_cell(subject, surface[group], seen[group], centers) for group in chosen]
+    return [_cell(subject, side, (surface[group], seen[group]), centers) for group in chosen]
 
 
 def _surface(subject: Subject) -> Floats:
@@ -86,7 +88,8 @@ def _is_seen(look: Look, places: Floats) -> Mask:
     return seen
 
 
-def _cell(subject: Subject, places: Floats, seen: Mask, centers: Floats) -> Cell:
+def _cell(subject: Subject, side: float, surface: tuple[Floats, Mask], centers: Floats) -> Cell:
+    places, seen = surface
     middle = places.mean(axis=0)
     by = np.flatnonzero(seen.mean(axis=0) >= 0.5)
     rays = centers[by] - middle
@@ -95,7 +98,7 @@ def _cell(subject: Subject, places: Floats, seen: Mask, centers: Floats) -> Cell
     fine = [float(subject.training[at].photo.view.K[0, 0]) / far for at, far in zip(by, distances, strict=True)]
     angle = float(np.degrees(np.arccos(np.clip(cosines.min(), -1, 1)))) if len(by) else 0.0
     place = (float(middle[0]), float(middle[1]), float(middle[2]))
-    return Cell(place, float(np.median(seen.sum(axis=1))), angle, max(fine, default=0.0))
+    return Cell(place, side, float(np.median(seen.sum(axis=1))), angle, max(fine, default=0.0))
 
 
 def weakly_covered(subject: Subject) -> float | None:

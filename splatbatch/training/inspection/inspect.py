@@ -58,8 +58,8 @@ def inspect(subject: Subject, tell: Callable[[str], None] = lambda _: None) -> I
 def _placed(subject: Subject, cell: coverage.Cell) -> dict[str, float]:
     """Return a cell in the coordinates of the splat file."""
     x, y, z = (np.array(cell.place) * subject.frame.unit + subject.frame.center).tolist()
-    found = {"x": x, "y": y, "z": z, "photos": cell.num_photos, "angle": cell.angle_deg}
-    found |= {"resolution": cell.px_per_unit / subject.frame.unit, "weak": float(cell.is_weak)}
+    found = {"x": x, "y": y, "z": z, "size": cell.size * subject.frame.unit, "photos": cell.num_photos}
+    found |= {"angle": cell.angle_deg, "resolution": cell.px_per_unit / subject.frame.unit, "weak": float(cell.is_weak)}
     return {name: float(f"{value:.9g}") for name, value in found.items()}
 
 

@@ -71,7 +71,9 @@ class Inspection(TypedRecord):
     photos: dict[str, dict[str, float]] = field(default_factory=dict, metadata=reads(_by_name))
     """By photograph: cover, blur, exposure, registration, shift; of held-out ones psnr and distance."""
     cells: tuple[dict[str, float], ...] = field(default=(), metadata=reads(_rows))
-    """Of the scene, in the splat's coordinates: x, y, z, photos, angle, resolution, and 1 for one that is weak."""
+    """Columns of the scene: x, y, z of the middle of the surface and size, the side of the square, in the splat's
+    coordinates (without the offset); photos, angle in degrees between those that are furthest apart, resolution in
+    pixels of the finest photograph for a unit; weak: 1 where fewer than three photographs see it."""
     seconds: float | None = None
     made_with: dict[str, Any] = field(default_factory=dict)
 
