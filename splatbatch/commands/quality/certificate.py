@@ -9,10 +9,10 @@ import typer
 
 from splatbatch.commands.output import print_json
 from splatbatch.errors import OutputError
-from splatbatch.files import read_json
 from splatbatch.plain_text import one_line
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.hashes import sha256_of
+from splatbatch.store.records.quality.certificate import read_certificate
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.quality.certificate import why_not_genuine, why_outdated
 from splatbatch.tasks.task import Task
@@ -37,7 +37,7 @@ def verify(config: Path | None, names: Sequence[str], file: Path | None, *, as_j
 
 
 def _of_file(file: Path) -> list[str]:
-    record = read_json(file)
+    record = read_certificate(file)
     if record is None:
         raise OutputError(f"{file}: is no certificate: no JSON object can be read there", "Name a certificate.json.")
     return list(why_not_genuine(record, sha256_of(file.with_name("splat.ply"))))
@@ -49,7 +49,7 @@ def _of_batch(batch: Batch) -> dict[str, list[str]]:
 
 
 def _of_patch(task: Task, folder: PatchFolder) -> list[str]:
-    record, result = read_json(folder.certificate), folder.read_result()
+    record, result = read_certificate(folder.certificate), folder.read_result()
     if record is None:
         return [INSPECT]
     splat = folder.splat_of(result) if result else folder.splat

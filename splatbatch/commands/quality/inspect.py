@@ -12,11 +12,12 @@ from splatbatch.commands.output import open_console, open_table, print_json, pri
 from splatbatch.commands.scene.evaluate import renew_report
 from splatbatch.commands.train.train import Interruption
 from splatbatch.errors import SplatbatchError
-from splatbatch.files import read_json, write_json
+from splatbatch.files import write_json
 from splatbatch.plain_text import one_line
 from splatbatch.scheduler.scene.attempt import Hooks
 from splatbatch.scheduler.scene.inspecting import inspect as measure
 from splatbatch.scheduler.work.holding import held_alone
+from splatbatch.store.records.quality.certificate import read_certificate
 from splatbatch.store.records.quality.inspection import Inspection, QualityFigure
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.quality.certificate import certificate_of
@@ -72,7 +73,7 @@ def inspect_tasks(
             earlier = None if again else known(folder, settings)
             found[task.name] = earlier or measure(batch.config, settings, folder, hooks)
             made = certificate_of(task, accepted(folder), found[task.name]).to_record()
-            if read_json(folder.certificate) != made:
+            if read_certificate(folder.certificate) != made:
                 write_json(folder.certificate, made)
         except SplatbatchError as error:
             failed[task.name] = f"{error.message} {error.hint}" if error.hint else error.message

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from splatbatch.fields import mapping, number, text
+from splatbatch.files import read_json
 from splatbatch.store.records.quality.inspection import QualityFigure
 from splatbatch.store.records.record import TypedRecord, reads
 
@@ -54,6 +56,11 @@ class Certificate(TypedRecord):
     def sealed(self) -> Certificate:
         """Return it with its seal."""
         return replace(self, seal=seal_of(self.to_record()))
+
+
+def read_certificate(file: Path) -> dict[str, Any] | None:
+    """Return what a file holds, as it is: whoever checks it needs all of it; None if that is no JSON object."""
+    return read_json(file)
 
 
 def seal_of(record: dict[str, Any]) -> str:
