@@ -156,9 +156,10 @@ class Evaluation(Section):
     """Every n-th photograph, sorted by name, is held out; 0: none."""
     holdout_list: FilePath | None = None
     """Text file with one held-out image name per line, instead of every n-th."""
-    holdout: Literal["every", "contiguous"] = "every"
+    holdout: Literal["every", "contiguous", "both"] = "every"
     """Of patches that `split` has cut: `every`: the 8th of the scene's photographs each, the same ones in all patches;
-    `contiguous`: those taken side by side, as `--holdout-block` chose them."""
+    `contiguous`: those taken side by side, as `--holdout-block` chose them; `both` of them, and of patches that no
+    split has cut a tenth of the photographs side by side beside every n-th."""
     colors_from: Literal["all", "training"] = "all"
     """Photographs whose tracks tell the colours of the points; `training`: held-out ones then get their own tone only
     from points that others have settled."""

@@ -22,7 +22,7 @@ from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.rigs import read_rigs
 from splatbatch.scene.colmap.sightings import NONE, Sightings, read_sightings
 from splatbatch.scene.colmap.subset import Subset
-from splatbatch.scene.holdout import choose_holdout
+from splatbatch.scene.holdout import choose_holdout, in_one_piece
 from splatbatch.scene.partition.output import folder as split_folder
 from splatbatch.scene.partition.place import SPLIT_READY
 from splatbatch.scene.partition.record import read_partition
@@ -160,6 +160,10 @@ def test_a_block_of_photographs_side_by_side_can_be_held_out_instead(tmp_path: P
     patches = find_patches(Scene(patches=tmp_path / "patches"))
     chosen = [set(choose_holdout(patch, Evaluation(holdout="contiguous"))) for patch in patches]
     assert set.union(*chosen) == block
+    both = [set(choose_holdout(patch, Evaluation(holdout="both"))) for patch in patches]
+    assert set.union(*both) == block | done.plan.partition.test
+    assert {in_one_piece(patch, Evaluation(holdout="both")) for patch in patches} == {block}
+    assert not in_one_piece(patches[0], Evaluation())
 
 
 def test_a_block_that_nobody_chose_is_refused_where_it_is_asked_for(scene: Path):
@@ -170,6 +174,18 @@ def test_a_block_that_nobody_chose_is_refused_where_it_is_asked_for(scene: Path)
     (uncut,) = find_patches(Scene(patches=scene))
     with pytest.raises(SceneError, match="which no split has cut"):
         choose_holdout(uncut, Evaluation(holdout="contiguous"))
+
+
+def test_what_no_split_has_cut_can_hold_out_a_tenth_side_by_side_beside_every_eighth(scene: Path):
+    (uncut,) = find_patches(Scene(patches=scene))
+    images = read_images(uncut.sparse)
+    every, piece = set(choose_holdout(uncut, Evaluation())), in_one_piece(uncut, Evaluation(holdout="both"))
+    assert len(piece) == round(0.1 * len(images)) > 1
+    assert set(choose_holdout(uncut, Evaluation(holdout="both"))) == every | piece
+    centers = {image.name: image.center() for image in images}
+    middle = np.mean([centers[name] for name in piece], axis=0)
+    away = sorted(centers, key=lambda name: float(np.linalg.norm(centers[name] - middle)))
+    assert piece & set(away[: len(piece)])  # neighbours, not spread ones
 
 
 def test_a_scene_in_utm_has_one_offset_for_all_patches(scene: Path, tmp_path: Path):

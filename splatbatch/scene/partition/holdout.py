@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,10 +44,10 @@ def hold_out(sightings: Sightings, share: float, seed: int, before: Partition | 
     centers = sightings.centers()
     if before and before.contiguous:
         return HoldOut(test, train, before.contiguous | _joining(names, centers, before.contiguous, frozenset(new)))
-    return HoldOut(test, train, _block(names, centers, share, seed))
+    return HoldOut(test, train, block(names, centers, share, seed))
 
 
-def _block(names: list[str], centers: Floats, share: float, seed: int) -> frozenset[str]:
+def block(names: Sequence[str], centers: Floats, share: float, seed: int) -> frozenset[str]:
     """Return so many photographs that were taken side by side, around one that is not at the edge of the scene."""
     sound = np.flatnonzero(np.isfinite(centers).all(axis=1))
     count = round(share * len(sound))

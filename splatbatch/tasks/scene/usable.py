@@ -92,8 +92,9 @@ def _with_one_holdout(
         for one in found
         if one.task and one.result and one.core and not one.lacking
     }
-    # held out is what the partition spreads over the scene or, where somebody wants that, its one block
-    choices = [partition.test, *([partition.contiguous] if partition.contiguous else [])]
+    # held out is what the partition spreads over the scene or, where somebody wants that, its one block, or both
+    block = partition.contiguous
+    choices = [partition.test, *([block, partition.test | block] if block else [])]
     odd = min(
         ({name: why for name, one in splits.items() if (why := _why_other(*one, test))} for test in choices), key=len
     )
