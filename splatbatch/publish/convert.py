@@ -13,6 +13,7 @@ from splatbatch.files import write_whole
 from splatbatch.publish.formats import Format
 from splatbatch.publish.rows import copy_part, is_whole, read_part
 from splatbatch.publish.source import Part
+from splatbatch.publish.tiles.decode import decode, half_turned
 from splatbatch.publish.tiles.levels import halved
 from splatbatch.publish.tool import Tool
 from splatbatch.splats import read_header, write_splat
@@ -216,12 +217,15 @@ def _read_back(job: Job, tool: Tool | None) -> Written:
     Raises:
         OutputError: it does not come back, or with another number of Gaussians.
     """
-    if not job.form.has_decoder or tool is None:
-        return Written()
-    level = ("-L", "0") if job.form.is_folder else ()
-    tool.must(
-        (*level, str(job.entry), *job.form.turn, str(job.decoded)), f"{job.part.name}: {job.form.name}: read back"
-    )
+    match job.form.reader:
+        case "gltf":
+            write_splat(job.decoded, half_turned(decode(job.entry.read_bytes())), None)
+        case "tool" if tool is not None:
+            level = ("-L", "0") if job.form.is_folder else ()
+            arguments = (*level, str(job.entry), *job.form.turn_back, str(job.decoded))
+            tool.must(arguments, f"{job.part.name}: {job.form.name}: read back")
+        case _:
+            return Written()
     num = read_header(job.decoded).num_gaussians
     if num != job.part.num_gaussians:
         raise OutputError(

@@ -9,6 +9,7 @@ from typing import Literal
 HALF_TURN = ("-r", "180,0,0")
 """Around x, in the tool's words."""
 Writer = Literal["ply", "compressed", "tool"]
+Reader = Literal["tool", "gltf", "nothing"]
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,11 @@ class Format:
     arguments: tuple[str, ...] = ()
     """For the tool."""
     turn: tuple[str, ...] = ()
-    """What the tool is to do with the axes on the way there, and on the way back again."""
-    has_decoder: bool = True
-    """Whether the tool reads it back."""
+    """What the tool is to do with the axes on the way there."""
+    turn_back: tuple[str, ...] = ()
+    """The same on the way back again."""
+    reader: Reader = "tool"
+    """What reads it back."""
     is_folder: bool = False
     keeps_count: bool = True
     about: str = ""
@@ -43,8 +46,10 @@ FORMATS: Mapping[str, Format] = {
         Format("sog", ".sog", "tool", about="PlayCanvas, a twentieth of the size"),
         Format("streamed", "lod-meta.json", "tool", is_folder=True, about="SOG in levels of detail, for streaming"),
         # the specification's axes are right, up, back; the tool (3.7.0) leaves PLY's right, down, forward as they are
-        Format("spz", ".spz", "tool", ("--spz-version", "3"), HALF_TURN, about="Niantic, a tenth of the size"),
-        Format("glb", ".glb", "tool", has_decoder=False, about="glTF with KHR_gaussian_splatting"),
+        Format(
+            "spz", ".spz", "tool", ("--spz-version", "3"), HALF_TURN, HALF_TURN, about="Niantic, a tenth of the size"
+        ),
+        Format("glb", ".glb", "tool", reader="gltf", about="glTF with KHR_gaussian_splatting"),
     )
 }
 TILES, PAGE = "tiles", "html"

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from splatbatch.errors import OutputError
 from splatbatch.files import write_json
 from splatbatch.machine.bounded import Bounds, run_bounded
-from splatbatch.publish.source import Published
+from splatbatch.publish.formats import TILES
+from splatbatch.publish.source import SCENE, Published
+from splatbatch.publish.tiling import Place, key_of_tiles, write_back
+from splatbatch.store.folders.published import Output, TilesLoss, TilesRecord
 from splatbatch.store.records.evaluation import Compared, Comparison, ComparisonSettings
 
 MODULE = "splatbatch.training.formats"
+MOST_READ_BACK = 5_000_000
+"""Gaussians of a splat whose tiles are measured."""
+TOO_MANY = f"more than {MOST_READ_BACK:,} Gaussians: the tiles are not measured"
 
 
 @dataclass(frozen=True)
@@ -58,3 +65,35 @@ def measure(
         for name, one in found.splats.items()
         if name and one.psnr is not None and one.between is not None
     }
+
+
+def measure_tiles(splats: Sequence[Published], place: Place, tiled: Output, bounds: Bounds) -> Output:
+    """Return tiles with what splats have lost in them: read from the files; what has not changed is not measured again.
+
+    Raises:
+        OutputError: tiles do not read back, or cannot be measured.
+    """
+    tiles = tiled.tiles or TilesRecord()
+    losses, notes = dict(tiles.losses), list(tiled.notes)
+    for splat in splats:
+        key = key_of_tiles(splat, tiles.patches)
+        if splat.num_gaussians > MOST_READ_BACK:
+            notes.append(f"{splat.name}: {TOO_MANY}")
+        elif losses.get(splat.name, TilesLoss()).key != key:
+            decoded = place.work / "tiles.ply"
+            write_back(splat, place, tiles, decoded)
+            found = measure(splat, splat.path, {TILES: decoded}, place.work, bounds)[TILES]
+            losses[splat.name] = TilesLoss(key, found.num_photos, found.psnr, found.loss_db, found.between_db)
+    shown = {name: one for name, one in losses.items() if name in {*tiles.patches, SCENE}}
+    measured = replace(tiled, notes=tuple(dict.fromkeys(notes)), tiles=replace(tiles, losses=shown))
+    return replace(measured, **_mean(shown)) if shown else measured
+
+
+def _mean(losses: Mapping[str, TilesLoss]) -> dict[str, Any]:
+    """Return the figures of an output that several splats are in, each weighing as many photographs as it has."""
+    num = sum(one.num_photos for one in losses.values())
+    means = {
+        name: round(sum(one.num_photos * getattr(one, name) for one in losses.values()) / max(num, 1), 3)
+        for name in ("psnr", "loss_db", "between_db")
+    }
+    return {**means, "num_photos": num}

@@ -13,7 +13,7 @@ from splatbatch.errors import OutputError, SplatbatchError
 from splatbatch.publish.convert import Job, Written, as_file, convert
 from splatbatch.publish.formats import FORMATS, PAGE, TILES, Format
 from splatbatch.publish.kept import Kept
-from splatbatch.publish.loss import Loss, measure
+from splatbatch.publish.loss import Loss, measure, measure_tiles
 from splatbatch.publish.page.page import VERSION as PAGE_VERSION
 from splatbatch.publish.page.write import page_name, write_page
 from splatbatch.publish.rows import folder_bytes
@@ -30,7 +30,7 @@ MOST_IN_ONE = 5_000_000
 """Gaussians of a scene that become one file; a larger one is written part by part."""
 PART_BY_PART = "the scene was written part by part, and the parts are not measured"
 MEASURING_FAILED = "what compression costs could not be measured"
-NO_DECODER = "nothing reads it back: not measured"
+NO_DECODER = "splat-transform, which reads it back, is not here: not measured"
 
 
 @dataclass
@@ -57,7 +57,15 @@ class Publishing:
 
     def _page(self, splat: Published) -> None:
         """Write the page of a splat, unless it is there."""
-        key = key_of(PAGE_VERSION, splat.sha256, self.wish.crs, dict(splat.figures), TOOL_VERSION, __version__)
+        key = key_of(
+            PAGE_VERSION,
+            splat.sha256,
+            self.wish.crs,
+            dict(splat.figures),
+            TOOL_VERSION,
+            __version__,
+            self.wish.is_measured,
+        )
         names = (f"{splat.name}.html", f"{splat.name}-page")
         if any(self.kept.is_there(name, key) for name in names):
             self.telling.say(f"{splat.name}: its page is as it was")
@@ -69,15 +77,17 @@ class Publishing:
         work = self.work / "page"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
-        aside, notes = write_page(splat, self.wish.crs, work, find_tool(self.wish.bounds, self.telling.say))
-        name = page_name(splat.name, aside)
-        place = self.kept.put(aside, name, Output(PAGE, splat.name))
+        page = write_page(splat, self.wish.crs, work, find_tool(self.wish.bounds, self.telling.say))
+        name = page_name(splat.name, page.aside)
+        place = self.kept.put(page.aside, name, Output(PAGE, splat.name))
         size, seconds = folder_bytes(place), round(time.monotonic() - began, 2)
         bytes_before = splat.header.file_bytes - splat.header.header_bytes
         self.kept.note(
-            name, Output(PAGE, splat.name, key, size, bytes_before, splat.num_gaussians, seconds, notes=notes)
+            name, Output(PAGE, splat.name, key, size, bytes_before, splat.num_gaussians, seconds, notes=page.notes)
         )
         self.telling.say(f"{name}: {size / 1e6:.1f} MB, {seconds:.0f} s")
+        whole = Part(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)
+        self._measured(splat, whole, {name: page.splat.decoded} if page.splat.decoded else {}, work)
 
     def _tiles(self, splats: Sequence[Published]) -> None:
         """Write what has changed of the tiles."""
@@ -95,6 +105,10 @@ class Publishing:
         output = replace(tiled, bytes=folder_bytes(place), seconds=round(time.monotonic() - began, 2))
         self.kept.note(TILES, output)
         self.telling.say(f"{TILES}: {output.bytes / 1e6:.1f} MB, {output.seconds:.0f} s")
+        if self.wish.is_measured:
+            with self._survived():
+                laid = Place(place, self.work, self.wish.crs, self.telling.advance)
+                self.kept.note(TILES, measure_tiles(splats, laid, output, self.wish.bounds))
 
     def splat(self, splat: Published) -> None:
         """Publish a splat in all forms that are wanted; what cannot be is told of at the end."""
@@ -119,12 +133,7 @@ class Publishing:
                 written = self._written(Job(part, form, folder), key, splat)
                 if written.decoded:
                     decoded[name] = written.decoded
-        if decoded:
-            num_failed = len(self.failed)
-            with self._survived():
-                self._measured(splat, part, decoded, folder)
-            for name in decoded if len(self.failed) > num_failed else ():  # without a key it is written again
-                self.kept.note(name, replace(self.kept.known.outputs[name], key="", notes=(MEASURING_FAILED,)))
+        self._measured(splat, part, decoded, folder)
 
     def _written(self, job: Job, key: str, splat: Published) -> Written:
         """Write one file, put it in its place and write that down."""
@@ -157,12 +166,19 @@ class Publishing:
 
     def _measured(self, splat: Published, part: Part, decoded: dict[str, Path], folder: Path) -> None:
         """Write down what compression costs."""
-        if not self.wish.is_measured:
+        if not self.wish.is_measured or not decoded:
             return
         if part.num_gaussians < splat.num_gaussians:
             for name in decoded:
                 self.kept.note(name, replace(self.kept.known.outputs[name], notes=(PART_BY_PART,)))
             return
+        num_failed = len(self.failed)
+        with self._survived():
+            self._compared(splat, part, decoded, folder)
+        for name in decoded if len(self.failed) > num_failed else ():  # without a key it is written again
+            self.kept.note(name, replace(self.kept.known.outputs[name], key="", notes=(MEASURING_FAILED,)))
+
+    def _compared(self, splat: Published, part: Part, decoded: dict[str, Path], folder: Path) -> None:
         self.telling.say(f"{part.name}: rendering what came back, beside the original")
         original = as_file(part, folder)
         for name, loss in measure(splat, original, decoded, folder, self.wish.bounds).items():

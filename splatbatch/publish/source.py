@@ -65,6 +65,10 @@ class Published:
         """Return how many there are."""
         return self.header.num_gaussians
 
+    def parts_with_any(self) -> tuple[Part, ...]:
+        """Return the parts that have Gaussians."""
+        return tuple(part for part in self.parts if part.num_gaussians)
+
     def in_parts(self, most: int) -> Iterator[Part]:
         """Yield what may become a file of its own: the whole where it is small enough, else part by part."""
         if self.num_gaussians <= most or len(self.parts) == 1:
@@ -72,8 +76,7 @@ class Published:
         else:
             yield from (
                 Part(f"{self.name}-{one.name}", one.path, one.start, one.num_gaussians, one.key)
-                for one in self.parts
-                if one.num_gaussians
+                for one in self.parts_with_any()
             )
 
 

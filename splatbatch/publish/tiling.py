@@ -13,12 +13,14 @@ from splatbatch.errors import OutputError, SceneError
 from splatbatch.publish.formats import TILES
 from splatbatch.publish.rows import WIDEST_DEGREE
 from splatbatch.publish.source import SCENE, Part, Published, key_of
+from splatbatch.publish.tiles.decode import leaves
 from splatbatch.publish.tiles.geodesy import Ground, on_globe, upright
-from splatbatch.publish.tiles.write import Tiles
+from splatbatch.publish.tiles.write import ROOT, Tiles
 from splatbatch.report.viewer.initial_camera import up_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.splats.blocks import sample_means
-from splatbatch.store.folders.published import Output, TilesRecord
+from splatbatch.splats.ply import write_pieces
+from splatbatch.store.folders.published import Output, Tiled, TilesRecord
 
 COLMAP_UP = (0.0, -1.0, 0.0)
 NOWHERE = "scene.crs is not set: the tiles lie nowhere on Earth, with the sky above"
@@ -54,6 +56,8 @@ def tile(splats: Sequence[Published], place: Place, before: Output) -> Output:
     ground, placed = _ground(splats, place.crs, known)
     _see_one_degree({name: splat for name, (splat, _) in parts.items()}, known)
     tiled = Tiles(place.folder, place.work, ground, place.done).write(parts, known.patches, keeps=of == PATCHES)
+    keys = {splat.name: key_of_tiles(splat, tiled) for splat in splats}
+    losses = {name: one for name, one in known.losses.items() if keys.get(name, one.key) == one.key}
     return Output(
         kind=TILES,
         of=of,
@@ -61,8 +65,31 @@ def tile(splats: Sequence[Published], place: Place, before: Output) -> Output:
         bytes_before=sum(4 * len(splat.header.properties) * part.num_gaussians for splat, part in parts.values()),
         num_gaussians=sum(one.num_gaussians for one in tiled.values()),
         notes=() if place.crs else (NOWHERE,),
-        tiles=replace(placed, sh_degree=max(map(_degree, splats)), patches=tiled),
+        tiles=replace(placed, sh_degree=max(map(_degree, splats)), patches=tiled, losses=losses),
     )
+
+
+def key_of_tiles(splat: Published, tiled: Mapping[str, Tiled]) -> str:
+    """Return a hash of the tiles of a splat."""
+    return key_of([tiled[part.name].key for part in splat.parts_with_any()])
+
+
+def write_back(splat: Published, place: Place, tiles: TilesRecord, target: Path) -> None:
+    """Write what the finest tiles of a splat hold as a splat again, from the files that lie in their folder.
+
+    Raises:
+        OutputError: one of them cannot be read, or Gaussians are missing.
+    """
+    ground, _ = _ground([splat], place.crs, tiles)
+    offset = np.array(splat.offset)
+    roots = [place.folder / part.name / tiles.patches[part.name].key / ROOT for part in splat.parts_with_any()]
+    pieces = (piece for root in roots for piece in leaves(root, ground, offset))
+    try:
+        write_pieces(target, splat.num_gaussians, _degree(splat), pieces)
+    except (OSError, ValueError, KeyError) as error:
+        raise OutputError(
+            f"{splat.name}: its tiles do not read back ({error})", "Publish again with --force."
+        ) from error
 
 
 def _parts(splats: Sequence[Published]) -> dict[str, tuple[Published, Part]]:

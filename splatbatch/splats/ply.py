@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -92,10 +92,7 @@ def write_splat(
     Raises:
         ValueError: a parameter is not finite; such a file would be worthless to every reader.
     """
-    num_rest = 3 * gaussians.shN.shape[1]
-    shn = gaussians.shN.transpose(0, 2, 1).reshape(len(gaussians), num_rest)  # [N, 3K], channel by channel
-    columns = (gaussians.means, gaussians.sh0, shn, gaussians.opacities[:, None], gaussians.scales, gaussians.quats)
-    table = np.concatenate(columns, axis=1).astype("<f4")
+    table = table_of(gaussians)
     if not np.isfinite(table).all():
         bad = int((~np.isfinite(table).all(axis=1)).sum())
         raise ValueError(f"{bad} of {len(gaussians)} Gaussians have parameters that are not finite")
@@ -103,10 +100,41 @@ def write_splat(
     said = [*([] if step is None else [f"splatbatch step {step}{early}"]), *comments]
 
     def write(file: BinaryIO) -> None:
-        file.write(encode_header(len(gaussians), property_names(num_rest), said))
+        file.write(encode_header(len(gaussians), property_names(3 * gaussians.shN.shape[1]), said))
         file.write(table.data)
 
     write_whole(path, write)
+
+
+def write_pieces(path: Path, num_gaussians: int, sh_degree: int, pieces: Iterable[Gaussians]) -> None:
+    """Write a splat piece by piece, whole or not at all.
+
+    Raises:
+        ValueError: the pieces have another number of Gaussians, or another degree.
+    """
+    names = property_names(3 * ((sh_degree + 1) ** 2 - 1))
+
+    def write(file: BinaryIO) -> None:
+        file.write(encode_header(num_gaussians, names))
+        left = num_gaussians
+        for piece in pieces:
+            table = table_of(piece)
+            if table.shape[1] != len(names):
+                raise ValueError(f"{table.shape[1]} properties in place of {len(names)}")
+            left -= len(table)
+            file.write(table.data)
+        if left:
+            raise ValueError(f"{num_gaussians - left} of {num_gaussians} Gaussians")
+
+    write_whole(path, write)
+
+
+def table_of(gaussians: Gaussians) -> FloatArray:
+    """Return Gaussians as the rows of a splat file, [N, properties]."""
+    shn = gaussians.shN.transpose(0, 2, 1).reshape(len(gaussians), 3 * gaussians.shN.shape[1])  # channel by channel
+    columns = (gaussians.means, gaussians.sh0, shn, gaussians.opacities[:, None], gaussians.scales, gaussians.quats)
+    found: FloatArray = np.concatenate(columns, axis=1).astype("<f4")
+    return found
 
 
 def encode_header(num_gaussians: int, properties: Sequence[str], comments: Sequence[str] = ()) -> bytes:

@@ -20,9 +20,11 @@ from splatbatch.publish.convert import CLUSTERED, Job, Rung, convert
 from splatbatch.publish.formats import FORMATS
 from splatbatch.publish.page.stage import Stage
 from splatbatch.publish.source import Part
+from splatbatch.publish.tiles.decode import decode
 from splatbatch.publish.tool import Tool
 from splatbatch.splats import Gaussians, read_splat, write_splat
 from splatbatch.splats.preview import rotated
+from splatbatch.splats.shapes import covariances
 
 HALF_TURN = np.diag([1.0, -1.0, -1.0])
 """Around x: from PLY's right, down, forward to right, up, back."""
@@ -68,7 +70,23 @@ def test_glb_has_the_axes_of_gltf(splat: Part, tool: Tool, tmp_path: Path) -> No
     written = convert(one, tool)
     turn = turn_between(letters().means, glb_places(one.aside))
     assert np.allclose(turn, np.diag([-1.0, -1.0, 1.0]), atol=1e-4)  # glTF: y up, z forward, so x leads left
-    assert (written.decoded, written.num_gaussians) == (None, None)
+    assert written.num_gaussians == len(letters())
+
+
+@pytest.mark.parametrize("degree", [0, 3])
+def test_glb_comes_back_turned_as_it_was(tool: Tool, tmp_path: Path, degree: int) -> None:
+    wanted = letters(degree)
+    back = read_splat(convert(job(part_of(tmp_path / "a.ply", wanted), "glb", tmp_path), tool).decoded or Path())
+    assert np.allclose(back.means, wanted.means, atol=1e-5) and np.allclose(back.scales, wanted.scales, atol=1e-4)
+    assert np.allclose(back.sh0, wanted.sh0, atol=1e-5) and np.allclose(back.shN, wanted.shN, atol=1e-5)
+    assert np.allclose(back.opacities, wanted.opacities, atol=1e-3)
+    assert np.allclose(*(covariances(one.scales, one.quats) for one in (back, wanted)), atol=1e-5)
+
+
+@pytest.mark.parametrize("content", [b"", b"glTF" + bytes(40), b"no glTF at all, but as long as one would be"])
+def test_what_is_no_gltf_is_not_read(content: bytes) -> None:
+    with pytest.raises(ValueError, match="glTF"):
+        decode(content)
 
 
 def test_sog_and_compressed_ply_come_back_where_they_were(splat: Part, tool: Tool, tmp_path: Path) -> None:
@@ -107,6 +125,8 @@ def test_the_page_has_the_sky_above(splat: Part, tool: Tool, tmp_path: Path) -> 
         tool.must([str(splat.path), *stage.tool_turn, str(tmp_path / "turned.ply")], "turn")
         found, wanted = read_splat(tmp_path / "turned.ply"), rotated(letters().means, stage.turn)
         assert np.allclose(found.means, wanted, atol=1e-4)
+        tool.must([str(tmp_path / "turned.ply"), *stage.tool_turn_back, str(tmp_path / "back.ply")], "turn back")
+        assert np.allclose(read_splat(tmp_path / "back.ply").means, letters().means, atol=1e-4)
         assert np.allclose(rotated(stage.up[None], stage.turn), [[0, -1, 0]], atol=1e-9)
         assert np.allclose(stage.in_viewer(stage.up[None]), [[0, 1, 0]], atol=1e-9)
 

@@ -20,6 +20,8 @@ from splat_tool import tool_or_skip
 from splatbatch.publish import loss, rows
 from splatbatch.publish import publish as publishing
 from splatbatch.publish import target as targets
+from splatbatch.publish.tiles import glb
+from splatbatch.publish.tiles.spz import pack
 from splatbatch.publish.tool import FOLDER
 from splatbatch.splats import read_splat
 
@@ -84,6 +86,38 @@ def test_a_scene_is_written_and_what_compression_costs_is_measured(batch: FakeBa
     again = publish(batch, "scene", "--as", "ply,spz")
     assert again.code == 0 and "scene.spz: as it was" in again.err
     assert {**stamps(batch), "publish.json": 0} == {**before, "publish.json": 0}
+
+
+def test_what_is_lost_in_glb_and_in_tiles_is_measured(batch: FakeBatch, tool: None) -> None:
+    ended = publish(batch, "scene", "--as", "glb,tiles")
+    assert ended.code == 0, ended.err
+    found = record(batch)["outputs"]
+    glb, tiles = found["scene.glb"], found["tiles"]
+    assert abs(glb["loss_db"]) < 0.01 and glb["between_db"] > 60
+    assert tiles["num_photos"] == glb["num_photos"] == 2 and abs(tiles["loss_db"]) < 0.5 and tiles["between_db"] > 20
+    assert tiles["tiles"]["losses"]["scene"]["psnr"] == tiles["psnr"]
+
+
+def test_tiles_of_patches_are_measured_patch_by_patch_and_again_once_they_change(batch: FakeBatch) -> None:
+    assert publish(batch, "p0", "p1", "--as", "tiles").code == 0
+    before = record(batch)["outputs"]["tiles"]
+    put(batch, "p1", seed=9)
+    assert publish(batch, "p1", "--as", "tiles", "--no-measure").code == 0
+    unmeasured = record(batch)["outputs"]["tiles"]
+    assert unmeasured["psnr"] is None and set(unmeasured["tiles"]["losses"]) == {"p0"}
+    assert publish(batch, "p1", "--as", "tiles").code == 0
+    now = record(batch)["outputs"]["tiles"]
+    old, new = before["tiles"]["losses"], now["tiles"]["losses"]
+    assert set(old) == set(new) == {"p0", "p1"} and old["p0"] == new["p0"] and old["p1"] != new["p1"]
+    assert now["num_photos"] == sum(one["num_photos"] for one in new.values())
+    assert min(one["psnr"] for one in new.values()) <= now["psnr"] <= max(one["psnr"] for one in new.values())
+
+
+def test_tiles_that_do_not_read_back_are_told_of(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glb, "pack", lambda gaussians: pack(gaussians)[:-30])
+    ended = publish(batch, "p0", "--as", "tiles")
+    assert ended.code == 6 and "p0: its tiles do not read back (no SPZ" in " ".join(ended.err.split())
+    assert record(batch)["outputs"]["tiles"]["psnr"] is None
 
 
 def test_a_patch_is_written_as_it_was_accepted(batch: FakeBatch) -> None:

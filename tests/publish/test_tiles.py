@@ -22,10 +22,11 @@ from tiled import random_splat
 
 from splatbatch.errors import ConfigError, MissingPartError
 from splatbatch.publish.tiles import geodesy
+from splatbatch.publish.tiles.decode import leaves
 from splatbatch.publish.tiles.geodesy import on_globe, upright
 from splatbatch.publish.tiles.glb import glb
 from splatbatch.publish.tiles.levels import halved, importance, some, turns, usual_size
-from splatbatch.publish.tiles.spz import pack
+from splatbatch.publish.tiles.spz import pack, unpack
 from splatbatch.publish.tiles.tileset import of_patch, of_scene
 from splatbatch.publish.tiles.tree import REFINED_AT_PX, USUAL_ERROR_PX, Tile, Tiling, box_of
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
@@ -139,6 +140,46 @@ def test_the_splat_of_a_tile_is_what_the_tool_reads_too(tmp_path: Path) -> None:
     assert np.allclose(found.opacities, wanted.opacities, atol=0.05)
     one, other = (quats / np.linalg.norm(quats, axis=1, keepdims=True) for quats in (found.quats, wanted.quats))
     assert np.abs((one * other).sum(axis=1)).min() > 0.999
+
+
+def test_what_is_packed_comes_back() -> None:
+    wanted = letters(degree=3)
+    found = unpack(pack(wanted))
+    assert np.allclose(found.means, wanted.means, atol=1e-5) and np.allclose(found.scales, wanted.scales, atol=0.032)
+    assert np.allclose(found.sh0, wanted.sh0, atol=0.02) and np.allclose(found.shN, wanted.shN, atol=0.005)
+    assert np.allclose(found.opacities, wanted.opacities, atol=0.05)
+    assert np.allclose(*(covariances(wanted.scales, one.quats) for one in (found, wanted)), atol=1e-3)
+    with pytest.raises(ValueError, match="SPZ"):
+        unpack(pack(wanted)[:-20])
+    with pytest.raises(ValueError, match="SPZ"):
+        unpack(b"no SPZ at all")
+
+
+def test_opacities_of_none_and_all_come_back_finite() -> None:
+    wanted = replace(letters(), opacities=np.linspace(-40, 40, len(letters()), dtype=np.float32))
+    found = unpack(pack(wanted)).opacities
+    assert np.isfinite(found).all() and found[0] < -10 and found[-1] > 10
+
+
+@pytest.mark.parametrize("crs", ["", "EPSG:32632", "EPSG:2263"])
+def test_the_finest_tiles_lead_back_to_the_splat(tmp_path: Path, crs: str) -> None:
+    if crs:
+        pytest.importorskip("pyproj", reason="pyproj is not installed (extra geo)")
+    offset = np.array([987_000.0, 205_000.0, 30.0]) if crs == "EPSG:2263" else UTM
+    places = np.random.default_rng(2).normal(scale=9, size=(2000, 3)).astype(np.float32)
+    splat = replace(random_splat(2000, 1), means=places)
+    ground = on_globe(crs, offset) if crs else upright((0.0, -1.0, 0.0))
+    frame = ground.around(offset)
+    places = frame.places(splat.means.astype(np.float64) + offset).astype(np.float32)
+    tile = tiles_of(replace(splat, means=places), tmp_path, most=300)
+    (tmp_path / "tileset.json").write_text(json.dumps(of_patch(tile, frame)))
+    found = list(leaves(tmp_path / "tileset.json", ground, offset))
+    assert len(found) == sum(not one.children for one in tile.every()) > 4
+    means = np.concatenate([one.means for one in found])
+    apart = np.linalg.norm(means[:, None] - splat.means[None], axis=2)
+    assert len(means) == len(splat) and apart.min(axis=0).max() < 1e-3 and apart.min(axis=1).max() < 1e-3
+    order = apart.argmin(axis=1)
+    assert np.allclose(np.concatenate([one.sh0 for one in found]), splat.sh0[order].clip(-3.34, 3.34), atol=0.03)
 
 
 @pytest.mark.parametrize("degree", [0, 3])

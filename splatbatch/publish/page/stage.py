@@ -51,21 +51,31 @@ class Stage:
 
     @property
     def tool_turn(self) -> tuple[str, str]:
-        """Return the turn as splat-transform takes it: angles about x, then y, then z, in degrees.
+        """Return the turn as splat-transform takes it."""
+        return _angles(self.turn)
 
-        The tool's x and y are the other way round than the file's; so are the angles about them.
-        """
-        w, x, y, z = self.turn
-        sine = float(np.clip(2 * (w * y - x * z), -LARGEST_SINE, LARGEST_SINE))
-        about_x = np.arctan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
-        about_z = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
-        angles = np.degrees([-about_x, -np.arcsin(sine), about_z])
-        return ("-r", ",".join(f"{angle:.9g}" for angle in angles))
+    @property
+    def tool_turn_back(self) -> tuple[str, str]:
+        """Return the same the other way round."""
+        return _angles(self.turn * (1, -1, -1, -1))
 
     def in_viewer(self, directions: Floats) -> Floats:
         """Return directions or places [N, 3] of the splat in the viewer's axes."""
         found: Floats = rotated(directions, self.turn) * TO_VIEWER
         return found
+
+
+def _angles(turn: Vector) -> tuple[str, str]:
+    """Return a rotation w x y z as splat-transform takes it: angles about x, then y, then z, in degrees.
+
+    The tool's x and y are the other way round than the file's; so are the angles about them.
+    """
+    w, x, y, z = turn
+    sine = float(np.clip(2 * (w * y - x * z), -LARGEST_SINE, LARGEST_SINE))
+    about_x = np.arctan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
+    about_z = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+    angles = np.degrees([-about_x, -np.arcsin(sine), about_z])
+    return ("-r", ",".join(f"{angle:.9g}" for angle in angles))
 
 
 def set_stage(splat: Published, crs: str) -> Stage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from splatbatch.errors import MissingPartError, OutputError
 from splatbatch.files import write_text, write_whole
 from splatbatch.publish.convert import Job, Written, convert
-from splatbatch.publish.formats import FORMATS
+from splatbatch.publish.formats import FORMATS, Reader
 from splatbatch.publish.page.page import Facts, asset, file_page, folder_page
 from splatbatch.publish.page.sky import sky_of
 from splatbatch.publish.page.stage import box_on, places_of, set_stage
@@ -28,8 +28,19 @@ CONTENT = "splat"
 NO_SKY = "no photograph shows the sky: the page has a plain one"
 
 
-def write_page(splat: Published, crs: str, work: Path, tool: Tool) -> tuple[Path, tuple[str, ...]]:
-    """Write the page of a splat aside; return the file or folder, and what is to be said of it.
+@dataclass(frozen=True)
+class Page:
+    """A page that was written, aside."""
+
+    aside: Path
+    """A file, or a folder."""
+    splat: Written
+    """What is in it."""
+    notes: tuple[str, ...]
+
+
+def write_page(splat: Published, crs: str, work: Path, tool: Tool) -> Page:
+    """Write the page of a splat aside.
 
     Raises:
         MissingPartError: the viewer is not built.
@@ -46,7 +57,7 @@ def write_page(splat: Published, crs: str, work: Path, tool: Tool) -> tuple[Path
         if job.aside.stat().st_size <= MOST_BYTES:
             text = file_page(facts, "scene.sog", job.aside.read_bytes(), (viewer_gz(), viewer_script()))
             write_text(work / "page.html", text)
-            return work / "page.html", (*notes, *written.notes)
+            return Page(work / "page.html", written, (*notes, *written.notes))
     pieces = splat.parts if splat.num_gaussians > MOST_AT_ONCE else ()
     job, written = _packed(Job(whole, FORMATS["streamed"], work / "streamed", pieces), facts, tool)
     folder = work / "page"
@@ -56,7 +67,7 @@ def write_page(splat: Published, crs: str, work: Path, tool: Tool) -> tuple[Path
     write_whole(folder / "viewer.js", lambda file: file.write(viewer_script().encode()))
     for name in ("page.css", "page.js"):
         write_text(folder / name, asset(name))
-    return folder, (*notes, *written.notes)
+    return Page(folder, written, (*notes, *written.notes))
 
 
 def page_name(name: str, place: Path) -> str:
@@ -67,7 +78,10 @@ def page_name(name: str, place: Path) -> str:
 def _packed(job: Job, facts: Facts, tool: Tool) -> tuple[Job, Written]:
     """Write a splat for the viewer, turned so that its sky is above."""
     job.work.mkdir()
-    turned = replace(job, form=replace(job.form, turn=facts.stage.tool_turn, has_decoder=False))
+    reader: Reader = "tool" if job.part.num_gaussians <= MOST_AT_ONCE else "nothing"
+    stage = facts.stage
+    form = replace(job.form, turn=stage.tool_turn, turn_back=stage.tool_turn_back, reader=reader)
+    turned = replace(job, form=form)
     return turned, convert(turned, tool)
 
 

@@ -44,6 +44,8 @@ class Ground:
     """Metres in a unit of the model; 1 where nobody knows."""
     convert: Convert
     """Takes places [N, 3] of the model to the tileset's."""
+    invert: Convert
+    """Takes them back."""
     crs: str = ""
     """Empty: nobody knows where the scene lies."""
 
@@ -83,7 +85,7 @@ def upright(up: Offset) -> Ground:
     first = np.cross(np.eye(3)[int(np.abs(third).argmin())], third)
     first /= np.linalg.norm(first)
     rotation = np.stack([first, np.cross(third, first), third])
-    return Ground(rotation, 1.0, lambda places: places @ rotation.T)
+    return Ground(rotation, 1.0, lambda places: places @ rotation.T, lambda places: places @ rotation)
 
 
 def on_globe(crs: str, middle: Floats) -> Ground:
@@ -94,7 +96,7 @@ def on_globe(crs: str, middle: Floats) -> Ground:
         MissingPartError: pyproj is not installed.
     """
     system = _system(crs)
-    convert = _converter(system)
+    convert, invert = _converters(system)
     _check_area(crs, system, middle)
     ends = convert(middle + STEP * np.concatenate([np.eye(3), -np.eye(3)]))
     directions = ((ends[:3] - ends[3:]) / (2 * STEP)).T  # [3, 3], columns: where x, y and z lead
@@ -102,7 +104,7 @@ def on_globe(crs: str, middle: Floats) -> Ground:
     scale = float(lengths.mean())
     if np.ptp(lengths) > UNEVEN * scale or np.linalg.det(directions) < 0:
         raise ConfigError(f"scene.crs: {crs}: its axes are no east, north and up of one length", _HINT)
-    return Ground(left @ right, scale, convert, crs)
+    return Ground(left @ right, scale, convert, invert, crs)
 
 
 _HINT = "Name the CRS of the model's coordinates: metres east, north and up, as EPSG:32632 (UTM zone 32 north)."
@@ -124,8 +126,8 @@ def _system(crs: str) -> pyproj.CRS:
     return system
 
 
-def _converter(system: pyproj.CRS) -> Convert:
-    """Return what takes coordinates of a CRS to the Earth's centre; heights are in the unit of the other two."""
+def _converters(system: pyproj.CRS) -> tuple[Convert, Convert]:
+    """Return what takes coordinates of a CRS to the Earth's centre, and back; heights are in the unit of the others."""
     import pyproj
 
     has_heights = len(system.axis_info) > 2
@@ -137,7 +139,12 @@ def _converter(system: pyproj.CRS) -> Convert:
         found: Floats = np.stack(transform(x, y, z * of_height), axis=1)
         return found
 
-    return convert
+    def invert(places: Floats) -> Floats:
+        x, y, z = transform(*np.asarray(places, dtype=np.float64).T, direction="INVERSE")
+        found: Floats = np.stack([x, y, z / of_height], axis=1)
+        return found
+
+    return convert, invert
 
 
 def _check_area(crs: str, system: pyproj.CRS, middle: Floats) -> None:

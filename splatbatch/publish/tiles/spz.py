@@ -7,8 +7,10 @@ coefficients one after the other. Whoever calls has the axes that the reader wan
 from __future__ import annotations
 
 import gzip
+import itertools
 import math
 import struct
+import zlib
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,9 @@ import numpy.typing as npt
 from splatbatch.splats.ply import FloatArray, Gaussians
 
 MAGIC, VERSION = 0x5053474E, 2
+HEADER = struct.Struct("<IIIBBBB")
+NEARLY_NONE = 1e-6
+"""Of an opacity: what 0 and 1 are read as."""
 PLACE_BITS = 24
 """A signed number of steps for each coordinate."""
 FINEST = 20
@@ -37,7 +42,7 @@ def pack(gaussians: Gaussians) -> bytes:
     """
     bits = fractional_bits(gaussians.means)
     degree = math.isqrt(gaussians.shN.shape[1] + 1) - 1
-    header = struct.pack("<IIIBBBB", MAGIC, VERSION, len(gaussians), degree, bits, 0, 0)
+    header = HEADER.pack(MAGIC, VERSION, len(gaussians), degree, bits, 0, 0)
     alphas = 255 / (1 + np.exp(-np.clip(gaussians.opacities, -30, 30)))
     scales = (gaussians.scales - LEAST_LOG_SCALE) * STEPS_PER_LOG
     parts = (
@@ -49,6 +54,56 @@ def pack(gaussians: Gaussians) -> bytes:
         _bytes(128 * gaussians.shN + 128),
     )
     return gzip.compress(b"".join((header, *(part.tobytes() for part in parts))), LEVEL, mtime=0)
+
+
+def unpack(packed: bytes) -> Gaussians:
+    """Return the Gaussians of an SPZ file of version 2.
+
+    Raises:
+        ValueError: it is none, or cut.
+    """
+    try:
+        data = gzip.decompress(packed)
+        magic, version, num, degree, bits, _, _ = HEADER.unpack_from(data)
+    except (OSError, EOFError, zlib.error, struct.error) as error:
+        raise ValueError(f"no SPZ ({error})") from error
+    num_directed = (degree + 1) ** 2 - 1
+    widths = (9, 1, 3, 3, 3, 3 * num_directed)
+    if (magic, version) != (MAGIC, VERSION) or len(data) != HEADER.size + num * sum(widths):
+        raise ValueError("no SPZ of version 2, or cut")
+    ends = np.cumsum([HEADER.size, *(num * width for width in widths)])
+    raw = [np.frombuffer(data[one:other], np.uint8) for one, other in itertools.pairwise(ends)]
+    places, alphas, colors, scales, turned, directed = raw
+    turns = _floats(turned, num) / 127.5 - 1
+    w = np.sqrt(np.maximum(1 - np.square(turns).sum(axis=1, keepdims=True), 0))
+    return Gaussians(
+        means=_means(places.reshape(num, 3, 3), bits),
+        scales=_floats(scales, num) / STEPS_PER_LOG + LEAST_LOG_SCALE,
+        quats=np.concatenate([w, turns], axis=1),
+        opacities=logits(_floats(alphas, num)[:, 0] / np.float32(255)),
+        sh0=(_floats(colors, num) - np.float32(127.5)) / np.float32(255 * COLOR_SCALE),
+        shN=(_floats(directed, num).reshape(num, num_directed, 3) - np.float32(128)) / np.float32(128),
+    )
+
+
+def _floats(raw: Bytes, num: int) -> FloatArray:
+    """Return bytes of so many Gaussians as numbers, [N, bytes of each]."""
+    found: FloatArray = raw.reshape(num, len(raw) // max(num, 1)).astype(np.float32)
+    return found
+
+
+def _means(raw: Bytes, bits: int) -> FloatArray:
+    """Return places of three bytes for each coordinate, [N, 3, 3]."""
+    steps = raw[..., 0].astype(np.int32) | raw[..., 1].astype(np.int32) << 8 | raw[..., 2].astype(np.int32) << 16
+    found: FloatArray = (np.where(steps >= 1 << 23, steps - (1 << 24), steps) / (1 << bits)).astype(np.float32)
+    return found
+
+
+def logits(shares: FloatArray) -> FloatArray:
+    """Return the logits of opacities, finite at 0 and 1, too."""
+    inside = np.clip(shares.astype(np.float64), NEARLY_NONE, 1 - NEARLY_NONE)
+    found: FloatArray = np.log(inside / (1 - inside)).astype(np.float32)
+    return found
 
 
 def fractional_bits(means: FloatArray) -> int:

@@ -36,6 +36,18 @@ class Tiled(TypedRecord):
 
 
 @dataclass(frozen=True)
+class TilesLoss(TypedRecord):
+    """What a splat has lost in its finest tiles."""
+
+    key: str = ""
+    """Hash of the tiles that were measured."""
+    num_photos: int = 0
+    psnr: float = field(default=0.0, metadata=reads(lambda value: number(value) or 0.0))
+    loss_db: float = field(default=0.0, metadata=reads(lambda value: number(value) or 0.0))
+    between_db: float = field(default=0.0, metadata=reads(lambda value: number(value) or 0.0))
+
+
+@dataclass(frozen=True)
 class TilesRecord(TypedRecord):
     """What tiles are made of: where they lie, and their patches."""
 
@@ -47,6 +59,8 @@ class TilesRecord(TypedRecord):
     """Where the sky is, without a CRS."""
     sh_degree: int | None = None
     patches: dict[str, Tiled] = field(default_factory=dict, metadata=reads(by_name(Tiled)))
+    losses: dict[str, TilesLoss] = field(default_factory=dict, metadata=reads(by_name(TilesLoss)))
+    """Of splats, by name, that were read back and measured."""
 
 
 @dataclass(frozen=True)
