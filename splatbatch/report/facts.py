@@ -12,6 +12,7 @@ patches                 one object per patch, in natural order:
   cause, advice, evidence                     of the last failure; evidence: lines of the log
   changes, warnings                           settings that differ from the config; what was odd
   outliers                                    how it differs from the other patches
+  gain_db                                     of its PSNR by the latest run; null where that has not replaced it
   node, worker                                where and by whom it is, or was, trained or tried last
   attempts                                    see `splatbatch.report.attempts.attempts_of`
   versions                                    of what trained it, as far as its files say
@@ -24,6 +25,10 @@ frame                   null, or {"offset", "scenes", "note"}: what to add to th
 colors                  one object per scene whose photographs were looked at, "" for all patches together:
   scene, is_even, residual_before, residual_after, words      residuals in percent
   photographs           those that differ most: [{"name", "gain", "tone", "words"}], tone: as in colors.json
+scene                   null, or see `splatbatch.report.scene.scene_facts`
+map                     null, or patches and cameras from above where no partition says it; as in scene
+todo                    [{"kind", "patches", "what", "command"}]: see `splatbatch.report.todo`
+config_file             the YAML; empty where it is not known
 audit                   the latest: verified, refused, warnings; null if there was none
 config                  batch.yaml, the resolved settings of the latest run
 events                  the ledgers; `worker` says whose ledger it is, if it is not that of `train`
@@ -41,13 +46,14 @@ from dataclasses import asdict
 from splatbatch import __version__
 from splatbatch.config import TaskId, Variant
 from splatbatch.files import Record, read_tail
-from splatbatch.report.attempts import OfAttempt, attempts_of
+from splatbatch.report.attempts import OfAttempt, attempts_of, gain_db
 from splatbatch.report.colors import colors_of
 from splatbatch.report.comparison import compare
 from splatbatch.report.outliers import outliers
-from splatbatch.report.quality import quality_of
+from splatbatch.report.overview import overview
 from splatbatch.report.scene import scene_facts
-from splatbatch.report.workers import workers_of
+from splatbatch.report.todo import todo
+from splatbatch.report.workers import starts_of, workers_of
 from splatbatch.store.events import Audited, BatchEnded, BatchStarted, Event, event_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import lines
@@ -67,9 +73,11 @@ def build(
     """Return the facts of a batch."""
     statuses, said = read_status(output, names, standing=standing), _said(output)
     history = [event for record in said if (event := event_of(record))]
-    patches = _patches(output, statuses, history)
+    runs = _runs(said)
+    patches = _patches(output, statuses, history, max(starts_of(runs), default=0.0))
     audits = [record for record in said if record["event"] == Audited.name]
-    return {
+    scene = scene_facts(output, standing.patches_folder) if standing else None
+    report = {
         "schema": SCHEMA,
         "version": __version__,
         "python": platform.python_version(),
@@ -79,15 +87,18 @@ def build(
         "counts": {state: sum(status.state == state for status in statuses) for state in STATES},
         "patches": patches,
         "sweep": compare(patches, variants),
-        "runs": _runs(said),
+        "runs": runs,
         "workers": workers_of(output, patches),
         "frame": _frame(output, statuses),
         "colors": colors_of(output),
-        "scene": scene_facts(output, standing.patches_folder) if standing else None,
+        "scene": scene,
+        "map": overview(output, standing.patches_in_one_world()) if standing and not scene else None,
         "audit": _audit(audits[-1], statuses) if audits else None,
         "config": read_tail(output.config, MOST_CONFIG_BYTES),
+        "config_file": str(standing.config_file) if standing else "",
         "events": said,
     }
+    return {**report, "todo": todo(report)}
 
 
 def _said(output: OutputFolder) -> list[Record]:
@@ -98,19 +109,30 @@ def _said(output: OutputFolder) -> list[Record]:
     ]
 
 
-def _patches(output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[Event]) -> list[Record]:
-    odd, by_patch = outliers(statuses), _by_patch(history)
+def _patches(
+    output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[Event], since: float
+) -> list[Record]:
+    by_patch = _by_patch(history)
+    attempts = {one.patch: attempts_of(output.patch(one.patch), by_patch.get(one.patch, [])) for one in statuses}
+    odd = outliers(statuses, {one.patch: _training_s(one, attempts[one.patch]) for one in statuses})
     return [
         {
             **_finite(asdict(status)),
             "outliers": list(odd[status.patch]),
-            "attempts": attempts_of(output.patch(status.patch), by_patch.get(status.patch, [])),
+            "gain_db": gain_db(attempts[status.patch], since),
+            "attempts": attempts[status.patch],
             **dict(zip(("of_patch", "variant"), TaskId.of_folder(status.patch), strict=True)),
             **product_of(result := output.patch(status.patch).read_result() or Result()),
             "quality": quality_of(output.patch(status.patch), result.sha256),
         }
         for status in statuses
     ]
+
+
+def _training_s(status: PatchStatus, attempts: Sequence[Record]) -> float | None:
+    """Return what the steps of a product took, as far as anybody has told; else its whole time."""
+    pace = next((one["pace_s"] for one in attempts if one["is_kept"]), None)
+    return status.seconds if pace is None else pace * status.step
 
 
 def product_of(result: Result) -> Record:

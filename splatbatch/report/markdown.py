@@ -11,8 +11,10 @@ from splatbatch.report.comparison import spelt
 from splatbatch.report.page.comparison_page import HEADINGS, is_best, short, shown
 from splatbatch.report.quality import exceeded
 from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
+from splatbatch.report.todo import MOST_NAMED
 from splatbatch.report.units import photographs
 from splatbatch.report.workers import nodes_of
+from splatbatch.scene.patches import spell
 
 SPECIAL = re.compile(r"[\\`*\[|]")
 _FIRST = ("patch", "state", "photographs", "PSNR dB (before)", "SSIM", "Gaussians", "MiB")
@@ -28,6 +30,7 @@ def to_markdown(report: Record) -> str:
         f"{_plain(report['output'])}, {report['written_at']}",
         *([f"Frame: {_plain(report['frame']['note'])}."] if report["frame"] and report["frame"]["note"] else []),
         "",
+        *_todo(report["todo"]),
         *_comparison(report["sweep"]),
         *_patches(report["patches"]),
         *_workers(report["workers"]),
@@ -43,6 +46,18 @@ def to_markdown(report: Record) -> str:
     elif audit and audit["warnings"]:
         lines += ["", "## Warnings of the audit", "", *(f"- {_plain(warning)}" for warning in audit["warnings"])]
     return "\n".join(lines) + "\n"
+
+
+def _todo(items: Sequence[Record]) -> list[str]:
+    """Return what is to be done and what is worth a look, each with its command."""
+    lines: list[str] = []
+    for kind, heading in (("do", "To do"), ("look", "Worth a look")):
+        of_kind = [item for item in items if item["kind"] == kind]
+        lines += [f"## {heading}", ""] if of_kind else []
+        for item in of_kind:
+            who = f"{_plain(spell(item['patches'], MOST_NAMED))}: " if item["patches"] else ""
+            lines += [f"- {who}{_plain(item['what'])}", "", *_as_it_is(item["command"].splitlines()), ""]
+    return lines
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

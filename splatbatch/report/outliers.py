@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from splatbatch.config import TaskId
 from splatbatch.tasks.status import PatchStatus
@@ -18,8 +19,16 @@ LEAST_DB = 1.0
 LEAST_FACTOR = 1.5
 
 
-def outliers(statuses: Sequence[PatchStatus]) -> dict[str, tuple[str, ...]]:
-    """Return for each patch what is odd about it: "PSNR 6.0 dB under the median"; within its variant of a sweep."""
+def outliers(
+    statuses: Sequence[PatchStatus], training_s: Mapping[str, float | None] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Return for each patch what is odd about it: "PSNR 6.0 dB under the median"; within its variant of a sweep.
+
+    `training_s` says what the steps of its product took; without it, its time counts whole. Set-up is no fault of a
+    patch, nor are the kernels that the first of them compiles.
+    """
+    if training_s is not None:
+        statuses = [replace(one, seconds=training_s.get(one.patch)) for one in statuses]
     alike: dict[str, list[PatchStatus]] = {}
     for status in statuses:
         alike.setdefault(TaskId.of_folder(status.patch).variant, []).append(status)

@@ -1,10 +1,16 @@
-"""Figures as people read them."""
+"""Figures and states as people read them."""
 
 from __future__ import annotations
 
 import math
 
 from splatbatch.files import Record
+
+SIGNS = {
+    "trained": "✓", "failed": "✕", "refused": "✕",
+    "stopped": "■", "running": "…", "stale": "↻", "waiting": "·",
+}  # fmt: skip
+"""Of states: what a colour says is also said without it."""
 
 
 def figure(value: float, digits: int = 4) -> str:

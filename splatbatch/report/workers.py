@@ -1,4 +1,4 @@
-"""Who has trained a batch, and where: what report.json and the pages say of workers and nodes."""
+"""Who has trained a batch, where and when: what report.json and the pages say of workers and nodes."""
 
 from __future__ import annotations
 
@@ -48,3 +48,13 @@ def _worker(record: WorkerRecord, attempts: Sequence[Record], lives: bool) -> Re
 def nodes_of(patches: Iterable[Record]) -> list[str]:
     """Return the names of the hosts on which attempts were made: where it is one, no page names it."""
     return sorted({attempt["node"] for patch in patches for attempt in patch["attempts"] if attempt["node"]})
+
+
+def starts_of(runs: Sequence[Record]) -> list[float]:
+    """Return when runs began of which none overlaps another; one without an end was killed, nobody knows when."""
+    known = sorted((run["started_at"], run["ended_at"] or 0.0) for run in runs if run["started_at"] is not None)
+    starts, until = [], 0.0
+    for start, end in known:
+        starts += [start] if start >= until else []
+        until = max(until, end)
+    return starts

@@ -11,6 +11,7 @@ from typing import Any
 from splatbatch import __version__
 from splatbatch.config import Recipe
 from splatbatch.plain_text import spell_place
+from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.store.endings import Endings
 from splatbatch.store.events import GaveUp, Refused
@@ -57,6 +58,8 @@ class Standing:
         self._output = batch.output
         self.patches_folder = batch.config.scene.patches
         """Where the patches lie; a partition lies beside them."""
+        self.config_file = batch.path
+        """The YAML."""
         self._config = batch.config
         self._frame = batch.frame
         self._colors = SolvedColors(batch.output, batch.config.scene)
@@ -167,6 +170,12 @@ class Standing:
     def current(self, name: str) -> Task:
         """Return a task with what would train it today."""
         return self._tasks[name]
+
+    def patches_in_one_world(self) -> tuple[Patch, ...]:
+        """Return the patches, each once, whose models share their coordinates; none of a list of scenes."""
+        if self._config.scene.scenes:
+            return ()
+        return tuple({task.patch.name: task.patch for task in self._tasks.values()}.values())
 
     def photograph_folders(self, scene: str) -> tuple[Path, ...]:
         """Return where the photographs of a scene lie; "": those of all patches."""

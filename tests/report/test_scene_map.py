@@ -162,10 +162,20 @@ def test_a_scene_nobody_has_measured_is_shown_as_far_as_it_is_known(quarry: Part
     assert "has not been measured: splatbatch evaluate" in page and "not measured yet" in page
 
 
-def test_a_batch_without_a_partition_has_no_map(quarry: Partition) -> None:
+def test_a_batch_without_a_partition_has_a_map_of_its_cameras(quarry: Partition) -> None:
     quarry.path.unlink()
     report, page = report_of(quarry)
-    assert report["scene"] is None and 'class="map"' not in page
+    assert report["scene"] is None and page.count('class="map"') == 1
+    assert [core["patch"] for core in report["map"]["cores"]] == ["p0", "p1"]
+    assert len(report["map"]["cameras"]) == 32 and report["map"]["lacking"] == []
+
+
+def test_a_patch_whose_model_cannot_be_read_is_named_below_the_map(quarry: Partition) -> None:
+    quarry.path.unlink()
+    (quarry.path.parent / "p1/sparse/0/images.bin").write_bytes(b"cut")
+    report, page = report_of(quarry)
+    assert report["map"]["lacking"] == ["p1"]
+    assert "Not on the map, for their models cannot be read: p1." in page
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", '{"photos": {"a": {"psnr": "?"}}, "seams": [{"one": 3}, 4]}', "not json"])

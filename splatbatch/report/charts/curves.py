@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.metrics import Metrics
 from splatbatch.store.records.progress import GpuSample, Progress
 
 MOST_POINTS = 160
@@ -38,6 +39,7 @@ class Chart:
     unit: str
     along: str
     curves: tuple[Curve, ...]
+    is_log: bool = False
 
 
 def charts_of(folders: Sequence[AttemptFolder]) -> tuple[Chart, ...]:
@@ -45,15 +47,31 @@ def charts_of(folders: Sequence[AttemptFolder]) -> tuple[Chart, ...]:
     latest = folders[-MOST_ATTEMPTS:]
     progress = {folder.number: folder.read_progress() for folder in latest}
     samples = {folder.number: folder.read_gpu_samples() for folder in latest}
-    charts = [_chart(Chart(title, unit, "step", ()), key, "step", progress) for key, title, unit in TRAINING]
-    charts += [_chart(Chart(title, unit, "s", ()), key, "t", samples) for key, title, unit in MACHINE]
+    charts = [_chart(Chart(title, unit, "step", (), key == "loss"), key, progress) for key, title, unit in TRAINING]
+    charts[1:2] = [_measured(charts[1], latest, progress)]
+    charts += [_chart(Chart(title, unit, "s", ()), key, samples) for key, title, unit in MACHINE]
     return tuple(chart for chart in charts if chart.curves)
 
 
-def _chart(empty: Chart, key: str, along: str, records: Mapping[int, Lines]) -> Chart:
+def _chart(empty: Chart, key: str, records: Mapping[int, Lines]) -> Chart:
+    along = "step" if empty.along == "step" else "t"
     curves = [Curve(attempt, _points(found, along, key)) for attempt, found in records.items()]
-    drawn = tuple(curve for curve in curves if len(curve.points) > 1)
-    return Chart(empty.title, empty.unit, empty.along, drawn)
+    return replace(empty, curves=tuple(curve for curve in curves if len(curve.points) > 1))
+
+
+def _measured(psnr: Chart, folders: Sequence[AttemptFolder], progress: Mapping[int, Sequence[Progress]]) -> Chart:
+    """Return the chart of PSNR with what was measured before the first step, and at the end."""
+    curves = []
+    for folder in folders:
+        metrics, lines = folder.read_metrics() or Metrics(), progress[folder.number]
+        points = {line.step: line.psnr for line in lines if line.step is not None and line.psnr is not None}
+        if metrics.initial.psnr is not None:
+            points[0] = metrics.initial.psnr
+        if metrics.final.psnr is not None and (last := max((line.step or 0 for line in lines), default=0)):
+            points[last] = metrics.final.psnr
+        if len(points) > 1:
+            curves.append(Curve(folder.number, tuple(sorted((float(step), psnr) for step, psnr in points.items()))))
+    return replace(psnr, curves=tuple(curves))
 
 
 def _points(lines: Lines, along: str, key: str) -> Points:

@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from splatbatch.files import Record
 from splatbatch.plain_text import counted
 from splatbatch.report.page.html import Attribute, Html, tag
+from splatbatch.report.units import SIGNS
 
-SIGNS = {
-    "trained": "✓", "failed": "✕", "refused": "✕",
-    "stopped": "■", "running": "…", "stale": "↻", "waiting": "·",
-}  # fmt: skip
-WIDTH_PX = 920
-MOST_HEIGHT_PX, LEAST_HEIGHT_PX = 620, 120
+WIDTH_PX = 600
+MOST_HEIGHT_PX, LEAST_HEIGHT_PX = 460, 120
 MARGIN_PX = 14
 FAINTEST, STRONGEST = 0.10, 0.42
 """Opacity of a patch's colour, of the poorest and of the best: writing on it stays legible."""
@@ -59,7 +56,7 @@ class Scale:
 def draw_map(scene: Record, patches: Sequence[Record], links: Mapping[str, str]) -> Html:
     """Return the map; what it shows by colours it also says by signs, strokes and in words."""
     scale = _scale(scene)
-    states = {patch["patch"]: patch for patch in patches}
+    states = _of_places(patches)
     shades = _shades([one["psnr"] for one in states.values()])
     cores = [_core(core, states.get(core["patch"]), links, scale, shades) for core in scene["cores"]]
     width, height = scale.size
@@ -73,6 +70,16 @@ def draw_map(scene: Record, patches: Sequence[Record], links: Mapping[str, str])
         aria_label=f"{counted(len(cores), 'patch', 'es')} from above, {counted(len(scene['seams']), 'seam')}",
     )
     return tag("figure", drawing, tag("figcaption", *_legend(scene)), class_="map")
+
+
+def _of_places(patches: Sequence[Record]) -> dict[str, Record]:
+    """Return what stands for each place: its patch; in a sweep its best variant, or the first where none is trained."""
+    found: dict[str, Record] = {}
+    for patch in patches:
+        place = patch.get("of_patch") or patch["patch"]
+        if place not in found or (patch["psnr"] or 0.0) > (found[place]["psnr"] or 0.0):
+            found[place] = patch
+    return found
 
 
 def _scale(scene: Record) -> Scale:
@@ -95,7 +102,8 @@ def _shades(psnrs: Sequence[float | None]) -> tuple[float, float]:
 def _core(
     core: Record, patch: Record | None, links: Mapping[str, str], scale: Scale, shades: tuple[float, float]
 ) -> Html:
-    name, state = core["patch"], patch["state"] if patch else "waiting"
+    place, state = core["patch"], patch["state"] if patch else "waiting"
+    name = patch["patch"] if patch else place
     psnr = patch["psnr"] if patch else None
     (x0, y1), (x1, y0) = scale.of(core["lower"]), scale.of(core["upper"])
     said = f"{psnr:.2f} dB" if psnr is not None else state
@@ -103,7 +111,7 @@ def _core(
     box: dict[str, float] = {"x": x0, "y": y0, "width": round(x1 - x0, 1), "height": round(y1 - y0, 1)}
     rect = tag("rect", class_="core", fill_opacity=_opacity(psnr, shades), **box)
     middle: dict[str, Attribute] = {"x": round((x0 + x1) / 2, 1), "text_anchor": "middle"}
-    label = tag("text", f"{SIGNS.get(state, '')} {name}", class_="label", y=round((y0 + y1) / 2 - 2, 1), **middle)
+    label = tag("text", f"{SIGNS.get(state, '')} {place}", class_="label", y=round((y0 + y1) / 2 - 2, 1), **middle)
     below = tag("text", said, class_="figure", y=round((y0 + y1) / 2 + 13, 1), **middle)
     labels = (label, below) if x1 - x0 >= LEAST_LABEL_PX else ()
     parts = (tag("title", words), rect, *labels)
@@ -163,7 +171,7 @@ def _step(seam: Record) -> str:
 
 
 def _legend(scene: Record) -> list[str]:
-    words = "Patches from above, in the partition's axes; the stronger the colour, the better. "
+    words = "Patches from above; the stronger the colour, the better. "
     words += "Small dots: cameras; rings: held-out ones, the larger the poorer. Seams: "
     kinds = (("even", "even"), ("slight", "slight"), ("step", "a step"), ("unknown", "not measured"))
     grades = {seam["grade"] for seam in scene["seams"]}

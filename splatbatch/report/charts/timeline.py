@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 from splatbatch.files import Record
 from splatbatch.plain_text import assignments, counted, moment
-from splatbatch.report.charts.charts import FRACTIONS, axis_label
+from splatbatch.report.charts.charts import axis_label
+from splatbatch.report.charts.ticks import time_ticks
 from splatbatch.report.page.html import Attribute, Html, tag
-from splatbatch.report.units import duration
+from splatbatch.report.units import SIGNS, duration
+from splatbatch.report.workers import starts_of
 
 LANE_PX = 30
 BAR_PX = 22
-SIGNS = {"trained": "✓", "failed": "✕", "stopped": "■"}
 RUNS_SHOWN = 6
 MOST_BARS = 2000
 """Of a run; more would be narrower than a hair."""
@@ -51,22 +52,13 @@ def timelines(report: Record, links: dict[str, str]) -> list[Html]:
     Workers that were at work at the same time are one run.
     """
     bars = [bar for patch in report["patches"] for bar in _bars(patch, links.get(patch["patch"], ""))]
-    starts = _starts(report["runs"])
+    starts = starts_of(report["runs"])
     groups: dict[float, list[Bar]] = {}
     for bar in bars:
         # start.json carries the clock of the attempt's machine, the ledger ours: a second apart is the same run
         groups.setdefault(max((at for at in starts if at <= bar.start + 1), default=0.0), []).append(bar)
-    return [_run(groups[at]) for at in sorted(groups, reverse=True)[:RUNS_SHOWN]]
-
-
-def _starts(runs: Sequence[Record]) -> list[float]:
-    """Return when runs began of which none overlaps another; one without an end was killed, nobody knows when."""
-    known = sorted((run["started_at"], run["ended_at"] or 0.0) for run in runs if run["started_at"] is not None)
-    starts, until = [], 0.0
-    for start, end in known:
-        starts += [start] if start >= until else []
-        until = max(until, end)
-    return starts
+    latest = sorted(groups, reverse=True)[:RUNS_SHOWN]
+    return [_run(groups[at], is_latest=at == latest[0]) for at in latest]
 
 
 def _bars(patch: Record, link: str) -> list[Bar]:
@@ -79,7 +71,8 @@ def _bars(patch: Record, link: str) -> list[Bar]:
     return bars
 
 
-def _run(bars: Sequence[Bar]) -> Html:
+def _run(bars: Sequence[Bar], *, is_latest: bool) -> Html:
+    """Return the timeline of a run, folded in unless it is the latest."""
     begin, end = min(bar.start for bar in bars), max(bar.end for bar in bars)
     span = max(end - begin, 1e-3)
     lane_of = _lanes(bars)
@@ -92,15 +85,16 @@ def _run(bars: Sequence[Bar]) -> Html:
         drawn += [_gap(before, after, lane, (begin, span)) for before, after in following if after.start > before.end]
     height = LANE_PX * len(lanes)
     rules = [tag("line", class_="grid", x2="100%", y1=y, y2=y) for y in range(LANE_PX, height + 1, LANE_PX)]
-    ticks = [_tick(share, span, height) for share in FRACTIONS]
+    ticks = [_tick(at, span, height) for at in time_ticks(0, span)]
     inner = tag("svg", *drawn, class_="plot", x="0%", width="100%", height=height)
-    drawing = tag("svg", *rules, inner, *ticks, width="100%", height=height + 18)
+    labelled = tag("g", *ticks, class_="x-ticks", data_y=height + 14)
+    drawing = tag("svg", *rules, inner, labelled, width="100%", height=height + 18)
     frame = tag("div", tag("div", *labels, class_="slots"), drawing, class_="timeline", data_span=f"{span:.6g}")
     words = f"{moment(begin)} to {moment(end)}, {duration(span)}"
     words += f", {counted(len(bars), 'attempt')} on {counted(len(lanes), 'slot')}"
     words += f" of {counted(len(nodes), 'node')}" if len(nodes) > 1 else ""
     words += f", the last {len(ordered)} drawn" if len(ordered) < len(bars) else ""
-    return tag("figure", frame, tag("figcaption", words), class_="run")
+    return tag("details", tag("summary", words), frame, class_="run", open=is_latest)
 
 
 def _lanes(bars: Sequence[Bar]) -> dict[Place, Lane]:
@@ -128,10 +122,10 @@ def _gap(before: Bar, after: Bar, lane: int, scale: tuple[float, float]) -> Html
     return tag("line", tag("title", words), class_="gate", y1=y, y2=y, **ends)
 
 
-def _tick(share: float, span: float, height: int) -> Html:
-    anchor = "start" if share == 0 else "end" if share == 1 else "middle"
-    label = axis_label(share * span, span, "s")
-    return tag("text", label, class_="tick x", text_anchor=anchor, data_share=share, x=f"{share:.0%}", y=height + 14)
+def _tick(at: float, span: float, height: int) -> Html:
+    share = at / span
+    anchor = "start" if share < 0.02 else "end" if share > 0.98 else "middle"
+    return tag("text", axis_label(at, span, "s"), class_="tick x", text_anchor=anchor, x=f"{share:.2%}", y=height + 14)
 
 
 def _draw(bar: Bar, lane: int, begin: float, span: float) -> Html:

@@ -65,7 +65,7 @@ def _means(sweep: Record) -> Html:
         for key in HEADINGS:
             cells.append(_cell(row["mean"][key], shown(key, row["mean"][key]), is_best=is_best(sweep, row, key)))
         rows.append(tag("tr", *cells, class_=None if row["is_comparable"] else "quiet"))
-    return table(heads, rows, ("variant",), "table compared")
+    return table(heads, rows, ("variant",), "table compared", name="Variants")
 
 
 def _notes(sweep: Record) -> Iterator[Html]:
@@ -100,7 +100,7 @@ def _by_patch(sweep: Record) -> Html:
                 )
             )
         rows.append(tag("tr", *cells))
-    return table(["variant", *sweep["patches"]], rows, ("variant",), "table compared")
+    return table(["variant", *sweep["patches"]], rows, ("variant",), "table compared", name="PSNR by patch")
 
 
 def _cell(value: Any, words: str, *, is_best: bool = False) -> Html:

@@ -29,13 +29,21 @@ def join(parts: Iterable[str]) -> Html:
     return Html("".join(part if isinstance(part, Html) else escape(str(part)) for part in parts))
 
 
-def table(headings: Iterable[str], rows: Iterable[Html], texts: Container[str], kind: str = "table") -> Html:
-    """Return a table that the page's script sorts; columns under a heading of `texts` stand left, figures right."""
+def table(
+    headings: Iterable[str], rows: Iterable[Html], texts: Container[str], kind: str = "table", name: str = "Table"
+) -> Html:
+    """Return a table that the page's script sorts; columns under a heading of `texts` stand left, figures right.
+
+    It scrolls by itself where it is too wide, also by keyboard: `name` says what that is about.
+    """
     heads = [
-        tag("th", tag("button", heading, type="button"), class_=None if heading in texts else "number")
+        tag("th", tag("button", heading, type="button"), class_=None if heading in texts else "number", scope="col")
+        if heading
+        else tag("td")
         for heading in headings
     ]
-    return tag("div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows)), class_=kind)
+    inner = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows))
+    return tag("div", inner, class_=kind, tabindex=0, role="region", aria_label=name)
 
 
 def document(title: str, body: Html, style: str, scripts: Sequence[str]) -> str:

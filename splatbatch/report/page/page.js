@@ -3,12 +3,31 @@
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
 const label = (value, span, along) =>
-  along === "step" ? value.toFixed(0)
+  along === "step" ? (value < 1e3 || span < 5e3 ? value.toFixed(0) : `${+(value / 1e3).toPrecision(6)}k`)
     : span < 120 ? `${+value.toFixed(span < 8 ? 1 : 0)} s`
       : span < 7200 ? `${+(value / 60).toFixed(span < 480 ? 1 : 0)} min` : `${+(value / 3600).toFixed(1)} h`;
 
-const relabel = (root, from, to, along) =>
-  all(".tick.x", root).forEach(tick => { tick.textContent = label(from + tick.dataset.share * (to - from), to - from, along); });
+// round places on the x axis, as charts/ticks.py has them
+const TIMES_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
+function roundTicks(from, to, along) {
+  const rough = Math.max((to - from) / 6, along === "step" ? 1 : 0), power = 10 ** Math.floor(Math.log10(rough));
+  const step = along !== "step" && rough >= 1 && TIMES_S.find(one => one >= rough) || power * [1, 2, 5, 10].find(one => power * one >= rough * (1 - 1e-9));
+  const ticks = [];
+  for (let at = Math.ceil(from / step - 1e-9); at * step <= to * (1 + 1e-9) && ticks.length < 12; at++) ticks.push(at * step);
+  return ticks;
+}
+
+function relabel(root, from, to, along) {
+  const group = root.querySelector(".x-ticks"), { left, width, y } = group.dataset;
+  group.replaceChildren(...roundTicks(from, to, along).map(value => {
+    const share = (value - from) / (to - from), text = document.createElementNS("http://www.w3.org/2000/svg", "text");
+    const anchor = share < 0.02 ? "start" : share > 0.94 ? "end" : "middle";
+    const x = width ? +left + share * width : `${100 * share}%`;
+    for (const [name, one] of Object.entries({ class: "tick x", "text-anchor": anchor, x, y })) text.setAttribute(name, one);
+    text.textContent = label(value, to - from, along);
+    return text;
+  }));
+}
 
 // drag over `root` selects a share of what it shows; `show(from, to)` draws that range
 function zoomable(root, plot, full, show) {
@@ -43,20 +62,34 @@ for (const frame of all(".timeline")) {
 for (const chart of all(".chart")) {
   const plot = chart.querySelector(".plot"), line = chart.querySelector(".latest"), along = chart.dataset.along;
   const xs = line.getAttribute("points").split(" ").map(parseFloat), ys = line.dataset.values.split(" ");
-  const now = chart.querySelector(".now"), last = now.textContent, cursor = chart.querySelector(".cursor");
+  const now = chart.querySelector(".now"), last = now.textContent, cursor = chart.querySelector(".cursor"), said = chart.getAttribute("aria-label");
   const zoom = zoomable(chart, plot, +chart.dataset.x1, (from, to) => {
     plot.setAttribute("viewBox", `${from} -3 ${to - from} 106`);
     relabel(chart, from, to, along);
   });
-  chart.addEventListener("pointermove", event => {
-    const x = zoom.at(event);
-    const nearest = xs.reduce((best, value, index) => Math.abs(value - x) < Math.abs(xs[best] - x) ? index : best, 0);
+  let at = xs.length - 1;
+  const read = nearest => {
+    at = nearest;
     cursor.setAttribute("x1", xs[nearest]);
     cursor.setAttribute("x2", xs[nearest]);
     cursor.style.visibility = "visible";
-    now.textContent = `${along === "step" ? "step " : ""}${label(xs[nearest], +chart.dataset.x1, along)}: ${ys[nearest]}`;
+    const x = along === "step" ? `step ${xs[nearest]}` : label(xs[nearest], +chart.dataset.x1, along);
+    now.textContent = `${x}: ${ys[nearest]}`;
+    chart.setAttribute("aria-label", `${chart.querySelector(".title").textContent}: ${now.textContent}`);
+  };
+  const leave = () => { cursor.style.visibility = "hidden"; now.textContent = last; chart.setAttribute("aria-label", said); };
+  chart.addEventListener("pointermove", event => {
+    const x = zoom.at(event);
+    read(xs.reduce((best, value, index) => Math.abs(value - x) < Math.abs(xs[best] - x) ? index : best, 0));
   });
-  chart.addEventListener("pointerleave", () => { cursor.style.visibility = "hidden"; now.textContent = last; });
+  chart.addEventListener("keydown", event => {
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: xs.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    read(Math.min(xs.length - 1, Math.max(0, to)));
+  });
+  chart.addEventListener("pointerleave", leave);
+  chart.addEventListener("blur", leave);
 }
 
 for (const input of all(".compare input"))
@@ -120,18 +153,60 @@ async function open3d(stage) {
 for (const stage of all(".stage"))
   stage.querySelector("button").addEventListener("click", () => stage.querySelector(".scene") ? closeShown() : open3d(stage));
 
-all("th").forEach((head, column) => head.addEventListener("click", () => {
-  const sign = head.dataset.sign = head.dataset.sign === "1" ? -1 : 1, body = document.querySelector("tbody");
-  const cells = [...body.children].map(row => row.children[column]);
+for (const head of all("th")) head.addEventListener("click", () => {
+  const column = head.cellIndex, body = head.closest("table").tBodies[0];
+  const sign = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+  all("th", head.parentElement).forEach(one => one.removeAttribute("aria-sort"));
+  head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+  const cells = [...body.rows].map(row => row.cells[column]);
   const known = cell => cell.classList.contains("number") ? cell.dataset.value !== undefined : cell.textContent !== "";
-  const compare = (a, b) => a.dataset.value !== undefined ? a.dataset.value - b.dataset.value
+  const compare = (a, b) => a.dataset.value !== undefined && b.dataset.value !== undefined ? a.dataset.value - b.dataset.value
     : a.textContent.localeCompare(b.textContent, undefined, { numeric: true });
   // what is unknown comes last, either way
   cells.sort((a, b) => known(b) - known(a) || (known(a) ? sign * compare(a, b) : 0));
   body.append(...cells.map(cell => cell.parentElement));
-}));
+});
 
-const unfold = () => { const target = document.getElementById(location.hash.slice(1)); if (target) target.open = true; };
+const filter = document.getElementById("filter");
+if (filter) {
+  const shell = filter.closest(".filter"), rows = all("tbody tr", shell.nextElementSibling);
+  shell.hidden = false;
+  filter.addEventListener("input", () => {
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const row of rows) row.hidden = !words.every(word => row.textContent.toLowerCase().includes(word));
+    const shown = rows.filter(row => !row.hidden).length;
+    document.getElementById("filtered").textContent = words.length ? `${shown} of ${rows.length}` : "";
+  });
+}
+
+// a page from a file may use the clipboard only where the browser allows it: else the command is marked, ready to be copied
+for (const button of all("button.copy")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const code = button.previousElementSibling;
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(code);
+      button.textContent = "Marked";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  });
+}
+
+const unfold = () => {
+  const target = document.getElementById(location.hash.slice(1));
+  if (target?.localName === "details") target.open = true;
+};
 addEventListener("hashchange", unfold);
 document.addEventListener("click", event => { if (event.target.closest("a")) setTimeout(unfold); });
 unfold();
+
+// what is printed is open
+let folded = [];
+addEventListener("beforeprint", () => {
+  folded = all("details:not([open])");
+  for (const one of folded) one.open = true;
+});
+addEventListener("afterprint", () => { for (const one of folded) one.open = false; });

@@ -8,17 +8,14 @@ from splatbatch.files import Record
 from splatbatch.plain_text import assignments, moment
 from splatbatch.report.charts.charts import draw
 from splatbatch.report.charts.curves import charts_of
+from splatbatch.report.page.attempts_section import attempts_section
 from splatbatch.report.page.html import Html, tag
-from splatbatch.report.page.pictures import Budget, views_of
-from splatbatch.report.page.quality_section import quality_section
-from splatbatch.report.units import duration
+from splatbatch.report.page.pictures import Budget, error_legend, views_of
+from splatbatch.report.page.side_by_side import attempts_side_by_side
+from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.viewer.viewer import Previews
 
 MOST_EVIDENCE = 30
-SIGNS = {
-    "trained": "✓", "failed": "✕", "refused": "✕",
-    "stopped": "■", "running": "…", "stale": "↻", "waiting": "·",
-}  # fmt: skip
 
 
 def patch_section(patch: Record, link: str, budget: Budget, previews: Previews) -> Html:
@@ -30,12 +27,15 @@ def patch_section(patch: Record, link: str, budget: Budget, previews: Previews) 
         tag("span", " · ".join(_key_figures(patch)), class_="quiet"),
     ]
     charts = [draw(chart) for chart in charts_of(previews.output.patch(patch["patch"]).attempts())]
+    views = list(views_of(previews.output, patch, budget))
     parts = [
         *(tag("p", mark, class_="mark") for mark in patch["outliers"]),
         *_trouble(patch),
         *quality_section(patch["quality"]),
         previews.of(patch),
-        tag("div", *views_of(previews.output, patch, budget), class_="views"),
+        *attempts_section(patch),
+        *attempts_side_by_side(previews.output, patch, budget),
+        *([tag("div", *views, class_="views"), error_legend()] if views else []),
         tag("div", *charts, class_="curves"),
         _history(patch),
         *_made_with(patch),

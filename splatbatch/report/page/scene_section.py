@@ -1,29 +1,26 @@
-"""The scene's section of the page: the map from above, what was measured, every seam with its figures."""
+"""The scene's section of the page: what was measured, every seam with its figures; its map is on the first screen."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from splatbatch.files import Record
-from splatbatch.report.charts.scene_map import draw_map
 from splatbatch.report.page.html import Html, join, table, tag
 from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
 
 GRADES = {"even": "even", "slight": "slight", "step": "a step", "unknown": ""}
 
 
-def scene_section(report: Record, links: Mapping[str, str]) -> Html:
+def scene_section(report: Record) -> Html:
     """Return what there is to see of a scene that was cut into patches; nothing where none was."""
     scene = report["scene"]
     if not scene:
         return Html("")
     if scene["problem"]:
         return tag("p", scene["problem"], class_="mark")
-    parts = [tag("p", in_words(scene)), draw_map(scene, report["patches"], links)]
+    parts = [tag("p", in_words(scene))]
     parts += [tag("p", note, class_="mark") for note in _lacking(scene)]
     if scene["seams"]:
         rows = [_row(seam) for seam in scene["seams"]]
-        parts.append(table(("seam", "meets", *SEAM_FIGURES, "note"), rows, ("seam", "meets", "note")))
+        parts.append(table(("seam", "meets", *SEAM_FIGURES, "note"), rows, ("seam", "meets", "note"), name="Seams"))
     return join(parts)
 
 

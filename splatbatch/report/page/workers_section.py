@@ -19,7 +19,7 @@ def workers_section(workers: Sequence[Record]) -> Html:
     if len(workers) < 2:
         return Html("")
     shown = sorted(workers, key=lambda one: (one["has_ended"], -one["trained"]))[:MOST_WORKERS]
-    rows = table(HEADINGS, [_row(one) for one in workers if one in shown], WORDS)
+    rows = table(HEADINGS, [_row(one) for one in workers if one in shown], WORDS, name="Workers")
     left = len(workers) - len(shown)
     return tag("div", rows, tag("p", f"{left:,} more are in report.json.", class_="quiet") if left else Html(""))
 

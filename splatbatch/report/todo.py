@@ -1,0 +1,126 @@
+"""What somebody has to do this morning, and the command for each; then what is worth a look. Pure: facts in, items out.
+
+An item: {"kind", "patches", "what", "command"}; kind is "do" as long as a patch is not as it should be, else "look".
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from splatbatch.failures.remedies import REMEDIES
+from splatbatch.files import Record
+from splatbatch.plain_text import counted
+from splatbatch.tasks.partition.tally import tally
+from splatbatch.tasks.status import INSIST
+
+MOST_NAMED = 12
+"""Patches in a command; of more, it is about all of the batch."""
+TRY = " Try: "
+"""Before what to type, in advice; the command is shown beside it."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """What is to be done about a patch; `command` has PATCH where its name belongs."""
+
+    kind: str
+    what: str
+    command: str
+
+
+def todo(report: Record) -> list[Record]:
+    """Return what is to be done, what is worth a look after it; patches with the same trouble are one item."""
+    is_running = report["counts"]["running"] > 0
+    groups: dict[Item, list[str]] = {}
+    for patch in report["patches"]:
+        for item in _of_patch(patch, is_running=is_running):
+            groups.setdefault(item, []).append(patch["patch"])
+    items = [_spell(item, names, report["config_file"]) for item, names in groups.items()]
+    items += [_spell(item, [], report["config_file"]) for item in _of_batch(report)]
+    return sorted(items, key=lambda item: item["kind"] != "do")
+
+
+def verdict(report: Record) -> str:
+    """Return how it went in a sentence: "7 of 9 patches trained. 2 things to do"."""
+    counts = report["counts"]
+    said = f"{tally({one['patch']: one['state'] == 'trained' for one in report['patches']})} trained"
+    if counts["running"]:
+        said += f", {counts['running']} in training"
+    num_to_do = sum(item["kind"] == "do" for item in report["todo"])
+    return f"{said}. {counted(num_to_do, 'thing') if num_to_do else 'Nothing'} to do"
+
+
+def _of_patch(patch: Record, *, is_running: bool) -> Iterator[Item]:
+    match patch["state"]:
+        case "refused":
+            yield Item("do", patch["advice"], "splatbatch verify-dims PATCH && splatbatch train PATCH")
+        case "failed":
+            yield Item("do", _failure(patch), _retry(patch))
+        case "stopped":
+            yield Item("do", f"stopped ({patch['cause']})".replace(" ()", ""), "splatbatch train PATCH")
+        case "stale":
+            yield Item("do", f"its splat is out of date: {patch['cause']}", "splatbatch train PATCH")
+        case "waiting" if not is_running:
+            yield Item("do", "not trained yet", "splatbatch train PATCH")
+        case "trained":
+            yield from _of_product(patch)
+
+
+def _failure(patch: Record) -> str:
+    """Return why a patch failed, and the advice; what to type stands beside it."""
+    advice, insist = patch["advice"], INSIST.format(patch=patch["patch"])
+    told = advice.replace(insist, "").partition(TRY)[0].strip()
+    cause = patch["cause"].replace("_", " ")
+    return ": ".join(filter(None, (cause, told)))
+
+
+def _retry(patch: Record) -> str:
+    """Return the first retry that the remedies of its cause name; without one, it is tried again as it is."""
+    parts = (part.partition(" (")[0].strip() for part in REMEDIES.get(patch["cause"], "").split(";"))
+    named = next((part for part in parts if part.startswith("splatbatch retry")), "splatbatch retry PATCH")
+    named = named.replace("--patch PATCH", "PATCH")
+    return named if patch.get("given_up") or "--set" in named else "splatbatch train PATCH"
+
+
+def _of_product(patch: Record) -> Iterator[Item]:
+    """Yield what is odd about a patch that is trained and fresh."""
+    last = patch["attempts"][-1] if patch["attempts"] else None
+    if last and last["choice"] and not last["is_kept"]:
+        yield Item("look", f"attempt {last['number']}: {last['choice']}", "splatbatch compare PATCH")
+    elif last and "`splatbatch accept" in last["choice"]:
+        said, _, command = last["choice"].partition(": `")
+        number = command.partition("--attempt ")[2].partition("`")[0]
+        yield Item("look", said, f"splatbatch accept PATCH --attempt {number}")
+    if odd := (*patch["outliers"], *patch["warnings"]):
+        yield Item("look", "; ".join(odd), "splatbatch explain PATCH")
+
+
+def _of_batch(report: Record) -> Iterator[Item]:
+    audit, scene = report["audit"], report["scene"]
+    if audit and audit["warnings"]:
+        yield Item("look", f"the audit: {counted(len(audit['warnings']), 'warning')}", "splatbatch verify-dims")
+    if not scene or not scene["cores"]:
+        return
+    steps = [seam["name"] for seam in scene["seams"] if seam["grade"] == "step"]
+    if scene["is_stale"]:
+        yield Item("look", "the scene was merged again since it was measured", "splatbatch evaluate")
+    if steps:
+        yield Item(
+            "look", f"a step is seen at {counted(len(steps), 'seam')}: {', '.join(steps)}", "splatbatch view scene"
+        )
+
+
+def _spell(item: Item, names: list[str], config: str) -> Record:
+    """Return an item for the report; its command can be copied into any folder's shell."""
+    quoted = [shlex.quote(name) for name in names]
+    command = item.command
+    if "explain" in command or "accept" in command or "compare" in command:
+        quoted = quoted[:1]  # these are about one patch
+    elif len(quoted) > MOST_NAMED and "--set" not in command:
+        quoted = ["--failed"] if "retry" in command else []
+    command = command.replace("PATCH", " ".join(quoted)).replace("  ", " ").strip()
+    if config:
+        command = " && ".join(f"{part.rstrip()} -c {shlex.quote(config)}" for part in command.split(" && "))
+    return {"kind": item.kind, "patches": names, "what": item.what, "command": command}
