@@ -165,8 +165,8 @@ def test_a_scene_without_patches_ends_with_3(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["train", "--patch", "p5"], ["--patch p5: no such patch", "Known: p0, p1."]),
-        (["retry", "--patch", "p10"], ["--patch p10: no such patch", "Did you mean p1"]),
+        (["train", "--patch", "p5"], ["p5: no such patch", "Known: p0, p1."]),
+        (["retry", "--patch", "p10"], ["p10: no such patch", "Did you mean p1"]),
         (["logs", "p5"], ["p5: no such patch"]),
         (["logs", "p0", "--attempt", "3"], ["p0: no such attempt (there are: none)", "hint: "]),
         (["retry"], ["no patch named", "retry p5", "--failed"]),
@@ -176,7 +176,7 @@ def test_a_scene_without_patches_ends_with_3(
         (["retry", "--patch", "p0", "--set", "training.init_scale=x"], ["  training.init_scale: 'x'", "1 mistake"]),
         (["verify-dims", "--fix", "stretch"], ["--fix stretch: should be scale or crop"]),
         (["verify-dims", "--fix", "scale"], ["--out FOLDER"]),
-        (["config", "show", "--patch", "p9"], ["--patch p9: no such patch"]),
+        (["config", "show", "--patch", "p9"], ["p9: no such patch"]),
         (["trian"], ["No such command"]),
         (["train", "--stepps"], ["No such option"]),
         (["train", "--config", "nowhere.yml"], ["nowhere.yml: no such configuration file"]),

@@ -1,15 +1,53 @@
-"""The command line as a whole: its name, its version, and how patches are named on it."""
+"""The command line as a whole: its name, its version, its groups of commands, and how patches are named on it."""
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Optional
 
 import typer
+from typer.core import TyperGroup
 
 from splatbatch.errors import ConfigError
 
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Begin": ("demo", "init", "import", "split", "scene", "doctor"),
+    "Before the night": ("verify-dims", "plan", "trainers", "config"),
+    "Train": ("train", "retry", "work", "attach", "cancel"),
+    "Look": ("status", "serve", "report", "explain", "logs", "compare", "diagnose", "view"),
+    "Use the splats": ("accept", "merge", "evaluate", "inspect", "certify", "export", "publish", "film", "clean"),
+    "For shells and programs": ("completion", "schema"),
+}
+"""How help shows the commands; one that no group names stands at the end."""
+
+
+class Grouped(TyperGroup):
+    """Commands in groups, in the order in which a batch comes by them."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section of the help for each group."""
+        shown = {
+            name: one for name in self.list_commands(ctx) if (one := self.get_command(ctx, name)) and not one.hidden
+        }
+        named = {name for names in GROUPS.values() for name in names}
+        groups = {**GROUPS, "More": tuple(name for name in shown if name not in named)}
+        for title, names in groups.items():
+            if rows := [(name, _first_words(shown[name].help or "")) for name in names if name in shown]:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def _first_words(text: str) -> str:
+    """Return the first clause of a command's help: it stands whole in the list of all."""
+    return re.split(r"[.;:](?:\s|$)", text, maxsplit=1)[0] + "."
+
+
 app = typer.Typer(
+    cls=Grouped,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended.",
+    epilog="In this order: init DIR, doctor, verify-dims, plan, train, report. COMMAND -h tells more of each.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from splatbatch.cli.app import all_named, app, config_app
+from splatbatch.cli.app import all_named, app
 from splatbatch.commands import options
 
 
@@ -184,11 +183,13 @@ def attach(config: options.ConfigOption = None) -> None:
 
 
 @app.command()
-def cancel(config: options.ConfigOption = None, patch: options.PatchOption = []) -> None:
+def cancel(
+    patches: options.PatchArguments = None, config: options.ConfigOption = None, patch: options.PatchOption = []
+) -> None:
     """End the batch that runs, here or on another host, or some of its patches; what ran is recorded as stopped."""
     from splatbatch.commands import cancel as cancelling
 
-    cancelling.cancel(config, patch)
+    cancelling.cancel(config, all_named(patches, patch))
 
 
 @app.command()
@@ -209,22 +210,3 @@ def trainers(config: options.ConfigOption = None, json_: options.JsonOption = Fa
     from splatbatch.commands import trainers as listing
 
     listing.show(config, as_json=json_)
-
-
-@config_app.command("show")
-def config_show(
-    config: options.ConfigOption = None,
-    patch: Annotated[str, typer.Option("--patch", "-p", metavar="NAME", help="What trains this patch.")] = "",
-) -> None:
-    """Print the resolved configuration, or what trains one patch."""
-    from splatbatch.commands import look
-
-    look.config_show(config, patch)
-
-
-@config_app.command("schema")
-def config_schema() -> None:
-    """Print the JSON Schema of the YAML, for editors."""
-    from splatbatch.config import json_schema
-
-    typer.echo(json.dumps(json_schema(), indent=1))

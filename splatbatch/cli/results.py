@@ -42,12 +42,15 @@ def logs(
 
 @app.command()
 def explain(
-    patch: options.OnePatchArgument = None, config: options.ConfigOption = None, named: options.OnePatchOption = ""
+    patch: options.OnePatchArgument = None,
+    config: options.ConfigOption = None,
+    named: options.OnePatchOption = "",
+    json_: options.JsonOption = False,
 ) -> None:
     """Tell a patch's whole history: attempts, evidence, changes, advice."""
-    from splatbatch.commands import look
+    from splatbatch.commands.patch import explain as explaining
 
-    look.explain(config, the_one(patch, named))
+    explaining.explain(config, the_one(patch, named), as_json=json_)
 
 
 @app.command()

@@ -44,7 +44,8 @@ def accept(config: Path | None, name: str, number: int) -> None:
     psnr = result.metrics.final.psnr
     figures = f", {psnr:.2f} dB" if psnr is not None else ""
     typer.echo(f"{task.name}: attempt {number} accepted{figures}; `train` keeps it until settings or inputs change")
-    open_console().print(attempt_table(rows_of(batch, task)))
+    console = open_console()
+    console.print(attempt_table(rows_of(batch, task), console.width))
 
 
 def _attempt(folder: PatchFolder, name: str, number: int) -> AttemptFolder:

@@ -16,6 +16,7 @@ from splatbatch.config import Config
 from splatbatch.engines.crew import Crew
 from splatbatch.engines.engine import Pending, Running
 from splatbatch.errors import SplatbatchError
+from splatbatch.failures.causes.words import spelled
 from splatbatch.plain_text import one_line
 from splatbatch.scheduler import cancel as cancelling
 from splatbatch.store.claims.workers import LOCAL, Watcher
@@ -65,7 +66,7 @@ def cancel(config: Path | None, wanted: Sequence[str]) -> None:
     names = patches or _patches_of(output)
     chosen = [one for one in read_status(output, names) if one.patch in names]
     for one in chosen if patches else ():
-        typer.echo(f"{one.patch}: {one.state}{f': {one.cause}' if one.cause else ''}")
+        typer.echo(f"{one.patch}: {one.state}{f': {spelled(one.cause)}' if one.cause else ''}")
     typer.echo(f"cancelled. {'Of the named' if patches else 'Of that run'}: {summary(chosen)}")
 
 

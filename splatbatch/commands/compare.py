@@ -12,6 +12,8 @@ from rich.table import Table
 from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, open_table, print_json
 from splatbatch.errors import ConfigError
+from splatbatch.failures.causes.words import in_words
+from splatbatch.monitor.fitting import narrowed
 from splatbatch.plain_text import assignments, clock, counted, one_line
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.attempt_table import AttemptRow, attempt_rows, ends_of
@@ -36,7 +38,8 @@ def compare(config: Path | None, one: str, other: str, *, as_json: bool) -> None
     if as_json:
         print_json({"patch": task.name, "attempts": [asdict(row) for row in rows]})
     else:
-        open_console().print(attempt_table(rows) if rows else f"{task.name}: no attempt yet", markup=False)
+        console = open_console()
+        console.print(attempt_table(rows, console.width) if rows else f"{task.name}: no attempt yet", markup=False)
 
 
 def rows_of(batch: Batch, task: Task) -> tuple[AttemptRow, ...]:
@@ -45,16 +48,16 @@ def rows_of(batch: Batch, task: Task) -> tuple[AttemptRow, ...]:
     return attempt_rows(batch.output.patch(task.name), ends, settings_of(task.recipe))
 
 
-def attempt_table(rows: Sequence[AttemptRow]) -> Table:
-    """Return attempts as a table; what is changed is held against the YAML of today."""
+def attempt_table(rows: Sequence[AttemptRow], width: int) -> Table:
+    """Return attempts as a table for a terminal; what is changed is held against the YAML of today."""
     headings = ("attempt", "outcome", "unlike the YAML", "PSNR dB", "SSIM", "Gaussians", "time", "")
     table = open_table(headings, ("outcome", "unlike the YAML", ""))
     for row in rows:
-        outcome = f"{row.outcome}: {row.cause}" if row.cause else row.outcome
+        outcome = f"{row.outcome}: {in_words(row.cause)}" if row.cause else row.outcome
         note = "kept" if row.kept else "" if row.has_splat or row.outcome != "trained" else "splat removed"
         cells = (_shown(row.psnr, ".2f"), _shown(row.ssim, ".4f"), _shown(row.num_gaussians, ",d"), clock(row.seconds))
         table.add_row(str(row.number), one_line(outcome), one_line(assignments(row.changes)), *cells, note)
-    return table
+    return narrowed(table, (9, 7, 6, 8, 2, 3, 4, 5), width)
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ def _compare_runs(one: OutputFolder, other: OutputFolder, names: tuple[str, str]
         counts = [_shown(value, ",d") for value in pair.num_gaussians]
         table.add_row(one_line(pair.patch), *figures, *counts, *(clock(value) for value in pair.seconds))
     console = open_console()
+    narrowed(table, (9, 5, 5, 8, 3, 3, 1, 1), console.width)
     console.print(f"first: {one_line(names[0])}, second: {one_line(names[1])}", markup=False)
     console.print(table)
     console.print(

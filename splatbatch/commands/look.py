@@ -11,15 +11,14 @@ from typing import Any
 import typer
 
 from splatbatch import config as configuration
-from splatbatch.commands.compare import attempt_table, rows_of
-from splatbatch.commands.output import open_console, print_json, print_warnings
+from splatbatch.commands.output import print_json, print_warnings
 from splatbatch.commands.status import watching
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import ConfigError, OutputError
+from splatbatch.failures.causes.words import spelled
 from splatbatch.failures.diagnose import diagnose_log
 from splatbatch.failures.lines import Gap
-from splatbatch.failures.settings import in_words
-from splatbatch.monitor.history import tell_history
+from splatbatch.outcome import Action
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report import to_markdown, write_report
 from splatbatch.scene.footprint import Footprint
@@ -32,6 +31,12 @@ from splatbatch.tasks.plan import Decision, GivenUp, Refuse, Skip, Train, to_tra
 from splatbatch.tasks.task import the_task
 
 WORDS: Mapping[type[Decision], str] = {Train: "train", Skip: "skip", Refuse: "refuse", GivenUp: "given up"}
+ACTIONS: Mapping[Action, str] = {
+    "ok": "nothing to do",
+    "retry": "worth another try as it is",
+    "degrade": "worth another try with other settings",
+    "fail": "no further try can help",
+}
 
 
 def plan(config: Path | None, names: Sequence[str], only: Sequence[str], *, as_json: bool) -> None:
@@ -61,18 +66,6 @@ def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
         raise OutputError(f"{chosen[-1].log}: cannot be read ({error.strerror})") from error
 
 
-def explain(config: Path | None, name: str) -> None:
-    """Print the whole history of a patch."""
-    batch = open_batch(config, [name])
-    task = the_task(batch.tasks, name)
-    if own := task.asked.differences:
-        typer.echo(plain(f"{task.name}: set otherwise: {in_words(own)}").replace("\n", " "))
-    for line in tell_history(batch.output, task.name, batch.standing()):
-        typer.echo(plain(line).replace("\n", " "))
-    if rows := rows_of(batch, task):
-        open_console().print(attempt_table(rows))
-
-
 def diagnose(log: Path, exit_code: int | None, *, as_json: bool) -> None:
     """Explain any log, also of another trainer.
 
@@ -88,7 +81,7 @@ def diagnose(log: Path, exit_code: int | None, *, as_json: bool) -> None:
     if as_json:
         print_json(asdict(found))
         return
-    typer.echo(plain(f"{found.cause} ({found.action}): {found.advice}"))
+    typer.echo(plain(f"{spelled(found.cause)}, {ACTIONS[found.action]}: {found.advice}"))
     for line in found.evidence:
         typer.echo(plain(f"  | {line}"))
 
@@ -107,7 +100,7 @@ def report(config: Path | None, *, as_json: bool) -> None:
         typer.echo(plain(to_markdown(facts)), nl=False)
 
 
-def config_show(config: Path | None, name: str) -> None:
+def config_show(config: Path | None, name: str, *, as_json: bool) -> None:
     """Print the resolved config, or what trains one patch."""
     if name:
         batch = open_batch(config, [name])
@@ -115,7 +108,10 @@ def config_show(config: Path | None, name: str) -> None:
         shown: configuration.Config | configuration.Recipe = own[0] if own else batch.config.recipe(name)
     else:  # nothing has to be there for it
         shown = configuration.load(configuration.find_config(config))
-    typer.echo(configuration.to_yaml(shown), nl=False)
+    if as_json:
+        print_json(shown.model_dump(mode="json"))
+    else:
+        typer.echo(configuration.to_yaml(shown), nl=False)
 
 
 def print_plan(batch: Batch, *, as_json: bool) -> None:

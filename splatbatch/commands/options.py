@@ -16,12 +16,12 @@ ConfigOption = Annotated[
         help="The YAML, - for standard input; else $SPLATBATCH_CONFIG, else splat_config.yml.",
     ),
 ]
-PatchOption = Annotated[
-    list[str], typer.Option("--patch", "-p", metavar="NAME", help="Only this patch; may be given several times.")
+PatchOption = Annotated[  # the older way to name patches, taken still
+    list[str], typer.Option("--patch", "-p", metavar="NAME", hidden=True)
 ]
 PatchArguments = Annotated[
     Optional[list[str]],
-    typer.Argument(metavar="[PATCH]...", help="Only these patches; as --patch.", show_default=False),
+    typer.Argument(metavar="PATCH", help="Only these patches, as p5 p7.", show_default=False),
 ]
 OnlyOption = Annotated[
     list[str], typer.Option("--only", metavar="WHAT=NAME", help="Only variant=NAME or patch=NAME; * for anything.")
@@ -33,12 +33,15 @@ SetOption = Annotated[
 OnePatchArgument = Annotated[
     Optional[str], typer.Argument(metavar="PATCH", help="Its name, as p5.", show_default=False)
 ]
-OnePatchOption = Annotated[str, typer.Option("--patch", "-p", metavar="NAME", help="The same.", show_default=False)]
+OnePatchOption = Annotated[str, typer.Option("--patch", "-p", metavar="NAME", hidden=True, show_default=False)]
+ShownPatchArgument = Annotated[
+    str, typer.Argument(metavar="PATCH", help="What trains this patch, as p5.", show_default=False)
+]
 AcceptedOption = Annotated[int, typer.Option("--attempt", "-a", metavar="N", min=1, help="Its number.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, remove nothing.")]
 RunArgument = Annotated[str, typer.Argument(metavar="PATCH|RUN", help="A patch, as p5; or an output folder or YAML.")]
 OtherRunArgument = Annotated[
-    str, typer.Argument(metavar="[RUN]", help="Another output folder or YAML.", show_default=False)
+    str, typer.Argument(metavar="RUN", help="Another output folder or YAML.", show_default=False)
 ]
 FixOption = Annotated[str, typer.Option("--fix", metavar="HOW", help="scale or crop: write corrected models to --out.")]
 ColorsOption = Annotated[
@@ -59,10 +62,10 @@ ToOption = Annotated[
 ]
 PublishedArguments = Annotated[
     Optional[list[str]],
-    typer.Argument(metavar="[PATCH|scene]...", help="Else the merged scene, else every patch.", show_default=False),
+    typer.Argument(metavar="PATCH|scene", help="Else the merged scene, else every patch.", show_default=False),
 ]
 ViewedArguments = Annotated[
-    Optional[list[str]], typer.Argument(metavar="PATCH...|scene", help="Patches, as p5; or scene.", show_default=False)
+    Optional[list[str]], typer.Argument(metavar="PATCH|scene", help="Patches, as p5; or scene.", show_default=False)
 ]
 PublishedToOption = Annotated[
     Optional[Path], typer.Option("--to", metavar="FOLDER", help="Where it goes; else publish.folder of the YAML.")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from shlex import quote
 
-_RETRY = "splatbatch retry --patch PATCH --set"
+_RETRY = "splatbatch retry PATCH --set"
 
 REMEDIES: Mapping[str, str] = {
     "gpu_hardware_fault": "nvidia-smi -q -d ECC,ROW_REMAPPER; dmesg | grep -i xid",
@@ -48,7 +49,7 @@ REMEDIES: Mapping[str, str] = {
     "cuda_oom": f"{_RETRY} training.cap_max=500000 (or training.resolution=1/2, training.images=host)",
     "cublas_cudnn_error": f"{_RETRY} training.resolution=1/2",
     "cuda_absurd_alloc": f"{_RETRY} training.kernels=plain; splatbatch doctor",
-    "cuda_device_assert": "CUDA_LAUNCH_BLOCKING=1 splatbatch retry --patch PATCH",
+    "cuda_device_assert": "CUDA_LAUNCH_BLOCKING=1 splatbatch retry PATCH",
     "cuda_invalid_configuration": f"splatbatch verify-dims; {_RETRY} training.init_scale=0.5",
     "cuda_illegal_access": f"{_RETRY} training.kernels=plain; dmesg | grep -i xid",
     "cuda_launch_failure": f"dmesg | grep -i xid; {_RETRY} training.kernels=plain",
@@ -68,7 +69,7 @@ REMEDIES: Mapping[str, str] = {
 
 def for_patch(advice: str, patch: str) -> str:
     """Return advice with the name of its patch, as a shell takes it."""
-    return advice.replace("--patch PATCH", f"--patch {quote(patch)}").replace("logs PATCH", f"logs {quote(patch)}")
+    return re.sub(r"\b(retry|logs) PATCH\b", lambda match: f"{match[1]} {quote(patch)}", advice)
 
 
 def with_remedy(cause: str, advice: str) -> str:

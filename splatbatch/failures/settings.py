@@ -118,7 +118,7 @@ def in_the_light_of(found: Sequence[Difference], verdict: Diagnosis) -> Diagnosi
     back = " ".join(f"--set {one.key}={_shown(one.usual)}" for one in first[:MOST_SHOWN] if one.usual is not None)
     advice = (
         f"The first suspect is what is set here: {in_words(first)}. Take it back in the YAML, or try: splatbatch retry"
-        f" --patch PATCH {back}. If that is not it: {verdict.advice}"
+        f" PATCH {back}. If that is not it: {verdict.advice}"
     )
     return replace(verdict, evidence=evidence, advice=advice)
 

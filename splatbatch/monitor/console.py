@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from splatbatch import terminal
+from splatbatch.failures.causes.words import spelled
 from splatbatch.monitor.table import live_view, num_shown
 from splatbatch.plain_text import assignments, counted, one_line
 from splatbatch.store import events
@@ -162,7 +163,7 @@ def _attempt_ended(event: AttemptEnded) -> str:
         choice = f": {event.choice}" if event.choice else ""
         return f"{who} trained {event.num_gaussians or 0:,} Gaussians in {event.seconds or 0:.0f} s{choice}"
     if event.diagnosis:
-        return f"{who} failed: {event.diagnosis.cause}: {event.diagnosis.advice}"
+        return f"{who} failed: {spelled(event.diagnosis.cause)}: {event.diagnosis.advice}"
     return f"{who} stopped: {event.reason or ''}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
+from splatbatch.failures.causes.words import spelled
 from splatbatch.plain_text import assignments, moment
 from splatbatch.store.events import Accepted, AttemptEnded, AttemptStarted, Gate, GaveUp, Refused, Restored, Retried
 from splatbatch.store.layout import OutputFolder
@@ -25,7 +26,7 @@ def tell_history(output: OutputFolder, patch: str, standing: Standing | None = N
         yield from _in_words(event, output)
     for status in read_status(output, [patch], standing=standing):
         if status.patch == patch:
-            cause = f": {status.cause}" if status.cause else ""
+            cause = f": {spelled(status.cause)}" if status.cause else ""
             yield f"now: {status.state}{cause}{f', {status.splat}' if status.splat else ''}"
 
 
@@ -56,7 +57,7 @@ def _end(event: AttemptEnded, output: OutputFolder) -> Iterator[str]:
         yield from ([f"  {event.choice}"] if event.choice else [])
         yield from (f"  warning: {warning}" for warning in event.warnings or ())
     elif diagnosis:
-        yield f"  failed: {diagnosis.cause} {where}, after {seconds:.0f} s"
+        yield f"  failed: {spelled(diagnosis.cause)} {where}, after {seconds:.0f} s"
         yield from (f"    | {line}" for line in diagnosis.evidence)
         yield f"  advice: {diagnosis.advice}"
         yield f"  log: {output.patch(event.patch).path / f'attempt-{event.attempt or 0:02d}' / 'train.log'}"

@@ -11,6 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from splatbatch.failures.causes.words import in_words
+from splatbatch.monitor.fitting import narrowed
 from splatbatch.plain_text import clock, one_line
 from splatbatch.store.claims.at_work import AtWork, in_short, lines_of
 from splatbatch.tasks.partition.tally import tally
@@ -37,6 +39,8 @@ class Column:
     cell: Callable[[PatchStatus], RenderableType]
     narrow: bool = False
     is_text: bool = False
+    worth: int = 0
+    """Of columns that have no room, those of the least worth are dropped first."""
 
 
 def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
@@ -51,7 +55,7 @@ def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
     named = statuses if width >= WIDE else [replace(one, patch=elided(one.patch)) for one in statuses]
     for status in named:
         table.add_row(*(column.cell(status) for column in columns), style=COLOURS.get(status.state, ""))
-    return table
+    return narrowed(table, [column.worth for column in columns], width)
 
 
 def elided(name: str) -> str:
@@ -88,7 +92,7 @@ def batch_line(statuses: Sequence[PatchStatus]) -> str:
 
 
 def _state(status: PatchStatus) -> Text:
-    detail = status.phase if status.state in ("running", "waiting") else status.cause
+    detail = status.phase if status.state in ("running", "waiting") else in_words(status.cause)
     return _text(f"{status.state} ({detail})" if detail else status.state)
 
 
@@ -116,19 +120,19 @@ def _number(value: float | None, form: str) -> str:
 
 
 COLUMNS = (
-    Column("patch", lambda status: _text(status.patch), narrow=True, is_text=True),
-    Column("state", _state, narrow=True, is_text=True),
+    Column("patch", lambda status: _text(status.patch), narrow=True, is_text=True, worth=9),
+    Column("state", _state, narrow=True, is_text=True, worth=8),
     Column("", _bar, narrow=True, is_text=True),
-    Column("", _share, narrow=True),
+    Column("", _share, narrow=True, worth=6),
     Column("step", _step),
     Column("it/s", lambda status: _number(status.steps_per_s, ".1f")),
     Column("loss", lambda status: _number(status.loss, ".4f"), narrow=True),
-    Column("PSNR dB", lambda status: _number(status.psnr, ".2f"), narrow=True),
+    Column("PSNR dB", lambda status: _number(status.psnr, ".2f"), narrow=True, worth=7),
     Column("Gaussians", lambda status: _number(status.num_gaussians, ",d")),
     Column("GPU MiB", lambda status: _number(status.gpu_used_mib, ",d")),
     Column("°C", lambda status: _number(status.gpu_temperature_c, "d")),
-    Column("time", lambda status: clock(status.seconds), narrow=True),
-    Column("to go", lambda status: clock(status.eta_s)),
+    Column("time", lambda status: clock(status.seconds), narrow=True, worth=5),
+    Column("to go", lambda status: clock(status.eta_s), worth=4),
     Column("attempt", lambda status: _text(status.attempt), is_text=True),
 )
 NODE = Column("node", lambda status: _text(status.node), is_text=True)

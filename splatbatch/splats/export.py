@@ -71,7 +71,7 @@ class Source:
 
 def changed_on_disk(name: str, why: str) -> OutputError:
     """Return what is said of a patch whose splat is no longer the one that was accepted."""
-    return OutputError(f"{name}: changed on disk ({why})", f"Train it again: splatbatch train --patch {name}.")
+    return OutputError(f"{name}: changed on disk ({why})", f"Train it again: splatbatch train {name}.")
 
 
 def export_splat(source: Source, target: Path, cut: Cut = Cut()) -> Splat:

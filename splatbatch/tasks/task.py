@@ -130,7 +130,7 @@ def select(tasks: Sequence[Task], names: Sequence[str]) -> tuple[Task, ...]:
         return tuple(tasks)
     wanted, known = set(names), {name for task in tasks for name in (task.name, task.patch.name)}
     for name in wanted - known:
-        raise ConfigError(f"--patch {name}: no such patch", nearest(name, [task.name for task in tasks]))
+        raise ConfigError(f"{name}: no such patch", nearest(name, [task.name for task in tasks]))
     return tuple(task for task in tasks if task.name in wanted or task.patch.name in wanted)
 
 

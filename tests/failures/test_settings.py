@@ -73,4 +73,4 @@ def test_a_story_begins_with_what_the_patch_sets_otherwise_and_its_failure_says_
     assert story.startswith("p5: set otherwise: learning_rates.means is 1e+09 (0.00016 in the batch)")
     assert "| settings: learning_rates.means is 1e+09" in story
     assert "advice: The first suspect is what is set here" in story
-    assert "splatbatch retry --patch p5 --set learning_rates.means=0.00016" in story
+    assert "splatbatch retry p5 --set learning_rates.means=0.00016" in story

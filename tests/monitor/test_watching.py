@@ -77,7 +77,7 @@ def test_variants_of_a_patch_can_be_told_apart_on_a_narrow_terminal() -> None:
 
 def test_a_narrow_terminal_shows_what_matters_and_a_wide_one_everything() -> None:
     narrow, wide = (ESCAPES.sub("", shown([RUNNING, FAILED], width)) for width in (80, 200))
-    for words in ("running (train)", "40%", "0.0831", "24.50", "0:01:01", "failed (cuda_busy"):
+    for words in ("running (train)", "40%", "0.0831", "24.50", "0:01:01", "failed (the GPU was"):
         assert words in narrow
         assert words in wide
     for words in ("1200/3000", "101.5", "912,345", "9,123", "71", "attempt-02", "0:00:18"):

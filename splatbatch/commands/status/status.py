@@ -64,7 +64,7 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     shown = most_interesting(statuses, room)
     console.print(status_table(shown, console.width))
     if len(shown) < len(statuses):
-        console.print(f"… and {len(statuses) - len(shown)} more: --json has all, --patch shows one", markup=False)
+        console.print(f"… and {len(statuses) - len(shown)} more: --json has all, a name shows one", markup=False)
     lines = [f"{one.patch}: {warning}" for one in shown for warning in one.warnings]
     for line in (*lines, *(one.in_words() for one in workers), *crew.in_words()):
         console.print(one_line(line), markup=False)

@@ -14,6 +14,7 @@ from splatbatch.commands.compare import attempt_table, rows_of
 from splatbatch.commands.output import open_console
 from splatbatch.config.yaml.edit import save_overrides
 from splatbatch.errors import ConfigError, SceneError, SplatbatchError
+from splatbatch.failures.causes.words import spelled
 from splatbatch.outcome import Outcome, Trained
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report import write_report
@@ -89,7 +90,7 @@ def _lines(
         lines.append(summary(statuses))
     for one in statuses:
         if one.state != "trained" and (one.cause or one.advice):
-            cause = f": {one.cause}" if one.cause else ""
+            cause = f": {spelled(one.cause)}" if one.cause else ""
             lines.append(f"  {one_line(f'{one.patch}: {one.state}{cause}. {one.advice}')}")
         lines += [f"  {one_line(f'{one.patch}: warning: {warning}')}" for warning in one.warnings]
     return lines
@@ -137,7 +138,8 @@ def print_retried(batch: Batch, run: Run, *, save: bool) -> None:
     tried = [task for task in batch.tasks if task.name in run.outcomes]
     for task in tried[:MOST_TABLES]:
         typer.echo(plain(f"{task.name}:"))
-        open_console().print(attempt_table(rows_of(batch, task)))
+        console = open_console()
+        console.print(attempt_table(rows_of(batch, task), console.width))
     kept = _kept_with_changes(batch, run)
     if save:
         for name in kept:

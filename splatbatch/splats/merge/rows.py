@@ -18,7 +18,7 @@ from splatbatch.splats.ply import FloatArray, SplatHeader, read_header
 
 ROWS_AT_ONCE = 1 << 15
 """Of 8 MB at most: a merge needs no more memory for ten thousand patches than for two."""
-AGAIN = "Train it again: splatbatch train --patch {name}."
+AGAIN = "Train it again: splatbatch train {name}."
 
 
 def header_of(source: Source, offset: Offset) -> SplatHeader:

@@ -1,0 +1,156 @@
+"""The records that commands print with --json, field by field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from splatbatch.commands.shapes.outcomes import Attempts, Explained, Report, Runs
+from splatbatch.config.schedule import Schedule
+from splatbatch.doctor.facts import Finding as Remark
+from splatbatch.outcome import Diagnosis
+from splatbatch.scene.audit.findings import Finding
+from splatbatch.scene.audit.size import CameraRow
+from splatbatch.scene.footprint import Footprint
+from splatbatch.store.records.run import Holder, WorkerRecord
+from splatbatch.tasks.forecast import Forecast
+from splatbatch.tasks.status import PatchStatus
+
+Offset = tuple[float, float, float]
+
+
+class Frame(TypedDict):
+    """What was taken off all coordinates, in units of the model; `scenes`: of scenes that stand by themselves."""
+
+    offset: Offset
+    scenes: dict[str, Offset]
+
+
+class Planned(TypedDict):
+    """What would be done with a patch, why, and what it is expected to take."""
+
+    patch: str
+    decision: Literal["train", "skip", "refuse", "given_up"]
+    reason: str
+    schedule: Schedule | None
+    need: Footprint | None
+
+
+class Plan(TypedDict):
+    """`plan --json`."""
+
+    patches: list[Planned]
+    forecast_s: float | None
+    forecast: Forecast
+    frame: Frame | None
+
+
+@dataclass(frozen=True)
+class AtWork(WorkerRecord):
+    """A worker, and the tasks that it trains."""
+
+    tasks: tuple[str, ...] = ()
+
+
+class Job(TypedDict):
+    """What an engine says of a worker that it was asked for."""
+
+    job: str
+    state: Literal["pending", "running", "ended", "unknown"]
+
+
+class Status(TypedDict):
+    """`status --json`."""
+
+    summary: str
+    run: Holder | None
+    eta_s: float | None
+    workers: list[AtWork]
+    jobs: list[Job]
+    patches: list[PatchStatus]
+
+
+class Verified(TypedDict):
+    """`verify-dims --json`; `colors` with --colors only."""
+
+    trainer: str
+    patches: list[str]
+    bad_patches: list[str]
+    num_errors: int
+    num_warnings: int
+    cameras: list[CameraRow]
+    findings: list[Finding]
+    frame: Frame | None
+    colors: NotRequired[dict[str, dict[str, Any]]]
+
+
+class Examined(TypedDict):
+    """`doctor --json`."""
+
+    findings: list[Remark]
+    exit_code: Literal[0, 4, 5]
+
+
+class Trainer(TypedDict):
+    """A program that can train, or what it lacks here."""
+
+    name: str
+    origin: Literal["ours", "configured", "preset"]
+    file: str
+    missing: list[str]
+    found: bool
+
+
+class Trainers(TypedDict):
+    """`trainers --json`."""
+
+    trainers: list[Trainer]
+
+
+class Removed(TypedDict):
+    """A file that `clean` removes, or would."""
+
+    path: str
+    what: str
+    bytes: int
+
+
+class Cleaned(TypedDict):
+    """`clean --json`."""
+
+    removed: bool
+    bytes: int
+    files: list[Removed]
+
+
+class Exported(TypedDict):
+    """A splat that was written."""
+
+    patch: str
+    file: str
+    num_gaussians: int
+    bytes: int
+
+
+class Export(TypedDict):
+    """`export --json`."""
+
+    splats: list[Exported]
+
+
+SHAPES: dict[str, Any] = {
+    "plan": Plan,
+    "status": Status,
+    "verify-dims": Verified,
+    "compare": Attempts | Runs,
+    "explain": Explained,
+    "diagnose": Diagnosis,
+    "doctor": Examined,
+    "trainers": Trainers,
+    "report": Report,
+    "clean": Cleaned,
+    "export": Export,
+}
+"""By command; `config show --json` is by `config schema`."""

@@ -1,0 +1,1 @@
+"""The causes of failures, in words."""

@@ -1,0 +1,154 @@
+"""What a shell sees of the commands: help in groups, completion, patches as arguments, tables of whole columns."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from command_line import invoke
+from rich.console import Console
+from typer.main import get_command
+
+from splatbatch.cli.app import GROUPS, app
+from splatbatch.failures.causes.words import WORDS, in_words, spelled
+from splatbatch.failures.remedies import REMEDIES, for_patch
+from splatbatch.failures.table import ROWS
+from splatbatch.monitor.fitting import fitting
+from splatbatch.monitor.table import status_table
+from splatbatch.tasks.status import PatchStatus
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
+
+ROOT: Any = get_command(app)
+VISIBLE = {name: one for name, one in ROOT.commands.items() if not one.hidden}
+
+
+@pytest.mark.parametrize("command", ["", *VISIBLE, "config show", "config schema"])
+def test_h_is_help(command: str) -> None:
+    short, long = (invoke(*command.split(), flag) for flag in ("-h", "--help"))
+    assert (short.code, short.out) == (0, long.out)
+    assert short.out.startswith("Usage: ")
+
+
+def test_help_shows_every_command_once_in_a_group() -> None:
+    named = [name for names in GROUPS.values() for name in names]
+    assert len(named) == len(set(named))
+    assert set(VISIBLE) <= set(named)
+    shown = invoke("--help").out
+    assert "More:" not in shown
+    assert all(f"\n  {name} " in shown for name in VISIBLE)
+
+
+def test_help_cuts_no_summary_short() -> None:
+    assert "..." not in invoke("--help").out.replace("[ARGS]...", "")
+    assert "…" not in invoke("--help").out
+
+
+@pytest.mark.parametrize(
+    "command", ["explain", "retry", "logs", "status", "plan", "export", "verify-dims", "config show"]
+)
+def test_a_patch_is_an_argument_and_help_says_that_alone(batch: FakeBatch, command: str) -> None:
+    batch.make("p0", "p1").run("train")
+    ended = invoke(*command.split(), "p9", batch=batch)
+    assert (ended.code, "p9: no such patch" in ended.err) == (2, True)
+    assert "--patch" not in invoke(*command.split(), "-h").out
+
+
+def test_a_cancelled_patch_is_named_as_an_argument(batch: FakeBatch) -> None:
+    ended = invoke("cancel", "p0", batch=batch.make("p0"))
+    assert (ended.code, "nothing to cancel" in ended.out) == (0, True)
+
+
+def completed(batch: FakeBatch, line: str, shell: str = "bash") -> list[str]:
+    """Return what bash completes at the end of a line."""
+    words = line.split(" ")
+    source = invoke("completion", shell).out
+    spelt = " ".join(f"'{word}'" for word in words)
+    program = (
+        f'{source}\nCOMP_WORDS=({spelt}); COMP_CWORD={len(words) - 1}; _splatbatch; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    )
+    environment = batch.environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    ended = subprocess.run(["bash", "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+    return ended.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("splatbatch re", {"report", "retry"}),
+        ("splatbatch retry p", {"p0", "p1", "p10"}),
+        ("splatbatch retry p1", {"p1", "p10"}),
+        ("splatbatch retry --fa", {"--failed"}),
+        ("splatbatch config s", {"show", "schema"}),
+        ("splatbatch config show p0", {"p0"}),
+        ("splatbatch explain --j", {"--json"}),
+    ],
+)
+def test_a_shell_completes_commands_options_and_patches(batch: FakeBatch, line: str, words: set[str]) -> None:
+    assert set(completed(batch.make("p0", "p1", "p10"), line)) == words
+
+
+def test_where_no_batch_is_a_shell_completes_no_patch_and_says_nothing(batch: FakeBatch) -> None:
+    batch.make("p0").config.unlink()
+    assert "p0" not in completed(batch, "splatbatch retry p")
+
+
+def test_zsh_takes_the_same_by_its_bridge() -> None:
+    assert "bashcompinit" in invoke("completion", "zsh").out
+    assert "complete -o filenames -F _splatbatch splatbatch" in invoke("completion", "zsh").out
+    if not shutil.which("zsh"):
+        pytest.skip("zsh is not installed: its script was read, not run")
+    script = f"autoload -U compinit && compinit -u -D\n{invoke('completion', 'zsh').out}\necho ok"
+    assert subprocess.run(["zsh", "-c", script], capture_output=True, text=True, check=True).stdout == "ok\n"
+
+
+def test_columns_without_room_are_dropped_whole_the_cheapest_first() -> None:
+    assert fitting([5, 5, 5], [9, 1, 5], 19) == [0, 1, 2]
+    assert fitting([5, 5, 5], [9, 1, 5], 18) == [0, 2]
+    assert fitting([50, 5], [9, 1], 10) == [0]
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 119, 120, 160])
+def test_no_figure_of_a_status_is_cut(width: int) -> None:
+    status = PatchStatus(
+        "p0", "trained", step=30_000, max_steps=30_000, psnr=31.25, num_gaussians=1_234_567, seconds=4000
+    )
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(status_table([status], width))
+    words = capture.get().split()
+    assert words[words.index("p0") + 1] == "trained"
+    assert set(words) - {"p0", "trained"} <= {
+        *("patch", "state", "step", "it/s", "loss", "PSNR", "dB", "Gaussians", "GPU", "MiB", "°C", "time", "to", "go"),
+        *("attempt", "30000/30000", "31.25", "1,234,567", "1:06:40"),
+    }
+    assert ("31.25" in words) == (width >= 40)
+
+
+def test_every_cause_is_called_something() -> None:
+    causes = {row.cause for row in ROWS} | set(REMEDIES)
+    assert causes <= set(WORDS)
+    assert all("_" not in words for words in WORDS.values())
+    assert (in_words("cuda_oom"), in_words("SIGTERM")) == ("GPU memory ran out", "SIGTERM")
+    assert spelled("cuda_oom") == "GPU memory ran out (cuda_oom)"
+
+
+def test_a_cause_is_told_in_words(batch: FakeBatch) -> None:
+    batch.make("p1").script(p1=["exit 1 ModuleNotFoundError: No module named 'x'"])
+    said = invoke("train", batch=batch)
+    assert "p1: attempt 1 failed: a package is missing (missing_dependency): " in said.err
+    assert "failed: a package is missing (missing_dependency). " in said.out
+    assert "failed (a package is missing)" in invoke("status", batch=batch).out
+    assert "failed: a package is missing (missing_dependency) in phase" in invoke("explain", "p1", batch=batch).out
+
+
+def test_what_to_type_names_the_patch_as_an_argument() -> None:
+    assert for_patch(REMEDIES["cuda_oom"], "p 5").startswith("splatbatch retry 'p 5' --set training.cap_max")
+    assert for_patch(REMEDIES["unknown"], "p5") == "splatbatch logs p5"
