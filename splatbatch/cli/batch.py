@@ -13,13 +13,29 @@ from splatbatch.commands import options
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with patches, or a COLMAP scene.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with patches, or a COLMAP scene.")] = Path(),
     out: options.ConfigPathOption = None,
+    example: options.ExampleOption = None,
 ) -> None:
-    """Write a commented splat_config.yml for what lies in a folder."""
+    """Write a commented splat_config.yml for what lies in a folder; with --example a complete one to begin from."""
+    if example:
+        from splatbatch.commands.begin.example import write_example
+
+        return write_example(example, folder, out)
     from splatbatch.commands import prepare
 
     prepare.init(folder, out)
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the quarry and its splats.")],
+    trains: Annotated[bool, typer.Option("--train/--no-train", help="Train it, or only copy it.")] = True,
+) -> None:
+    """Train two patches of a small quarry that comes with the program, in a minute or two; needs no GPU."""
+    from splatbatch.commands.begin import demo as demonstrating
+
+    demonstrating.demo(folder, trains=trains)
 
 
 def _print_schema(wanted: bool) -> None:

@@ -102,6 +102,10 @@ PointsOption = Annotated[
 WithinOption = Annotated[
     float, typer.Option("--within-s", metavar="S", min=1, help="Longest time for finding points in photographs.")
 ]
+ExampleOption = Annotated[
+    Optional[Literal["night", "cpu", "sweep", "scenes"]],
+    typer.Option("--example", metavar="night|cpu|sweep|scenes", help="Write this example, whatever lies there."),
+]
 ConfigPathOption = Annotated[
     Optional[Path], typer.Option("--out", metavar="FILE", help="Where to write; else FOLDER/splat_config.yml.")
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,14 +12,10 @@ from rich.text import Text
 from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, open_table, print_json
 from splatbatch.config.load import has_config
+from splatbatch.config.shipped import shipped
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.plain_text import one_line
 from splatbatch.trainers.usable import missing
-
-PRESETS = (
-    Path(__file__).parents[2] / "configs" / "trainers",  # in a checkout
-    Path(sys.prefix) / "share" / "splatbatch" / "trainers",  # installed
-)
 
 
 @dataclass(frozen=True)
@@ -49,7 +44,7 @@ def show(config: Path | None, *, as_json: bool) -> None:
 
 
 def _presets() -> Iterator[Listed]:
-    folder = next((folder for folder in PRESETS if folder.is_dir()), None)
+    folder = shipped("trainers")
     for path in sorted(folder.glob("*.yml")) if folder else ():
         yield from _listed(path, "preset")
 

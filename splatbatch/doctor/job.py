@@ -63,7 +63,7 @@ def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: b
             yield warning(f"extra {extra}", f"not installed, and the YAML asks for it: {purpose}", remedy)
         else:
             yield ok(f"extra {extra}", f"not installed (optional): {purpose}: {remedy}")
-    without = "not packed: run scripts/build_web (npm) before you install from a clone"
+    without = "not packed: this was installed from sources without npm; a wheel of a release has it"
     yield ok("3D viewer", "packed into the report" if has_viewer else without)
 
 

@@ -44,7 +44,11 @@ def check_programs(tree: Any, programs: Mapping[str, Program]) -> Found:
 def _trainer(place: Keys, above: Mapping[str, Any], known: set[str]) -> Found:
     name = mapping(above.get("training")).get("trainer", OUR_TRAINER)
     if isinstance(name, str) and name not in known:
-        hint = "" if len(known) > 1 else " Programs stand under `trainers`: configs/trainers/ has complete examples."
+        hint = (
+            ""
+            if len(known) > 1
+            else " Programs stand under `trainers`; `splatbatch trainers` names files with complete examples."
+        )
         yield (*place, "trainer"), f"{name!r}: no such trainer. {nearest(name, known)}{hint}"
 
 

@@ -24,7 +24,7 @@ BUILT = ("web", "dist", "viewer.js.gz")
 MOST_PREVIEW_BYTES = 4 << 20
 """A larger file is none of ours."""
 HOW = {
-    "viewer": "3D: run scripts/build_web (needs npm) or install a wheel with the viewer, then `splatbatch report`.",
+    "viewer": "3D: this installation has no viewer: install a wheel of a release, or build it where npm is.",
     "gsply": "3D: pip install 'splatbatch[web]', then `splatbatch report`.",
 }
 

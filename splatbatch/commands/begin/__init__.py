@@ -1,0 +1,1 @@
+"""Commands for the first quarter of an hour."""

@@ -1,0 +1,50 @@
+"""`demo`: a small quarry that comes with the program, trained in a minute or two, with or without a GPU."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+import typer
+
+from splatbatch.config import DEFAULT_CONFIG
+from splatbatch.config.shipped import shipped
+from splatbatch.errors import ConfigError, OutputError
+from splatbatch.plain_text import plain
+
+
+def demo(folder: Path, *, trains: bool) -> None:
+    """Copy the quarry into a folder and train it.
+
+    Raises:
+        ConfigError: something lies in the folder that is not the quarry.
+        OutputError: the quarry was not installed, or the folder cannot be written.
+    """
+    config = folder / DEFAULT_CONFIG
+    source = shipped("quarry")
+    if source is None:
+        raise OutputError("the quarry is not installed", "Install the wheel again: it carries it.")
+    if folder.exists() and not (folder / "patches" / "p1").is_dir() and any(folder.iterdir()):
+        raise ConfigError(f"{folder}: is not empty", "Name a new folder.")
+    try:
+        if not config.exists():
+            shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("output"))
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written ({error.strerror})") from error
+    named = shlex.quote(str(config))
+    told = f"two patches of a small quarry lie in {folder}, with {DEFAULT_CONFIG}"
+    if not trains:
+        typer.echo(plain(f"{told}; to train them: splatbatch train --config {named}"))
+        return
+    typer.echo(plain(f"{told}; they are trained now, as by: splatbatch train --config {named}"))
+    try:
+        _train(config)
+    finally:
+        typer.echo(plain(f"next: cd {shlex.quote(str(folder))}; splatbatch status; splatbatch explain p1"))
+
+
+def _train(config: Path) -> None:
+    from splatbatch.commands.train.train import train
+
+    train(config, [], [], verify=True, dry_run=False)
