@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
@@ -52,15 +51,19 @@ def between(subject: Subject, points: Floats) -> Between | None:
     looks = subject.training
     if len(looks) < 2:
         return None
-    centers = np.array([center_of(look.photo.view) for look in looks])
-    near, _ = cKDTree(centers).query(centers, k=min(NEIGHBOURS + 1, len(looks)))
-    baselines = {look.photo.name: float(np.median(row[1:])) for look, row in zip(looks, near, strict=True)}
-    pairs = [_pair(subject, look, baselines[look.photo.name], points) for look in spread(looks, MOST_VIEWS)]
+    pairs = [_pair(subject, look, baseline_of(subject, look), points) for look in spread(looks, MOST_VIEWS)]
     return Between(
         holes=float(np.mean([moved.holes for _, moved in pairs])),
         jumps=float(np.median([moved.jumps - own.jumps for own, moved in pairs])),
         noise=float(np.median([moved.noise / max(own.noise, 1e-9) for own, moved in pairs])),
     )
+
+
+def baseline_of(subject: Subject, look: Look) -> float:
+    """Return the median distance of a camera to its nearest trained ones; 0 where there is no other."""
+    centers = np.array([center_of(other.photo.view) for other in subject.training if other is not look])
+    away = np.sort(np.linalg.norm(centers.reshape(-1, 3) - center_of(look.photo.view), axis=1))
+    return float(np.median(away[:NEIGHBOURS])) if len(away) else 0.0
 
 
 def center_of(view: View) -> Floats:
@@ -90,9 +93,9 @@ def _seen(subject: Subject, view: View, points: Floats) -> Seen:
     colors = rasterize(subject.drawn, view, subject.options).colors.clamp(0, 1)
     at = _alphas_at(alphas, view, points)
     is_solid = alphas > SOLID
-    rough = (depths / _smoothed(depths) - 1).abs()[is_solid] > JUMP
+    rough = (depths / smoothed(depths) - 1).abs()[is_solid] > JUMP
     grey = colors.mean(dim=-1)
-    fine = (grey - _smoothed(grey)).abs()[is_solid]
+    fine = (grey - smoothed(grey)).abs()[is_solid]
     return Seen(
         holes=float((at < HOLE).float().mean()) if len(at) else 0.0,
         jumps=float(rough.float().mean()) if len(rough) else 0.0,
@@ -100,7 +103,8 @@ def _seen(subject: Subject, view: View, points: Floats) -> Seen:
     )
 
 
-def _smoothed(picture: Tensor) -> Tensor:
+def smoothed(picture: Tensor) -> Tensor:
+    """Return the mean of each pixel of a picture [H, W] and those around it."""
     smooth: Tensor = avg_pool2d(picture[None, None], 3, stride=1, padding=1, count_include_pad=False)[0, 0]
     return smooth
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,8 @@ OPAQUE = 0.3
 """Opacity from which on a Gaussian counts as surface."""
 LEAST_GAUSSIANS = 5
 """Of a cell that has any surface."""
+LEAST_VIEWS, LEAST_SPREAD = 5, 1.0
+"""Held-out views, and baselines by which their distances differ, for it to be told how PSNR falls with distance."""
 TAILS = (5.0, 95.0)
 """Percent of the opaque Gaussians between which the scene lies."""
 
@@ -119,3 +122,19 @@ def distances(subject: Subject) -> dict[str, float]:
     baseline = max(float(np.median(tree.query(centers, k=2)[0][:, 1])), 1e-9)
     held_out = {look.photo.name: center_of(look.photo.view) for look in subject.holdout}
     return {name: float(tree.query(center)[0]) / baseline for name, center in held_out.items()}
+
+
+def falloff_db(psnrs: Mapping[str, float], away: Mapping[str, float]) -> float | None:
+    """Return how many dB a held-out view loses for each baseline that it is further away, in the median over pairs.
+
+    Of lines through pairs of views the median slope (Theil 1950): single views do not turn it. None where views differ
+    too little in their distances.
+    """
+    names = sorted(psnrs.keys() & away.keys())
+    far, good = (np.array([known[name] for name in names]) for known in (away, psnrs))
+    if len(names) < LEAST_VIEWS or np.ptp(far) < LEAST_SPREAD:
+        return None
+    one, other = np.triu_indices(len(names), 1)
+    apart = far[other] - far[one]
+    chosen = np.abs(apart) > LEAST_SPREAD / 2
+    return max(0.0, float(-np.median((good[other] - good[one])[chosen] / apart[chosen])))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 
 from splatbatch.store.records.quality.inspection import Inspection, as_numbers, grade
 from splatbatch.training.inspection import between, coverage, memorised, photographs, shapes, surface
+from splatbatch.training.inspection.consistency import consistency
 from splatbatch.training.inspection.limits import (
     BLURRED_OCTAVES,
     ERROR_TIMES,
@@ -23,9 +24,11 @@ from splatbatch.training.inspection.limits import (
     limit_of,
     named,
 )
-from splatbatch.training.inspection.subject import Subject
+from splatbatch.training.inspection.subject import Floats, Subject
 
-STAGES = ("surface", "shapes", "between", "coverage", "photographs")
+STAGES = ("surface", "shapes", "between", "coverage", "photographs", "consistency")
+ALL_NEAR = "the held-out views are all about as near to trained ones: evaluation.holdout: both has some further away"
+SAMPLED = "not all photographs were looked at"
 ByPhoto = Mapping[str, Mapping[str, float]]
 
 
@@ -34,13 +37,8 @@ def inspect(subject: Subject, tell: Callable[[str], None] = lambda _: None) -> I
     began = time.monotonic()
     values: dict[str, Value] = {}
     photos: dict[str, Mapping[str, float]] = {}
-    cells: list[coverage.Cell] = []
     for stage in STAGES:
         tell(stage)
-        if stage == "coverage":
-            cells = coverage.cells(subject)
-            values["coverage"] = Value(coverage.weakly_covered(subject))
-            continue
         found, by_photo = _MEASURES[stage](subject)
         values |= found
         photos |= by_photo
@@ -48,16 +46,29 @@ def inspect(subject: Subject, tell: Callable[[str], None] = lambda _: None) -> I
     return Inspection(
         grade=grade(made),
         figures=made,
-        photos=as_numbers(photos),
-        cells=tuple(_placed(subject, cell) for cell in cells),
+        photos=as_numbers({**_places(subject), **photos}),
+        cells=tuple(_placed(subject, cell) for cell in coverage.cells(subject)),
         seconds=round(time.monotonic() - began, 2),
         made_with={"torch": str(torch.__version__)},
     )
 
 
+def _places(subject: Subject) -> dict[str, dict[str, float]]:
+    """Return where photographs were taken from, in the coordinates of the splat file; and which lie in the piece."""
+    at = {look.photo.name: in_file(subject, between.center_of(look.photo.view)) for look in subject.looks}
+    found = {axis: {name: place[number] for name, place in at.items()} for number, axis in enumerate("xyz")}
+    return {**found, "piece": {name: 1.0 for name in at if name in subject.piece}}
+
+
+def in_file(subject: Subject, place: Sequence[float] | Floats) -> list[float]:
+    """Return a place of the frame in the coordinates of the splat file."""
+    there: list[float] = (np.array(place) * subject.frame.unit + subject.frame.center).tolist()
+    return there
+
+
 def _placed(subject: Subject, cell: coverage.Cell) -> dict[str, float]:
     """Return a cell in the coordinates of the splat file."""
-    x, y, z = (np.array(cell.place) * subject.frame.unit + subject.frame.center).tolist()
+    x, y, z = in_file(subject, cell.place)
     found = {"x": x, "y": y, "z": z, "size": cell.size * subject.frame.unit, "photos": cell.num_photos}
     found |= {"angle": cell.angle_deg, "resolution": cell.px_per_unit / subject.frame.unit, "weak": float(cell.is_weak)}
     return {name: float(f"{value:.9g}") for name, value in found.items()}
@@ -84,11 +95,25 @@ def _shapes(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
 
 def _between(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
     found = between.between(subject, subject.points)
-    held_out = memorised.psnrs(subject, subject.holdout)
-    values = {"memorised": Value(memorised.gap_db(subject, held_out))}
+    held_out, away = memorised.psnrs(subject, subject.holdout), coverage.distances(subject)
+    near = {name: psnr for name, psnr in held_out.items() if name not in subject.piece} or held_out
+    values = {
+        "memorised": Value(memorised.gap_db(subject, near)),
+        "falloff": Value(coverage.falloff_db(held_out, away), why=ALL_NEAR),
+    }
     if found:
         values |= {name: Value(getattr(found, name)) for name in ("holes", "jumps", "noise")}
-    return values, {"psnr": held_out, "distance": coverage.distances(subject)}
+    return values, {"psnr": held_out, "distance": away}
+
+
+def _coverage(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
+    weak = None if subject.is_sampled else coverage.weakly_covered(subject)
+    return {"coverage": Value(weak, why=SAMPLED if subject.is_sampled else "")}, {}
+
+
+def _consistency(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
+    found = consistency(subject)
+    return {"consistency": Value(found.error_deg, why=found.why)}, {}
 
 
 def _photographs(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
@@ -105,4 +130,7 @@ def _photographs(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
     return values, {**vars(found), "shift": shifts}
 
 
-_MEASURES = {"surface": _surface, "shapes": _shapes, "between": _between, "photographs": _photographs}
+_MEASURES = {
+    **{"surface": _surface, "shapes": _shapes, "between": _between, "coverage": _coverage},
+    **{"photographs": _photographs, "consistency": _consistency},
+}

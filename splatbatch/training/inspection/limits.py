@@ -81,6 +81,16 @@ TABLE = (
         "are photographs better that were trained on than those that were not",
         "Add photographs, or train with fewer Gaussians: this splat remembers and does not know.",
     ),
+    Row(
+        *("falloff", 3.0, "dB"),
+        "are held-out photographs worse for each baseline that they stand further from the trained ones",
+        "Take photographs between the cameras: the splat is only good from where they stand.",
+    ),
+    Row(
+        *("consistency", 4.0, "degrees"),
+        "off are the cameras of two far views, registered by their renderings alone",
+        "The surface is another one from each side: check the poses (splatbatch verify-dims --deep), or train longer.",
+    ),
     Row(  # 0.055, 0.092
         *("coverage", 0.075, "share"),
         "of the surface, its outermost tenth aside, is seen by fewer than three photographs",
@@ -115,6 +125,8 @@ class Value:
 
     value: float | None
     subjects: tuple[str, ...] = ()
+    why: str = ""
+    """It cannot be told."""
 
 
 def figures(values: Mapping[str, Value]) -> tuple[QualityFigure, ...]:
@@ -123,8 +135,18 @@ def figures(values: Mapping[str, Value]) -> tuple[QualityFigure, ...]:
     for row in TABLE:
         one = values.get(row.name, Value(None))
         known = None if one.value is None else round(one.value, 5)
-        figure = QualityFigure(row.name, known, row.limit, row.unit, one.subjects, row.meaning, row.advice)
-        found.append(figure)
+        found.append(
+            QualityFigure(
+                row.name,
+                known,
+                row.limit,
+                row.unit,
+                one.subjects,
+                row.meaning,
+                row.advice,
+                "" if known is not None else one.why,
+            )
+        )
     return tuple(found)
 
 

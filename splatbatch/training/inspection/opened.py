@@ -15,6 +15,7 @@ from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.frame import read_shifted
 from splatbatch.splats import read_splat
 from splatbatch.store.records.metrics import TrainingSettings
+from splatbatch.store.records.quality.inspection import InspectionSettings
 from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.backdrop import surroundings_of
 from splatbatch.training.gaussians import from_splat
@@ -30,6 +31,10 @@ def open_subject(settings: TrainingSettings, splat: Path, device: torch.device) 
     """
     recipe = Recipe.model_validate(settings.recipe)
     model = read_shifted(Path(settings.sparse), settings.offset)
+    told = settings if isinstance(settings, InspectionSettings) else InspectionSettings()
+    most, num = told.most_photos or len(model.images), len(model.images)
+    if most < num:
+        model = replace(model, images=tuple(model.images[place * num // most] for place in range(most)))
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     tones = {name: Tone.of(values) for name, values in settings.tones.items()}
     views = decode_views(model, folders, frozenset(settings.holdout), recipe.training, tones)
@@ -43,4 +48,5 @@ def open_subject(settings: TrainingSettings, splat: Path, device: torch.device) 
     recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"sh_degree": degree})})
     own = from_splat(gaussians, views.frame, device)
     in_frame = Model.of(read_sightings(Path(settings.sparse)), views.frame, settings.offset)
-    return subject_of(own, views, in_frame, recipe)
+    subject = subject_of(own, views, in_frame, recipe)
+    return replace(subject, piece=frozenset(told.piece), is_sampled=most < num)

@@ -50,13 +50,13 @@ def ballast(subject: Subject) -> float:
 @torch.inference_mode()
 def painted(subject: Subject) -> Painted:
     """Return how much of the pictures needles and giants paint: they are drawn red and green among black ones."""
-    marks = _marks(subject)
-    shares = np.array([_shares(subject, look, marks) for look in spread(subject.looks, MOST_VIEWS)])
+    colors = marks(subject)
+    shares = np.array([_shares(subject, look, colors) for look in spread(subject.looks, MOST_VIEWS)])
     needles, giants = shares.mean(axis=0) if len(shares) else (0.0, 0.0)
     return Painted(float(needles), float(giants))
 
 
-def _marks(subject: Subject) -> Parameter:
+def marks(subject: Subject) -> Parameter:
     """Return the colours by which needles and giants are told from others, [N, 1, 3]."""
     lengths = subject.own["scales"].exp().sort(dim=1, descending=True).values  # [N, 3]
     size = float(np.linalg.norm(subject.points.std(axis=0)))

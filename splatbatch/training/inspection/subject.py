@@ -58,6 +58,10 @@ class Subject:
     points: Floats  # [P, 3]
     frame: Frame
     recipe: Recipe
+    piece: frozenset[str] = frozenset()
+    """Held-out photographs that were taken side by side."""
+    is_sampled: bool = False
+    """There are more photographs than these."""
 
     @property
     def options(self) -> RasterOptions:

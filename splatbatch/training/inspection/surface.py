@@ -71,14 +71,14 @@ def fronts(subject: Subject) -> Fronts:
     covers, num_front, num_seen = {}, np.zeros(num, np.int64), np.zeros(num, np.int64)
     means = subject.own["means"].double().cpu().numpy()
     for look in subject.looks:
-        seen, front = _standing_in_front(means, look)
+        seen, front = standing_in_front(means, look)
         num_seen[seen] += 1
         num_front[front] += 1
         covers[look.photo.name] = _cover(subject, look, front)
     return Fronts(covers, num_front, num_seen)
 
 
-def _standing_in_front(means: Floats, look: Look) -> tuple[Mask, Mask]:
+def standing_in_front(means: Floats, look: Look) -> tuple[Mask, Mask]:
     """Return which Gaussians have their centre in a picture, and which of them are nearer than all points around."""
     view = look.small.view
     matrix, K = view.viewmat.double().cpu().numpy(), view.K.double().cpu().numpy()

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from splatbatch.fields import mapping, number
+from splatbatch.fields import mapping, number, text
 from splatbatch.store.records.metrics import TrainingSettings
-from splatbatch.store.records.record import TypedRecord, reads
+from splatbatch.store.records.record import TypedRecord, maybe, reads
 
 State = Literal["fine", "weak", "bad", "unknown"]
 BAD = 3.0
@@ -18,6 +18,10 @@ BAD = 3.0
 def _numbers(value: object) -> dict[str, float]:
     found = {name: number(one) for name, one in mapping(value).items()}
     return {name: one for name, one in found.items() if one is not None}
+
+
+def _texts(value: object) -> dict[str, str]:
+    return {name: text(one) for name, one in mapping(value).items()}
 
 
 def _by_name(value: object) -> dict[str, dict[str, float]]:
@@ -41,6 +45,10 @@ class QualityFigure(TypedRecord):
     """Photographs that it is about, the worst first."""
     meaning: str = ""
     advice: str = ""
+    why: str = ""
+    """It cannot be told."""
+    picture: str = ""
+    """Name of a file in the folder of pictures."""
 
     @property
     def state(self) -> State:
@@ -57,6 +65,30 @@ def _figures(value: object) -> tuple[QualityFigure, ...]:
 
 
 @dataclass(frozen=True)
+class Dropped(TypedRecord):
+    """What two short trainings say of the photographs that figures name: one with them, one without."""
+
+    photos: tuple[str, ...] = ()
+    steps: int | None = None
+    psnr_with: float | None = None
+    """On held-out photographs that nobody names, in dB."""
+    psnr_without: float | None = None
+    why: str = ""
+    """There is nothing to measure."""
+
+    @property
+    def gain_db(self) -> float | None:
+        """Return by how much held-out photographs become better without them; None where nobody knows."""
+        if self.psnr_with is None or self.psnr_without is None:
+            return None
+        return self.psnr_without - self.psnr_with
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as inspection.json holds it."""
+        return super().to_record() | {"gain_db": self.gain_db}
+
+
+@dataclass(frozen=True)
 class Inspection(TypedRecord):
     """How good a splat is, figure by figure."""
 
@@ -69,7 +101,13 @@ class Inspection(TypedRecord):
     """A to D."""
     figures: tuple[QualityFigure, ...] = field(default=(), metadata=reads(_figures))
     photos: dict[str, dict[str, float]] = field(default_factory=dict, metadata=reads(_by_name))
-    """By photograph: cover, blur, exposure, registration, shift; of held-out ones psnr and distance."""
+    """By photograph: where it was taken from, x, y, z in the splat's coordinates; cover, blur, exposure, registration,
+    shift; of held-out ones psnr, distance in baselines, and piece: 1 where those around it are held out, too."""
+    thumbnails: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+    """Of photographs that figures name: files in the folder of pictures."""
+    attempt: str = ""
+    """Whose folder has the pictures."""
+    dropped: Dropped | None = field(default=None, metadata=maybe(Dropped))
     cells: tuple[dict[str, float], ...] = field(default=(), metadata=reads(_rows))
     """Columns of the scene: x, y, z of the middle of the surface and size, the side of the square, in the splat's
     coordinates (without the offset); photos, angle in degrees between those that are furthest apart, resolution in
@@ -85,7 +123,14 @@ class Inspection(TypedRecord):
 
     def to_record(self) -> dict[str, Any]:
         """Return it as inspection.json holds it."""
-        return super().to_record() | {"figures": [one.to_record() | {"state": one.state} for one in self.figures]}
+        figures = [one.to_record() | {"state": one.state} for one in self.figures]
+        return super().to_record() | {"figures": figures, "dropped": self.dropped and self.dropped.to_record()}
+
+    def psnr_of(self, *, in_one_piece: bool) -> float | None:
+        """Return the mean PSNR of the photographs that were held out side by side, or of the others."""
+        held_out = [one for one in self.photos.values() if "psnr" in one]
+        psnrs = [one["psnr"] for one in held_out if bool(one.get("piece")) == in_one_piece]
+        return sum(psnrs) / len(psnrs) if psnrs else None
 
 
 def grade(figures: tuple[QualityFigure, ...]) -> str:
@@ -104,6 +149,12 @@ class InspectionSettings(TrainingSettings):
     splat: str = ""
     sha256: str = ""
     inputs: str = ""
+    piece: tuple[str, ...] = ()
+    """Held-out photographs that were taken side by side."""
+    measures_drop: bool = False
+    """Train twice, shortly, with and without the photographs that figures name."""
+    most_photos: int | None = None
+    """Evenly taken: of a whole scene more are not decoded at once."""
 
 
 def as_numbers(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -111,5 +162,5 @@ def as_numbers(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str,
     found: dict[str, dict[str, float]] = {}
     for figure, by_name in values.items():
         for name, value in by_name.items():
-            found.setdefault(name, {})[figure] = round(float(value), 4)
+            found.setdefault(name, {})[figure] = float(f"{value:.9g}")
     return found

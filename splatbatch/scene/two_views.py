@@ -1,0 +1,95 @@
+"""Two pictures of the same place: matched by SIFT and registered to each other by pycolmap, on the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.scene.colmap.library import load_pycolmap
+from splatbatch.scene.colmap.types import Floats
+
+RATIO = 0.8
+"""Of the distance to the second nearest descriptor, that the nearest must be below (Lowe 2004)."""
+MOST_FEATURES = 2048
+LEAST_INLIERS = 20
+"""Matches that agree on one motion, for it to be believed."""
+Grey = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What SIFT finds in a picture of a pinhole camera."""
+
+    size: tuple[int, int]
+    """Width and height."""
+    K: Floats  # [3, 3]
+    xy: Floats  # [n, 2]
+    descriptors: Floats  # [n, 128], of length 1
+
+
+@dataclass(frozen=True, eq=False)
+class Registered:
+    """How the second camera stands to the first, as their pictures alone say."""
+
+    rotation: Floats  # [3, 3]
+    here: Floats  # [m, 2], matches that agree with it
+    there: Floats  # [m, 2]
+
+
+def features_of(picture: Grey, K: Floats) -> Features:
+    """Return what SIFT finds in a grey picture [H, W]."""
+    pycolmap = load_pycolmap()
+    options = pycolmap.FeatureExtractionOptions()
+    options.use_gpu, options.num_threads = False, 1
+    options.sift.max_num_features = MOST_FEATURES
+    before, pycolmap.logging.minloglevel = pycolmap.logging.minloglevel, pycolmap.logging.ERROR
+    try:
+        found, descriptors = pycolmap.Sift(options, pycolmap.Device.cpu).extract(np.ascontiguousarray(picture))
+    finally:
+        pycolmap.logging.minloglevel = before
+    known = np.asarray(descriptors, np.float64).reshape(-1, 128)
+    lengths = np.maximum(np.linalg.norm(known, axis=1, keepdims=True), 1e-9)
+    height, width = picture.shape
+    return Features((width, height), K, np.asarray(found, np.float64).reshape(-1, 4)[:, :2], known / lengths)
+
+
+def register(one: Features, other: Features) -> Registered | str:
+    """Return how two cameras stand to each other by their pictures; or why these do not say."""
+    matches = _matches(one, other)
+    if len(matches) < LEAST_INLIERS:
+        return f"{len(matches)} matches"
+    pycolmap = load_pycolmap()
+    options = pycolmap.TwoViewGeometryOptions()
+    options.compute_relative_pose = True
+    options.ransac.random_seed = 0
+    found = pycolmap.estimate_calibrated_two_view_geometry(
+        _camera(one), one.xy, _camera(other), other.xy, matches, options
+    )
+    inliers = np.asarray(found.inlier_matches, np.int64).reshape(-1, 2)
+    if len(inliers) < LEAST_INLIERS or found.cam2_from_cam1 is None:
+        return f"{len(inliers)} of {len(matches)} matches agree on how the cameras stand"
+    rotation = np.asarray(found.cam2_from_cam1.rotation.matrix(), np.float64)
+    return Registered(rotation, one.xy[inliers[:, 0]], other.xy[inliers[:, 1]])
+
+
+def _matches(one: Features, other: Features) -> NDArray[np.uint32]:
+    """Return the pairs that are each other's nearest, and clearly nearer than the next, [m, 2]."""
+    if min(len(one.xy), len(other.xy)) < 2:
+        return np.zeros((0, 2), np.uint32)
+    alike = one.descriptors @ other.descriptors.T
+    best = alike.argmax(axis=1)
+    rows = np.arange(len(best))
+    second, first = np.partition(alike, -2, axis=1)[:, -2:].T
+    is_clear = np.sqrt(np.maximum(2 - 2 * first, 0)) < RATIO * np.sqrt(np.maximum(2 - 2 * second, 0))
+    is_mutual = alike.argmax(axis=0)[best] == rows
+    chosen = np.flatnonzero(is_clear & is_mutual)
+    return np.stack([chosen, best[chosen]], axis=1).astype(np.uint32)
+
+
+def _camera(view: Features) -> Any:
+    width, height = view.size
+    params = [view.K[0, 0], view.K[1, 1], view.K[0, 2], view.K[1, 2]]
+    return load_pycolmap().Camera({"model": "PINHOLE", "width": width, "height": height, "params": np.array(params)})

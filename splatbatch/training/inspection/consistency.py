@@ -1,0 +1,118 @@
+"""Whether the splat is one solid thing: pictures of it from far apart are matched and registered like photographs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from splatbatch.scene.two_views import Features, Registered, features_of, register
+from splatbatch.training.inspection.between import center_of
+from splatbatch.training.inspection.subject import Floats, Look, Subject, spread
+from splatbatch.training.rendering.rasterize import View, rasterize
+
+MOST_VIEWS = 24
+"""Among which pairs are looked for."""
+MOST_PAIRS = 3
+MOST_TRIED = 8
+FAR_DEG = (8.0, 30.0)
+"""Between the directions from which two views see their common points: far, and near enough for SIFT."""
+LEAST_SHARED = 15
+"""Points that two views must share."""
+UNREGISTERED_DEG = 15.0
+"""What counts as the error of pictures that cannot be registered although the photographs can."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two views far apart, and what their renderings say of how they stand."""
+
+    one: Look
+    other: Look
+    error_deg: float
+    """Between the rotation that the renderings say and the cameras' own."""
+    found: Registered | None
+
+
+@dataclass(frozen=True, eq=False)
+class Consistency:
+    """Pairs that could be judged; or why none could."""
+
+    pairs: tuple[Pair, ...] = ()
+    why: str = ""
+
+    @property
+    def error_deg(self) -> float | None:
+        """Return the error of the usual pair."""
+        return float(np.median([pair.error_deg for pair in self.pairs])) if self.pairs else None
+
+
+@torch.inference_mode()
+def consistency(subject: Subject) -> Consistency:
+    """Return how well renderings of far views fit together; only pairs count whose photographs do."""
+    pairs, why = list[Pair](), "no two views see the same from far apart"
+    for one, other in _far_pairs(subject)[:MOST_TRIED]:
+        photos = register(*(_photograph(look) for look in (one, other)))
+        if isinstance(photos, str):
+            why = f"the photographs themselves cannot be registered: {photos}"
+            continue
+        drawn = register(*(_rendering(subject, look) for look in (one, other)))
+        if isinstance(drawn, str):
+            pairs.append(Pair(one, other, UNREGISTERED_DEG, None))
+        else:
+            error = min(_angle(drawn.rotation, one.small.view, other.small.view), UNREGISTERED_DEG)
+            pairs.append(Pair(one, other, error, drawn))
+        if len(pairs) == MOST_PAIRS:
+            break
+    return Consistency(tuple(pairs), "" if pairs else why)
+
+
+def _far_pairs(subject: Subject) -> list[tuple[Look, Look]]:
+    """Return pairs that see the same from far apart, those with most points in common first."""
+    found = [(shared, one, other) for one, other, shared in _candidates(subject)]
+    return [(one, other) for _, one, other in sorted(found, key=lambda row: -row[0])]
+
+
+def _candidates(subject: Subject) -> Iterator[tuple[Look, Look, int]]:
+    looks = spread(subject.training, MOST_VIEWS)
+    for one, other in combinations(looks, 2):
+        shared = np.intersect1d(one.points[one.is_inside], other.points[other.is_inside])
+        if len(shared) < LEAST_SHARED:
+            continue
+        middle = np.median(subject.points[shared], axis=0)
+        rays = [center_of(look.photo.view) - middle for look in (one, other)]
+        cosine = rays[0] @ rays[1] / max(float(np.linalg.norm(rays[0]) * np.linalg.norm(rays[1])), 1e-9)
+        if FAR_DEG[0] <= np.degrees(np.arccos(np.clip(cosine, -1, 1))) <= FAR_DEG[1]:
+            yield one, other, len(shared)
+
+
+def _photograph(look: Look) -> Features:
+    return features_of(grey_of(look.small.pixels.float() / 255), _intrinsics(look.small.view))
+
+
+def _rendering(subject: Subject, look: Look) -> Features:
+    view = look.small.view
+    return features_of(grey_of(rasterize(subject.drawn, view, subject.options).colors), _intrinsics(view))
+
+
+def grey_of(colors: Tensor) -> NDArray[np.uint8]:
+    """Return a picture [H, W, 3] of 0 to 1 in grey, [H, W]."""
+    grey: NDArray[np.uint8] = (255 * colors.clamp(0, 1).mean(dim=-1)).round().to(torch.uint8).cpu().numpy()
+    return grey
+
+
+def _intrinsics(view: View) -> Floats:
+    K: Floats = view.K.double().cpu().numpy()
+    return K
+
+
+def _angle(rotation: Floats, one: View, other: View) -> float:
+    """Return by how many degrees a rotation differs from that between two cameras."""
+    known = [view.viewmat[:3, :3].double().cpu().numpy() for view in (one, other)]
+    difference = rotation @ known[0] @ known[1].T
+    return float(np.degrees(np.arccos(np.clip((np.trace(difference) - 1) / 2, -1, 1))))

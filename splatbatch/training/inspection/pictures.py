@@ -1,0 +1,225 @@
+"""A small picture for each figure, of where it is worst; and thumbnails of the photographs that figures name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image as Pillow
+from PIL import ImageDraw
+from torch import Tensor
+
+from splatbatch.files import write_whole
+from splatbatch.store.records.quality.inspection import Inspection, QualityFigure
+from splatbatch.training.gaussians import chosen
+from splatbatch.training.inspection import between, consistency, shapes, surface
+from splatbatch.training.inspection.subject import Look, Subject
+from splatbatch.training.photos.tones import in_tone
+from splatbatch.training.rendering.rasterize import View, rasterize
+from splatbatch.training.scene.depth import depth_of
+
+WIDEST_PX, THUMBNAIL_PX = 360, 160
+MOST_THUMBNAILS = 12
+QUALITY = 70
+RED, GREEN = (220, 40, 40), (60, 200, 90)
+Pixels = NDArray[np.uint8]
+
+
+@torch.inference_mode()
+def illustrated(subject: Subject, found: Inspection, folder: Path) -> Inspection:
+    """Write pictures of an inspection into a folder, each whole; return it with their names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    by_name = {look.photo.name: look for look in subject.looks}
+    figures = []
+    for figure in found.figures:
+        picture = _picture(subject, found, figure)
+        if picture is not None:
+            _write(folder / f"{figure.name}.webp", picture, WIDEST_PX)
+        figures.append(replace(figure, picture="" if picture is None else f"{figure.name}.webp"))
+    thumbnails = dict[str, str]()
+    for name in _named(found):
+        if look := by_name.get(name):
+            thumbnails[name] = f"photo-{len(thumbnails):02d}.webp"
+            _write(folder / thumbnails[name], _photo(look), THUMBNAIL_PX)
+    return replace(found, figures=tuple(figures), thumbnails=thumbnails)
+
+
+def _named(found: Inspection) -> list[str]:
+    """Return the photographs that figures beyond their limits name, each once."""
+    names = dict.fromkeys(name for figure in found.found for name in figure.subjects)
+    return list(names)[:MOST_THUMBNAILS]
+
+
+def _write(path: Path, picture: Pixels, widest: int) -> None:
+    image = Pillow.fromarray(picture)
+    image.thumbnail((widest, widest))
+    write_whole(path, lambda file: image.save(file, "WEBP", quality=QUALITY))
+
+
+def _picture(subject: Subject, found: Inspection, figure: QualityFigure) -> Pixels | None:
+    if figure.name == "coverage" and found.cells:
+        return _map(found)
+    look = _worst(subject, found, figure)
+    draw = _DRAWN.get(figure.name)
+    if figure.value is None or draw is None or look is None:
+        return None
+    return draw(subject, look)
+
+
+_BY_PHOTO = {"haze": "cover", "veil": "cover", "floaters": "cover", "blurred": "blur", "misregistered": "registration"}
+
+
+def _worst(subject: Subject, found: Inspection, figure: QualityFigure) -> Look | None:
+    """Return the view in which there is most to see of a figure."""
+    by_name = {look.photo.name: look for look in subject.looks}
+    if figure.subjects:
+        return by_name.get(figure.subjects[0])
+    if figure.name in ("memorised", "falloff"):
+        psnrs = {name: one["psnr"] for name, one in found.photos.items() if "psnr" in one and name in by_name}
+        return by_name[min(psnrs, key=psnrs.__getitem__)] if psnrs else None
+    of_photo = _BY_PHOTO.get(figure.name, "")
+    values = {name: one[of_photo] for name, one in found.photos.items() if of_photo in one and name in by_name}
+    if values:
+        return by_name[max(values, key=values.__getitem__)]
+    looks = subject.training or subject.looks
+    return looks[len(looks) // 2] if looks else None
+
+
+def _photo(look: Look) -> Pixels:
+    pixels: Pixels = look.small.pixels.cpu().numpy()
+    return pixels
+
+
+def _bytes(colors: Tensor) -> Pixels:
+    pixels: Pixels = (255 * colors.clamp(0, 1)).round().to(torch.uint8).cpu().numpy()
+    return pixels
+
+
+def _drawn(subject: Subject, view: View) -> Pixels:
+    return _bytes(rasterize(subject.drawn, view, subject.options).colors)
+
+
+def _beside(subject: Subject, look: Look) -> Pixels:
+    """Return photograph and rendering side by side."""
+    colors = rasterize(subject.drawn, look.small.view, subject.options).colors
+    return np.concatenate([_photo(look), _bytes(in_tone(colors, look.small.tone, look.small.view))], axis=1)
+
+
+def _depth(subject: Subject, look: Look) -> Pixels:
+    """Return the rendering, with points where the surface is drawn (green) and elsewhere (red)."""
+    depths, alphas = (values.cpu().numpy() for values in depth_of(subject.drawn, look.small.view, subject.options))
+    y, x = look.cells()
+    known = look.depths[look.is_inside]
+    is_off = (np.abs(depths[y, x] / known - 1) > surface.OFF) | (alphas[y, x] <= surface.OPAQUE)
+    picture = Pillow.fromarray(_drawn(subject, look.small.view))
+    brush = ImageDraw.Draw(picture)
+    for at, down, off in zip(x.tolist(), y.tolist(), is_off.tolist(), strict=True):
+        brush.ellipse((at - 1, down - 1, at + 1, down + 1), fill=RED if off else GREEN)
+    return np.asarray(picture)
+
+
+def _front(subject: Subject, look: Look) -> Pixels:
+    """Return the photograph, and what stands before its points alone."""
+    _, front = surface.standing_in_front(subject.own["means"].double().cpu().numpy(), look)
+    if not front.any():
+        return np.concatenate([_photo(look), np.zeros_like(_photo(look))], axis=1)
+    which = torch.from_numpy(front).to(subject.own["means"].device)
+    colors = rasterize(chosen(subject.own, which), look.small.view, subject.options).colors
+    return np.concatenate([_photo(look), _bytes(colors)], axis=1)
+
+
+def _shapes(subject: Subject, look: Look) -> Pixels:
+    """Return needles in red and giants in green."""
+    drawn = {**subject.drawn, "sh0": shapes.marks(subject)}
+    return _bytes(rasterize(drawn, look.small.view, replace(subject.options, sh_degree=0)).colors)
+
+
+def _opacities(subject: Subject, _: Look) -> Pixels:
+    """Return how many Gaussians have which opacity, from 0 to 1; the near-invisible ones in red."""
+    opacities = subject.own["opacities"].sigmoid().cpu().numpy()
+    counts, edges = np.histogram(opacities, bins=50, range=(0, 1))
+    heights = (100 * counts / max(counts.max(), 1)).round().astype(int)
+    picture = np.full((104, 6 * len(counts), 3), 245, np.uint8)
+    for place, height in enumerate(heights):
+        picture[102 - height : 102, 6 * place + 1 : 6 * place + 6] = (
+            RED if edges[place] < shapes.FAINT else (90, 90, 90)
+        )
+    return picture
+
+
+def _moved(subject: Subject, look: Look) -> tuple[View, Tensor, Tensor, Tensor]:
+    """Return a view half a baseline beside one, and its colours, depths and opacities."""
+    view = between.moved(look.small.view, between.baseline_of(subject, look) / 2)
+    depths, alphas = depth_of(subject.drawn, view, subject.options)
+    return view, rasterize(subject.drawn, view, subject.options).colors.clamp(0, 1), depths, alphas
+
+
+def _marked(colors: Tensor, which: Tensor) -> Pixels:
+    picture = _bytes(colors)
+    picture[which.cpu().numpy()] = RED
+    return picture
+
+
+def _holes(subject: Subject, look: Look) -> Pixels:
+    _, colors, _, alphas = _moved(subject, look)
+    return _marked(colors, alphas < between.HOLE)
+
+
+def _jumps(subject: Subject, look: Look) -> Pixels:
+    _, colors, depths, alphas = _moved(subject, look)
+    rough = (depths / between.smoothed(depths) - 1).abs() > between.JUMP
+    return _marked(colors, rough & (alphas > between.SOLID))
+
+
+def _noise(subject: Subject, look: Look) -> Pixels:
+    _, colors, _, _ = _moved(subject, look)
+    grey = colors.mean(dim=-1)
+    return _bytes((4 * (grey - between.smoothed(grey)).abs())[..., None].expand(-1, -1, 3))
+
+
+def _pair(subject: Subject, _: Look) -> Pixels | None:
+    """Return two renderings from far apart, and lines between what was found to be the same."""
+    found = consistency.consistency(subject).pairs
+    if not found:
+        return None
+    pair = max(found, key=lambda one: one.error_deg)
+    pictures = [_drawn(subject, look.small.view) for look in (pair.one, pair.other)]
+    height = min(len(picture) for picture in pictures)
+    picture = Pillow.fromarray(np.concatenate([one[:height] for one in pictures], axis=1))
+    brush, width = ImageDraw.Draw(picture), pictures[0].shape[1]
+    for here, there in _lines(pair):
+        brush.line((*here, there[0] + width, there[1]), fill=GREEN)
+    return np.asarray(picture)
+
+
+def _lines(pair: consistency.Pair) -> Iterator[tuple[list[float], list[float]]]:
+    if pair.found:
+        step = max(1, len(pair.found.here) // 40)
+        yield from zip(pair.found.here[::step].tolist(), pair.found.there[::step].tolist(), strict=True)
+
+
+_DRAWN: Mapping[str, Callable[[Subject, Look], Pixels | None]] = {
+    **{"depth": _depth, "haze": _front, "veil": _front, "floaters": _front, "needles": _shapes, "giants": _shapes},
+    **{"ballast": _opacities, "holes": _holes, "jumps": _jumps, "noise": _noise, "memorised": _beside},
+    **{"falloff": _beside, "consistency": _pair, "blurred": _beside, "exposure": _beside, "misregistered": _beside},
+}
+
+
+def _map(found: Inspection) -> Pixels:
+    """Return the cells from above, those that few photographs see in red, others the lighter the more do."""
+    places = np.array([(cell["x"], cell["y"]) for cell in found.cells])
+    low, size = places.min(axis=0), max(cell["size"] for cell in found.cells)
+    scale = WIDEST_PX / max(float(np.ptp(places, axis=0).max()) + size, 1e-9)
+    width, height = (scale * (np.ptp(places, axis=0) + size)).round().astype(int).tolist()
+    picture = Pillow.new("RGB", (max(1, width), max(1, height)), (20, 20, 20))
+    brush, half = ImageDraw.Draw(picture), scale * size / 2.2
+    most = max(cell["photos"] for cell in found.cells) or 1.0
+    for cell, (x, y) in zip(found.cells, scale * (places - low + size / 2), strict=True):
+        grey = round(60 + 190 * min(1.0, cell["photos"] / most))
+        box = (x - half, height - y - half, x + half, height - y + half)
+        brush.rectangle(box, fill=RED if cell["weak"] else (grey, grey, grey))
+    return np.asarray(picture)
