@@ -24,6 +24,8 @@ from splatbatch.report import to_markdown, write_report
 from splatbatch.scene.footprint import Footprint
 from splatbatch.store.log_ends import read_ends
 from splatbatch.tasks.batch import Batch, open_batch, refusals
+from splatbatch.tasks.deadline.settle import in_time
+from splatbatch.tasks.deadline.words import in_words as deadline_in_words
 from splatbatch.tasks.footprints import footprints_of, tight
 from splatbatch.tasks.forecast import check_place, forecast
 from splatbatch.tasks.frame import note
@@ -123,7 +125,9 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
     print_warnings(batch.config.warnings)
     audits = batch.audits()
     batch = batch.framed(audit for audit, _ in audits)
-    decisions = batch.decisions(refusals(audits))
+    refused = refusals(audits)
+    batch = in_time(batch, lambda one: to_train(one.decisions(refused)))
+    decisions = batch.decisions(refused)
     # external trainers have schedules of their own
     steps = {task.name: asdict(schedule(task.recipe)) for task in batch.tasks if task.recipe.program is None}
     expected = footprints_of(batch.config, batch.tasks)
@@ -140,15 +144,26 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
         ]
         seconds = outlook.seconds if to_train(decisions) else None
         frame = batch.frame.to_record() if batch.frame else None
-        print_json({"patches": rows, "forecast_s": seconds, "forecast": asdict(outlook), "frame": frame})
+        print_json(
+            {"patches": rows, "forecast_s": seconds, "forecast": asdict(outlook), "frame": frame, **_deadline(batch)}
+        )
     else:
         _print_plan(batch, decisions, expected, steps.values())
         if to_train(decisions):
+            for line in deadline_in_words(batch.choice, batch.tasks) if batch.choice else ():
+                typer.echo(one_line(line))
             typer.echo(outlook.in_words())
         if told := note(batch.frame, (task.patch.name for task in batch.tasks)):
             typer.echo(one_line(told))
     if to_train(decisions):
         check_place(batch.only(to_train(decisions)), outlook)
+
+
+def _deadline(batch: Batch) -> dict[str, Any]:
+    """Return what --json says of the deadline; nothing without one."""
+    if batch.choice is None:
+        return {}
+    return {"deadline": {**batch.choice.to_record(), "words": list(deadline_in_words(batch.choice, batch.tasks))}}
 
 
 def _print_plan(

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import PrivateAttr, ValidationError
 
+from splatbatch.config.deadline import Deadline
 from splatbatch.config.executor import Executor
 from splatbatch.config.places import place_mistakes
 from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, Recipe, Refinement, Training
@@ -49,6 +50,8 @@ class Config(Section):
     output: Output = Output()
     notify: Notify = Notify()
     publish: Publish = Publish()
+    deadline: Deadline | None = None
+    """When all should be trained: 07:00, 2026-11-24 07:00, or 8h30m from the start. Steps, then photographs, shrink."""
     trainers: dict[str, Program] = {}
     """Programs that `training.trainer` can name besides ours."""
     patches: dict[str, PatchOverrides] = {}

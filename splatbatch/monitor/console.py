@@ -31,6 +31,7 @@ MOST_TOLD = 64
 """Of so many running patches it is told where they run."""
 _REMARKABLE = (
     events.Forecasted,
+    events.Paced,
     events.Retried,
     events.GaveUp,
     events.StillGivenUp,
@@ -174,6 +175,7 @@ def _changes(event: events.AttemptStarted | events.Retried) -> str:
 _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.BatchStarted: lambda event: f"{how_many(event.patches)} to train on {', '.join(event.slots)}",
     events.Forecasted: lambda event: event.text,
+    events.Paced: lambda event: event.text,
     events.WorkersSeen: lambda event: event.words,
     events.Unwell: lambda event: f"{event.check}: {event.message}",
     events.AttemptStarted: lambda event: (

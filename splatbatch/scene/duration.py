@@ -49,20 +49,28 @@ steps. Longer ones grow as `mcmc` does, by 5 % at each refinement, or not at all
 
 def training_s(recipe: Recipe, need: Footprint, throughput: Throughput) -> float:
     """Return the seconds that one attempt takes, from the start of its process to its end."""
-    of_step = throughput.step + throughput.pixel * need.mean_px + throughput.gaussian * mean_gaussians(recipe, need)
-    return throughput.start + recipe.training.max_steps * of_step
+    return throughput.start + stepping_s(recipe, need, throughput)
 
 
-def mean_gaussians(recipe: Recipe, need: Footprint) -> float:
-    """Return how many Gaussians a step of a run has in the mean: they grow by a factor at each refinement."""
+def stepping_s(recipe: Recipe, need: Footprint, throughput: Throughput, until: float | None = None) -> float:
+    """Return the seconds that the steps of an attempt take, all of them or so many of the first."""
+    steps = recipe.training.max_steps if until is None else min(until, recipe.training.max_steps)
+    of_each = throughput.step + throughput.pixel * need.mean_px
+    return steps * of_each + throughput.gaussian * gaussian_steps(recipe, need, steps)
+
+
+def gaussian_steps(recipe: Recipe, need: Footprint, until: float) -> float:
+    """Return how many Gaussians so many steps have together: they grow by a factor at each refinement."""
     plan, first = schedule(recipe), max(1, need.num_points)
     refinements = max(1, (plan.refine_stop - plan.refine_start) // plan.refine_every)
     growth = math.log(GROWTH)
     if recipe.training.strategy == "default":
         growth = max(growth, math.log(DEFAULT_GROWTH) / refinements)
     total = min(refinements * growth, math.log(max(1.0, need.num_gaussians / first)))
-    last = first * math.exp(total)
     grown_at = min(plan.max_steps, plan.refine_start + total / growth * plan.refine_every)
-    meanwhile = (last - first) / total if total else first  # the mean of exponential growth
-    before, after = min(plan.refine_start, grown_at), plan.max_steps - grown_at
-    return (first * before + meanwhile * (grown_at - before) + last * after) / plan.max_steps
+    before = min(plan.refine_start, grown_at, until)
+    meanwhile = min(until, grown_at) - before
+    after = until - before - meanwhile
+    rate = total / (grown_at - min(plan.refine_start, grown_at)) if grown_at > plan.refine_start else 0.0
+    grown = first * math.expm1(rate * meanwhile) / rate if rate else first * meanwhile  # exponential growth, summed up
+    return first * before + grown + first * math.exp(total) * after

@@ -16,7 +16,7 @@ from splatbatch.machine.protocol import Executor, Key
 from splatbatch.outcome import Stopped
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
-from splatbatch.scheduler.running import Running, ask_to_end
+from splatbatch.scheduler.running import Rounds, Running, ask_to_end
 from splatbatch.scheduler.standby import Standbys
 from splatbatch.store.events import AttemptEnded, CancelRequested, Refused
 from splatbatch.store.layout import OutputFolder
@@ -60,6 +60,11 @@ class Cancellations:
         self._unwanted: dict[str, str] = {}
         """Patch, and who does not want it."""
         self._asked: set[Key] = set()
+
+    def listen(self, rounds: Rounds) -> None:
+        """Take requests from where a run, or a worker, is sent them."""
+        self.requests = rounds.requests or self._output.cancels
+        self.is_shared = not rounds.is_alone
 
     def look(self, queue: Queue, standbys: Standbys, running: Mapping[Key, Running]) -> None:
         """Obey requests: patches that wait are not started, attempts that run are stopped; asked in every round."""

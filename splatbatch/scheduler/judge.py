@@ -34,6 +34,7 @@ from splatbatch.store.attempt_folder import Attempt, AttemptFolder
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.log_ends import read_ends
 from splatbatch.store.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, TimeLimits
+from splatbatch.store.records.progress import Progress
 from splatbatch.trainers import Trainer
 
 FULL_MIB = 2
@@ -173,6 +174,11 @@ def is_prepared(folder: AttemptFolder) -> bool:
 def is_training(folder: AttemptFolder) -> bool:
     """Return whether an attempt makes steps."""
     return folder.last_progress().phase == TRAINING
+
+
+def steps_of(folder: AttemptFolder) -> list[Progress]:
+    """Return the lines of an attempt that tell of its steps, and when it made them."""
+    return [line for line in folder.read_progress() if line.phase == TRAINING and line.step is not None]
 
 
 def is_finalizing(folder: AttemptFolder) -> bool:

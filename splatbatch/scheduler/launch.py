@@ -10,6 +10,7 @@ from splatbatch.config import Config
 from splatbatch.machine.protocol import Executor, Slot
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.judge import Order
+from splatbatch.scheduler.pace.pacer import NoDeadline, Pacer
 from splatbatch.scheduler.running import Running
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import Attempt
@@ -33,6 +34,8 @@ class Launcher:
         self._batch = results.batch_name(self._output)
         self._is_retry = is_retry
         self._discarded: Counter[str] = Counter()
+        self.pacer: Pacer = NoDeadline()
+        """Says how many steps what begins now is given."""
 
     def start(self, task: Task, slot: Slot) -> Running:
         """Start an attempt.
@@ -68,13 +71,14 @@ class Launcher:
 
     def _made(self, task: Task, slot: Slot, *, standby: bool) -> Running:
         """Make the folder of an attempt with all that its supervisor and its trainer read."""
+        task = self.pacer.paced(task)
         home, setup = self._output.patch(task.name), task.setup
         see_place(home)
         with judge.next_attempt(home) as folder:
             # the settings of the YAML, those really in force, and the inputs
             depends_on = replace(fingerprint(task.patch, task.recipe), effective=recipe_hash(setup.recipe))
             claim = task.claim or Claimed(follows=home.newest_accepted())
-            attempt = Attempt(task.name, folder, dict(setup.changes), depends_on, self._is_retry, claim)
+            attempt = Attempt(task.name, folder, dict(setup.told), depends_on, self._is_retry, claim)
             order = Order(self._key(attempt), setup.trainer.command(task.patch, folder), slot, standby)
             judge.write_job(attempt, order, self._config.limits)
         return Running(task, attempt, order.key, handle="", slot=slot)
@@ -91,4 +95,4 @@ class Launcher:
 
     def _tell(self, running: Running) -> None:
         task, number = running.task, running.attempt.folder.number
-        self._ledger.write(AttemptStarted(task.name, number, running.key, running.slot.name, dict(task.setup.changes)))
+        self._ledger.write(AttemptStarted(task.name, number, running.key, running.slot.name, dict(task.setup.told)))

@@ -19,6 +19,7 @@ from splatbatch.scheduler.cancel import Cancellations
 from splatbatch.scheduler.disk_guard import DiskGuard
 from splatbatch.scheduler.finalize import Ending, Rules, settle
 from splatbatch.scheduler.launch import Launcher
+from splatbatch.scheduler.pace.pacing import Pacing
 from splatbatch.scheduler.packing import Memory, Packer
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
@@ -51,6 +52,7 @@ class Runner:
         self._packer = Packer(self._slots, config.executor, ledger)
         self._launcher = Launcher(config, executor, ledger, is_retry=is_retry)
         self._standbys = Standbys(config, executor, self._launcher)
+        self._pacing = Pacing(executor, self._launcher, self._slots, self._standbys)
         self._memory = Memory()
         self._retries = RetryHandling(config, ledger, self._clock, self._slots)
         self._cancellations = Cancellations(self._output, executor, ledger, self._retries)
@@ -63,8 +65,8 @@ class Runner:
         """Train tasks; return the last outcome of each that was tried."""
         self._queue = Queue(tasks, longest_first=len(self._slots) > 1, claimer=rounds.claimer, begun=self._begun)
         self._retries.claimer = rounds.claimer
-        self._cancellations.requests = rounds.requests or self._output.cancels
-        self._cancellations.is_shared = not rounds.is_alone
+        self._launcher.pacer = rounds.pacer or self._launcher.pacer
+        self._cancellations.listen(rounds)
         try:
             self._train_all(rounds)
         except BaseException:  # the ledger cannot be written, say: nothing of ours may run on
@@ -86,6 +88,7 @@ class Runner:
                 break
             has_news = self._harvest()
             self._packer.look(self._clock.now(), self._running.values())
+            self._pacing.look(self._clock.now(), self._queue, self._running)
             self._start_due()
             self._stand_by()
             self._retries.let_go(self._queue, self._begun())
@@ -218,14 +221,14 @@ class Runner:
         task, ended = running.task, running.attempt
         outcome = judge.judge(ended.folder, task.setup.trainer, end, task.setup.differences)
         settle(Ending(ended, end, outcome), self._output.patch(task.name), self._ledger, self._rules)
-        self._retries.note(task, outcome)
+        self._retries.ended(running, outcome, self._queue)
         if isinstance(outcome, Trained):
             self._memory.note(running)
         self._standbys.judged(running, end)
         if isinstance(outcome, Failed):
-            if outcome.diagnosis.cause == "disk_full":
+            if (cause := outcome.diagnosis.cause) == "disk_full":
                 self._room.shut(self._clock.now(), f"disk full at {task.name}")
-            if outcome.diagnosis.cause == "cuda_oom" and running.num_company:
+            if cause == "cuda_oom" and running.num_company:
                 self._packer.ran_out_of_memory(1 + running.num_company)
             self._retries.failed(running, outcome.diagnosis, self._queue)
 

@@ -12,7 +12,7 @@ from splatbatch.errors import ConfigError
 from splatbatch.failures import retry
 from splatbatch.machine.protocol import Slot
 from splatbatch.machine.slots import Slots
-from splatbatch.outcome import Diagnosis, Failed, Outcome, Trained
+from splatbatch.outcome import Diagnosis, Failed, Outcome, Stopped, Trained
 from splatbatch.scheduler.queue import Claimer, NobodyElse, Queue
 from splatbatch.scheduler.running import Clock, Running
 from splatbatch.store.attempt_folder import Attempt
@@ -62,6 +62,12 @@ class RetryHandling:
         self._noted.append(task)
         if isinstance(outcome, Trained):
             self._trained.append(task.name)
+
+    def ended(self, running: Running, outcome: Outcome, queue: Queue) -> None:
+        """Keep the outcome of an attempt; one that was stopped to begin again waits for its next one."""
+        self.note(running.task, outcome)
+        if running.begins_again and isinstance(outcome, Stopped):
+            queue.put_back(running.task)
 
     def leave(self, tasks: Iterable[Task]) -> None:
         """Take tasks for done with that nothing came of."""
@@ -170,7 +176,10 @@ class RetryHandling:
         diagnosis = self._history(task).failures[-1].diagnosis
         if attempt is None or not given_up.is_for_good(diagnosis, reason):
             return {}
-        return {"key": given_up.key_of(task.asked.recipe, attempt.depends_on.files), "cause": diagnosis.cause}
+        return {
+            "key": given_up.key_of(task.asked.without_deadline.recipe, attempt.depends_on.files),
+            "cause": diagnosis.cause,
+        }
 
     def _take_rung(self, task: Task, ladder: str, rung: Rung) -> tuple[Task, dict[str, Any]]:
         """Change a task's settings, or the number of slots, as a rung says; return the task and what was changed.

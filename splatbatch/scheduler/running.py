@@ -7,13 +7,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from splatbatch.machine.protocol import Executor, Handle, Key, Seen, Slot, verdict
 from splatbatch.outcome import Cancelled, Exit, Lost
 from splatbatch.scheduler.queue import Claimer, NobodyElse
 from splatbatch.store.attempt_folder import Attempt, EndedAttempt
 from splatbatch.tasks.task import Task
+
+if TYPE_CHECKING:
+    from splatbatch.scheduler.pace.pacer import Pacer
 
 
 class Clock(Protocol):
@@ -55,6 +58,8 @@ class Rounds:
     """Where requests to end are looked for; None: where those to `train` lie."""
     is_alone: bool = True
     """Nobody else trains into the folder: what still runs of the batch when it begins is left of an earlier run."""
+    pacer: Pacer | None = None
+    """Keeps the batch to its deadline; None: it has none."""
 
 
 LOOK_S = 0.05
@@ -73,6 +78,8 @@ class Running:
     """Where it runs, or is meant to run while it stands by."""
     num_company: int = 0
     """Most attempts that were on its GPU beside it."""
+    begins_again: bool = False
+    """It was asked to end, for its task is to be trained with other steps."""
 
 
 def how_it_ended(running: Running, seen: Seen) -> Exit | None:

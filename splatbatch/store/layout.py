@@ -12,6 +12,7 @@ from splatbatch.store.attempt_folder import FileIn
 from splatbatch.store.folders.patch import PatchFolder, names_in
 from splatbatch.store.folders.scene import SceneFolder
 from splatbatch.store.records.colors import Colors
+from splatbatch.store.records.deadline.choice import Choice
 from splatbatch.store.records.frame import Frame
 from splatbatch.store.records.run import CancelRequest
 
@@ -38,6 +39,8 @@ class OutputFolder:
     """The offset of the splats; there once a batch has been trained."""
     colors = FileIn("colors.json")
     """The tones of the photographs; there once a batch has been trained."""
+    deadline = FileIn("deadline.json")
+    """What was given up so that the batch ends in time; there only with a deadline."""
     color_cache = FileIn(".color-cache.npz")
     """Colours of the photographs at their keypoints."""
     index = FileIn(".status-index")
@@ -77,6 +80,11 @@ class OutputFolder:
         """Return the tones of the photographs; None if no batch has solved them, or it is no JSON object."""
         record = read_json(self.colors)
         return None if record is None else Colors.from_record(record)
+
+    def read_deadline(self) -> Choice | None:
+        """Return what was chosen for a deadline; None if nothing was, or it is no JSON object."""
+        record = read_json(self.deadline)
+        return None if record is None else Choice.from_record(record)
 
     def cancels(self, worker: str = "") -> list[Path]:
         """Return the requests that `train`, or a worker, end: one file each."""

@@ -17,13 +17,14 @@ from splatbatch.files import write_json
 from splatbatch.scene.patches import find_patches
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.colors import Colors
+from splatbatch.store.records.deadline.choice import Choice
 from splatbatch.store.records.frame import Frame
 from splatbatch.tasks import plan
 from splatbatch.tasks.colors.tones import in_tones
 from splatbatch.tasks.fingerprints.fingerprint import terms_of
 from splatbatch.tasks.frame import in_frame, known_frame, settle, spans_of
 from splatbatch.tasks.partition.backdrop import in_borders, partition_beside, with_backdrop, without_idle_backdrop
-from splatbatch.tasks.task import Task, only, patches_of, select, tasks_of, under
+from splatbatch.tasks.task import Task, at_pace, only, patches_of, select, tasks_of, under
 
 if TYPE_CHECKING:
     from splatbatch.scene.audit.audit import Audit
@@ -49,6 +50,8 @@ class Batch:
     """Where its splats lie; None until that is settled."""
     colors: Colors | None = None
     """The tones of its photographs; None until they are solved."""
+    choice: Choice | None = None
+    """What was given up for its deadline; None without one, or until that is chosen."""
 
     def whole(self) -> Batch:
         """Return the batch with all its tasks, as report, metrics and status are about."""
@@ -68,7 +71,7 @@ class Batch:
     @property
     def terms(self) -> str:
         """Return a hash of what all workers of the batch must agree on."""
-        return terms_of(task.recipe for task in self.every)
+        return terms_of((task.today.without_deadline.recipe for task in self.every), self.config.deadline)
 
     @property
     def names(self) -> list[str]:
@@ -149,6 +152,11 @@ class Batch:
         if self.colors is not None:
             write_json(self.output.colors, self.colors.to_record())
 
+    def in_time(self, choice: Choice | None) -> Batch:
+        """Return the batch as what was chosen for its deadline leaves time for it; None: as if it had none."""
+        paces = choice.paces if choice else ()
+        return replace(self, tasks=at_pace(self.tasks, paces), every=at_pace(self.every, paces), choice=choice)
+
     def standing(self, depth: Depth = "time", index: Index | None = None) -> Standing:
         """Return what tells how each patch stands."""
         from splatbatch.tasks.evidence import Standing
@@ -205,6 +213,8 @@ def open_batch(
     chosen = under(changes or {}, only(select(every, names), conditions))
     batch = Batch(config, chosen, dict(changes or {}), file, every, frame)
     batch.recipes()  # for its errors
+    choice = output.read_deadline() if config.deadline else None
+    batch = batch.in_time(choice) if choice and choice.asked == config.deadline else batch
     colors = output.read_colors()
     return batch if colors is None else batch.in_colors(colors)
 

@@ -24,6 +24,7 @@ from splatbatch.store.results import Depth, why_not_the_splat
 from splatbatch.tasks import given_up, plan
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.colors.solved import SolvedColors
+from splatbatch.tasks.deadline.kept import KeptChoice
 from splatbatch.tasks.fingerprints.fingerprint import border_hash, earlier_hash, recipe_hash, settings_of
 from splatbatch.tasks.fingerprints.inputs import (
     Inputs,
@@ -38,7 +39,7 @@ from splatbatch.tasks.fingerprints.inputs import (
 )
 from splatbatch.tasks.frame import known_frame
 from splatbatch.tasks.partition import behind
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import Task, at_pace
 
 Seen = tuple[Stamp, Stamp, Stamp]
 """Of result.json, of splat.ply, and of the folder of the accepted records: its time is that of the newest in it."""
@@ -63,6 +64,7 @@ class Standing:
         self._config = batch.config
         self._frame = batch.frame
         self._colors = SolvedColors(batch.output, batch.config.scene)
+        self._deadline = KeptChoice(batch.output, batch.config.deadline)
         self._tasks = {task.name: task for task in batch.tasks}
         self._places = {name: f"{self._output.path}/patches/{name}" for name in self._tasks}
         self._depth = depth
@@ -94,6 +96,10 @@ class Standing:
 
     def evidence(self, name: str) -> plan.Evidence:
         """Return what is known of a patch."""
+        if (paces := self._deadline.news()) is not None:
+            self._tasks = {task.name: task for task in at_pace([*self._tasks.values()], paces)}
+            self._hashes.clear()
+            self._kept.clear()
         place, backdrop = self._places[name], self._behind.seen(self._tasks[name])
         seen = (stamp_of(f"{place}/{RESULT}"), stamp_of(f"{place}/{SPLAT}"), stamp_of(f"{place}/{ACCEPTED}"))
         if name not in self._kept or self._kept[name][:2] != (seen, backdrop):  # asked every second while a batch runs
@@ -114,7 +120,7 @@ class Standing:
         task = self._tasks[name]
         is_as_it_was = (
             brief.splat == [splat.num_bytes, splat.mtime_ns]
-            and self.hash_of(task.recipe) in brief.recipes
+            and any(self.hash_of(one) in brief.recipes for one in task.today.counting)
             and not moved_model(brief.model, task.patch, self._stats)
             and not self._have_others_moved(self._index, brief.others, task)
             and brief.colors == self._key_of_colors(task)
@@ -146,7 +152,7 @@ class Standing:
         return plan.Evidence(
             result=result,
             splat=splat,
-            settings=self._why_other_settings(result, held, task.recipe),
+            settings=self._why_other_settings(result, held, task),
             inputs=self._why_other_inputs(held, elsewhere, task)
             or self._why_other_frame(held, task)
             or self._why_other_surroundings(held, task)
@@ -188,9 +194,9 @@ class Standing:
             self._hashes[id(recipe)] = recipe_hash(recipe)
         return self._hashes[id(recipe)]
 
-    def _why_other_settings(self, result: Result, held: Fingerprint, recipe: Recipe) -> str:
-        now = self.hash_of(recipe)
-        if now in (held.recipe, held.effective):
+    def _why_other_settings(self, result: Result, held: Fingerprint, task: Task) -> str:
+        recipe = task.recipe
+        if any(self.hash_of(one) in (held.recipe, held.effective) for one in task.today.counting):
             return ""
         if not held.settings:
             return "settings have changed"
@@ -238,7 +244,7 @@ class Standing:
             return ""
         if self._given_up_now.get(name, (None, ""))[0] is not event:
             task = self._tasks[name]
-            is_same = event.key == given_up.key_of(task.recipe, self._inputs(task).files)
+            is_same = event.key == given_up.key_of(task.today.without_deadline.recipe, self._inputs(task).files)
             self._given_up_now[name] = (event, event.reason if is_same else "")
         return self._given_up_now[name][1]
 

@@ -13,6 +13,8 @@ from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import ConfigError
 from splatbatch.failures.settings import Difference, differences
 from splatbatch.scene.patches import Patch, spell
+from splatbatch.store.records.deadline.choice import Pace
+from splatbatch.tasks.deadline.pace import changes_of
 
 if TYPE_CHECKING:
     from splatbatch.scene.footprint import Footprint
@@ -31,11 +33,31 @@ class Setup:
     variant: Variant | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Of settings, by --set and by rungs."""
+    paces: tuple[Pace, ...] = ()
+    """For a deadline: the one of now, and others whose splats count as well; none: it has none."""
 
     @cached_property
     def recipe(self) -> Recipe:
         """The settings, checked; a ConfigError says what is wrong with them."""
-        return self.config.recipe(self.patch, self.changes, self.variant)
+        return self.config.recipe(self.patch, self.told, self.variant)
+
+    @cached_property
+    def told(self) -> Mapping[str, Any]:
+        """All changes, those for a deadline included; what somebody asks for by name goes before these."""
+        return (
+            {**changes_of(self.without_deadline.recipe, self.paces[0]), **self.changes} if self.paces else self.changes
+        )
+
+    @cached_property
+    def without_deadline(self) -> Setup:
+        """What would train if there were time."""
+        return replace(self, paces=()) if self.paces else self
+
+    @cached_property
+    def counting(self) -> tuple[Recipe, ...]:
+        """The recipes whose splats are fresh: of a deadline also those with more steps, none at all given up first."""
+        others = (self.recipe, self.without_deadline.recipe) if self.paces else (self.recipe,)
+        return (*others, *(replace(self, paces=(pace,)).recipe for pace in self.paces[1:]))
 
     @cached_property
     def trainer(self) -> Trainer:
@@ -51,7 +73,11 @@ class Setup:
         program = self.config.trainers.get(self.recipe.training.trainer)
         sections["setting"] = program.settings if program else {}
         batch = {f"{name}.{key}": value for name, section in sections.items() for key, value in section.items()}
-        return differences(self.recipe.as_given(), batch, Recipe().as_given())
+        return differences(self.without_deadline.recipe.as_given(), batch, Recipe().as_given())
+
+    def paced(self, paces: tuple[Pace, ...]) -> Setup:
+        """Return what trains at another pace."""
+        return self if paces == self.paces else replace(self, paces=paces)
 
     def changed(self, changes: Mapping[str, Any]) -> Setup:
         """Return what trains under further changes."""
@@ -113,6 +139,13 @@ def under(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[Task, ...]
         return tuple(tasks)
     setups = {setup: setup.changed(changes) for setup in {task.today for task in tasks}}
     return tuple(replace(task, asked=setups[task.today], setup=setups[task.today]) for task in tasks)
+
+
+def at_pace(tasks: Sequence[Task], paces: tuple[Pace, ...]) -> tuple[Task, ...]:
+    """Return the tasks as a deadline leaves time for them; patches that are trained alike share their setup still."""
+    every = {setup for task in tasks for setup in (task.today, task.asked, task.setup)}
+    now = {setup: setup.paced(paces) for setup in every}
+    return tuple(replace(task, today=now[task.today], asked=now[task.asked], setup=now[task.setup]) for task in tasks)
 
 
 def patches_of(tasks: Iterable[Task]) -> tuple[Patch, ...]:

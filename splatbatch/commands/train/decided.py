@@ -17,6 +17,7 @@ from splatbatch.tasks import plan as planning
 from splatbatch.tasks.batch import Batch, refusals
 from splatbatch.tasks.colors.settle import settle_colors, telling
 from splatbatch.tasks.colors.tones import in_words, wants_tones
+from splatbatch.tasks.deadline.settle import in_time, write_choice
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
 from splatbatch.tasks.frame import read_spans, settle
@@ -96,6 +97,25 @@ def settle_tones(looked: Looked, wish: Wish) -> Looked:
         for line in in_words(one):
             _say(f"colours{f' of {name}' if name else ''}: {line}")
     return _look_again(looked, toned, wish)
+
+
+def settle_deadline(looked: Looked, wish: Wish) -> Looked:
+    """Choose what a deadline leaves time for, where that is not chosen yet, and write it down.
+
+    Raises:
+        ConfigError: the deadline is past.
+    """
+    if not looked.todo.tasks or not looked.batch.config.deadline:
+        return looked
+
+    def to_train(batch: Batch) -> list[str]:
+        return looked.todo.names if batch is looked.batch else look(batch, replace(wish, verify=False)).todo.names
+
+    timed = in_time(looked.batch, to_train)
+    if timed.choice is None or timed is looked.batch:
+        return looked
+    write_choice(timed, timed.choice)
+    return _look_again(looked, timed, wish)
 
 
 def _say(words: str) -> None:

@@ -14,7 +14,7 @@ from splatbatch import config as configuration
 from splatbatch import terminal
 from splatbatch.commands.look import print_plan
 from splatbatch.commands.output import print_warnings, tell
-from splatbatch.commands.train.decided import Wish, look, refuse, settle_frame, settle_tones
+from splatbatch.commands.train.decided import Wish, look, refuse, settle_deadline, settle_frame, settle_tones
 from splatbatch.commands.train.decoding import Decoding
 from splatbatch.commands.train.summary import Run, check_savable, conclude, print_retried, statuses_of
 from splatbatch.config import Executor
@@ -220,7 +220,7 @@ def _run(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks, claims: Claims)
 def _train_stale(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks, claims: Claims) -> Run:
     """Decide, and train what is to be trained."""
     before = Snapshot.of(claims, batch.output, batch.names)
-    looked = settle_tones(settle_frame(look(batch, wish), wish), wish)
+    looked = settle_deadline(settle_tones(settle_frame(look(batch, wish), wish), wish), wish)
     hooks.forget()
     for name in upkeep.refresh(looked.batch, looked.standing, looked.decisions):
         hooks.fill(name)

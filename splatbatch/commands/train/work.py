@@ -13,7 +13,7 @@ import typer
 
 from splatbatch import __version__, terminal
 from splatbatch.commands.output import print_warnings
-from splatbatch.commands.train.decided import Looked, Wish, look, refuse, settle_frame, settle_tones
+from splatbatch.commands.train.decided import Looked, Wish, look, refuse, settle_deadline, settle_frame, settle_tones
 from splatbatch.commands.train.ends import AGAIN
 from splatbatch.commands.train.summary import Run, conclude
 from splatbatch.commands.train.train import Interruption
@@ -189,6 +189,7 @@ class Worker:
         upkeep.restore(batch, desk.ledger)
         before = Snapshot.of(claims, batch.output, batch.names)
         looked = settle_tones(settle_frame(look(batch, desk.wish), desk.wish), desk.wish)
+        looked = settle_deadline(looked, desk.wish)
         upkeep.refresh(looked.batch, looked.standing, looked.decisions)
         return before, looked
 

@@ -19,6 +19,8 @@ SYNTAX = "Look for a missing colon, a tab, or indentation that changes inside a 
 LONGEST = 300
 TOO_LARGE = "A configuration is some lines of text: is this the right file?"
 TWICE = "stands here and in line"
+AS_WRITTEN = ("deadline",)
+"""Settings whose words are kept: to YAML 1.1 25:00 is the number 1500, and a date is no text."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class Source:
         tree = {} if tree is None else tree
         if not isinstance(tree, dict):
             raise ConfigError(f"{path}: should be a mapping of sections, is a {type(tree).__name__}")
-        return Source(name, tree, lines)
+        tree |= _as_written(node, tree)
+        return Source(str(path), tree, lines)
 
     def line(self, keys: Keys) -> int:
         """Return the line of a key, or of what it would stand in; 0 where lines are unknown."""
@@ -111,6 +114,13 @@ def parse_value(text: str) -> Any:
 def dump(tree: Mapping[str, Any]) -> str:
     """Return a tree as YAML, keys in their order."""
     return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _as_written(node: yaml.Node | None, tree: Mapping[Any, Any]) -> dict[str, str]:
+    """Return the settings of `AS_WRITTEN` as they stand in the file."""
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    named = ((key.value, value) for key, value in pairs if isinstance(value, yaml.ScalarNode))
+    return {key: value.value for key, value in named if key in AS_WRITTEN and tree.get(key) is not None}
 
 
 def _key_lines(node: yaml.Node, above: Keys = ()) -> Iterable[tuple[Keys, int]]:

@@ -22,7 +22,7 @@ from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.colors.tones import why_moved
-from splatbatch.tasks.fingerprints.fingerprint import fingerprint
+from splatbatch.tasks.fingerprints.fingerprint import fingerprint, hashes_of
 from splatbatch.tasks.fingerprints.inputs import with_content
 from splatbatch.tasks.task import Task
 
@@ -116,7 +116,9 @@ def _is_superseded(folder: AttemptFolder, product: PatchFolder) -> bool:
 
 def _is_of_today(then: Fingerprint, task: Task) -> bool:
     now = fingerprint(task.patch, task.recipe)
-    facts = ("recipe", "inputs", "offset", "border", "backdrop")
-    is_same = all(getattr(then, name) == getattr(now, name) for name in facts)
+    facts = ("inputs", "offset", "border", "backdrop")
+    is_same = then.recipe in hashes_of(task.today.counting) and all(
+        getattr(then, name) == getattr(now, name) for name in facts
+    )
     has_moved = why_moved(then.tones, now.tones, now.tones.keys() | then.tones.keys())
     return is_same and not has_moved and not with_content(now.files, then.files, task.patch, task.recipe)[1]

@@ -39,6 +39,13 @@ class Forecasted(Event, event="forecast"):
 
 
 @dataclass(frozen=True)
+class Paced(Event, event="deadline"):
+    """What is given up so that the batch ends in time, chosen or corrected."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Unwell(Event, event="unwell"):
     """The preflight found something odd about the machine."""
 

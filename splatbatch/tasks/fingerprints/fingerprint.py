@@ -85,7 +85,12 @@ def settings_of(recipe: Recipe) -> dict[str, Any]:
     return tree
 
 
-def terms_of(recipes: Iterable[Recipe]) -> str:
-    """Return a hash of what all workers of a batch must agree on: version, and what trains each task."""
+def terms_of(recipes: Iterable[Recipe], deadline: str | None = None) -> str:
+    """Return a hash of what all workers of a batch must agree on: version, what trains each task, and the deadline."""
+    return short_hash(" ".join([__version__, *hashes_of(recipes), *([f"by {deadline}"] if deadline else [])]))
+
+
+def hashes_of(recipes: Iterable[Recipe]) -> list[str]:
+    """Return the hashes of some recipes, each once."""
     each = {id(recipe): recipe for recipe in recipes}.values()
-    return short_hash(" ".join([__version__, *sorted({recipe_hash(recipe) for recipe in each})]))
+    return sorted({recipe_hash(recipe) for recipe in each})

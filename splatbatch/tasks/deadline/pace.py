@@ -1,0 +1,56 @@
+"""What a pace makes of a recipe: fewer steps, smaller photographs; of a program's recipe what it is told of steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from splatbatch.config import Recipe
+from splatbatch.config.trainers.programs import names_in
+from splatbatch.store.records.deadline.choice import Pace
+
+FEWEST_SHARE = 1 / 30
+"""Of the steps; 1,000 of 30,000, with which a splat begins to show its scene."""
+FEWEST_STEPS = 100
+RESOLUTIONS = {"full": 1, "1/2": 2, "1/4": 4, "1/8": 8}
+
+
+def follows(recipe: Recipe) -> bool:
+    """Return whether the steps of a recipe can be set: a program has to be told them by {steps}."""
+    return recipe.program is None or "steps" in names_in(
+        (*recipe.program.command, *map(str, recipe.program.env.values()))
+    )
+
+
+def changes_of(recipe: Recipe, pace: Pace) -> dict[str, Any]:
+    """Return the settings that differ from a recipe under a pace."""
+    if pace.is_full or not follows(recipe):
+        return {}
+    changes: dict[str, Any] = {}
+    steps = recipe.training.max_steps
+    if (fewer := max(fewest_steps(recipe), int(pace.steps * steps + 1e-6))) < steps:
+        changes["training.max_steps"] = fewer
+    smaller = resolution_at(recipe, pace.divisor)
+    if smaller != recipe.training.resolution:
+        changes["training.resolution"] = smaller
+    return changes
+
+
+def fewest_steps(recipe: Recipe) -> int:
+    """Return with how many steps a recipe still makes sense."""
+    steps = recipe.training.max_steps
+    return min(steps, max(FEWEST_STEPS, round(FEWEST_SHARE * steps)))
+
+
+def resolution_at(recipe: Recipe, divisor: int) -> str:
+    """Return the resolution under a divisor; `auto` stays, for it differs by patch, and so does that of a program."""
+    now = recipe.training.resolution
+    if recipe.program is not None or now not in RESOLUTIONS:
+        return now
+    wanted = min(8, RESOLUTIONS[now] * divisor)
+    return next(name for name, one in RESOLUTIONS.items() if one == wanted)
+
+
+def divided(recipe: Recipe, pace: Pace) -> int:
+    """Return by how much smaller the photographs of a recipe become under a pace."""
+    smaller = resolution_at(recipe, pace.divisor)
+    return RESOLUTIONS.get(smaller, 1) // RESOLUTIONS.get(recipe.training.resolution, 1) or 1

@@ -1,0 +1,156 @@
+"""What is chosen for a deadline: once, before the first patch is trained, for all that is to be trained."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from splatbatch.config.deadline import ends_at
+from splatbatch.errors import ConfigError
+from splatbatch.files import write_json
+from splatbatch.machine.place import is_on_cpu
+from splatbatch.plain_text import counted, moment
+from splatbatch.scene import duration
+from splatbatch.scene.footprint import Footprint
+from splatbatch.store.hashes import short_hash
+from splatbatch.store.records.deadline.choice import FULL, Choice, Pace
+from splatbatch.store.records.result import Result
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.deadline.choose import Chosen, Work, choose
+from splatbatch.tasks.deadline.pace import follows
+from splatbatch.tasks.deadline.speeds import Speeds, full_recipe
+from splatbatch.tasks.fingerprints.fingerprint import hashes_of
+from splatbatch.tasks.footprints import footprints_of
+from splatbatch.tasks.forecast import MOST_RESULTS, num_slots
+from splatbatch.tasks.task import Task
+
+AIM = 0.97
+"""Share of the time that is planned with: the rest is for the report, and for what is tried again."""
+WORTH_IT = 1.1
+"""So many times the steps are worth training again what was trained for an earlier deadline."""
+
+ToTrain = Callable[[Batch], Sequence[str]]
+"""Says which tasks of a batch have to be trained, at the paces that it has."""
+
+
+def in_time(batch: Batch, to_train: ToTrain, now: float | None = None) -> Batch:
+    """Return the batch as its deadline leaves time for it; what was chosen before holds as long as it can.
+
+    It is chosen anew where nothing was chosen yet, where the deadline or the settings of the YAML are others, and where
+    patches are to be trained that it was not chosen for.
+
+    Raises:
+        ConfigError: the deadline is past.
+    """
+    if not batch.config.deadline:
+        return batch
+    settings, names = settings_key(batch), to_train(batch)
+    then = batch.choice
+    if not names or (then and then.settings == settings and set(names) <= set(then.patches)):
+        return batch
+    now = time.time() if now is None else now
+    stored = batch.output.read_deadline()
+    earlier = stored.paces if stored and stored.settings == settings else ()
+    return batch.in_time(_chosen(batch, to_train, earlier, now))
+
+
+def write_choice(batch: Batch, choice: Choice) -> None:
+    """Write down what was chosen, for every run that goes on with the batch."""
+    write_json(batch.output.deadline, choice.to_record())
+
+
+def settings_key(batch: Batch) -> str:
+    """Return a hash of what would be trained without a deadline."""
+    return short_hash(" ".join(hashes_of(task.today.without_deadline.recipe for task in batch.every)))
+
+
+def speeds_of(batch: Batch, needs: Mapping[str, Footprint]) -> tuple[Speeds, int]:
+    """Return how fast attempts are here, as far as is known, and by how many patches that are trained.
+
+    Args:
+        batch: whose splats tell.
+        needs: of its tasks, without a deadline.
+    """
+    on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
+    speeds = Speeds(duration.CPU if on_cpu else duration.H200, needs)
+    return speeds, speeds.learn_from(_done(batch, on_cpu=on_cpu))
+
+
+def _chosen(batch: Batch, to_train: ToTrain, earlier: tuple[Pace, ...], now: float) -> Choice:
+    end = _end(batch, now)
+    bare = batch.in_time(None)
+    needs = footprints_of(bare.config, bare.tasks)
+    speeds, num_done = speeds_of(bare, needs)
+    left_s, every = (end - now) * AIM, set(to_train(bare))
+
+    def best(names: Iterable[str]) -> tuple[Work, Chosen]:
+        wanted = set(names)
+        work = Work([task for task in bare.tasks if task.name in wanted], speeds, (0.0,) * all_slots(batch))
+        return work, choose(work, left_s)
+
+    work, chosen = best(every)
+    names = every
+    if earlier and (kept := set(to_train(batch.in_time(Choice(pace=FULL, earlier=earlier))))) < every:
+        most = max(earlier, key=lambda pace: (-pace.divisor, pace.steps))
+        if chosen.pace.divisor >= most.divisor and chosen.pace.steps < WORTH_IT * most.steps:
+            (work, chosen), names = best(kept), kept
+            chosen = _as_the_others(work, chosen, most)
+        else:
+            earlier = ()
+    unknown = sorted({full_recipe(task).training.trainer for task in work.tasks if speeds.of(task).factor is None})
+    fixed = {full_recipe(task).training.trainer for task in work.tasks if not follows(full_recipe(task))}
+    return Choice(
+        asked=batch.config.deadline or "",
+        settings=settings_key(batch),
+        chosen_at=round(now, 3),
+        ends_at=round(end, 3),
+        patches=tuple(task.name for task in bare.tasks if task.name in names),
+        pace=chosen.pace,
+        earlier=earlier,
+        full_s=None if unknown else work.ends_at(FULL),
+        expected_s=None if unknown else chosen.expected_s,
+        basis=_basis(num_done, unknown),
+        is_met=chosen.is_met,
+        untouched=tuple(sorted(fixed)),
+    )
+
+
+def _as_the_others(work: Work, chosen: Chosen, most: Pace) -> Chosen:
+    """Return at most the pace of what is kept: more would be uneven again."""
+    if not chosen.is_met or chosen.pace.divisor != most.divisor or chosen.pace.steps <= most.steps:
+        return chosen
+    return replace(chosen, pace=most, expected_s=work.ends_at(most))
+
+
+def _end(batch: Batch, now: float) -> float:
+    asked = batch.config.deadline or ""
+    if (end := ends_at(asked, now)) <= now:
+        raise ConfigError(
+            f"{batch.path}: deadline: {asked}: past, it is {moment(now)}",
+            "Set a later one, a time of day such as 07:00 (the next one is meant), or none.",
+        )
+    return end
+
+
+def all_slots(batch: Batch) -> int:
+    """Return how many patches are trained at once, by all workers together."""
+    return num_slots(batch) * batch.config.executor.workers
+
+
+def _basis(num_done: int, unknown: Sequence[str]) -> str:
+    if unknown:
+        return f"nobody knows yet how fast {', '.join(unknown)} is here"
+    by_model = "by a model of how long training takes, corrected once the first patch shows how long it does"
+    return f"by the throughput of {counted(num_done, 'trained patch', 'es')}" if num_done else by_model
+
+
+def _done(batch: Batch, *, on_cpu: bool) -> Iterable[tuple[Task, float, int]]:
+    """Yield what of the batch was trained where it will be, with its seconds and steps."""
+    for task in batch.every[:MOST_RESULTS]:
+        result = batch.output.patch(task.name).read_result() or Result()
+        made_on, training = result.metrics.made_on, result.trained_from.settings.get("training") or {}
+        is_alike = training.get("resolution") == full_recipe(task).training.resolution or "resolution" not in training
+        fits = is_alike and (not made_on or (made_on == "CPU") == on_cpu)
+        if fits and result.seconds and result.step:
+            yield task, result.seconds, result.step
