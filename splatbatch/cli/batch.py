@@ -183,11 +183,13 @@ def work(
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
 ) -> None:
     """Train beside other workers, on as many machines as see the output folder; 75: start it again."""
+    from splatbatch.commands.publish.night import publishing_after
     from splatbatch.commands.train import work as working
     from splatbatch.scheduler.work.time_left import parse_duration
 
     for_s = parse_duration(for_) if for_ else None
-    working.work(config, all_named(patches, patch), for_s, verify=not no_verify)
+    with publishing_after(config, is_worker=True):
+        working.work(config, all_named(patches, patch), for_s, verify=not no_verify)
 
 
 @app.command()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import shutil
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,11 +14,14 @@ from pathlib import Path
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.files import MIB, free_mib, path_beside
 from splatbatch.plain_text import one_line
-from splatbatch.processes import abandoned
+from splatbatch.processes import abandoned, start_ticks
 from splatbatch.scene.patches import spell
 from splatbatch.store.folders.published import FILE, Publication
 
 WORK = "work"
+TRIES, STEP_BACK_S = 5, 0.4
+SILENCE_S = 3600.0
+"""So long nothing may change in the folder of a publish on another host that lives."""
 ROOM = 2.0
 """Times the splat's size that the disk must have left: what is written, and what came back of it."""
 
@@ -85,21 +91,49 @@ class Target:
         """Give a folder on the same disk for what comes and goes; it is gone afterwards, also after a mistake.
 
         Raises:
-            OutputError: it cannot be made.
+            OutputError: it cannot be made, or another publish is at work there.
         """
         aside = path_beside(self.folder / WORK)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             for left in abandoned(self.folder / WORK):
                 shutil.rmtree(left, ignore_errors=True)
-            shutil.rmtree(aside, ignore_errors=True)
-            aside.mkdir()
+            self._enter(aside)
         except OSError as error:
             raise OutputError(f"--to {self.folder}: cannot be written ({error.strerror})", "Name another.") from error
         try:
             yield aside
         finally:
             shutil.rmtree(aside, ignore_errors=True)
+
+    def _enter(self, aside: Path) -> None:
+        """Make the folder; who sees another one steps back, so that of two who come at once none or one goes on.
+
+        Raises:
+            OutputError: another publish is at work there.
+        """
+        for _ in range(TRIES):
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir()
+            others = [one for one in self.folder.glob(f".{WORK}.*") if one != aside and _may_be_at_work(one)]
+            if not others:
+                return
+            shutil.rmtree(aside, ignore_errors=True)
+            time.sleep(random.uniform(0, STEP_BACK_S))  # noqa: S311 - so that they do not come at once again
+        who = one_line(others[0].name.removeprefix(f".{WORK}."))
+        raise OutputError(f"{self.folder}: another publish is at work there ({who})", "Wait for it to end.")
+
+
+def _may_be_at_work(folder: Path) -> bool:
+    """Return whether the publish that a folder is of may live: on another host as long as something there changes."""
+    host, _, pid = folder.name.removeprefix(f".{WORK}.").rpartition(".")
+    if host == socket.gethostname():
+        return bool(pid.isdecimal() and start_ticks(int(pid)))
+    try:
+        changed = max(one.stat().st_mtime for one in (folder, *folder.iterdir()))
+    except OSError:
+        return False
+    return time.time() - changed < SILENCE_S
 
 
 __all__ = ["FILE", "Target"]

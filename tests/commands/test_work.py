@@ -66,6 +66,19 @@ def test_two_workers_share_a_batch_and_each_task_is_trained_once(batch: FakeBatc
     assert ends_of(batch) == [(name, "trained") for name in names]
 
 
+def test_the_last_of_several_workers_publishes(batch: FakeBatch) -> None:
+    batch.make("p0", "p1", publish={"formats": ["ply"], "folder": "site", "measure": False}, **QUICK)
+    batch.script(p1=["train 12"])
+    with working(batch, "p1") as slow:
+        ended = batch.run_apart("work", "p0")
+        assert ended.returncode == 0 and "others are at work: the last of them publishes" in ended.stderr
+        assert not (batch.folder / "site").exists()
+        said, complaints = slow.communicate(timeout=120)
+        assert slow.returncode == 0 and "not published" not in complaints, complaints
+    assert sorted(path.name for path in (batch.folder / "site").iterdir()) == ["p0.ply", "p1.ply", "publish.json"]
+    assert "p1.ply" in said
+
+
 def test_a_worker_that_is_told_to_stop_ends_with_75_and_another_goes_on(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK).script(p0=["train 600", "train"])
     with working(batch) as worker:

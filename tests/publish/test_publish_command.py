@@ -333,6 +333,18 @@ def test_a_night_ends_with_what_the_yaml_asks_for(batch: FakeBatch) -> None:
     assert "scene.ply" in ended.stdout
 
 
+def test_of_two_who_publish_at_once_one_waits_for_its_turn(batch: FakeBatch) -> None:
+    left = folder(batch) / f".work.{os.uname().nodename}.{os.getppid()}"  # of a process that lives
+    left.mkdir(parents=True)
+    said = publish(batch, "p0", "--as", "ply")
+    assert said.code == 6 and "another publish is at work there" in said.err and str(os.getppid()) in said.err
+    assert [path.name for path in folder(batch).iterdir()] == [left.name]
+    elsewhere = left.rename(left.with_name(".work.elsewhere.17"))
+    assert publish(batch, "p0", "--as", "ply").code == 6
+    os.utime(elsewhere, (0, 0))
+    assert publish(batch, "p0", "--as", "ply").code == 0  # nothing has changed there for an hour
+
+
 def test_a_night_that_cannot_publish_has_trained_all_the_same(batch: FakeBatch) -> None:
     batch.change(publish={"formats": ["ply"], "folder": "site"})
     (batch.folder / "site").mkdir()

@@ -9,21 +9,26 @@ from pathlib import Path
 import typer
 
 from splatbatch import config as configuration
-from splatbatch.errors import SplatbatchError
+from splatbatch.errors import OutputError, SplatbatchError
 from splatbatch.plain_text import one_line
 
 
 @contextlib.contextmanager
-def publishing_after(config: Path | None, *, merges: bool = True) -> Iterator[None]:
+def publishing_after(config: Path | None, *, merges: bool = True, is_worker: bool = False) -> Iterator[None]:
     """Publish after a command that trains, if that ended well and the YAML asks for it; its exit code stays.
 
-    `merges`: a scene that was cut into patches is merged first. Whether it asks is read before: it may change later.
+    Whether it asks is read before: it may change later.
+
+    Args:
+        config: the YAML.
+        merges: a scene that was cut into patches is merged first.
+        is_worker: others may be at work; the last to leave publishes what all have trained.
     """
     is_asked = _asks(config)
     try:
         yield
     except typer.Exit as ended:
-        if ended.exit_code == 0 and is_asked:
+        if ended.exit_code == 0 and is_asked and (not is_worker or _is_last(config)):
             _publish(config, merges=merges)
         raise
 
@@ -33,6 +38,21 @@ def _asks(config: Path | None) -> bool:
     with contextlib.suppress(SplatbatchError):
         return bool(configuration.load(configuration.find_config(config)).publish.formats)
     return False
+
+
+def _is_last(config: Path | None) -> bool:
+    """Return whether no other worker is at the batch any more."""
+    from splatbatch.commands.output import tell
+    from splatbatch.scheduler.work.others import see_no_workers
+    from splatbatch.store.claims.workers import Watcher
+    from splatbatch.tasks.batch import open_batch
+
+    try:
+        see_no_workers(Watcher(open_batch(config).output), lambda: None, tell)
+    except OutputError:
+        tell("others are at work: the last of them publishes")
+        return False
+    return True
 
 
 def _publish(config: Path | None, *, merges: bool) -> None:
