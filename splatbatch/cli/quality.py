@@ -18,11 +18,16 @@ def inspect(
     patch: options.PatchOption = [],
     json_: options.JsonOption = False,
     again: Annotated[bool, typer.Option("--again", help="Also those that have been inspected as they are.")] = False,
+    measure_drop: Annotated[
+        bool,
+        typer.Option("--measure-drop", help="Train twice, shortly, with and without the photographs that are named."),
+    ] = False,
 ) -> None:
-    """Say how good accepted splats are beyond PSNR: haze, floaters, needles, holes, photographs that hurt."""
+    """Say how good splats are beyond PSNR: haze, floaters, holes, photographs that hurt. `scene`: the merged one."""
     from splatbatch.commands.quality import inspect as inspecting
 
-    inspecting.inspect(config, all_named(patches, patch), as_json=json_, again=again)
+    wish = inspecting.Wish(again, measure_drop)
+    inspecting.inspect(config, all_named(patches, patch), wish, as_json=json_)
 
 
 @app.command("verify-certificate")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -13,7 +15,7 @@ from splatbatch.commands.scene.evaluate import renew_report
 from splatbatch.commands.train.train import Interruption
 from splatbatch.errors import SplatbatchError
 from splatbatch.files import write_json
-from splatbatch.plain_text import one_line
+from splatbatch.plain_text import counted, one_line
 from splatbatch.scheduler.scene.attempt import Hooks
 from splatbatch.scheduler.scene.inspecting import inspect as measure
 from splatbatch.scheduler.work.holding import held_alone
@@ -21,7 +23,8 @@ from splatbatch.store.records.quality.certificate import read_certificate
 from splatbatch.store.records.quality.inspection import Inspection, QualityFigure
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.quality.certificate import certificate_of
-from splatbatch.tasks.quality.inspection import accepted, known, order
+from splatbatch.tasks.quality.inspection import SCENE, accepted, known, order, order_scene
+from splatbatch.tasks.task import Task
 
 NOT_ALL = 1
 COLUMNS = ("patch", "grade", "figure", "value", "limit", "what", "photographs")
@@ -29,12 +32,29 @@ MOST_NAMED = 5
 Found = Mapping[str, Inspection]
 
 
-def inspect(config: Path | None, names: Sequence[str], *, as_json: bool, again: bool) -> None:
+@dataclass(frozen=True)
+class Wish:
+    """What is to be inspected, and how closely."""
+
+    is_again: bool = False
+    """Also what has been inspected as it is."""
+    measures_drop: bool = False
+    """Train twice, shortly, with and without the photographs that figures name."""
+    of_scene: bool = False
+    """The merged scene, too."""
+
+
+def inspect(config: Path | None, names: Sequence[str], wish: Wish, *, as_json: bool) -> None:
     """Inspect accepted splats that nobody has inspected yet; exit with 1 if one cannot be."""
     terminal.never_block()
-    batch = open_batch(config, names)
+    wanted = [name for name in names if name != SCENE]
+    batch = open_batch(config, wanted)
+    if is_of_scene := len(wanted) < len(names) and SCENE not in [task.name for task in batch.every]:
+        batch = batch if wanted else batch.only([])
+    elif len(wanted) < len(names):  # a patch of that name
+        batch = open_batch(config, names)
     print_warnings(batch.config.warnings)
-    found, failed = inspected(batch, Interruption(), again=again)
+    found, failed = inspected(batch, Interruption(), replace(wish, of_scene=is_of_scene))
     renew_report(batch)
     if as_json:
         print_json({name: one.to_record() for name, one in found.items()})
@@ -45,7 +65,7 @@ def inspect(config: Path | None, names: Sequence[str], *, as_json: bool, again: 
     raise typer.Exit(NOT_ALL if failed else 0)
 
 
-def inspected(batch: Batch, interruption: Interruption, *, again: bool = False) -> tuple[Found, Mapping[str, str]]:
+def inspected(batch: Batch, interruption: Interruption, wish: Wish) -> tuple[Found, Mapping[str, str]]:
     """Inspect the splats of a batch, and return what was found, and why others were not; the folder is held.
 
     Raises:
@@ -53,40 +73,65 @@ def inspected(batch: Batch, interruption: Interruption, *, again: bool = False) 
     """
     batch.output.create()
     with held_alone(batch.output, batch.terms, tell) as beat:
-        found, failed = inspect_tasks(batch, Hooks(interruption.reason, beat), again=again)
+        found, failed = inspect_tasks(batch, Hooks(interruption.reason, beat), wish)
     if interruption.signal:
         raise typer.Exit(interruption.exit_code)
     return found, failed
 
 
 def inspect_tasks(
-    batch: Batch, hooks: Hooks, say: Callable[[str], None] = tell, *, again: bool = False
+    batch: Batch, hooks: Hooks, wish: Wish = Wish(), say: Callable[[str], None] = tell
 ) -> tuple[Found, Mapping[str, str]]:
     """Inspect splat by splat; the output lock must be held. One that fails does not keep the others from it."""
     found, failed = dict[str, Inspection](), dict[str, str]()
-    for task in batch.tasks:
-        if task.patch.is_backdrop or hooks.stop():
-            continue
-        folder = batch.output.patch(task.name)
+    of_patches = [(task.name, partial(_of_task, batch, task)) for task in batch.tasks if not task.patch.is_backdrop]
+    for name, measured in (*of_patches, *([(SCENE, partial(_of_scene, batch))] if wish.of_scene else [])):
+        if hooks.stop():
+            break
         try:
-            settings = order(batch, task)
-            earlier = None if again else known(folder, settings)
-            found[task.name] = earlier or measure(batch.config, settings, folder, hooks)
-            made = certificate_of(task, accepted(folder), found[task.name]).to_record()
-            if read_certificate(folder.certificate) != made:
-                write_json(folder.certificate, made)
+            found[name], is_new = measured(hooks, wish)
         except SplatbatchError as error:
-            failed[task.name] = f"{error.message} {error.hint}" if error.hint else error.message
+            failed[name] = f"{error.message} {error.hint}" if error.hint else error.message
             continue
-        if earlier is None:
-            say(one_line(in_words(task.name, found[task.name])))
+        if is_new:
+            say(one_line(in_words(name, found[name])))
     return found, failed
+
+
+def _of_task(batch: Batch, task: Task, hooks: Hooks, wish: Wish) -> tuple[Inspection, bool]:
+    """Inspect a patch's splat unless that is done, and certify it; return what was found, and whether just now."""
+    folder = batch.output.patch(task.name)
+    settings = order(batch, task, measures_drop=wish.measures_drop)
+    earlier = None if wish.is_again else known(folder, settings)
+    found = earlier or measure(batch.config, settings, folder, hooks)
+    made = certificate_of(task, accepted(folder), found).to_record()
+    if read_certificate(folder.certificate) != made:
+        write_json(folder.certificate, made)
+    return found, earlier is None
+
+
+def _of_scene(batch: Batch, hooks: Hooks, wish: Wish) -> tuple[Inspection, bool]:
+    """Inspect the merged scene unless that is done; return what was found, and whether just now."""
+    folder, settings = batch.output.scene, order_scene(batch)
+    earlier = None if wish.is_again else known(folder, settings)
+    return earlier or measure(batch.config, settings, folder, hooks), earlier is None
 
 
 def in_words(name: str, found: Inspection) -> str:
     """Return what was found in a line."""
     over = ", ".join(figure.name for figure in found.found)
-    return f"{name}: grade {found.grade or 'unknown'}" + (f": {over}" if over else "")
+    words = f"{name}: grade {found.grade or 'unknown'}" + (f": {over}" if over else "")
+    return words + (f"; {told}" if (told := drop_in_words(found)) else "")
+
+
+def drop_in_words(found: Inspection) -> str:
+    """Return what leaving photographs out has brought; empty where nobody has measured it."""
+    if found.dropped is None:
+        return ""
+    if found.dropped.gain_db is None:
+        return f"nothing was left out: {found.dropped.why}"
+    count = counted(len(found.dropped.photos), "photograph")
+    return f"{found.dropped.gain_db:+.2f} dB without {count}, after {found.dropped.steps:,} steps"
 
 
 def show(found: Found) -> None:
@@ -96,6 +141,9 @@ def show(found: Found) -> None:
         for figure in one.found or (QualityFigure("all within their limits"),):
             table.add_row(one_line(name), one.grade, *_row(figure))
     console.print(table)
+    for name, one in found.items():
+        if told := drop_in_words(one):
+            typer.echo(one_line(f"{name}: {told}"))
     advice = {figure.name: figure.advice for one in found.values() for figure in one.found}
     for figure_name, words in advice.items():
         typer.echo(one_line(f"{figure_name}: {words}"))

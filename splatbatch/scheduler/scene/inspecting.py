@@ -16,14 +16,15 @@ from splatbatch.scheduler.scene.known import known, place_of_log
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders.inspecting import InspectingFolder
 from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders.scene import SceneFolder
 from splatbatch.store.records.quality.inspection import Inspection, InspectionSettings
 
 MODULE = "splatbatch.training.inspection"
 MOST_ATTEMPTS = 2
 
 
-def inspect(config: Config, settings: InspectionSettings, patch: PatchFolder, hooks: Hooks) -> Inspection:
-    """Inspect a patch's splat and write down how good it is; what may pass is tried once more.
+def inspect(config: Config, settings: InspectionSettings, home: PatchFolder | SceneFolder, hooks: Hooks) -> Inspection:
+    """Inspect the splat of a patch, or of the scene, and write down how good it is; what may pass is tried once more.
 
     Raises:
         SplatbatchError: it could not be inspected: why, and where the log of its process lies.
@@ -32,10 +33,10 @@ def inspect(config: Config, settings: InspectionSettings, patch: PatchFolder, ho
     verb = f"inspect {settings.patch}"
     tries = 0
     while True:
-        folder, end = run(config, Errand(f"{settings.patch}-inspection", patch.inspecting, _prepared(settings)), hooks)
+        folder, end = run(config, Errand(f"{settings.patch}-inspection", home.inspecting, _prepared(settings)), hooks)
         found = InspectingFolder(folder.path).read_inspection()
         if found is not None and found.inputs == settings.inputs:
-            write_json(patch.inspection, found.to_record())
+            write_json(home.inspection, found.to_record())
             return found
         why = known(verb, folder, end) or judge.why(folder, end)
         if not isinstance(why, Diagnosis):

@@ -14,6 +14,7 @@ from splatbatch.store.hashes import file_fact
 if TYPE_CHECKING:
     from splatbatch.store.records.evaluation import SceneEvaluation
     from splatbatch.store.records.merge import Merge
+    from splatbatch.store.records.quality.inspection import Inspection
 
 MERGE = "merge.json"
 
@@ -62,6 +63,21 @@ class SceneFolder:
 
         record = read_json(self.evaluation_of(splat or self.splat))
         return None if record is None else SceneEvaluation.from_record(record)
+
+    inspection = FileIn("inspection.json")
+    """How good it is beyond PSNR; `inspect scene` copies it here from its attempt."""
+
+    def read_inspection(self) -> Inspection | None:
+        """Return how good the merged splat was found to be; None if nobody has inspected it."""
+        from splatbatch.store.records.quality.inspection import Inspection
+
+        record = read_json(self.inspection)
+        return None if record is None else Inspection.from_record(record)
+
+    @property
+    def inspecting(self) -> PatchFolder:
+        """The attempts at inspecting it."""
+        return PatchFolder(self.path / "inspecting")
 
     @property
     def evaluating(self) -> PatchFolder:

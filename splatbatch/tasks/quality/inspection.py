@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from splatbatch.errors import SceneError
+from splatbatch.scene.holdout import in_one_piece
+from splatbatch.scene.partition.record import read_partition
+from splatbatch.scene.patches import MODEL_FILE_NAMES
 from splatbatch.store.folders.patch import PatchFolder
-from splatbatch.store.hashes import short_hash
+from splatbatch.store.folders.scene import SceneFolder
+from splatbatch.store.hashes import file_fact, sha256_of, short_hash
 from splatbatch.store.records.quality.inspection import Inspection, InspectionSettings
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.scene import evaluation
 from splatbatch.tasks.task import Task
 from splatbatch.trainers.builtin import settings_for
 
+SCENE = "scene"
+"""Stands for the merged scene where patches are named."""
+MOST_PHOTOS = 400
+"""Of a scene, that are decoded at once."""
 VERSION = 2
 """Raise it when a figure is made otherwise: splats are then inspected again."""
 
@@ -31,7 +41,7 @@ def accepted(folder: PatchFolder) -> Result:
     return result
 
 
-def order(batch: Batch, task: Task) -> InspectionSettings:
+def order(batch: Batch, task: Task, *, measures_drop: bool = False) -> InspectionSettings:
     """Return what the process is told that inspects a patch's splat.
 
     Raises:
@@ -40,16 +50,52 @@ def order(batch: Batch, task: Task) -> InspectionSettings:
     folder = batch.output.patch(task.name)
     result = accepted(folder)
     told = settings_for(task.recipe, task.patch, task.name)
-    depends = [VERSION, result.sha256, result.trained_from.inputs, told.to_record()]
+    piece = sorted(in_one_piece(task.patch, task.recipe.evaluation) & set(told.holdout))
+    depends = [VERSION, result.sha256, result.trained_from.inputs, told.to_record(), piece]
     return InspectionSettings(
         **{**vars(told), "recipe": task.recipe.model_dump(mode="json", exclude={"program"})},
         splat=str(folder.splat_of(result)),
         sha256=result.sha256,
-        inputs=short_hash(json.dumps(depends, sort_keys=True, default=str)),
+        inputs=_hash(depends),
+        piece=tuple(piece),
+        measures_drop=measures_drop,
     )
 
 
-def known(folder: PatchFolder, settings: InspectionSettings) -> Inspection | None:
+def order_scene(batch: Batch) -> InspectionSettings:
+    """Return what the process is told that inspects the merged scene, by the photographs that one process can hold.
+
+    Raises:
+        SceneError: there is no merged splat, partition or photograph, or one that does not fit the others.
+        ConfigError: the batch is none that makes one scene.
+    """
+    told = evaluation.order(batch, batch.output.scene.splat)
+    source = read_partition(Path(told.partition)).source
+    sha256 = sha256_of(told.splat)
+    models = [file_fact(f"{source}/{name}")[:2] for name in MODEL_FILE_NAMES]
+    return InspectionSettings(
+        patch=SCENE,
+        recipe=told.recipe,
+        sparse=str(source),
+        offset=told.offset,
+        images=told.images,
+        masks=told.masks,
+        holdout=told.holdout,
+        tones=told.tones,
+        splat=told.splat,
+        sha256=sha256,
+        inputs=_hash([VERSION, sha256, models, told.recipe.get("training"), told.holdout, told.tones]),
+        most_photos=MOST_PHOTOS,
+    )
+
+
+def _hash(depends: object) -> str:
+    return short_hash(json.dumps(depends, sort_keys=True, default=str))
+
+
+def known(folder: PatchFolder | SceneFolder, settings: InspectionSettings) -> Inspection | None:
     """Return the inspection that there is, if it is of this splat and nothing that it depends on has changed."""
     found = folder.read_inspection()
-    return found if found is not None and found.inputs == settings.inputs and found.grade else None
+    if found is None or found.inputs != settings.inputs or not found.grade:
+        return None
+    return None if settings.measures_drop and found.dropped is None else found

@@ -1,5 +1,6 @@
 """`python -m splatbatch.training.inspection <attempt folder>`: inspect a splat, into metrics.json."""
 
+import contextlib
 import os
 import sys
 import time
@@ -14,6 +15,8 @@ from splatbatch.errors import SplatbatchError
 from splatbatch.files import append_line, write_json
 from splatbatch.store.folders.inspecting import InspectingFolder
 from splatbatch.store.records.progress import Progress
+from splatbatch.training.inspection.evidence.dropping import dropped, named
+from splatbatch.training.inspection.evidence.pictures import illustrated
 from splatbatch.training.inspection.inspect import STAGES, inspect
 from splatbatch.training.inspection.opened import open_subject
 from splatbatch.training.session import open_device
@@ -29,16 +32,23 @@ def run(folder: InspectingFolder) -> None:
 
     def tell(stage: str) -> None:
         seconds = round(time.monotonic() - began, 2)
-        step = STAGES.index(stage) if stage in STAGES else 0
+        step = STAGES.index(stage) if stage in STAGES else 0 if stage == "load" else len(STAGES)
         line = Progress(round(time.time(), 2), seconds, stage, step, len(STAGES))
         append_line(folder.progress, line.to_record(), durable=False)
 
     tell("load")
     device = open_device(Recipe.model_validate(settings.recipe).training.device)
-    found = inspect(open_subject(settings, Path(settings.splat), device), tell)
-    named = replace(found, patch=settings.patch, splat=settings.sha256, inputs=settings.inputs)
+    subject = open_subject(settings, Path(settings.splat), device)
+    found = inspect(subject, tell)
+    tell("pictures")
+    with contextlib.suppress(OSError):  # a full disk costs the pictures alone
+        found = illustrated(subject, found, folder.pictures)
+    del subject
     seconds = round(time.monotonic() - began, 2)
-    write_json(folder.metrics, replace(named, seconds=seconds).to_record())
+    if settings.measures_drop:
+        found = replace(found, dropped=dropped(settings, named(found), folder.path / "dropped", tell))
+    found = replace(found, patch=settings.patch, splat=settings.sha256, inputs=settings.inputs)
+    write_json(folder.metrics, replace(found, attempt=folder.path.name, seconds=seconds).to_record())
 
 
 def main(folder: Path) -> int:

@@ -1,0 +1,1 @@
+"""What shows that figures are right: a picture of each, and what leaving photographs out brings."""
