@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import site
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -22,18 +24,12 @@ def shipped(kind: Kind) -> Path | None:
     folder = CHECKOUT / IN_CHECKOUT[kind]
     if (CHECKOUT / "pyproject.toml").is_file() and folder.is_dir():
         return folder
-    return _installed(f"share/splatbatch/{kind}/")
+    return _installed(f"share/splatbatch/{kind}")
 
 
 def _installed(place: str) -> Path | None:
-    from importlib.metadata import PackageNotFoundError, files
-
-    try:
-        known = files("splatbatch") or ()
-    except PackageNotFoundError:
-        return None
-    for file in known:  # wherever pip has put it: a venv, --user, --target
-        before, found, _ = str(file).partition(place)
-        if found:
-            return Path(str(file.locate())).parents[len(Path(str(file)).parts) - len(Path(before + place).parts) - 1]
+    """Return where pip has put it: in a venv, with --user, with --target."""
+    for prefix in (sys.prefix, site.getuserbase(), CHECKOUT):
+        if (found := Path(prefix, place)).is_dir():
+            return found
     return None
