@@ -36,6 +36,7 @@ TOGETHER = (
     "tests/publish/test_hand_over_page.py",
     "tests/publish/test_publish_command.py",
     "tests/report/test_browser.py",
+    "tests/report/test_kinds_in_browser.py",
     "tests/report/test_viewer.py",
     "tests/scheduler/test_scheduler_bars.py",
     "tests/tasks/test_sweep_bars.py",

@@ -6,7 +6,7 @@ An item: {"kind", "patches", "what", "command"}; kind is "do" as long as a patch
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from splatbatch.failures.remedies import REMEDIES
@@ -17,6 +17,8 @@ from splatbatch.tasks.status import INSIST
 
 MOST_NAMED = 12
 """Patches in a command; of more, it is about all of the batch."""
+OF_ONE = ("explain", "accept", "compare")
+"""Commands that are about one patch: of several, the first."""
 TRY = " Try: "
 """Before what to type, in advice; the command is shown beside it."""
 
@@ -113,14 +115,25 @@ def _of_batch(report: Record) -> Iterator[Item]:
 
 
 def _spell(item: Item, names: list[str], config: str) -> Record:
-    """Return an item for the report; its command can be copied into any folder's shell."""
-    quoted = [shlex.quote(name) for name in names]
-    command = item.command
-    if "explain" in command or "accept" in command or "compare" in command:
-        quoted = quoted[:1]  # these are about one patch
-    elif len(quoted) > MOST_NAMED and "--set" not in command:
-        quoted = ["--failed"] if "retry" in command else []
-    command = command.replace("PATCH", " ".join(quoted)).replace("  ", " ").strip()
+    """Return an item for the report; its command can be copied into a shell in any folder."""
+    command = _command(item.command, names)
     if config:
-        command = " && ".join(f"{part.rstrip()} -c {shlex.quote(config)}" for part in command.split(" && "))
+        command = " && ".join(f"{part} -c {shlex.quote(config)}" for part in command.split(" && "))
     return {"kind": item.kind, "patches": names, "what": item.what, "command": command}
+
+
+def _command(command: str, names: Sequence[str]) -> str:
+    """Return a command about these patches; where it cannot name them all, it is about all that are due."""
+    if "PATCH" not in command:
+        return command
+    can_be_typed = all(name.isprintable() for name in names)
+    if any(verb in command for verb in OF_ONE):
+        return command.replace("PATCH", _quoted(names[0])) if can_be_typed else "splatbatch status"
+    if can_be_typed and (len(names) <= MOST_NAMED or "--set" in command):
+        return command.replace("PATCH", " ".join(map(_quoted, names)))
+    return command.replace("retry PATCH", "retry --failed").replace(" PATCH", "")
+
+
+def _quoted(name: str) -> str:
+    """Return a name as a shell takes it, which is no option."""
+    return f"--patch={shlex.quote(name)}" if name.startswith("-") else shlex.quote(name)

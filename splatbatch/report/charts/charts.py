@@ -79,10 +79,12 @@ class _Axis:
 def _frame(axis: _Axis, x1: float, along: str) -> Html:
     """Return grid lines and their labels; the script writes others when zoomed."""
     parts = []
-    for value in axis.ticks():
+    ticks = axis.ticks()
+    digits = next((most for most in range(3, 8) if len({figure(one, most) for one in ticks}) == len(ticks)), 8)
+    for value in ticks:
         y = round(TOP + INNER_HEIGHT * (1 - axis.share(value)), 1)
         parts.append(tag("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y))
-        parts.append(tag("text", figure(value, 3), class_="tick y", x=LEFT - 5, y=y + 3.5))
+        parts.append(tag("text", figure(value, digits), class_="tick y", x=LEFT - 5, y=y + 3.5))
     parts.append(tag("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=HEIGHT - BOTTOM, y2=HEIGHT - BOTTOM))
     return join(
         [*parts, x_ticks(x1, along), tag("text", along_in_words(along), class_="axis", x=LEFT - 5, y=HEIGHT - 6)]

@@ -62,9 +62,10 @@ def draw_map(scene: Record, patches: Sequence[Record], links: Mapping[str, str])
     width, height = scale.size
     drawing = tag(
         "svg",
-        *cores,
+        *(area for area, _ in cores),
         *_cameras(scene["cameras"], scale),
         *(_seam(seam, scale) for seam in scene["seams"] if seam["line"]),
+        *(label for _, label in cores),
         viewBox=f"0 0 {width:g} {height:.1f}",
         role="group",
         aria_label=f"{counted(len(cores), 'patch', 'es')} from above, {counted(len(scene['seams']), 'seam')}",
@@ -101,23 +102,22 @@ def _shades(psnrs: Sequence[float | None]) -> tuple[float, float]:
 
 def _core(
     core: Record, patch: Record | None, links: Mapping[str, str], scale: Scale, shades: tuple[float, float]
-) -> Html:
+) -> tuple[Html, Html]:
+    """Return the area of a patch, a link to it, and what is written on it, which is said of the link in words."""
     place, state = core["patch"], patch["state"] if patch else "waiting"
-    name = patch["patch"] if patch else place
-    psnr = patch["psnr"] if patch else None
+    name, psnr = (patch["patch"], patch["psnr"]) if patch else (place, None)
     (x0, y1), (x1, y0) = scale.of(core["lower"]), scale.of(core["upper"])
     said = f"{psnr:.2f} dB" if psnr is not None else state
     words = f"{name}: {state}{f', {said}' if psnr is not None else ''}"
     box: dict[str, float] = {"x": x0, "y": y0, "width": round(x1 - x0, 1), "height": round(y1 - y0, 1)}
-    rect = tag("rect", class_="core", fill_opacity=_opacity(psnr, shades), **box)
+    parts = (tag("title", words), tag("rect", class_="core", fill_opacity=_opacity(psnr, shades), **box))
     middle: dict[str, Attribute] = {"x": round((x0 + x1) / 2, 1), "text_anchor": "middle"}
-    label = tag("text", f"{SIGNS.get(state, '')} {place}", class_="label", y=round((y0 + y1) / 2 - 2, 1), **middle)
+    sign = tag("text", f"{SIGNS.get(state, '')} {place}", class_="label", y=round((y0 + y1) / 2 - 2, 1), **middle)
     below = tag("text", said, class_="figure", y=round((y0 + y1) / 2 + 13, 1), **middle)
-    labels = (label, below) if x1 - x0 >= LEAST_LABEL_PX else ()
-    parts = (tag("title", words), rect, *labels)
+    label = tag("g", sign, below, aria_hidden="true") if x1 - x0 >= LEAST_LABEL_PX else Html("")
     if name not in links:
-        return tag("g", *parts, class_=f"patch {state}", role="img", aria_label=words)
-    return tag("a", *parts, class_=f"patch {state}", href=f"#{links[name]}", aria_label=words)
+        return tag("g", *parts, class_=f"patch {state}", role="img", aria_label=words), label
+    return tag("a", *parts, class_=f"patch {state}", href=f"#{links[name]}", aria_label=words), label
 
 
 def _opacity(psnr: float | None, shades: tuple[float, float]) -> float:
