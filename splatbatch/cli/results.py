@@ -93,17 +93,12 @@ def view(
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     port: options.PortOption = 8080,
-    photos: Annotated[bool, typer.Option("--photos", help="One patch, too, with all colours and photographs.")] = False,
+    photos: Annotated[bool, typer.Option("--photos", hidden=True, help="They are always there.")] = False,
 ) -> None:
-    """Serve splats in 3D to a browser on this machine, until Ctrl-C: a patch (extra `view`), several, or the scene."""
-    wanted = all_named(names, patch)
-    if photos or len(wanted) > 1 or wanted == ["scene"]:
-        from splatbatch.commands.view import serve as serving
+    """Serve splats in 3D to a browser on this machine, with photographs, until Ctrl-C: patches, or the scene."""
+    from splatbatch.commands.view import serve as serving
 
-        return serving.serve(config, wanted, port)
-    from splatbatch.commands.view import view as viewing
-
-    viewing.view(config, the_one(wanted[0] if wanted else None, ""), port)
+    serving.serve(config, all_named(names, patch), port)
 
 
 @app.command()

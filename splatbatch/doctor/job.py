@@ -69,7 +69,6 @@ def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: b
 
 EXTRAS = {
     "web": ("gsply", "splats that open in 3D in report.html"),
-    "view": ("viser", "`splatbatch view`"),
     "notify": ("apprise", "notify.urls"),
     "tensorboard": ("tensorboard", "evaluation.tensorboard"),
     "lpips": ("torchmetrics", "LPIPS beside PSNR and SSIM"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch.config import Offset
-from splatbatch.errors import OutputError
+from splatbatch.errors import ConfigError, OutputError
 from splatbatch.outcome import Rejected
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch
@@ -18,6 +18,7 @@ from splatbatch.splats.ply import SplatHeader
 from splatbatch.store.hashes import sha256_of, short_hash
 from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.metrics import Metrics, TrainingSettings
+from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.scene.evaluation import held_out
 from splatbatch.tasks.scene.partition import offset_of, partition_for
@@ -94,26 +95,52 @@ def published(batch: Batch, names: Sequence[str]) -> list[Published]:
     standing = batch.standing("content")
     every = [task.name for task in batch.every]
     statuses = {one.patch: one for one in read_status(batch.output, every, None, standing)}
-    found = [_patch(batch, task, statuses) for task in tasks]
+    for task in tasks:
+        _see_trained(statuses[task.name])
+    found = [_patch(batch, task) for task in tasks]
     return [*found, _scene(batch)] if SCENE in names else found
+
+
+def viewed(batch: Batch, names: Sequence[str]) -> list[Published]:
+    """Return what there is to be seen: of a patch the splat that it has, stale or not; of all else, what is published.
+
+    Raises:
+        OutputError: a splat is broken; or the scene is none that could be published.
+        ConfigError: there is no such patch, or it has no splat.
+        SceneError: a scene is asked for, and there is no partition.
+    """
+    if not names or SCENE in names:
+        return published(batch, names)
+    return [_patch(batch, task) for task in select(batch.every, names)]
+
+
+def _see_trained(status: PatchStatus) -> None:
+    """See that a patch has a splat that counts.
+
+    Raises:
+        OutputError: it is not trained, or stale.
+    """
+    if status.state != "trained":
+        why = " ".join(filter(None, (status.state, status.cause and f"({status.cause})")))
+        raise OutputError(f"{status.patch}: {why}: nothing of it is published", "Train it first: splatbatch train.")
 
 
 def _own(batch: Batch) -> list[Task]:
     return [task for task in batch.tasks if not task.patch.is_backdrop]
 
 
-def _patch(batch: Batch, task: Task, statuses: Mapping[str, PatchStatus]) -> Published:
+def _patch(batch: Batch, task: Task) -> Published:
     """Return the splat of a patch.
 
     Raises:
-        OutputError: it is not trained, stale, or not what was accepted.
+        ConfigError: it has none.
+        OutputError: it is broken, or not what was accepted.
     """
-    folder, status = batch.output.patch(task.name), statuses[task.name]
-    result = folder.read_result()
-    if status.state != "trained" or result is None:
-        why = " ".join(filter(None, (status.state, status.cause and f"({status.cause})")))
-        raise OutputError(f"{task.name}: {why}: nothing of it is published", "Train it first: splatbatch train.")
+    folder = batch.output.patch(task.name)
+    result = folder.read_result() or Result()
     path = folder.splat_of(result)
+    if not path.exists():
+        raise ConfigError(f"{task.name}: has no splat yet", "`splatbatch status` says how far it is.")
     header, digest = _checked(path, task.name, result.sha256)
     setup = TrainingSettings(
         recipe=task.recipe.model_dump(mode="json", exclude={"program"}),

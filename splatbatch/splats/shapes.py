@@ -1,13 +1,10 @@
-"""What viewers ask of Gaussians: covariances and plain colours."""
+"""The shapes of Gaussians as covariances."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from splatbatch.splats.ply import FloatArray, Gaussians
-
-SH_C0 = 0.28209479177387814
-"""The constant spherical harmonic, sqrt(1 / (4 pi)): colour = 0.5 + C0 * sh0 (Kerbl 2023)."""
+from splatbatch.splats.ply import FloatArray
 
 
 def covariances(scales: FloatArray, quats: FloatArray) -> FloatArray:
@@ -26,16 +23,3 @@ def covariances(scales: FloatArray, quats: FloatArray) -> FloatArray:
     stretched = np.array(rows, dtype=np.float32).transpose(2, 0, 1) * np.exp(scales)[:, None, :]
     squared: FloatArray = stretched @ stretched.transpose(0, 2, 1)
     return squared
-
-
-def colours(gaussians: Gaussians) -> FloatArray:
-    """Return the colours of Gaussians seen from nowhere in particular, [N, 3] in 0 to 1."""
-    mean: FloatArray = np.clip(0.5 + SH_C0 * gaussians.sh0, 0, 1)
-    return mean
-
-
-def shares(gaussians: Gaussians) -> FloatArray:
-    """Return the opacities of Gaussians, [N, 1] in 0 to 1."""
-    logits = np.clip(gaussians.opacities, -30, 30)[:, None]
-    opaque: FloatArray = np.reciprocal(1 + np.exp(-logits))
-    return opaque

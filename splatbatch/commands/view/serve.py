@@ -1,4 +1,4 @@
-"""The merged scene, or several patches, in the browser with all their colours: served to this machine alone."""
+"""`view`: patches, or the merged scene, in the browser with all their colours: served to this machine alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from splatbatch.commands.view.together import Together, view_together
 from splatbatch.errors import MissingPartError, OutputError, SplatbatchError
 from splatbatch.plain_text import one_line
 from splatbatch.publish.page.page import asset, folder_page
-from splatbatch.publish.source import published
+from splatbatch.publish.source import viewed
 from splatbatch.report.viewer.viewer import HOW, viewer_script
 from splatbatch.tasks.batch import open_batch
 
@@ -38,12 +38,13 @@ def serve(config: Path | None, names: Sequence[str], port: int) -> None:
 
     Raises:
         MissingPartError: the viewer is not built.
-        OutputError: one of them is not trained, stale or not what was accepted, or no port is free.
+        ConfigError: one of them has no splat.
+        OutputError: a splat is broken, or not what was accepted; or no port is free.
     """
+    batch = open_batch(config)
+    shown = view_together(viewed(batch, names), batch.config.scene.crs or "")
     if not viewer_script():
         raise MissingPartError("view: the viewer is not built", HOW["viewer"])
-    batch = open_batch(config)
-    shown = view_together(published(batch, names), batch.config.scene.crs or "")
     guard = Guard()
     server = _open_server(port, partial(_Handler, guard, shown, folder_page(shown.facts, "splat.ply")))
     what = ", ".join(splat.name for splat in shown.splats)
