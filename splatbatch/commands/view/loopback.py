@@ -1,0 +1,73 @@
+"""A server for this machine alone: it answers whoever has its whole URL, and nobody else."""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from splatbatch.commands.view.guard import Guard
+from splatbatch.errors import OutputError
+
+LOOPBACK = "127.0.0.1"
+INTERRUPTED = 130
+MOST_PORTS = 100
+"""Tried from the named one on."""
+
+
+def open_server(port: int, handler: Callable[..., Any]) -> ThreadingHTTPServer:
+    """Listen on a port, or the next that is free.
+
+    Raises:
+        OutputError: none of them is.
+    """
+    for one in range(port, min(port + MOST_PORTS, 65536)):
+        try:
+            return ThreadingHTTPServer((LOOPBACK, one), handler)
+        except OSError:
+            continue
+    raise OutputError(f"--port {port}: neither it nor the next {MOST_PORTS} can be used", "Name another port.")
+
+
+class LoopbackHandler(BaseHTTPRequestHandler):
+    """Lets requests in or not; what it answers is the matter of who derives from it."""
+
+    def __init__(self, guard: Guard, *arguments: Any) -> None:
+        self._guard = guard
+        super().__init__(*arguments)
+
+    def log_message(self, format: str, *_: Any) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """Answer."""
+        hosts, origins = self.headers.get_all("Host") or [], self.headers.get_all("Origin") or []
+        if not self._guard.lets_in(self.path, hosts, origins):
+            self.say(http.HTTPStatus.FORBIDDEN, "The whole URL is needed, as it was printed.\n")
+            return
+        self.answer(self.path.partition("?")[0].replace(f"/{self._guard.token}", "", 1).lstrip("/"))
+
+    def answer(self, name: str) -> None:
+        """Answer what was asked for below the token."""
+        raise NotImplementedError
+
+    def begin(self, kind: str, size: int | None, status: http.HTTPStatus = http.HTTPStatus.OK) -> None:
+        """Send the head of an answer; one without a size ends with the connection."""
+        self.send_response(status)
+        headers = {"Content-Type": kind, "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"}
+        headers |= {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+        headers |= {} if size is None else {"Content-Length": str(size)}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def send(self, kind: str, content: bytes) -> None:
+        """Send a whole answer."""
+        self.begin(kind, len(content))
+        self.wfile.write(content)
+
+    def say(self, status: http.HTTPStatus, words: str) -> None:
+        """Send words."""
+        self.begin("text/plain; charset=utf-8", len(words.encode()), status)
+        self.wfile.write(words.encode())
