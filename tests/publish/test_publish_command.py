@@ -16,11 +16,12 @@ from command_line import Ended, invoke
 from cut_batch import copy_of, put, trained
 from fake_batch import FakeBatch
 from splat_tool import tool_or_skip
+from tileset_rules import problems_of
 
 from splatbatch.publish import loss, rows
 from splatbatch.publish import publish as publishing
 from splatbatch.publish import target as targets
-from splatbatch.publish.tiles import glb
+from splatbatch.publish.tiles import geodesy, glb, write
 from splatbatch.publish.tiles.spz import pack
 from splatbatch.publish.tool import FOLDER
 from splatbatch.splats import read_splat
@@ -140,6 +141,46 @@ def test_tiles_have_a_tileset_for_each_patch_and_counters_at_the_root(batch: Fak
         place = folder(batch) / "tiles" / child["content"]["uri"]
         assert "transform" in json.loads(place.read_text())["root"]
         assert child["extras"]["num_bytes"] == sum(path.stat().st_size for path in place.parent.iterdir())
+
+
+BREAKS: dict[str, tuple[Any, str]] = {
+    "no error": (lambda root: root["root"].pop("geometricError"), "geometricError: None"),
+    "an error that grows": (lambda root: root["root"].update(geometricError=1e9), "geometricError"),
+    "no box": (lambda root: root["root"].pop("boundingVolume"), "boundingVolume.box: None"),
+    "a flat box": (lambda root: root["root"]["boundingVolume"].update(box=[0.0] * 12), "flat"),
+    "a box that holds less": (lambda root: shrink(root["root"]), "sticks out of the one above"),
+    "a box elsewhere": (lambda root: root["root"]["children"][0]["boundingVolume"]["box"].__setitem__(0, 1e9), "stick"),
+    "no file": (lambda root: root["root"]["children"][0]["content"].update(uri="p9.json"), "there is no such file"),
+    "a typing mistake": (lambda root: root["root"].update(refined="ADD"), "refined: no property of a tile"),
+    "an extension": (lambda root: root.pop("extensionsUsed"), "extensionsUsed"),
+    "another version": (lambda root: root["asset"].update(version="3"), "asset.version"),
+}
+
+
+def shrink(tile: dict[str, Any]) -> None:
+    box = tile["boundingVolume"]["box"]
+    box[3:] = [value / 2 for value in box[3:]]
+
+
+@pytest.mark.parametrize("crs", ["", "EPSG:32632"])
+def test_tiles_keep_the_rules_of_3d_tiles_and_what_breaks_them_is_found(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, crs: str
+) -> None:
+    if crs:
+        pytest.importorskip("pyproj", reason="pyproj is not installed (extra geo)")
+        monkeypatch.setattr(geodesy, "_check_area", lambda *_: None)  # this scene lies around its origin
+        batch.change(scene={"crs": crs})
+    monkeypatch.setattr(write, "MOST_PER_TILE", 50)
+    ended = publish(batch, "p0", "p1", "--as", "tiles", "--no-measure")
+    assert ended.code == 0, ended.err
+    tileset = folder(batch) / "tiles/tileset.json"
+    assert len(list(tileset.parent.rglob("*.glb"))) > 20 and problems_of(tileset) == []
+    whole = tileset.read_text()
+    for name, (break_it, words) in BREAKS.items():
+        root = json.loads(whole)
+        break_it(root)
+        tileset.write_text(json.dumps(root))
+        assert words in "; ".join(problems_of(tileset)), name
 
 
 def test_replacing_one_patch_rewrites_its_folder_and_the_roots_counters_alone(batch: FakeBatch) -> None:
