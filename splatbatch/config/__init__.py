@@ -1,10 +1,19 @@
 """The YAML: one small section per layer, every mistake listed at once with its line and the nearest known name."""
 
 from splatbatch.config.executor import Executor
-from splatbatch.config.load import DEFAULT_CONFIG, Config, find_config, json_schema, load, parse_change, placed, to_yaml
+from splatbatch.config.load import (
+    DEFAULT_CONFIG,
+    Config,
+    find_config,
+    json_schema,
+    load,
+    parse_change,
+    placed,
+    to_yaml,
+)
 from splatbatch.config.recipe import Evaluation, Recipe, Training
 from splatbatch.config.section import NO_OFFSET, Offset
-from splatbatch.config.sections import Cooldown, LadderName, Limits, Notify, Output, Retry, Rung, Scene
+from splatbatch.config.sections import Cooldown, LadderName, Limits, Notify, Output, Retry, Rung, Scene, Tracking
 from splatbatch.config.sweep.sweep import TaskId, Variant
 from splatbatch.config.yaml.bounded import STDIN
 from splatbatch.config.yaml.edit import save_moved
@@ -12,6 +21,6 @@ from splatbatch.config.yaml.source import nearest
 
 __all__ = [
     "DEFAULT_CONFIG", "NO_OFFSET", "STDIN", "Config", "Cooldown", "Evaluation", "Executor", "LadderName", "Limits",
-    "Notify", "Offset", "Output", "Recipe", "Retry", "Rung", "Scene", "TaskId", "Training", "Variant", "find_config",
-    "json_schema", "load", "nearest", "parse_change", "placed", "save_moved", "to_yaml",
+    "Notify", "Offset", "Output", "Recipe", "Retry", "Rung", "Scene", "TaskId", "Tracking", "Training", "Variant",
+    "find_config", "json_schema", "load", "nearest", "parse_change", "placed", "save_moved", "to_yaml",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from splatbatch.config.places import place_mistakes
 from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, Recipe, Refinement, Training
 from splatbatch.config.rungs import check_rungs
 from splatbatch.config.section import Section
-from splatbatch.config.sections import Cooldown, Limits, Notify, Output, Publish, Retry, Scene
+from splatbatch.config.sections import Cooldown, Limits, Notify, Output, Publish, Retry, Scene, Tracking
 from splatbatch.config.sweep.checks import check_sweep, normal
 from splatbatch.config.sweep.sweep import Sweep, TaskId, Variant, expand
 from splatbatch.config.trainers.program_checks import check_programs
@@ -50,8 +50,7 @@ class Config(Section):
     output: Output = Output()
     notify: Notify = Notify()
     publish: Publish = Publish()
-    deadline: Deadline | None = None
-    """When all should be trained: 07:00, 2026-11-24 07:00, or 8h30m from the start. Steps, then photographs, shrink."""
+    tracking: Tracking = Tracking()
     trainers: dict[str, Program] = {}
     """Programs that `training.trainer` can name besides ours."""
     patches: dict[str, PatchOverrides] = {}

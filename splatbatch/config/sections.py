@@ -136,6 +136,20 @@ class Publish(Section):
     """Render what was compressed, on held-out photographs, and write down what that costs in dB."""
 
 
+class Tracking(Section):
+    """Where else a batch is written down: runs of MLflow, one for each attempt, below one for the batch."""
+
+    mlflow: str = ""
+    """Its tracking store (extra `mlflow`): a URL, or a folder beside the YAML as file:mlruns. Empty: none. A password
+    belongs into $MLFLOW_TRACKING_PASSWORD."""
+    experiment: Annotated[str, Field(min_length=1)] = "splatbatch"
+    """Under which name the runs stand there."""
+    splats: bool = False
+    """Store the splats, too; else logs, figures and the report."""
+    timeout_s: SomeSeconds = 120.0
+    """Longest time for writing what has ended since the last time; more is left for the next."""
+
+
 def _from_environment(value: Any) -> Any:
     """Expand $VARIABLES; the error names none, since what looks like one may be part of a password."""
     if not isinstance(value, str):

@@ -72,6 +72,8 @@ EXTRAS = {
     "notify": ("apprise", "notify.urls"),
     "tensorboard": ("tensorboard", "evaluation.tensorboard"),
     "lpips": ("torchmetrics", "LPIPS beside PSNR and SSIM"),
+    "geo": ("pyproj", "3D Tiles on the globe"),
+    "mlflow": ("mlflow-skinny", "tracking.mlflow"),
     "ray": ("ray", "executor.engine: ray"),
 }
 """The package of each optional part, and what it is for."""

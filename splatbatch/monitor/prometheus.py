@@ -11,6 +11,7 @@ from splatbatch.files import write_text
 from splatbatch.monitor.table import batch_eta_s
 from splatbatch.store.claims.at_work import AtWork, at_work
 from splatbatch.store.claims.workers import Watcher
+from splatbatch.store.events import Event
 from splatbatch.store.hashes import Stamp, stamp_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.evidence import Standing
@@ -44,6 +45,11 @@ class MetricsFile:
         self._watcher = Watcher(output)
         self._next = 0.0
         self._seen = self._stamp()
+
+    name = "metrics.prom"
+
+    def tell(self, event: Event) -> None:
+        """Hear nothing: all that it says is read from the files."""
 
     def beat(self) -> None:
         """Write it if it is time, and nobody else does; called many times a second."""

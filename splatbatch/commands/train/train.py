@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import typer
 
@@ -22,6 +23,7 @@ from splatbatch.errors import ConfigError
 from splatbatch.monitor.console import open_listener
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
+from splatbatch.monitor.sinks import MlflowSink, Sinks
 from splatbatch.outcome import Outcome
 from splatbatch.plain_text import plain
 from splatbatch.scheduler import session
@@ -148,20 +150,19 @@ def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
     batch.output.create()
     standing, contents = whole.standing(), Contents(batch)
     notifier = Notifier(batch.config.notify, batch.output, names, standing)
-    metrics = MetricsFile(batch.output, names, standing)
+    sinks = Sinks([MetricsFile(batch.output, names, standing), _mlflow(batch)])
     with (
         held(batch.output, batch.terms, tell) as ours,
         open_listener(batch.output, names, standing) as console,
     ):
-        listeners = (console.tell, notifier.tell, contents.tell)
+        listeners = (console.tell, notifier.tell, contents.tell, sinks.tell)
         ledger = Ledger(batch.output.ledger, *listeners, generation_of=ours.claims.generation)
 
         def beat() -> None:
             ours.beat()
             console.beat()
-            metrics.beat()
             contents.beat()
-            for reason in notifier.beat():
+            for reason in (*sinks.beat(), *notifier.beat()):
                 ledger.write(NotifyFailed(reason))
 
         hooks = Hooks(interruption.reason, beat, ours.beat, contents.want, standing.forget)
@@ -171,25 +172,19 @@ def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
             contents.finish()
     standing.forget()
     code = conclude(batch, run, standing)
-    metrics.finish()
-    for reason in notifier.finish(summary(statuses_of(whole, standing)), interruption.reason()):
+    told = notifier.finish(summary(statuses_of(whole, standing)), interruption.reason())
+    for reason in (*sinks.finish(), *told):
         typer.echo(plain(f"not told: {reason}"), err=True)
     if wish.is_retry:
         print_retried(batch, run, save=save)
     raise typer.Exit(interruption.exit_code if interruption.signal else code)
 
 
-def _inspect(batch: Batch, run: Run, hooks: Hooks) -> None:
-    """Inspect the splats that are there, where the YAML asks for it; whatever comes of that, they are trained."""
-    wanted = [task.name for task in batch.tasks if task.recipe.evaluation.inspect]
-    if not wanted or run.stopped:
-        return
-    from splatbatch.commands.quality.inspect import inspect_tasks
+def _mlflow(batch: Batch) -> MlflowSink:
+    def settings() -> dict[str, dict[str, Any]]:
+        return {task.name: task.asked.recipe.settings() for task in batch.tasks}
 
-    trained = batch.only(name for name in wanted if batch.output.patch(name).read_result() is not None)
-    _, failed = inspect_tasks(trained, attempt.Hooks(hooks.stop, hooks.beat))
-    for name, why in failed.items():
-        tell(plain(f"{name}: not inspected: {why}"))
+    return MlflowSink(batch.config.tracking, batch.output, batch.path.resolve().parent, settings)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,132 @@
+"""Write attempts into MLflow: `python -m splatbatch.monitor.sinks.mlflow_runs`, with its order as JSON on stdin.
+
+A batch is a parent run, each attempt a run below it. What is there already, by its tags, is not written again, so that
+a process that was cut off is made good by the next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from splatbatch.files import MIB
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.events import AttemptEnded
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.ledger import judged_attempts
+from splatbatch.store.records.metrics import Metrics
+
+BATCH, ATTEMPT, PARENT = "splatbatch.batch", "splatbatch.attempt", "mlflow.parentRunId"
+CURVES = ("loss", "grad_norm", "num_gaussians", "peak_mib", "psnr", "ssim", "lpips", "training_psnr", "psnr_even")
+MOST_CHARS = 500
+"""Of a parameter's value."""
+METRICS_AT_ONCE, PARAMS_AT_ONCE = 1000, 100
+"""So many a server takes in one request."""
+MOST_LOG_BYTES = 8 * MIB
+STATES = {"trained": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
+
+
+def main() -> None:
+    """Read the order and obey it."""
+    os.environ.setdefault("MLFLOW_ENABLE_ASYNC_LOGGING", "false")
+    Book(json.load(sys.stdin)).write()
+
+
+class Book:
+    """What MLflow knows of a batch."""
+
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        from mlflow import MlflowClient
+
+        self.order, self.output = order, OutputFolder(Path(order["output"]))
+        self.client = MlflowClient(tracking_uri=order["uri"])
+        known = self.client.get_experiment_by_name(order["experiment"])
+        self.experiment = known.experiment_id if known else self.client.create_experiment(order["experiment"])
+        self.parent = self._find("") or self._begin_batch()
+
+    def write(self) -> None:
+        """Write the attempts that are not there yet, and how the batch has ended."""
+        ends = judged_attempts(self.output)
+        for patch in self.order["settings"]:
+            for folder in self.output.patch(patch).attempts():
+                event, name = ends.get((patch, folder.number)), f"{patch}/{folder.number}"
+                if event and self._find(name) is None:
+                    self._write_attempt(name, folder, event)
+        if self.order["has_ended"]:
+            self._end_batch()
+
+    def _find(self, name: str) -> str | None:
+        batch = str(self.output.path).replace("'", "")
+        words = f"tags.`{BATCH}` = '{batch}' and tags.`{ATTEMPT}` = '{name.replace(chr(39), '')}'"
+        found = self.client.search_runs([self.experiment], words, max_results=1)
+        return found[0].info.run_id if found else None
+
+    def _begin_batch(self) -> str:
+        name = self.output.path.resolve().parent.name or "batch"
+        tags = {BATCH: str(self.output.path).replace("'", ""), ATTEMPT: "", "mlflow.runName": name}
+        return str(self.client.create_run(self.experiment, tags=tags).info.run_id)
+
+    def _end_batch(self) -> None:
+        if self.output.report("html").exists():
+            self.client.log_artifact(self.parent, str(self.output.report("html")))
+        self.client.set_terminated(self.parent, "FINISHED")
+
+    def _write_attempt(self, name: str, folder: AttemptFolder, event: AttemptEnded) -> None:
+        """Make a run with all that is known of an attempt; the tag by which it is found comes last."""
+        end_ms = round(1000 * (event.t or 0.0))
+        begin_ms = end_ms - round(1000 * (event.seconds or 0.0))
+        tags = {PARENT: self.parent, "mlflow.runName": name, "splatbatch.patch": event.patch}
+        tags |= {"splatbatch.outcome": event.outcome, "splatbatch.cause": event.cause}
+        run = self.client.create_run(self.experiment, start_time=begin_ms, tags=tags).info.run_id
+        job = folder.read_job()
+        settings = {**self.order["settings"][event.patch], **(job.changes if job else {})}
+        self._log_settings(run, settings)
+        self._log_figures(run, list(_figures(folder, event, end_ms)))
+        for path in _artifacts(folder, with_splat=self.order["splats"]):
+            self.client.log_artifact(run, str(path))
+        self.client.set_tag(run, BATCH, str(self.output.path).replace("'", ""))
+        self.client.set_tag(run, ATTEMPT, name.replace("'", ""))
+        self.client.set_terminated(run, STATES.get(event.outcome, "FAILED"), end_ms)
+
+    def _log_settings(self, run: str, settings: Mapping[str, Any]) -> None:
+        from mlflow.entities import Param
+
+        every = [Param(key, str(value)[:MOST_CHARS]) for key, value in settings.items()]
+        for start in range(0, len(every), PARAMS_AT_ONCE):
+            self.client.log_batch(run, params=every[start : start + PARAMS_AT_ONCE])
+
+    def _log_figures(self, run: str, figures: Sequence[tuple[str, float, int, int]]) -> None:
+        from mlflow.entities import Metric
+
+        for start in range(0, len(figures), METRICS_AT_ONCE):
+            self.client.log_batch(run, metrics=[Metric(*one) for one in figures[start : start + METRICS_AT_ONCE]])
+
+
+def _figures(folder: AttemptFolder, event: AttemptEnded, end_ms: int) -> Iterator[tuple[str, float, int, int]]:
+    """Yield name, value, time in ms and step: the curves, then what the whole attempt came to."""
+    for line in folder.read_progress():
+        for name in CURVES:
+            if (value := line.figure(name)) is not None and line.step is not None:
+                yield name, float(value), round(1000 * (line.t or 0.0)), line.step
+    last, final = event.step or 0, (folder.read_metrics() or Metrics()).final
+    whole = {"seconds": event.seconds, "final_num_gaussians": event.num_gaussians, "gpu_peak_mib": event.gpu_peak_mib}
+    whole |= {f"final_{name}": getattr(final, name) for name in ("psnr", "ssim", "lpips", "training_psnr")}
+    for name, total in whole.items():
+        if total is not None:
+            yield name, float(total), end_ms, last
+
+
+def _artifacts(folder: AttemptFolder, *, with_splat: bool) -> Iterator[Path]:
+    for path in (folder.log, folder.metrics, folder.settings, folder.exit, folder.result):
+        if path.is_file() and path.stat().st_size <= MOST_LOG_BYTES:
+            yield path
+    if with_splat and folder.splat.is_file():
+        yield folder.splat
+
+
+if __name__ == "__main__":
+    main()
