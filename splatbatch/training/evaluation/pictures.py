@@ -19,6 +19,7 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.photos.decode import Pixels
 from splatbatch.training.photos.tones import in_tone
 from splatbatch.training.photos.views import Photo
+from splatbatch.training.rendering.pixels import to_pixels
 from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
 
 LONGEST_PX = 480
@@ -66,8 +67,7 @@ def _picture(
     folder: AttemptFolder, rank: str, gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe
 ) -> tuple[int, int]:
     colors = rasterize(gaussians, photo.view, RasterOptions.of(recipe)).colors
-    colors = in_tone(colors, photo.tone, photo.view).clamp(0, 1)
-    rendered = (255 * colors).round().to(torch.uint8).cpu().numpy()
+    rendered = to_pixels(in_tone(colors, photo.tone, photo.view))
     del colors
     render, target = _small(rendered), _small(photo.pixels.cpu().numpy())
     for kind, picture in (("photo", target), ("render", render), ("error", error(target, render))):

@@ -16,6 +16,7 @@ from splatbatch.scene.frame import shifted_image
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.store.records.evaluation import FilmSettings
 from splatbatch.training.film.path import Pose, fly
+from splatbatch.training.rendering.pixels import to_pixels
 from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
 from splatbatch.training.scene.photographs import usual_unit
 from splatbatch.training.scene.store import Standpoint, Store
@@ -49,7 +50,7 @@ def draw(settings: FilmSettings, target: Path) -> str:
         for pose in fly(images, settings.num_frames):
             view, standpoint = _view(pose, calibration, settings, unit)
             drawn = rasterize(store.seen_from(standpoint, view), view, options).colors
-            file.write((255 * drawn.clamp(0, 1)).round().byte().contiguous().cpu().numpy().data)
+            file.write(to_pixels(drawn).data)
     seconds = time.monotonic() - began
     return f"{settings.num_frames} frames in {seconds:.1f} s, {settings.num_frames / max(seconds, 1e-9):.1f} a second"
 
