@@ -88,6 +88,14 @@ def report(config: options.ConfigOption = None, json_: options.JsonOption = Fals
 
 
 @app.command()
+def serve(config: options.ConfigOption = None, port: options.PortOption = 8765) -> None:
+    """Show the report in a browser on this machine while the batch runs, as it is at each moment, until Ctrl-C."""
+    from splatbatch.commands.live import serve as live
+
+    live.serve(config, port)
+
+
+@app.command()
 def view(
     names: options.ViewedArguments = None,
     config: options.ConfigOption = None,

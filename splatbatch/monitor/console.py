@@ -12,9 +12,8 @@ from rich.live import Live
 from rich.text import Text
 
 from splatbatch import terminal
-from splatbatch.failures.causes.words import spelled
-from splatbatch.monitor.table import live_view, num_shown
-from splatbatch.plain_text import assignments, counted, one_line
+from splatbatch.monitor.table import batch_line, live_view, num_left, num_shown
+from splatbatch.plain_text import assignments, clock, counted, one_line
 from splatbatch.store import events
 from splatbatch.store.claims.at_work import at_work
 from splatbatch.store.claims.workers import Watcher
@@ -22,7 +21,7 @@ from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.partition.tally import how_many
-from splatbatch.tasks.status import read_status
+from splatbatch.tasks.status import PatchStatus, read_status
 
 HEARTBEAT_S = 60.0
 REDRAW_S = 1.0
@@ -103,9 +102,23 @@ class LineListener(ConsoleListener):
         running = [status for status in statuses if status.state == "running"]
         has_nodes = len({status.node for status in running}) > 1
         for status in running:
-            figures = f"{status.patch}: {status.phase} {status.step}/{status.max_steps}"
-            loss = f", loss {status.loss:.4f}" if status.loss is not None else ""
-            self._say(_short(f"{figures}{loss}{f', on {status.node}' if has_nodes else ''}"))
+            self._say(_short(heartbeat(status, has_nodes=has_nodes)))
+        if running:
+            self._say(_short(f"{counted(num_left(statuses), 'patch', 'es')} left: {batch_line(statuses)}"))
+
+
+def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
+    """Return how far a training is: "p3: train 1200/30000 (4%), 31.2 steps/s, loss 0.0831, 0:12:30 to go, GPU …"."""
+    share = f" ({100 * status.step // status.max_steps}%)" if status.max_steps else ""
+    parts = [f"{status.patch}: {status.phase} {status.step}/{status.max_steps}{share}"]
+    parts += [f"{status.steps_per_s:.1f} steps/s"] if status.steps_per_s else []
+    parts += [f"loss {status.loss:.4f}"] if status.loss is not None else []
+    parts += [f"{clock(status.eta_s)} to go"] if status.eta_s is not None else []
+    gpu = [f"{status.gpu_used_mib:,} MiB"] if status.gpu_used_mib is not None else []
+    gpu += [f"{status.gpu_temperature_c} °C"] if status.gpu_temperature_c is not None else []
+    parts += [f"GPU {' '.join(gpu)}"] if gpu else []
+    parts += [f"on {status.node}"] if has_nodes else []
+    return ", ".join(parts)
 
 
 class LiveListener(ConsoleListener):

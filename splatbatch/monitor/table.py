@@ -18,6 +18,8 @@ from splatbatch.store.claims.at_work import AtWork, in_short, lines_of
 from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.status import PatchStatus, most_interesting
 
+LEFT = ("running", "waiting", "stale", "stopped")
+"""States of patches that `train` trains, or is training."""
 WIDE = 120
 """Columns of a terminal from which on everything is shown."""
 BAR_WIDTH = 10
@@ -150,5 +152,10 @@ def batch_eta_s(statuses: Sequence[PatchStatus]) -> float | None:
         return None
     trained = [status.seconds for status in statuses if status.state == "trained" and status.seconds]
     typical = statistics.median(trained or [(one.seconds or 0) + (one.eta_s or 0) for one in running])
-    waiting = sum(status.state == "waiting" for status in statuses)
+    waiting = num_left(statuses) - len(running)
     return max(*left, (sum(left) + waiting * typical) / len(running))
+
+
+def num_left(statuses: Sequence[PatchStatus]) -> int:
+    """Return how many patches `train` has not done with yet: those that run, and those that it will take."""
+    return sum(status.state in LEFT for status in statuses)

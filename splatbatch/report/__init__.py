@@ -6,11 +6,11 @@ from splatbatch.config import Variant
 from splatbatch.files import Record, write_json, write_text
 from splatbatch.report.facts import build
 from splatbatch.report.markdown import to_markdown
-from splatbatch.report.page.page import to_html
+from splatbatch.report.page.page import to_html, to_live_html
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.evidence import Standing
 
-__all__ = ["to_markdown", "write_report"]
+__all__ = ["live_page", "to_markdown", "write_report"]
 
 
 def write_report(
@@ -31,3 +31,10 @@ def write_report(
     folders = standing.photograph_folders if standing else lambda _: ()
     write_text(output.report("html"), to_html(report, output, previews_mib, folders))
     return report
+
+
+def live_page(
+    output: OutputFolder, names: Sequence[str], variants: Iterable[Variant], standing: Standing, version: str
+) -> str:
+    """Return the report as a page that follows its batch; nothing is written."""
+    return to_live_html(build(output, names, tuple(variants), standing), output, version)

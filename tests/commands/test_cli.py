@@ -406,7 +406,8 @@ def test_a_pipe_gets_a_sign_of_life_now_and_then(batch: FakeBatch, monkeypatch: 
     monkeypatch.setattr(console, "HEARTBEAT_S", 0.2)
     batch.make("p0").script(p0=["train 0.6"])
     said = invoke("train", batch=batch).err
-    assert "p0: train 1/20, loss 0.5000" in said
+    assert "p0: train 1/20 (5%), loss 0.5000" in said
+    assert "1 patch left: 0 of 1 trained, 1 running" in said
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in said.splitlines())
 
 

@@ -16,8 +16,8 @@ from command_line import invoke, on_terminal
 from rich.console import Console
 
 from splatbatch.commands.status import watching
-from splatbatch.monitor.console import LONGEST_LINE, in_words
-from splatbatch.monitor.table import batch_eta_s, batch_line, live_view, status_table
+from splatbatch.monitor.console import LONGEST_LINE, heartbeat, in_words
+from splatbatch.monitor.table import batch_eta_s, batch_line, live_view, num_left, status_table
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.claims.at_work import AtWork
 from splatbatch.store.events import AttemptEnded
@@ -98,6 +98,17 @@ def test_the_batch_is_told_in_one_line() -> None:
         "1 of 5 trained, 1 running, 1 failed; about 0:03:38 to go"
     )
     assert batch_line([trained]) == "1 of 1 trained"
+
+
+def test_a_heartbeat_says_how_far_for_how_long_and_how_the_gpu_is() -> None:
+    said = heartbeat(replace(RUNNING, patch="p0", phase="train", step=1200, max_steps=3000, loss=0.0831, node="n7"))
+    assert said == "p0: train 1200/3000 (40%), 101.5 steps/s, loss 0.0831, 0:00:18 to go, GPU 9,123 MiB 71 °C"
+    assert heartbeat(PatchStatus("p1", "running", phase="load", node="n7"), has_nodes=True) == "p1: load 0/0, on n7"
+
+
+def test_what_is_left_is_what_train_takes_or_is_training() -> None:
+    states = ("trained", "running", "failed", "stopped", "refused", "stale", "waiting")
+    assert num_left([PatchStatus(f"p-{state}", state) for state in states]) == 4
 
 
 def test_nobody_knows_when_it_ends_before_every_running_patch_has_a_pace() -> None:

@@ -46,16 +46,18 @@ def table(
     return tag("div", inner, class_=kind, tabindex=0, role="region", aria_label=name)
 
 
-def document(title: str, body: Html, style: str, scripts: Sequence[str]) -> str:
+def document(title: str, body: Html, style: str, scripts: Sequence[str], *, follows: bool = False) -> str:
     """Return a whole page that may load nothing at all and runs the first script.
 
     It may run the others, too: their text, and no other, may be put into a script element later. Such a script may
-    start workers whose text it brings along; these are bound by the same policy.
+    start workers whose text it brings along; these are bound by the same policy. One that `follows` may ask the server
+    that it came from, and nobody else.
     """
     workers = "worker-src blob:; " if len(scripts) > 1 else ""
+    asks = "connect-src 'self'; " if follows else ""
     policy = (
         f"default-src 'none'; style-src {_digest(style)}; script-src {' '.join(map(_digest, scripts))}; {workers}"
-        "img-src data:; base-uri 'none'; form-action 'none'"
+        f"img-src data:; {asks}base-uri 'none'; form-action 'none'"
     )
     head = [
         tag("meta", charset="utf-8"),

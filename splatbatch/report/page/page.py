@@ -15,7 +15,7 @@ from splatbatch.report.page.comparison_page import comparison
 from splatbatch.report.page.first.contact_sheet import contact_sheet
 from splatbatch.report.page.first.patch_table import patch_table
 from splatbatch.report.page.first.verdict import first_screen
-from splatbatch.report.page.html import Html, document, join, tag
+from splatbatch.report.page.html import Html, document, join, table, tag
 from splatbatch.report.page.patch_section import patch_section
 from splatbatch.report.page.pictures import Budget
 from splatbatch.report.page.scene_section import scene_section
@@ -28,6 +28,8 @@ PICTURE_BYTES = 16 << 20
 SMALL_BYTES = 3 << 20
 """Of the contact sheet, and of variants side by side."""
 STRIP_BYTES = 1 << 20
+RUNNING = ("patch", "phase", "", "step", "loss", "PSNR dB", "steps/s", "to go", "GPU", "node")
+"""Columns of what is in training, which live.js fills."""
 MOST_WARNINGS = 200
 MOST_PATCHES = 500
 """No browser and nobody takes in thousands of sections; report.json has them all."""
@@ -40,6 +42,25 @@ def to_html(report: Record, output: OutputFolder, previews_mib: int, folders: Fo
     title = f"{report['summary']} - splatbatch"
     scripts = [_asset("page.js"), *([viewer_script()] if previews.num_shown else [])]
     return document(title, join([main, previews.packed_viewer()]), _asset("page.css"), scripts)
+
+
+def to_live_html(report: Record, output: OutputFolder, version: str) -> str:
+    """Return the page that `serve` shows: it follows the batch, and leaves out what takes long to make.
+
+    Args:
+        report: its facts.
+        output: where curves and pictures come from.
+        version: by which the page knows that its report is no longer the latest.
+    """
+    previews = Previews(output, Budget(0))
+    main = tag("main", _live_panel(version), *_parts(report, previews, lambda _: ()))
+    scripts = [_asset("page.js") + _asset("live.js")]
+    return document(f"{report['summary']} - splatbatch", main, _asset("page.css"), scripts, follows=True)
+
+
+def _live_panel(version: str) -> Html:
+    running = table(RUNNING, (), ("patch", "phase", "node", "GPU"), "table running", name="In training")
+    return tag("section", tag("p", "…", role="status"), running, id="live", data_version=version, aria_label="Now")
 
 
 def _parts(report: Record, previews: Previews, folders: Folders) -> Iterator[Html]:

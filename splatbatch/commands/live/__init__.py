@@ -1,0 +1,1 @@
+"""`serve`: the report in the browser while a batch runs."""

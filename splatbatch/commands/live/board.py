@@ -1,0 +1,77 @@
+"""What a batch looks like now: one look serves all who ask, and the page is made anew when something has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from dataclasses import asdict
+from typing import Any
+
+from splatbatch.monitor.table import batch_eta_s, batch_line, num_left, num_shown
+from splatbatch.report import live_page
+from splatbatch.store.lock import holder
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.status import PatchStatus, read_status
+
+LOOK_S = 2.0
+"""As long a look serves everybody."""
+OF_A_PATCH = (
+    "patch", "phase", "step", "max_steps", "loss", "psnr", "num_gaussians", "steps_per_s", "eta_s", "gpu_used_mib",
+    "gpu_temperature_c", "node",
+)  # fmt: skip
+
+
+class Board:
+    """Looks at the files of a batch when somebody asks; it starts nothing and writes nothing."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._looking, self._making = threading.Lock(), threading.Lock()
+        self._now: dict[str, Any] = {}
+        self._looked_at = -LOOK_S
+        self._page = ("", b"")
+
+    def now(self) -> dict[str, Any]:
+        """Return how far it is: a line, seconds to go, patches left, each running patch, and which report that is."""
+        with self._looking:
+            if time.monotonic() - self._looked_at >= LOOK_S:
+                self._now = self._look()
+                self._looked_at = time.monotonic()
+            return self._now
+
+    def page(self) -> bytes:
+        """Return the report as a page that follows the batch; made anew when a patch or the ledger has changed."""
+        version = self.now()["version"]
+        with self._making:
+            if self._page[0] != version:
+                batch = self._batch
+                variants = tuple(batch.config.variants.values())
+                text = live_page(batch.output, batch.names, variants, batch.standing(), version)
+                self._page = (version, text.encode())
+            return self._page[1]
+
+    def _look(self) -> dict[str, Any]:
+        batch = self._batch
+        found = read_status(batch.output, batch.names, num_shown(len(batch.tasks)), batch.standing())
+        running = holder(batch.output.lock)
+        return {
+            "line": batch_line(found),
+            "eta_s": batch_eta_s(found),
+            "left": num_left(found),
+            "run": f"process {running.pid} on {running.host}" if running else "",
+            "running": [_row(one) for one in found if one.state == "running"],
+            "states": {one.patch: one.state for one in found},
+            "version": self._version(found),
+        }
+
+    def _version(self, found: tuple[PatchStatus, ...]) -> str:
+        """Return what tells this report from an earlier one: states and attempts, and how much the ledgers say."""
+        facts = [(one.patch, one.state, one.attempt, one.cause) for one in found]
+        sizes = [path.stat().st_size for path in self._batch.output.ledgers() if path.exists()]
+        return hashlib.sha256(repr((facts, sizes)).encode()).hexdigest()[:16]
+
+
+def _row(status: PatchStatus) -> dict[str, Any]:
+    known = asdict(status)
+    return {key: known[key] for key in OF_A_PATCH}
