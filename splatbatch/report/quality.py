@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from splatbatch.files import Record
+from splatbatch.plain_text import counted
+from splatbatch.store.folders.inspecting import PICTURES
 from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders.scene import SceneFolder
+from splatbatch.store.hashes import sha256_of
+from splatbatch.store.records.quality.certificate import read_certificate
+from splatbatch.store.records.quality.inspection import Dropped, Inspection
 
 FIGURES = ("figure", "value", "limit", "state", "what")
 MOST_NAMED = 8
@@ -14,14 +22,54 @@ def quality_of(folder: PatchFolder, sha256: str) -> Record | None:
     found = folder.read_inspection()
     if found is None or not found.grade or not sha256 or found.splat != sha256:
         return None
-    held_out = {name: one for name, one in found.photos.items() if "psnr" in one}
+    certificate = read_certificate(folder.certificate) or {}
+    return _record(found, folder.inspecting) | {
+        "certificate": certificate if certificate.get("splat") == sha256 else {}
+    }
+
+
+def quality_of_scene(folder: SceneFolder) -> Record | None:
+    """Return what an inspection has found of the merged scene as it is now; None if nobody has inspected that."""
+    found = folder.read_inspection()
+    if found is None or not found.grade or found.splat != sha256_of(folder.splat):
+        return None
+    return _record(found, folder.inspecting)
+
+
+def _record(found: Inspection, attempts: PatchFolder) -> Record:
+    named = found.attempt if Path(found.attempt).name == found.attempt else ""
     return {
         "grade": found.grade,
         "figures": [one.to_record() | {"state": one.state} for one in found.figures],
         "cells": [dict(cell) for cell in found.cells],
-        "holdout": held_out,
+        "holdout": {name: one for name, one in found.photos.items() if "psnr" in one},
+        "cameras": {name: {axis: one[axis] for axis in "xyz" if axis in one} for name, one in found.photos.items()},
+        "psnr": found.psnr_of(in_one_piece=False),
+        "psnr_in_one_piece": found.psnr_of(in_one_piece=True),
+        "thumbnails": found.thumbnails,
+        "pictures": str(attempts.path / named / PICTURES),
+        "dropped": drop_in_words(found.dropped),
         "seconds": found.seconds,
+        "certificate": {},
     }
+
+
+def drop_in_words(dropped: Dropped | None) -> str:
+    """Return what leaving photographs out has brought; empty where nobody has measured it."""
+    if dropped is None:
+        return ""
+    if dropped.gain_db is None:
+        return f"nothing was left out: {dropped.why}"
+    count = counted(len(dropped.photos), "photograph")
+    return f"{dropped.gain_db:+.2f} dB without {count}, after {dropped.steps or 0:,} steps"
+
+
+def held_out_in_words(quality: Record) -> str:
+    """Return how good held-out photographs are, those side by side apart; empty without such."""
+    if quality["psnr_in_one_piece"] is None:
+        return ""
+    spread = "" if quality["psnr"] is None else f", {quality['psnr']:.2f} dB on the others"
+    return f"Small copies of held-out photographs: {quality['psnr_in_one_piece']:.2f} dB on those side by side{spread}."
 
 
 def exceeded(quality: Record | None) -> list[Record]:
@@ -34,4 +82,5 @@ def figure_row(figure: Record) -> tuple[str, ...]:
     value, limit = ("" if one is None else f"{one:.3g}" for one in (figure["value"], figure["limit"]))
     named = ", ".join(figure["subjects"][:MOST_NAMED])
     what = f"{figure['unit']} {figure['meaning']}" + (f": {named}" if named else "")
+    what += f" (not told: {figure['why']})" if figure["value"] is None and figure["why"] else ""
     return (figure["name"], value, limit, figure["state"], what)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.plain_text import counted
+from splatbatch.report.quality import quality_of_scene
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import SceneEvaluation, SeamMeasured
 
@@ -45,11 +46,20 @@ def scene_facts(output: OutputFolder, patches: Path) -> Record | None:
         "seams": _seams(partition, found),
         "evaluation": {**found.to_record(), "photos": {}, "seams": []} if measured else None,
         "is_stale": measured is not None and _is_older(output),
+        "quality": quality_of_scene(output.scene),
     }
 
 
 def _blank() -> Record:
-    return {"problem": "", "cores": [], "cameras": [], "seams": [], "evaluation": None, "is_stale": False}
+    return {
+        "problem": "",
+        "cores": [],
+        "cameras": [],
+        "seams": [],
+        "evaluation": None,
+        "is_stale": False,
+        "quality": None,
+    }
 
 
 def _is_older(output: OutputFolder) -> bool:

@@ -47,13 +47,16 @@ def features_of(picture: Grey, K: Floats) -> Features:
     options.sift.max_num_features = MOST_FEATURES
     before, pycolmap.logging.minloglevel = pycolmap.logging.minloglevel, pycolmap.logging.ERROR
     try:
-        found, descriptors = pycolmap.Sift(options, pycolmap.Device.cpu).extract(np.ascontiguousarray(picture))
+        extractor = pycolmap.FeatureExtractor.create(options, pycolmap.Device.cpu)
+        found, descriptors = extractor.extract_from_uint8_array(np.ascontiguousarray(picture))
     finally:
         pycolmap.logging.minloglevel = before
-    known = np.asarray(descriptors, np.float64).reshape(-1, 128)
+    known = np.asarray(descriptors.data, np.float64).reshape(-1, 128)
     lengths = np.maximum(np.linalg.norm(known, axis=1, keepdims=True), 1e-9)
     height, width = picture.shape
-    return Features((width, height), K, np.asarray(found, np.float64).reshape(-1, 4)[:, :2], known / lengths)
+    return Features(
+        (width, height), K, np.array([(one.x, one.y) for one in found], np.float64).reshape(-1, 2), known / lengths
+    )
 
 
 def register(one: Features, other: Features) -> Registered | str:

@@ -45,9 +45,9 @@ def test_the_process_is_an_attempt_and_its_record_lies_beside_the_splat(quarry: 
     attempt, found, result = patch.inspecting.attempts()[0], patch.read_inspection(), patch.read_result()
     job, told = attempt.read_job(), attempt.read_exit()
     assert job is not None and "splatbatch.training.inspection" in job.argv
-    assert told is not None and told.end.code == 0 and attempt.last_progress().phase == "photographs"
+    assert told is not None and told.end.code == 0 and attempt.last_progress().phase == "pictures"
     assert found is not None and result is not None and found.splat == result.sha256
-    assert found.grade in "ABCD" and len(found.figures) == 15
+    assert found.grade in "ABCD" and len(found.figures) == 17
 
 
 def test_what_was_inspected_as_it_is_is_not_inspected_again(quarry: Path) -> None:
@@ -118,6 +118,13 @@ def forge_grade(quarry: Path) -> None:
     change_certificate(quarry, seal=seal_of(json.loads(file.read_text())))
 
 
+def change_versions(quarry: Path) -> None:
+    """And seal it anew."""
+    file = OutputFolder(quarry / "output").patch("p0").certificate
+    change_certificate(quarry, made_with={**json.loads(file.read_text())["made_with"], "torch": "0.1"})
+    change_certificate(quarry, seal=seal_of(json.loads(file.read_text())))
+
+
 def cut_certificate(quarry: Path) -> None:
     OutputFolder(quarry / "output").patch("p0").certificate.write_text('{"grade": "A", "figures": 3}')
 
@@ -130,6 +137,7 @@ def cut_certificate(quarry: Path) -> None:
         (change_settings, "names other settings than the YAML has now"),
         (change_certificate, "its seal is broken"),
         (forge_grade, "says grade Z, its figures say"),
+        (change_versions, "names other versions than result.json does"),
         (cut_certificate, "is no whole certificate: lacks patch"),
     ],
 )
@@ -154,10 +162,34 @@ def test_the_report_shows_grade_figures_and_advice(quarry: Path) -> None:
     report = json.loads(output.report("json").read_text())
     told = {patch["patch"]: patch["quality"] for patch in report["patches"]}
     assert found is not None and found.found and told["p1"] is None
-    assert told["p0"]["grade"] == found.grade and len(told["p0"]["figures"]) == 15
+    assert told["p0"]["grade"] == found.grade and len(told["p0"]["figures"]) == 17
     assert f"Grade {found.grade}: {found.found[0].name}" in page and "cells from above" in page
     assert f"p0: grade {found.grade}" in text and found.found[0].advice.split(":")[0] in text
+    assert "Certificate" in page and "data:image/webp;base64," in page and "held out" in page
+    certificate = json.loads(output.patch("p0").certificate.read_text())
+    assert certificate["seal"] in page and next(iter(certificate["inputs"].values())) in page
     assert len(told["p0"]["holdout"]) == sum("psnr" in one for one in found.photos.values()) > 0
+
+
+def test_what_somebody_wrote_into_records_is_text_on_the_page(quarry: Path, tmp_path: Path) -> None:
+    shutil.copytree(quarry, tmp_path / "quarry")
+    folder = OutputFolder(tmp_path / "quarry/output").patch("p0")
+    evil = "<script>alert(1)</script>"
+    record = json.loads(folder.inspection.read_text())
+    record["figures"][0] |= {"value": 9, "advice": evil, "meaning": evil, "subjects": [evil], "picture": "../x.webp"}
+    folder.inspection.write_text(json.dumps(record | {"thumbnails": {evil: "../../etc"}, "attempt": "../.."}))
+    shown = {evil: {"psnr": 1.0, "x": 0.0, "y": 1.0}, "b": {"psnr": 2.0, "x": 3.0, "y": 1.0}}
+    changes = {
+        "inputs": {evil: evil},
+        "made_with": {evil: evil},
+        "holdout": shown,
+        "offset": 5,
+        "settings": {"a": evil},
+    }
+    change_certificate(tmp_path / "quarry", **changes)
+    assert inspect(tmp_path / "quarry", "p1").code == 1  # writes the report
+    page = OutputFolder(tmp_path / "quarry/output").report("html").read_text()
+    assert evil not in page and page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 8
 
 
 def test_an_inspection_of_another_splat_is_not_shown(quarry: Path, tmp_path: Path) -> None:

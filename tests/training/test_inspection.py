@@ -35,7 +35,8 @@ def sound(bed: Bed) -> Inspection:
 def test_a_sound_splat_has_no_sickness_and_every_figure(sound: Inspection) -> None:
     assert (sound.grade, sound.found) == ("A", ())
     assert [figure.name for figure in sound.figures] == [row.name for row in limits.TABLE]
-    assert all(figure.value is not None and figure.advice for figure in sound.figures)
+    assert all(figure.advice and (figure.value is None) == bool(figure.why) for figure in sound.figures)
+    assert [figure.name for figure in sound.figures if figure.why] == ["falloff"]
     assert {"cover", "blur", "exposure", "registration", "shift"} <= set(min(sound.photos.items())[1])
     assert sum("psnr" in one and "distance" in one for one in sound.photos.values()) == 3
     assert sound.cells and all(cell["photos"] >= 1 for cell in sound.cells)

@@ -15,7 +15,8 @@ from splatbatch.commands.scene.evaluate import renew_report
 from splatbatch.commands.train.train import Interruption
 from splatbatch.errors import SplatbatchError
 from splatbatch.files import write_json
-from splatbatch.plain_text import counted, one_line
+from splatbatch.plain_text import one_line
+from splatbatch.report.quality import drop_in_words
 from splatbatch.scheduler.scene.attempt import Hooks
 from splatbatch.scheduler.scene.inspecting import inspect as measure
 from splatbatch.scheduler.work.holding import held_alone
@@ -121,17 +122,7 @@ def in_words(name: str, found: Inspection) -> str:
     """Return what was found in a line."""
     over = ", ".join(figure.name for figure in found.found)
     words = f"{name}: grade {found.grade or 'unknown'}" + (f": {over}" if over else "")
-    return words + (f"; {told}" if (told := drop_in_words(found)) else "")
-
-
-def drop_in_words(found: Inspection) -> str:
-    """Return what leaving photographs out has brought; empty where nobody has measured it."""
-    if found.dropped is None:
-        return ""
-    if found.dropped.gain_db is None:
-        return f"nothing was left out: {found.dropped.why}"
-    count = counted(len(found.dropped.photos), "photograph")
-    return f"{found.dropped.gain_db:+.2f} dB without {count}, after {found.dropped.steps:,} steps"
+    return words + (f"; {told}" if (told := drop_in_words(found.dropped)) else "")
 
 
 def show(found: Found) -> None:
@@ -142,7 +133,7 @@ def show(found: Found) -> None:
             table.add_row(one_line(name), one.grade, *_row(figure))
     console.print(table)
     for name, one in found.items():
-        if told := drop_in_words(one):
+        if told := drop_in_words(one.dropped):
             typer.echo(one_line(f"{name}: {told}"))
     advice = {figure.name: figure.advice for one in found.values() for figure in one.found}
     for figure_name, words in advice.items():

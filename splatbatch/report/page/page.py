@@ -18,6 +18,8 @@ from splatbatch.report.page.first.verdict import first_screen
 from splatbatch.report.page.html import Html, document, join, table, tag
 from splatbatch.report.page.patch_section import patch_section
 from splatbatch.report.page.pictures import Budget
+from splatbatch.report.page.quality.pictures import Pictures
+from splatbatch.report.page.quality.section import quality_section
 from splatbatch.report.page.scene_section import scene_section
 from splatbatch.report.page.side_by_side import variants_side_by_side
 from splatbatch.report.page.workers_section import workers_section
@@ -38,7 +40,21 @@ MOST_PATCHES = 500
 def to_html(report: Record, output: OutputFolder, previews_mib: int, folders: Folders) -> str:
     """Return the page of a report; curves and pictures come from the output folder, few from the photographs."""
     previews = Previews(output, Budget(previews_mib * MIB))
-    main = tag("main", *_parts(report, previews, folders))
+    sections = {patch["patch"]: patch_section(patch, links[patch["patch"]], budget, previews) for patch in by_psnr}
+    body = [
+        _header(report),
+        *_section("Timeline", join(timelines(report, links))),
+        *_section("Workers", workers_section(report["workers"])),
+        *_section("Comparison", comparison(report["sweep"])),
+        *_section("Scene", join([scene_section(report, links), *_quality_of_scene(report, budget)])),
+        *_section("Patches", _table(shown, links)),
+        *_left_out(len(report["patches"]) - len(shown)),
+        *(tag("p", lack, class_="quiet") for lack in _lacks(report, previews)),
+        *(sections[name] for name in links),
+        *_section("Colours", color_strip(report["colors"], folders, Budget(STRIP_BYTES))),
+        *_section("Audit", join(_audit(report["audit"]))),
+        *_section("Settings", join(_settings(report))),
+    ]
     title = f"{report['summary']} - splatbatch"
     scripts = [_asset("page.js"), *([viewer_script()] if previews.num_shown else [])]
     return document(title, join([main, previews.packed_viewer()]), _asset("page.css"), scripts)
@@ -86,6 +102,11 @@ def _parts(report: Record, previews: Previews, folders: Folders) -> Iterator[Htm
     yield from _section("Colours", color_strip(report["colors"], folders, Budget(STRIP_BYTES)))
     yield from _section("Audit", join(_audit(report["audit"])))
     yield from _section("Settings", join(_settings(report)))
+
+
+def _quality_of_scene(report: Record, budget: Budget) -> Iterator[Html]:
+    quality = (report["scene"] or {}).get("quality")
+    return quality_section(quality, Pictures.of_quality(quality, budget))
 
 
 def most_telling(patches: list[Record]) -> list[Record]:

@@ -10,9 +10,10 @@ from splatbatch.report.charts.charts import draw
 from splatbatch.report.charts.curves import charts_of
 from splatbatch.report.page.attempts_section import attempts_section
 from splatbatch.report.page.html import Html, tag
-from splatbatch.report.page.pictures import Budget, error_legend, views_of
-from splatbatch.report.page.side_by_side import attempts_side_by_side
-from splatbatch.report.units import SIGNS, duration
+from splatbatch.report.page.pictures import Budget, views_of
+from splatbatch.report.page.quality.pictures import Pictures
+from splatbatch.report.page.quality.section import quality_section
+from splatbatch.report.units import duration
 from splatbatch.report.viewer.viewer import Previews
 
 MOST_EVIDENCE = 30
@@ -31,7 +32,7 @@ def patch_section(patch: Record, link: str, budget: Budget, previews: Previews) 
     parts = [
         *(tag("p", mark, class_="mark") for mark in patch["outliers"]),
         *_trouble(patch),
-        *quality_section(patch["quality"]),
+        *quality_section(patch["quality"], Pictures.of_quality(patch["quality"], budget)),
         previews.of(patch),
         *attempts_section(patch),
         *attempts_side_by_side(previews.output, patch, budget),

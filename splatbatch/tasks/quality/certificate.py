@@ -30,10 +30,21 @@ def certificate_of(task: Task, result: Result, found: Inspection) -> Certificate
         settings=depends.settings,
         settings_hash=depends.effective or depends.recipe,
         inputs={key: sha256 for key, sha256 in hashes.items() if sha256},
-        holdout={name: psnr for name, psnr in psnrs.items() if psnr is not None},
+        holdout={name: _known_of(found, name, psnr) for name, psnr in psnrs.items() if psnr is not None},
         offset=depends.offset,
-        made_with={**result.metrics.made_with, "splatbatch": result.version},
+        made_with=_versions(result),
     ).sealed()
+
+
+def _versions(result: Result) -> dict[str, str]:
+    """Return what a splat was made with."""
+    return {**result.metrics.made_with, "splatbatch": result.version}
+
+
+def _known_of(found: Inspection, name: str, psnr: float) -> dict[str, float]:
+    """Return what is said of a held-out photograph: its PSNR at full size, and where it stands."""
+    known = found.photos.get(name, {})
+    return {key: known[key] for key in ("x", "y", "z", "distance", "piece") if key in known} | {"psnr": psnr}
 
 
 def why_not_genuine(record: dict[str, Any], splat_sha256: str) -> Iterator[str]:
@@ -61,6 +72,11 @@ def why_outdated(record: dict[str, Any], task: Task, folder: PatchFolder) -> Ite
         yield "names other settings than result.json does"
     if not result or (not result.changes and said.settings_hash != recipe_hash(task.recipe)):
         yield "names other settings than the YAML has now"
+    if result is not None and said.made_with != _versions(result):
+        yield "names other versions than result.json does"
+    found = folder.read_inspection()
+    if found is not None and found.splat == said.splat and found.figures != said.figures:
+        yield "has other figures than inspection.json"
     now = {key: sha256_of(locate(key, task.patch, task.recipe)) for key in said.inputs}
     if differing := [key for key, sha256 in said.inputs.items() if now[key] != sha256]:
         yield f"was made from other files: {spell_files(differing)}"

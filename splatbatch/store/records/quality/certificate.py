@@ -10,6 +10,7 @@ from typing import Any
 
 from splatbatch.fields import mapping, number, text
 from splatbatch.files import read_json
+from splatbatch.store.records.fingerprint import Place, place
 from splatbatch.store.records.quality.inspection import QualityFigure
 from splatbatch.store.records.record import TypedRecord, reads
 
@@ -21,6 +22,10 @@ def _texts(value: object) -> dict[str, str]:
 def _numbers(value: object) -> dict[str, float]:
     found = {name: number(one) for name, one in mapping(value).items()}
     return {name: one for name, one in found.items() if one is not None}
+
+
+def _by_name(value: object) -> dict[str, dict[str, float]]:
+    return {name: _numbers(one) for name, one in mapping(value).items()}
 
 
 def _figures(value: object) -> tuple[QualityFigure, ...]:
@@ -42,9 +47,11 @@ class Certificate(TypedRecord):
     settings_hash: str = ""
     inputs: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
     """SHA-256 of each file that it was made from."""
-    holdout: dict[str, float] = field(default_factory=dict, metadata=reads(_numbers))
-    """PSNR in dB of each photograph that it was not trained on."""
-    offset: tuple[float, ...] = field(default=(), metadata=reads(lambda value: tuple(value) if value else ()))
+    holdout: dict[str, dict[str, float]] = field(default_factory=dict, metadata=reads(_by_name))
+    """Of each photograph that it was not trained on: psnr in dB; x, y, z, where it was taken from, in the splat's
+    coordinates; distance to the nearest trained one in baselines; piece: 1 where those around it are held out, too."""
+    offset: Place = field(default=(0.0, 0.0, 0.0), metadata=reads(place))
+    """Was taken off the coordinates of the model."""
     made_with: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
     seal: str = ""
     """SHA-256 of all of the above."""

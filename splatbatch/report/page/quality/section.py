@@ -1,4 +1,4 @@
-"""What an inspection found of a patch's splat: its grade, what to do, every figure, and the coverage from above."""
+"""What an inspection found of a splat: its grade, what to do, every figure, pictures, and maps from above."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from collections.abc import Iterator
 
 from splatbatch.files import Record
 from splatbatch.report.page.html import Html, join, table, tag
-from splatbatch.report.quality import FIGURES, exceeded, figure_row
+from splatbatch.report.page.quality.certificate import certificate_page
+from splatbatch.report.page.quality.pictures import Pictures
+from splatbatch.report.page.quality.plots import falloff_curve
+from splatbatch.report.quality import FIGURES, exceeded, figure_row, held_out_in_words
+from splatbatch.store.records.quality.certificate import Certificate
 
 MAP_PX = 240
 CELL_PX = 10
 
 
-def quality_section(quality: Record | None) -> Iterator[Html]:
+def quality_section(quality: Record | None, pictures: Pictures) -> Iterator[Html]:
     """Yield what there is to see; nothing where nobody has inspected the splat."""
     if quality is None:
         return
@@ -20,10 +24,25 @@ def quality_section(quality: Record | None) -> Iterator[Html]:
     said = f"Grade {quality['grade']}: " + (", ".join(one["name"] for one in over) or "all within their limits")
     yield tag("p", said, class_="mark" if over else "quiet")
     yield from (tag("p", f"{one['name']}: {one['advice']}", class_="quiet") for one in over)
+    if quality["dropped"]:
+        yield tag("p", f"Photographs left out: {quality['dropped']}.", class_="quiet")
+    shown = pictures.all_of({f"{one['name']}: {one['meaning']}": one["picture"] for one in over})
+    shown += pictures.all_of(quality["thumbnails"])
+    if shown:
+        yield tag("div", *shown, class_="views")
+    yield tag("details", tag("summary", "Inspection"), *_figures(quality))
+    if quality["certificate"]:
+        yield certificate_page(Certificate.from_record(quality["certificate"]), quality["cameras"])
+
+
+def _figures(quality: Record) -> Iterator[Html]:
     rows = [tag("tr", *(tag("td", word) for word in figure_row(one))) for one in quality["figures"]]
-    yield tag(
-        "details", tag("summary", "Inspection"), table(FIGURES, rows, ("figure", "state", "what")), *_map(quality)
-    )
+    yield table(FIGURES, rows, ("figure", "state", "what"))
+    if words := held_out_in_words(quality):
+        yield tag("p", words, class_="quiet")
+    if (curve := falloff_curve(quality["holdout"])) is not None:
+        yield curve
+    yield from _map(quality)
 
 
 def _map(quality: Record) -> Iterator[Html]:

@@ -1,0 +1,70 @@
+"""`inspect scene`: the merged splat, beside it what was found; and what cannot be inspected."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Ended, invoke
+from cut_quarry import lay_out, part, quarry_splat
+from PIL import Image as Pillow
+
+from splatbatch.store.folders.inspecting import InspectingFolder
+from splatbatch.store.hashes import sha256_of
+from splatbatch.store.layout import OutputFolder
+
+
+@pytest.fixture(scope="module")
+def quarry(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The quarry, cut and merged."""
+    folder = tmp_path_factory.mktemp("scene") / "quarry"
+    lay_out(folder, part(quarry_splat(), slice(None)))
+    config = folder / "splat_config.yml"
+    config.write_text(config.read_text().replace("training:\n", "training:\n  device: cpu\n  resolution: 1/4\n", 1))
+    return folder
+
+
+def inspect(folder: Path, *arguments: str) -> Ended:
+    return invoke("inspect", *arguments, "--config", str(folder / "splat_config.yml"))
+
+
+def test_the_merged_scene_is_inspected_once_and_its_record_lies_beside_it(quarry: Path) -> None:
+    first, second = inspect(quarry, "scene"), inspect(quarry, "scene", "--json")
+    assert first.code == second.code == 0, first.err
+    scene = OutputFolder(quarry / "output").scene
+    found = scene.read_inspection()
+    assert found is not None and found.splat == sha256_of(scene.splat) and found.grade in "ABCD"
+    assert [*json.loads(second.out)] == ["scene"] and len(scene.inspecting.attempts()) == 1
+    assert {figure.name for figure in found.figures if figure.value is not None} >= {"depth", "haze", "coverage"}
+    assert sum("psnr" in photo for photo in found.photos.values()) == 4
+
+
+def test_every_figure_has_a_picture_in_the_folder_of_its_attempt(quarry: Path) -> None:
+    inspect(quarry, "scene")
+    scene = OutputFolder(quarry / "output").scene
+    found = scene.read_inspection()
+    assert found is not None
+    folder = InspectingFolder(scene.inspecting.path / found.attempt).pictures
+    assert [one.name for one in found.figures if one.value is not None and not one.picture] == []
+    for figure in found.figures:
+        if figure.picture:
+            with Pillow.open(folder / figure.picture) as picture:
+                assert picture.format == "WEBP" and 0 < max(picture.size) <= 360
+    assert not [path for path in folder.iterdir() if path.suffix != ".webp"]
+
+
+def test_the_report_says_how_good_the_scene_is(quarry: Path) -> None:
+    inspect(quarry, "scene")
+    output = OutputFolder(quarry / "output")
+    found, page = output.scene.read_inspection(), output.report("html").read_text()
+    assert found is not None and f"Grade {found.grade}" in page
+    assert json.loads(output.report("json").read_text())["scene"]["quality"]["grade"] == found.grade
+
+
+def test_a_scene_that_is_not_merged_is_told(quarry: Path, tmp_path: Path) -> None:
+    lay_out(tmp_path / "quarry")
+    OutputFolder(tmp_path / "quarry/output").scene.splat.unlink()
+    ended = inspect(tmp_path / "quarry", "scene")
+    assert ended.code == 1 and "scene: " in ended.err and "splatbatch merge" in ended.err
+    assert "Traceback" not in ended.err
