@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 MOST_TICKS = 6
+MOST_LOG_TICKS = 7
 STEPS = (1.0, 2.0, 5.0, 10.0)
 TIMES_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 """Between the ticks of a time; more than a day is counted in days."""
@@ -34,14 +36,23 @@ def log_ticks(low: float, high: float) -> list[float]:
     """Return round values of a logarithmic axis, both ends above 0."""
     for mantissas in ((1,), (1, 3), (1, 2, 5), tuple(range(1, 10))):
         found = [
-            mantissa * 10.0**power
+            float(f"{mantissa}e{power}")
             for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
             for mantissa in mantissas
         ]
         inside = [value for value in found if low <= value <= high]
-        if len(inside) >= 3:
-            return inside
-    return inside if len(inside) == 2 else round_ticks(low, high, 3)
+        if len(apart := _apart(inside, math.log(high / low) / MOST_LOG_TICKS)) >= 3:
+            return apart
+    return apart if len(apart) == 2 else round_ticks(low, high, 3)
+
+
+def _apart(values: Sequence[float], least: float) -> list[float]:
+    """Return those values that have room for their labels, by the least difference of two logarithms."""
+    kept: list[float] = []
+    for value in values:
+        if not kept or math.log(value / kept[-1]) >= least:
+            kept.append(value)
+    return kept
 
 
 def _multiples(low: float, high: float, step: float) -> list[float]:

@@ -19,12 +19,17 @@
     bar.setAttribute("aria-label", `${one.patch}: step ${one.step} of ${one.max_steps}`);
     const gpu = [one.gpu_used_mib === null ? "" : `${one.gpu_used_mib} MiB`, one.gpu_temperature_c === null ? "" : `${one.gpu_temperature_c} °C`];
     const words = [one.patch, one.phase, bar, `${one.step} of ${one.max_steps}`, shown(one.loss, 4), shown(one.psnr, 2), shown(one.steps_per_s, 1), clock(one.eta_s), gpu.filter(Boolean).join(", "), one.node];
-    for (const word of words) tr.appendChild(document.createElement("td")).append(word);
+    const TEXTS = [0, 1, 2, 8, 9];
+    words.forEach((word, place) => {
+      const cell = tr.appendChild(document.createElement("td"));
+      cell.className = TEXTS.includes(place) ? "" : "number";
+      cell.append(word);
+    });
     return tr;
   }
 
   function show(now) {
-    line.textContent = now.line + (now.run ? ` · ${now.run}` : now.running.length ? "" : " · nobody is at work");
+    line.textContent = `${now.line} · ${now.left} left` + (now.run ? ` · ${now.run}` : now.running.length ? "" : " · nobody is at work");
     rows.replaceChildren(...now.running.map(row));
     panel.querySelector(".table").hidden = !now.running.length;
     isNews = now.version !== panel.dataset.version;
