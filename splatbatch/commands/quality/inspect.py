@@ -56,7 +56,7 @@ def inspect(config: Path | None, names: Sequence[str], wish: Wish, *, as_json: b
         batch = open_batch(config, names)
     print_warnings(batch.config.warnings)
     found, failed = inspected(batch, Interruption(), replace(wish, of_scene=is_of_scene))
-    renew_report(batch)
+    renew_report(batch.whole())
     if as_json:
         print_json({name: one.to_record() for name, one in found.items()})
     else:
