@@ -1,0 +1,64 @@
+"""What the documents promise is there: every link leads somewhere, every command is named."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from splatbatch.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
+    targets = [target for target, _ in LINK.findall(page.read_text()) if "://" not in target]
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_every_page_is_linked_from_the_front_page_and_stands_in_the_site() -> None:
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+    linked = {target for target, _ in LINK.findall((ROOT / "docs/index.md").read_text())}
+    assert pages - {"index.md"} <= linked | {"presets.md"}
+    assert set(re.findall(r": ([a-z]+\.md)", (ROOT / "docs/settings/mkdocs.yml").read_text())) == pages
+
+
+def test_the_readme_leads_to_the_front_page() -> None:
+    assert "docs/index.md" in {target for target, _ in LINK.findall((ROOT / "README.md").read_text())}
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the places of a page that links may name: its headings, as Markdown spells them, and its own marks."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    spelt = {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return spelt | set(re.findall(r'id="([^"]+)"', page.read_text()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_place_in_a_page_leads_there(page: Path) -> None:
+    found = [(target, place) for target, place in LINK.findall(page.read_text()) if place and "://" not in target]
+    found += [("", place) for place in re.findall(r"\]\((#[^)\s]+)\)", page.read_text())]
+    lost = [(t, p) for t, p in found if p[1:] not in anchors_of(page.parent / t if t else page)]
+    assert lost == []
+
+
+def test_what_is_generated_is_as_the_code_says() -> None:
+    ended = subprocess.run([sys.executable, ROOT / "scripts/generate_docs", "--check"], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "")
+
+
+def test_the_readme_is_read_in_minutes() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_every_command_stands_in_the_table_and_no_other() -> None:
+    first_cells = re.findall(r"^\| (`.*?`) \| [a-z]", (ROOT / "docs/commands.md").read_text(), re.MULTILINE)
+    named = {word for cell in first_cells for word in re.findall(r"`([a-z-]+)", cell)}
+    assert named == {name for name, command in get_command(app).commands.items() if not command.hidden}
