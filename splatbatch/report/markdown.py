@@ -56,7 +56,9 @@ def _todo(items: Sequence[Record]) -> list[str]:
         lines += [f"## {heading}", ""] if of_kind else []
         for item in of_kind:
             who = f"{_plain(spell(item['patches'], MOST_NAMED))}: " if item["patches"] else ""
-            lines += [f"- {who}{_plain(item['what'])}", "", *_as_it_is(item["command"].splitlines()), ""]
+            # a name may hold markup, and not every reader of Markdown leaves alone what stands in a block
+            command = [_plain(item["command"])] if "<" in item["command"] else _as_it_is([item["command"]])
+            lines += [f"- {who}{_plain(item['what'])}", "", *command, ""]
     return lines
 
 

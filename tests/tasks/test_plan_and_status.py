@@ -39,3 +39,13 @@ def test_they_agree_before_and_after_a_night_and_after_every_kind_of_change(batc
     batch.change(patches={})
     (batch.output / "patches/p0/splat.ply").write_bytes(b"cut")
     assert agree(batch)["p0"] == "stale"
+
+
+def test_they_agree_on_what_an_audit_refuses_that_nobody_has_made_yet(batch: FakeBatch) -> None:
+    batch.make("p0", "p1")
+    (batch.folder / "patches/p1/sparse/0/images.txt").unlink()
+    assert agree(batch) == {"p0": "waiting", "p1": "refused"}
+    assert said(batch, "status")["p1"]["advice"]
+    assert invoke("train", batch=batch).code == 1
+    (batch.folder / "patches/p0/sparse/0/cameras.txt").write_text("garbage")
+    assert agree(batch) == {"p0": "refused", "p1": "refused"}

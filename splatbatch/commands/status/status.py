@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from splatbatch.commands.output import open_console, print_json
 from splatbatch.commands.status import watching
 from splatbatch.engines.crew import Crew
 from splatbatch.engines.engine import Seen
+from splatbatch.errors import SplatbatchError
 from splatbatch.monitor.table import batch_eta_s, num_shown, status_table
 from splatbatch.plain_text import clock, one_line
 from splatbatch.store.claims.at_work import AtWork, at_work, in_short, lines_of
@@ -19,9 +20,12 @@ from splatbatch.store.claims.workers import LOCAL, Watcher
 from splatbatch.store.index import LEAST_NEWS, Index
 from splatbatch.store.lock import holder
 from splatbatch.store.records.run import Holder
-from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.batch import Batch, open_batch, refusals
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import PatchStatus, most_interesting, read_status, summary
+
+MOST_AUDITED = 64
+"""Patches that are due: their photographs' headers are read, as `plan` reads them."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     crew = Crew(batch.config.executor, batch.output)
     crew.look()
     running = holder(batch.output.lock)
+    statuses = statuses if running else _audited(batch, statuses)
     workers = [one for one in at_work(Watcher(batch.output), but=LOCAL) if not crew.is_gone(one.worker.job)]
     if options.as_json:
         facts = {"summary": summary(statuses), "run": running and running.to_record(), "eta_s": batch_eta_s(statuses)}
@@ -69,6 +74,26 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     for line in (*lines, *(one.in_words() for one in workers), *crew.in_words()):
         console.print(one_line(line), markup=False)
     console.print(one_line(_last_line(statuses, running, workers)), markup=False)
+
+
+def _audited(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus, ...]:
+    """Return the states with what an audit refuses now, as `plan` does: the files may have changed since the last one.
+
+    What is trained and fresh is not looked at, nor are so many patches that the look would take long.
+    """
+    due = [one.patch for one in statuses if one.state not in ("trained", "running", "refused")]
+    if not 0 < len(due) <= MOST_AUDITED:
+        return tuple(statuses)
+    try:
+        reasons = refusals(batch.only(due).audits())
+    except SplatbatchError:  # of settings that `plan` tells of
+        return tuple(statuses)
+    return tuple(
+        replace(one, state="refused", cause="audit", advice=reasons[one.patch], given_up=False)
+        if one.patch in reasons and one.patch in due
+        else one
+        for one in statuses
+    )
 
 
 def _spell(seen: Seen) -> dict[str, Any]:
