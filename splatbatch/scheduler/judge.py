@@ -176,9 +176,21 @@ def is_training(folder: AttemptFolder) -> bool:
     return folder.last_progress().phase == TRAINING
 
 
-def steps_of(folder: AttemptFolder) -> list[Progress]:
-    """Return the lines of an attempt that tell of its steps, and when it made them."""
-    return [line for line in folder.read_progress() if line.phase == TRAINING and line.step is not None]
+def last_mark(folder: AttemptFolder) -> tuple[float, int] | None:
+    """Return when an attempt that makes steps told of one last, and of which; None while it makes none."""
+    return _mark(folder.last_progress())
+
+
+def mark_of_last_step(folder: AttemptFolder) -> tuple[float, int] | None:
+    """Return when an attempt that has ended told of its last step, and of which; None if it made none."""
+    marks = (mark for line in reversed(folder.read_progress()) if (mark := _mark(line)))
+    return next(marks, None)
+
+
+def _mark(line: Progress) -> tuple[float, int] | None:
+    if line.phase != TRAINING or line.t is None or line.step is None:
+        return None
+    return line.t, line.step
 
 
 def is_finalizing(folder: AttemptFolder) -> bool:

@@ -43,6 +43,11 @@ class Script:
     fails_after_s: float = 0.0
     dies_standing_by: bool = False
     dies_at_go: bool = False
+    steps: int = STEPS
+    load_s: float = 0.0
+    """Before its first step."""
+    step_at: Callable[[float], float] = lambda share: share
+    """Share of its steps that it has made in a share of its time."""
 
     def held_mib(self) -> float:
         """Return what NVML sees of it."""
@@ -150,15 +155,18 @@ class World:
         if attempt.began is None:
             self._stand_by(attempt)
             return
+        if self.time < attempt.began + attempt.script.load_s:
+            return
+        attempt.phase = "train" if attempt.phase == "load" else attempt.phase
         age_s = self._work(attempt)
         if attempt.script.log and age_s >= attempt.script.fails_after_s:
             attempt.folder.log.write_text(attempt.script.log)
             self._end(attempt, {"kind": "exited", "code": 1})
         elif age_s >= attempt.script.train_s + attempt.script.eval_s:
-            write_splat(attempt.folder.splat, splat_of(10), STEPS)
+            write_splat(attempt.folder.splat, splat_of(10), attempt.script.steps)
             self._end(attempt, {"kind": "exited", "code": 0})
         elif age_s >= attempt.script.train_s and attempt.phase == "train":
-            self._enter(attempt, "eval", STEPS)
+            self._enter(attempt, "eval", attempt.script.steps)
 
     def _work(self, attempt: Attempt) -> float:
         """Return the seconds of work that are done, as they would have taken alone; tell the step."""
@@ -166,20 +174,24 @@ class World:
         attempt.worked_s += (self.time - attempt.seen) / (self.slowdown(at_once) if attempt.phase == "train" else 1.0)
         attempt.seen = self.time
         if attempt.phase == "train":
-            self._enter(attempt, "train", attempt.worked_s / attempt.script.train_s * STEPS)
+            self._enter(attempt, "train", self._step(attempt))
         return attempt.worked_s
+
+    def _step(self, attempt: Attempt) -> float:
+        script = attempt.script
+        return script.steps * script.step_at(min(1.0, attempt.worked_s / script.train_s))
 
     def _begin(self, attempt: Attempt, uuid: str) -> None:
         assert attempt.opened in (None, uuid)
-        attempt.began, attempt.seen, attempt.gpu = self.time, self.time, uuid
-        self._enter(attempt, "train", 1)
+        attempt.began, attempt.seen, attempt.gpu = self.time, self.time + attempt.script.load_s, uuid
+        self._enter(attempt, "load" if attempt.script.load_s else "train", 1)
         self._note("begins", attempt.folder.path.parent.name)
         at_once = sum(one.gpu == uuid and one.phase == "train" for one in self.attempts.values())
         self.most_at_once = max(self.most_at_once, at_once)
 
     def _enter(self, attempt: Attempt, phase: str, step: float) -> None:
         attempt.phase = phase
-        figures = {"t": self.time, "step": step, "max_steps": STEPS, "peak_mib": attempt.script.peak_mib}
+        figures = {"t": self.time, "step": step, "max_steps": attempt.script.steps, "peak_mib": attempt.script.peak_mib}
         figures |= {"reserved_mib": attempt.script.reserved_mib} if attempt.script.reserved_mib else {}
         record = {"phase": phase, **figures}
         append_line(attempt.folder.progress, record, durable=False)

@@ -14,12 +14,20 @@ from splatbatch.tasks.deadline.speeds import Speeds
 from splatbatch.tasks.task import Task
 
 
+WHOLE = 0.9
+"""Share of the steps of an attempt that counts as all of them."""
+Mark = tuple[float, int]
+"""When, and which step then."""
+
+
 @dataclass
 class Watched:
     """An attempt, from when it began."""
 
     running: Running
     began: float
+    first: Mark | None = None
+    """The first step that it told of, and when."""
     step: float = 0.0
     """The last that it told."""
     took_s: float = 0.0
@@ -27,7 +35,7 @@ class Watched:
     model_s: float = 0.0
     """The same by the model, unscaled."""
     start_s: float | None = None
-    """Besides its steps; None while it runs, and of one that came to nothing."""
+    """Besides its steps, until it makes the first as long as it runs; None: it has made none."""
 
     @property
     def task(self) -> Task:
@@ -58,10 +66,13 @@ class Measured:
         """Look at what runs; return whether something has ended."""
         here = {one.key: one for one in running}
         for key, attempt in here.items():
-            self._measure(self.at_work.setdefault(key, Watched(attempt, now)))
+            one = self.at_work.setdefault(key, Watched(attempt, now))
+            self._measure(one, judge.last_mark(attempt.attempt.folder))
+            one.start_s = now - one.began if one.first and one.start_s is None else one.start_s
         gone = [self.at_work.pop(key) for key in [*self.at_work] if key not in here]
         for one in gone:
-            self._measure(one)
+            one.start_s = None
+            self._measure(one, judge.mark_of_last_step(one.running.attempt.folder))
             if one.share >= 1 and one.took_s:
                 whole_s = one.took_s / one.model_s * self.speeds.stepping_s(one.task, one.pace) if one.model_s else 0.0
                 one.start_s = max(0.0, now - one.began - whole_s)
@@ -69,21 +80,23 @@ class Measured:
         self._teach()
         return bool(gone)
 
-    def _measure(self, one: Watched) -> None:
-        marks = [(line.t, line.step) for line in judge.steps_of(one.running.attempt.folder)]
-        known = [(at, step) for at, step in marks if at is not None and step is not None]
-        if len(known) < 2 or known[-1][1] <= known[0][1]:
+    def _measure(self, one: Watched, last: Mark | None) -> None:
+        if last is None:
             return
-        (first_at, first), (last_at, last) = known[0], known[-1]
-        speeds, task, pace = self.speeds, one.task, one.pace
-        one.step, one.took_s = float(last), last_at - first_at
-        one.model_s = speeds.stepping_s(task, pace, last) - speeds.stepping_s(task, pace, first)
+        one.first = one.first or last
+        (first_at, first), (last_at, step) = one.first, last
+        if step > max(first, one.step) and last_at > first_at:
+            speeds, task, pace = self.speeds, one.task, one.pace
+            one.step, one.took_s = float(step), last_at - first_at
+            one.model_s = speeds.stepping_s(task, pace, step) - speeds.stepping_s(task, pace, first)
 
     def _teach(self) -> None:
         by_trainer: dict[str, list[Watched]] = {}
         for one in (*self.ended, *self.at_work.values()):
             if one.model_s > 0:
                 by_trainer.setdefault(one.task.recipe.training.trainer, []).append(one)
+        for name, seen in by_trainer.items():  # the first steps of an attempt tell less than a whole one
+            by_trainer[name] = [one for one in seen if one.share >= WHOLE] or seen
         for seen in by_trainer.values():
             starts = [one.start_s for one in seen if one.start_s is not None]
             start_s = statistics.fmean(starts) if starts else self.speeds.of(seen[0].task).start_s

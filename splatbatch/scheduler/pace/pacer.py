@@ -2,10 +2,11 @@
 
 A forecast may be off by a factor: of another GPU, another rasteriser, a machine that does other things besides. So:
 
-- Once the attempts that began first have made a twentieth of their steps, it is known how fast they are. Where the
-  choice is far off, they begin again, so that every patch still has the same: that costs a twentieth of a patch.
+- Once the attempts that began first have made a tenth of their steps, it is known how fast they are. Where the choice
+  is far off, they begin again, so that every patch still has the same: that costs a tenth of a patch.
 - Later, whenever an attempt has ended, what has not begun yet is given fewer steps if the deadline would be missed,
-  more (never more than the YAML's) if much time would be left; what runs goes on.
+  more (never more than the YAML's) if much time would be left and there are patches enough to share it; what runs goes
+  on.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from splatbatch.tasks.deadline.choose import Chosen, Work, choose
 from splatbatch.tasks.deadline.speeds import Speeds
 from splatbatch.tasks.task import Task, at_pace
 
-LOOK_S = 1.0
-PROBE = 0.05
+LOOK_S = 0.2
+PROBE = 0.1
 """Share of the steps of an attempt after which it tells how fast it is."""
 YOUNG = 0.25
 """One that has made less may begin again."""
@@ -34,6 +35,8 @@ FAR = 0.1
 """A choice that is off by more is worth that."""
 SPARE = 0.05
 """Share of the time that may be left over."""
+FEW = 0.3
+"""So small a share of the patches is not given what the others have left over: it would be uneven."""
 AIM = 0.01
 """Share of the time that a correction keeps back."""
 
@@ -146,8 +149,12 @@ class DeadlinePacer:
         """Return a better pace; None if the one of now ends in time, and leaves little over."""
         left_s, total_s = self.end - now, (self.choice.ends_at or 0.0) - (self.choice.chosen_at or 0.0)
         expected_s = work.ends_at(self.choice.now)
-        is_idle = expected_s < left_s - SPARE * total_s and not self.choice.now.is_full
-        return choose(work, left_s - AIM * total_s) if expected_s > left_s or is_idle else None
+        is_idle = expected_s < left_s - SPARE * total_s and len(work.tasks) > FEW * len(self.choice.patches)
+        return (
+            choose(work, left_s - AIM * total_s)
+            if expected_s > left_s or (is_idle and not self.choice.now.is_full)
+            else None
+        )
 
     def _take(self, chosen: Chosen, now: float, why: str) -> None:
         told = f"{why}: {clock(max(0.0, self.end - now))} left"

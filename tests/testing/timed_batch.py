@@ -1,0 +1,109 @@
+"""A batch with a deadline in simulated time, on a machine that is faster or slower than anybody expected."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from fake_batch import FakeBatch
+from fake_trainer import FakeTrainer
+from simulated import Script, World
+
+from splatbatch import trainers
+from splatbatch.files import read_json
+from splatbatch.machine import gpu
+from splatbatch.machine.protocol import Key
+from splatbatch.scheduler.loop import Runner
+from splatbatch.scheduler.pace.pacer import DeadlinePacer
+from splatbatch.scheduler.running import Rounds
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.ledger import Ledger
+from splatbatch.store.records.deadline.choice import Choice, Pace
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.deadline.settle import in_time, speeds_of, write_choice
+from splatbatch.tasks.deadline.speeds import Speeds, paced
+from splatbatch.tasks.footprints import footprints_of
+from splatbatch.tasks.task import Task
+
+NOW = 1.8e9
+
+
+@dataclass
+class TimedWorld(World):
+    """Attempts take as long as the model says, times a factor of the machine and one of their patch."""
+
+    batch: Batch | None = None
+    speeds: Speeds | None = None
+    factor: float = 1.0
+    load_s: float = 4.0
+    own: dict[str, float] = field(default_factory=dict)
+    """Factors of patches."""
+
+    def submit(self, key: Key, folder: AttemptFolder) -> str:
+        assert self.batch
+        assert self.speeds
+        task = next(task for task in self.batch.every if task.name == folder.task)
+        training = read_json(folder.settings)["recipe"]["training"]
+        steps, divisor = training["max_steps"], {"full": 1, "1/2": 2, "1/4": 4}[training["resolution"]]
+        share = steps / task.today.without_deadline.recipe.training.max_steps
+        train_s = self.speeds.stepping_s(task, Pace(share, divisor)) * self.factor * self.own.get(task.name, 1.0)
+        made = Script(train_s, steps=steps, load_s=self.load_s, step_at=self._curve(task, Pace(share, divisor)))
+        self.scripts[folder.task] = [*([made] * folder.number)]
+        return super().submit(key, folder)
+
+    def _curve(self, task: Task, pace: Pace) -> Callable[[float], float]:
+        """Return how steps go: mostly as the model says, and somewhat more evenly."""
+        assert self.speeds
+        shares = np.linspace(0, 1, 41)
+        steps = shares * paced(task, pace).training.max_steps
+        times = np.array([self.speeds.stepping_s(task, pace, step) for step in steps])
+        known = 0.7 * times / times[-1] + 0.3 * shares
+        return lambda share: float(np.interp(share, known, shares))
+
+
+@dataclass
+class Night:
+    """One simulated batch and what came of it."""
+
+    batch: FakeBatch
+    world: TimedWorld
+    choice: Choice
+    steps: dict[str, int]
+    """Of each splat."""
+
+
+def night(
+    fake: FakeBatch,
+    patch: pytest.MonkeyPatch,
+    deadline_s: float,
+    world: TimedWorld,
+    names: Sequence[str],
+    seed: int = 0,
+) -> Night:
+    """Train patches by a deadline on the GPUs of a world."""
+    patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
+    patch.setattr(gpu, "sample", world.sample)
+    patch.setattr("splatbatch.machine.slots.available_mib", lambda: 1 << 20)
+    patch.setattr("splatbatch.tasks.deadline.settle.num_slots", lambda _: world.num_gpus)
+    fake.make(*names, training={"max_steps": 20_000, "cap_max": 300, "device": "auto"}, limits={"free_disk_mib": 0})
+    fake.settings["deadline"] = f"{deadline_s}s"
+    fake.change()
+    noise = random.Random(seed)
+    world.own = {name: noise.uniform(0.85, 1.15) for name in names}
+    batch = open_batch(fake.config)
+    batch.output.create()
+    timed = in_time(batch, lambda one: one.names, NOW)
+    assert timed.choice
+    write_choice(timed, timed.choice)
+    needs = footprints_of(batch.config, batch.tasks)
+    speeds, _ = speeds_of(batch, needs)
+    world.batch, world.speeds = timed, speeds_of(batch, needs)[0]
+    pacer = DeadlinePacer(timed.choice, speeds, world.time + deadline_s, lambda choice: write_choice(timed, choice))
+    tasks = [replace(task, footprint=needs[task.name]) for task in timed.tasks]
+    runner = Runner(timed.config, world, Ledger(batch.output.ledger), world)
+    runner.run(tasks, Rounds(stop=lambda: "", beat=lambda: None, pacer=pacer))
+    steps = {name: fake.result(name)["step"] for name in names}
+    return Night(fake, world, pacer.choice, steps)
