@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import pytest
+from accessible import violations
 from browser import Watched, artifacts_folder, browser
 from fake_batch import FakeBatch
 from test_view import free_port
@@ -140,6 +141,7 @@ def test_a_page_that_is_open_follows_the_night(batch: FakeBatch, tmp_path: Any) 
         watched.until("document.querySelectorAll('#live tbody tr').length > 0", timeout_s=60)
         page.fill("#filter", "p1")
         watched.shoot(artifacts, "live-running")
+        assert violations(page) == []
         page.locator("h1", has_text="2 of 2 patches").wait_for(timeout=120_000)
         assert page.input_value("#filter") == "p1"  # what one has typed outlives a report that was loaded anew
         watched.shoot(artifacts, "live-done")

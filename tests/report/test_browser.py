@@ -98,6 +98,7 @@ def test_the_cursor_reads_values_and_a_drag_zooms(watched: Watched, artifacts: P
 
 def test_the_timeline_zooms(watched: Watched, artifacts: Path) -> None:
     page = watched.page
+    page.locator(".timeline > svg").scroll_into_view_if_needed()
     box = page.locator(".timeline > svg").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 15)
     page.mouse.down()
