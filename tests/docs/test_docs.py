@@ -50,7 +50,9 @@ def test_every_link_to_a_place_in_a_page_leads_there(page: Path) -> None:
 
 
 def test_what_is_generated_is_as_the_code_says() -> None:
-    ended = subprocess.run([sys.executable, ROOT / "scripts/generate_docs", "--check"], capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, ROOT / "scripts/generate_docs", "--check"], capture_output=True, text=True, check=False
+    )
     assert (ended.returncode, ended.stdout) == (0, "")
 
 

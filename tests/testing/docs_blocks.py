@@ -17,7 +17,7 @@ PATH = ("start.md", "folder.md", "night.md", "failed.md")
 BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?:sh|bash|console|shell)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
-NOT_RUN, EXITS = re.compile(r"not run: (.+)"), re.compile(r"exits with (\d+)(?:: .*)?")
+NOT_RUN, EXITS = re.compile(r"not run: (.+)"), re.compile(r"exits with (\d+)(?: or (\d+))?(?:: .*)?")
 LONGEST_S = 600
 
 
@@ -29,7 +29,7 @@ class Block:
     line: int
     text: str
     not_run: str = ""
-    code: int = 0
+    codes: tuple[int, ...] = (0,)
 
 
 def blocks_of(path: Path) -> Iterator[Block]:
@@ -38,8 +38,9 @@ def blocks_of(path: Path) -> Iterator[Block]:
         mark = found["mark"] or ""
         not_run, exits = NOT_RUN.fullmatch(mark), EXITS.fullmatch(mark)
         assert not mark or not_run or exits, f"{path.name}: what does this mean: {mark}"
+        codes = tuple(int(code) for code in exits.groups() if code) if exits else (0,)
         line = text.count("\n", 0, found.start("text")) + 1
-        yield Block(path.name, line, found["text"], not_run[1] if not_run else "", int(exits[1]) if exits else 0)
+        yield Block(path.name, line, found["text"], not_run[1] if not_run else "", codes)
 
 
 def every_page() -> list[Path]:
@@ -56,10 +57,17 @@ def run(block: Block, home: Path, programs: Path) -> subprocess.CompletedProcess
         environment["OMP_NUM_THREADS"] = threads
     command = ["bash", "-e", "-c", block.text]
     return subprocess.run(
-        command, cwd=home, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LONGEST_S
+        command,
+        cwd=home,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
     )
 
 
 def told(block: Block, ended: subprocess.CompletedProcess[str]) -> str:
     """Return what somebody wants to know of a block that did not end as it says."""
-    return f"{block.page}:{block.line} ended with {ended.returncode}, not {block.code}\n{ended.stdout}\n{ended.stderr}"
+    return f"{block.page}:{block.line} ended with {ended.returncode}, not {block.codes}\n{ended.stdout}\n{ended.stderr}"
