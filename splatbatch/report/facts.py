@@ -95,7 +95,7 @@ def build(
         "map": overview(output, standing.patches_in_one_world()) if standing and not scene else None,
         "audit": _audit(audits[-1], statuses) if audits else None,
         "config": read_tail(output.config, MOST_CONFIG_BYTES),
-        "config_file": str(standing.config_file) if standing else "",
+        "config_file": str(standing.config_file.absolute()) if standing else "",
         "events": said,
     }
     return {**report, "todo": todo(report)}

@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 from made_output import NASTY, MadeOutput, night, pictures
+from report_kinds import green
 
 from splatbatch.report import write_report
 from splatbatch.report.charts.charts import draw
 from splatbatch.report.charts.curves import MOST_POINTS, Chart, Curve, thin
 from splatbatch.report.page.html import tag
-from splatbatch.report.page.pictures import Budget, views_of
+from splatbatch.report.page.pictures import ERROR_STOPS, FULL_ERROR, Budget, error_color, small_render, views_of
+from splatbatch.report.viewer.viewer import viewer_gz
 from splatbatch.store.layout import OutputFolder
 
 
@@ -74,6 +76,10 @@ def test_the_policy_allows_exactly_the_script_and_the_style_that_are_there(text:
 
 def test_a_report_of_nine_patches_is_small(output: OutputFolder) -> None:
     assert output.report("html").stat().st_size < 3_000_000
+
+
+def test_so_is_one_with_pictures_of_all_nine_and_the_viewer(tmp_path: Path) -> None:
+    assert green(tmp_path).page.stat().st_size + len(viewer_gz()) * 4 // 3 < 3_000_000
 
 
 @pytest.mark.parametrize(
@@ -244,3 +250,21 @@ def test_text_is_escaped_and_tags_are_not() -> None:
     assert tag("p", "a<b", tag("b", '"&"'), data_x='"<', hidden=True, title=None) == (
         '<p data-x="&quot;&lt;" hidden>a&lt;b<b>&quot;&amp;&quot;</b></p>'
     )
+
+
+def test_error_maps_are_explained_in_the_colours_in_which_the_training_draws_them() -> None:
+    from splatbatch.training.evaluation import pictures as drawn
+
+    assert drawn.FULL_ERROR == FULL_ERROR and drawn.RAMP.tolist() == [list(stop) for stop in ERROR_STOPS]
+    assert (error_color(0), error_color(1), error_color(0.5)) == ("#000004", "#fcffa4", "#bc3754")
+
+
+def test_the_picture_of_a_patch_is_small_and_made_of_what_its_attempt_left(tmp_path: Path) -> None:
+    made = MadeOutput(tmp_path)
+    folder = made.output.patch("p0").new_attempt()
+    pictures(folder, 20.0)
+    source = small_render(folder, Budget(1 << 20))
+    assert source.startswith("data:image/jpeg;base64,") and len(source) < 16_000
+    assert small_render(folder, Budget(100)) == ""
+    folder.picture("median", "render").write_bytes(b"\xff\xd8 cut")
+    assert small_render(folder, Budget(1 << 20)) == ""

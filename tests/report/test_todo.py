@@ -107,6 +107,7 @@ def test_the_commands_of_a_real_report_can_be_run(batch: FakeBatch) -> None:
     assert invoke("train", batch=batch).code == 1
     report = read_json(OutputFolder(batch.output).report("json")) or {}
     assert {name for item in report["todo"] for name in item["patches"]} == {"p1", "p2"}
+    assert Path(report["config_file"]) == batch.config.absolute()
     for item in report["todo"]:
         for part in item["command"].split(" && "):
             ended = invoke(*shlex.split(part)[1:])
