@@ -44,3 +44,19 @@ def verify_certificate(
     from splatbatch.commands.quality import certificate
 
     certificate.verify(config, all_named(patches, patch), file, as_json=json_)
+
+
+@app.command("plan-capture")
+def plan_capture(
+    patches: options.PatchArguments = None,
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
+    to: Annotated[
+        Optional[Path], typer.Option("--to", metavar="FILE", help="Write it there: *.geojson or *.kml.")
+    ] = None,
+    json_: options.JsonOption = False,
+) -> None:
+    """Say what to photograph next: few views that cover all weakly covered cells of inspected patches."""
+    from splatbatch.commands.quality import capture
+
+    capture.plan_capture(config, all_named(patches, patch), to, as_json=json_)

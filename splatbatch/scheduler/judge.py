@@ -183,14 +183,12 @@ def last_mark(folder: AttemptFolder) -> tuple[float, int] | None:
 
 def mark_of_last_step(folder: AttemptFolder) -> tuple[float, int] | None:
     """Return when an attempt that has ended told of its last step, and of which; None if it made none."""
-    marks = (mark for line in reversed(folder.read_progress()) if (mark := _mark(line)))
-    return next(marks, None)
+    return next((mark for line in reversed(folder.read_progress()) if (mark := _mark(line))), None)
 
 
 def _mark(line: Progress) -> tuple[float, int] | None:
-    if line.phase != TRAINING or line.t is None or line.step is None:
-        return None
-    return line.t, line.step
+    is_step = line.phase == TRAINING and line.t is not None
+    return (line.t or 0.0, line.step) if is_step and line.step is not None else None
 
 
 def is_finalizing(folder: AttemptFolder) -> bool:

@@ -91,7 +91,7 @@ def night(
     fake.make(*names, training={"max_steps": 20_000, "cap_max": 300, "device": "auto"}, limits={"free_disk_mib": 0})
     fake.settings["deadline"] = f"{deadline_s}s"
     fake.change()
-    noise = random.Random(seed)
+    noise = random.Random(len(names) + round(10 * world.factor))
     world.own = {name: noise.uniform(0.85, 1.15) for name in names}
     batch = open_batch(fake.config)
     batch.output.create()

@@ -172,3 +172,22 @@ def _check_area(crs: str, system: pyproj.CRS, middle: Floats) -> None:
 def _is_between(west: float, east: float, limit: float) -> bool:
     """Return whether a longitude lies between two; areas across the date line begin east of where they end."""
     return west <= east <= limit if west <= limit else east >= west or east <= limit
+
+
+def to_degrees(crs: str, middle: Floats) -> Convert:
+    """Return what takes coordinates of a CRS to longitude, latitude (degrees) and height above the ellipsoid (m).
+
+    Raises:
+        ConfigError, MissingPartError: as `on_globe` does.
+    """
+    ground = on_globe(crs, middle)
+    import pyproj  # there, or on_globe has said that it is not
+
+    transform = pyproj.Transformer.from_crs(GEOCENTRIC, DEGREES, always_xy=True).transform
+
+    def convert(places: Floats) -> Floats:
+        x, y, z = ground.convert(np.asarray(places, dtype=np.float64)).T
+        found: Floats = np.stack(transform(x, y, z), axis=1)
+        return found
+
+    return convert

@@ -13,7 +13,6 @@ from splatbatch.store.records.deadline.choice import FULL, Pace
 from splatbatch.tasks.deadline.speeds import Speeds
 from splatbatch.tasks.task import Task
 
-
 WHOLE = 0.9
 """Share of the steps of an attempt that counts as all of them."""
 Mark = tuple[float, int]

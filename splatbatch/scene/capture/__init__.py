@@ -1,0 +1,1 @@
+"""What to photograph next: from where, and in which direction."""
