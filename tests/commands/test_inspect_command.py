@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 from command_line import Ended, invoke
 from cut_quarry import QUARRY, accept, quarry_splat
+from PIL import Image as Pillow
+from PIL import ImageFilter
 
 from splatbatch.config import load
 from splatbatch.files import write_json
 from splatbatch.report.quality import quality_of
+from splatbatch.scene.colmap.reconstruction import read_images
+from splatbatch.scene.holdout import choose_holdout
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.quality.certificate import seal_of
 from splatbatch.store.records.result import Result
@@ -69,6 +73,24 @@ def test_a_photograph_that_is_gone_is_named(quarry: Path, tmp_path: Path) -> Non
     gone.unlink()
     ended = inspect(tmp_path / "quarry", "p0", "--again")
     assert ended.code == 1 and gone.name in ended.err and "train.log" in ended.err
+
+
+def test_what_is_gained_without_named_photographs_is_measured_if_it_is_asked_for(quarry: Path, tmp_path: Path) -> None:
+    shutil.copytree(quarry, tmp_path / "quarry")
+    (task,) = open_batch(tmp_path / "quarry/splat_config.yml", ["p0"]).tasks
+    held_out = choose_holdout(task.patch, task.recipe.evaluation)
+    name = next(one.name for one in read_images(task.patch.sparse) if one.name not in held_out)
+    photo = tmp_path / "quarry/images" / name
+    with Pillow.open(photo) as picture:
+        picture.filter(ImageFilter.GaussianBlur(4)).save(photo, quality=95)
+    config = tmp_path / "quarry/splat_config.yml"
+    config.write_text(config.read_text().replace("max_steps: 300", "max_steps: 40"))
+    ended = inspect(tmp_path / "quarry", "p0", "--measure-drop")
+    assert ended.code == 0, ended.err
+    found = OutputFolder(tmp_path / "quarry/output").patch("p0").read_inspection()
+    assert found is not None and found.dropped is not None
+    assert name in found.dropped.photos and found.dropped.steps == 40
+    assert found.dropped.gain_db is not None and f"p0: {found.dropped.gain_db:+.2f} dB without" in ended.out
 
 
 def test_whether_splats_are_inspected_changes_no_splat(quarry: Path) -> None:
