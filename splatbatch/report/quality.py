@@ -33,10 +33,11 @@ def quality_of_scene(folder: SceneFolder) -> Record | None:
     found = folder.read_inspection()
     if found is None or not found.grade or found.splat != sha256_of(folder.splat):
         return None
-    return _record(found, folder.inspecting)
+    return _record(found, folder)
 
 
-def _record(found: Inspection, attempts: PatchFolder) -> Record:
+def _record(found: Inspection, folder: PatchFolder | SceneFolder) -> Record:
+    certificate = read_certificate(folder.certificate) or {}
     named = found.attempt if Path(found.attempt).name == found.attempt else ""
     return {
         "grade": found.grade,
@@ -47,10 +48,10 @@ def _record(found: Inspection, attempts: PatchFolder) -> Record:
         "psnr": found.psnr_of(in_one_piece=False),
         "psnr_in_one_piece": found.psnr_of(in_one_piece=True),
         "thumbnails": found.thumbnails,
-        "pictures": str(attempts.path / named / PICTURES),
+        "pictures": str(folder.inspecting.path / named / PICTURES),
         "dropped": drop_in_words(found.dropped),
         "seconds": found.seconds,
-        "certificate": {},
+        "certificate": certificate if certificate.get("splat") == found.splat else {},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,32 @@ def test_the_report_says_how_good_the_scene_is(quarry: Path) -> None:
     found, page = output.scene.read_inspection(), output.report("html").read_text()
     assert found is not None and f"Grade {found.grade}" in page
     assert json.loads(output.report("json").read_text())["scene"]["quality"]["grade"] == found.grade
+
+
+def verify(folder: Path, *arguments: str) -> Ended:
+    return invoke("verify-certificate", *arguments, "--config", str(folder / "splat_config.yml"))
+
+
+def test_a_scene_has_a_certificate_that_holds_until_its_splat_changes(quarry: Path, tmp_path: Path) -> None:
+    shutil.copytree(quarry, tmp_path / "quarry", symlinks=True)
+    inspect(tmp_path / "quarry", "scene")
+    ended = verify(tmp_path / "quarry", "scene")
+    assert (ended.code, ended.out.strip()) == (0, "scene: holds"), ended.err
+    assert "scene: holds" in verify(tmp_path / "quarry").out  # and of its patches, that nobody has inspected
+    scene = OutputFolder(tmp_path / "quarry/output").scene
+    page = scene.path.parent / "report.html"
+    assert json.loads(scene.certificate.read_text())["seal"] in page.read_text()
+    data = bytearray(scene.splat.read_bytes())
+    data[-1] ^= 1
+    scene.splat.write_bytes(data)
+    ended = verify(tmp_path / "quarry", "scene")
+    assert ended.code == 1 and "scene: speaks of another splat" in ended.out
+
+
+def test_a_scene_that_nobody_has_inspected_has_no_certificate(tmp_path: Path) -> None:
+    lay_out(tmp_path / "quarry")
+    ended = verify(tmp_path / "quarry", "scene")
+    assert ended.code == 1 and ended.out.strip() == "scene: none: splatbatch inspect writes it"
 
 
 def test_a_scene_that_is_not_merged_is_told(quarry: Path, tmp_path: Path) -> None:

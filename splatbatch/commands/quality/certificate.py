@@ -12,9 +12,11 @@ from splatbatch.errors import OutputError
 from splatbatch.plain_text import one_line
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.hashes import sha256_of
+from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.quality.certificate import read_certificate
-from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.quality.certificate import why_not_genuine, why_outdated
+from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.quality.certificate import why_not_genuine, why_outdated, why_scene_outdated
+from splatbatch.tasks.quality.inspection import SCENE
 from splatbatch.tasks.task import Task
 
 NOT_ALL = 1
@@ -27,7 +29,7 @@ def verify(config: Path | None, names: Sequence[str], file: Path | None, *, as_j
     Raises:
         OutputError: the named file is none.
     """
-    found = {str(file): _of_file(file)} if file else _of_batch(open_batch(config, names))
+    found = {str(file): _of_file(file)} if file else _of_batch(config, names)
     if as_json:
         print_json({name: {"holds": not why, "problems": why} for name, why in found.items()})
     else:
@@ -43,9 +45,26 @@ def _of_file(file: Path) -> list[str]:
     return list(why_not_genuine(record, sha256_of(file.with_name("splat.ply"))))
 
 
-def _of_batch(batch: Batch) -> dict[str, list[str]]:
-    tasks = [task for task in batch.tasks if not task.patch.is_backdrop]
-    return {task.name: _of_patch(task, batch.output.patch(task.name)) for task in tasks}
+def _of_batch(config: Path | None, names: Sequence[str]) -> dict[str, list[str]]:
+    """Return what does not hold of the certificates of patches; of the scene's where it is named, or there is one."""
+    wanted = [name for name in names if name != SCENE]
+    batch = open_batch(config, wanted)
+    is_patch = SCENE in [task.name for task in batch.every]
+    if is_patch and len(wanted) < len(names):
+        batch = open_batch(config, names)
+    tasks = [task for task in batch.tasks if not task.patch.is_backdrop] if wanted or is_patch or not names else []
+    found = {task.name: _of_patch(task, batch.output.patch(task.name)) for task in tasks}
+    if not is_patch and (SCENE in names or (not names and batch.output.scene.certificate.exists())):
+        found[SCENE] = _of_scene(batch.output)
+    return found
+
+
+def _of_scene(output: OutputFolder) -> list[str]:
+    record = read_certificate(output.scene.certificate)
+    if record is None:
+        return [INSPECT]
+    broken = list(why_not_genuine(record, sha256_of(output.scene.splat)))
+    return broken or list(why_scene_outdated(record, output))
 
 
 def _of_patch(task: Task, folder: PatchFolder) -> list[str]:

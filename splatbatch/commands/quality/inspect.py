@@ -20,10 +20,10 @@ from splatbatch.report.quality import drop_in_words
 from splatbatch.scheduler.scene.attempt import Hooks
 from splatbatch.scheduler.scene.inspecting import inspect as measure
 from splatbatch.scheduler.work.holding import held_alone
-from splatbatch.store.records.quality.certificate import read_certificate
+from splatbatch.store.records.quality.certificate import Certificate, read_certificate
 from splatbatch.store.records.quality.inspection import Inspection, QualityFigure
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.quality.certificate import certificate_of
+from splatbatch.tasks.quality.certificate import certificate_of, certificate_of_scene
 from splatbatch.tasks.quality.inspection import SCENE, accepted, known, order, order_scene
 from splatbatch.tasks.task import Task
 
@@ -105,17 +105,23 @@ def _of_task(batch: Batch, task: Task, hooks: Hooks, wish: Wish) -> tuple[Inspec
     settings = order(batch, task, measures_drop=wish.measures_drop)
     earlier = None if wish.is_again else known(folder, settings)
     found = earlier or measure(batch.config, settings, folder, hooks)
-    made = certificate_of(task, accepted(folder), found).to_record()
-    if read_certificate(folder.certificate) != made:
-        write_json(folder.certificate, made)
+    _certify(folder.certificate, certificate_of(task, accepted(folder), found))
     return found, earlier is None
 
 
 def _of_scene(batch: Batch, hooks: Hooks, wish: Wish) -> tuple[Inspection, bool]:
-    """Inspect the merged scene unless that is done; return what was found, and whether just now."""
+    """Inspect the merged scene unless that is done, and certify it; return what was found, and whether just now."""
     folder, settings = batch.output.scene, order_scene(batch)
     earlier = None if wish.is_again else known(folder, settings)
-    return earlier or measure(batch.config, settings, folder, hooks), earlier is None
+    found = earlier or measure(batch.config, settings, folder, hooks)
+    _certify(folder.certificate, certificate_of_scene(folder, settings, found))
+    return found, earlier is None
+
+
+def _certify(file: Path, made: Certificate) -> None:
+    """Write a certificate unless it lies there."""
+    if read_certificate(file) != made.to_record():
+        write_json(file, made.to_record())
 
 
 def in_words(name: str, found: Inspection) -> str:

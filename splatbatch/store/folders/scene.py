@@ -67,6 +67,9 @@ class SceneFolder:
     inspection = FileIn("inspection.json")
     """How good it is beyond PSNR; `inspect scene` copies it here from its attempt."""
 
+    certificate = FileIn("certificate.json")
+    """Grade, figures and hashes, for whoever is given the scene."""
+
     def read_inspection(self) -> Inspection | None:
         """Return how good the merged splat was found to be; None if nobody has inspected it."""
         from splatbatch.store.records.quality.inspection import Inspection

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders.scene import SceneFolder
 from splatbatch.store.hashes import sha256_of
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.merge import Merge
 from splatbatch.store.records.quality.certificate import Certificate, lacks, seal_of
-from splatbatch.store.records.quality.inspection import Inspection, grade
+from splatbatch.store.records.quality.inspection import Inspection, InspectionSettings, grade
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import locate, spell_files
@@ -34,6 +37,43 @@ def certificate_of(task: Task, result: Result, found: Inspection) -> Certificate
         offset=depends.offset,
         made_with=_versions(result),
     ).sealed()
+
+
+def certificate_of_scene(folder: SceneFolder, settings: InspectionSettings, found: Inspection) -> Certificate:
+    """Return the certificate of a merged scene that was inspected: what it was made from are its patches' splats."""
+    merged = folder.merged.read() or Merge()
+    held_out = {name: one for name, one in found.photos.items() if "psnr" in one}
+    return Certificate(
+        patch=found.patch,
+        grade=found.grade,
+        figures=found.figures,
+        splat=found.splat,
+        num_gaussians=merged.num_gaussians,
+        settings=settings.recipe.get("training", {}),
+        settings_hash=merged.key,
+        inputs=_parts(merged),
+        holdout={name: _known_of(found, name, one["psnr"]) for name, one in held_out.items()},
+        offset=settings.offset,
+        made_with={"splatbatch": merged.version} if merged.version else {},
+    ).sealed()
+
+
+def _parts(merged: Merge) -> dict[str, str]:
+    return {f"patches/{one.patch}/splat.ply": one.sha256 for one in merged.parts if one.sha256}
+
+
+def why_scene_outdated(record: dict[str, Any], output: OutputFolder) -> Iterator[str]:
+    """Yield what of the merged scene, and of its patches, is no longer as a certificate says."""
+    said, merged = Certificate.from_record(record), output.scene.merged.read()
+    if merged is not None and said.settings_hash != merged.key:
+        yield "is of another merge than merge.json"
+    found = output.scene.read_inspection()
+    if found is not None and found.splat == said.splat and found.figures != said.figures:
+        yield "has other figures than inspection.json"
+    for one in merged.parts if merged else ():
+        result = output.patch(one.patch).read_result()
+        if one.sha256 and result is not None and result.sha256 != one.sha256:
+            yield f"was made from another splat of {one.patch} than is accepted"
 
 
 def _versions(result: Result) -> dict[str, str]:
