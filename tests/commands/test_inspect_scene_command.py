@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from command_line import Ended, invoke
 from cut_quarry import lay_out, part, quarry_splat
 from PIL import Image as Pillow
 
+from splatbatch.files import write_json
 from splatbatch.store.folders.inspecting import InspectingFolder
-from splatbatch.store.hashes import sha256_of
+from splatbatch.store.hashes import file_fact, sha256_of
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.merge import Merge, MergedPart
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +84,20 @@ def test_a_scene_has_a_certificate_that_holds_until_its_splat_changes(quarry: Pa
     scene.splat.write_bytes(data)
     ended = verify(tmp_path / "quarry", "scene")
     assert ended.code == 1 and "scene: speaks of another splat" in ended.out
+
+
+def test_a_scene_of_another_patch_than_is_accepted_is_told(quarry: Path, tmp_path: Path) -> None:
+    shutil.copytree(quarry, tmp_path / "quarry", symlinks=True)
+    output = OutputFolder(tmp_path / "quarry/output")
+    fact = file_fact(output.scene.splat)
+    merged = Merge(bytes=fact.num_bytes, mtime_ns=fact.mtime_ns, key="k", parts=(MergedPart("p1", sha256="ab"),))
+    write_json(output.scene.merge, merged.to_record())
+    inspect(tmp_path / "quarry", "scene")
+    assert json.loads(output.scene.certificate.read_text())["inputs"] == {"patches/p1/splat.ply": "ab"}
+    ended = verify(tmp_path / "quarry", "scene")
+    assert ended.code == 1 and "scene: was made from another splat of p1 than is accepted" in ended.out
+    write_json(output.scene.merge, replace(merged, key="other", parts=()).to_record())
+    assert "is of another merge than merge.json" in verify(tmp_path / "quarry", "scene").out
 
 
 def test_a_scene_that_nobody_has_inspected_has_no_certificate(tmp_path: Path) -> None:
