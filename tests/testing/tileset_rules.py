@@ -84,6 +84,8 @@ class _Place:
             return
         axes = self.outer[[1, 2, 4]] - self.outer[0]
         lengths = np.linalg.norm(axes, axis=1)
+        if not lengths.all():
+            return  # it is flat, which is said of it
         along = (_corners(box, matrix) - self.outer[0]) @ (axes / lengths[:, None]).T / lengths
         if along.min() < -SLACK or along.max() > 1 + SLACK:
             yield f"{name}: boundingVolume.box: sticks out of the one above by {max(-along.min(), along.max() - 1):.3g}"
