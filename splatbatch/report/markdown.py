@@ -30,7 +30,7 @@ def to_markdown(report: Record) -> str:
         f"{_plain(report['output'])}, {report['written_at']}",
         *([f"Frame: {_plain(report['frame']['note'])}."] if report["frame"] and report["frame"]["note"] else []),
         "",
-        *_todo(report["todo"]),
+        *([*(f"- {_plain(words)}" for words in report["deadline"]["words"]), ""] if report["deadline"] else []),
         *_comparison(report["sweep"]),
         *_patches(report["patches"]),
         *_workers(report["workers"]),

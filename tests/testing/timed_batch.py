@@ -81,7 +81,6 @@ def night(
     deadline_s: float,
     world: TimedWorld,
     names: Sequence[str],
-    seed: int = 0,
 ) -> Night:
     """Train patches by a deadline on the GPUs of a world."""
     patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)

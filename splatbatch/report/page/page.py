@@ -43,6 +43,7 @@ def to_html(report: Record, output: OutputFolder, previews_mib: int, folders: Fo
     sections = {patch["patch"]: patch_section(patch, links[patch["patch"]], budget, previews) for patch in by_psnr}
     body = [
         _header(report),
+        *_section("Deadline", join(tag("p", words) for words in (report["deadline"] or {"words": ()})["words"])),
         *_section("Timeline", join(timelines(report, links))),
         *_section("Workers", workers_section(report["workers"])),
         *_section("Comparison", comparison(report["sweep"])),

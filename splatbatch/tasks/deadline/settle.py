@@ -17,7 +17,7 @@ from splatbatch.store.hashes import short_hash
 from splatbatch.store.records.deadline.choice import FULL, Choice, Pace
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.deadline.choose import Chosen, Work, choose
+from splatbatch.tasks.deadline.choose import Chosen, Work, choose, lost_db
 from splatbatch.tasks.deadline.pace import follows
 from splatbatch.tasks.deadline.speeds import Speeds, full_recipe
 from splatbatch.tasks.fingerprints.fingerprint import hashes_of
@@ -27,8 +27,8 @@ from splatbatch.tasks.task import Task
 
 AIM = 0.97
 """Share of the time that is planned with: the rest is for the report, and for what is tried again."""
-WORTH_IT = 1.1
-"""So many times the steps are worth training again what was trained for an earlier deadline."""
+WORTH_IT_DB = 0.1
+"""So much is worth training again what was trained for an earlier deadline."""
 
 ToTrain = Callable[[Batch], Sequence[str]]
 """Says which tasks of a batch have to be trained, at the paces that it has."""
@@ -90,14 +90,14 @@ def _chosen(batch: Batch, to_train: ToTrain, earlier: tuple[Pace, ...], now: flo
         return work, choose(work, left_s)
 
     work, chosen = best(every)
-    names = every
-    if earlier and (kept := set(to_train(batch.in_time(Choice(pace=FULL, earlier=earlier))))) < every:
-        most = max(earlier, key=lambda pace: (-pace.divisor, pace.steps))
-        if chosen.pace.divisor >= most.divisor and chosen.pace.steps < WORTH_IT * most.steps:
-            (work, chosen), names = best(kept), kept
-            chosen = _as_the_others(work, chosen, most)
-        else:
-            earlier = ()
+    # what was trained for an earlier deadline is kept, unless there is time to make it better for all
+    worst = max(map(lost_db, earlier), default=0.0)
+    if worst - lost_db(chosen.pace) > WORTH_IT_DB:
+        earlier = tuple(pace for pace in earlier if lost_db(pace) - lost_db(chosen.pace) <= WORTH_IT_DB)
+    names = set(to_train(batch.in_time(Choice(pace=FULL, earlier=earlier)))) if earlier else every
+    if names < every:
+        work, chosen = best(names)
+        chosen = _as_the_others(work, chosen, min(earlier, key=lost_db))
     unknown = sorted({full_recipe(task).training.trainer for task in work.tasks if speeds.of(task).factor is None})
     fixed = {full_recipe(task).training.trainer for task in work.tasks if not follows(full_recipe(task))}
     return Choice(
@@ -118,7 +118,7 @@ def _chosen(batch: Batch, to_train: ToTrain, earlier: tuple[Pace, ...], now: flo
 
 def _as_the_others(work: Work, chosen: Chosen, most: Pace) -> Chosen:
     """Return at most the pace of what is kept: more would be uneven again."""
-    if not chosen.is_met or chosen.pace.divisor != most.divisor or chosen.pace.steps <= most.steps:
+    if not chosen.is_met or lost_db(chosen.pace) >= lost_db(most) or work.ends_at(most) > chosen.expected_s:
         return chosen
     return replace(chosen, pace=most, expected_s=work.ends_at(most))
 

@@ -1,0 +1,129 @@
+"""A deadline in the YAML: chosen once, told before anything begins, kept on resume, and honest about what it cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fake_batch import FakeBatch
+
+STEPS = 200_000
+"""So many that the model expects hours of them."""
+
+
+def timed(batch: FakeBatch, deadline: str | None, *patches: str, **sections: Any) -> FakeBatch:
+    batch.make(*(patches or ("p0", "p1", "p2")), training={"max_steps": STEPS, "cap_max": 300}, **sections)
+    return set_to(batch, deadline)
+
+
+def set_to(batch: FakeBatch, deadline: str | None) -> FakeBatch:
+    batch.settings.pop("deadline", None)
+    batch.settings |= {"deadline": deadline} if deadline else {}
+    batch.change()
+    return batch
+
+
+def choice(batch: FakeBatch) -> dict[str, Any]:
+    return json.loads((batch.output / "deadline.json").read_text())
+
+
+def steps(batch: FakeBatch, *names: str) -> list[int]:
+    return [batch.result(name)["step"] for name in names or ("p0", "p1", "p2")]
+
+
+def test_plan_says_what_would_be_given_up_and_writes_nothing(batch: FakeBatch) -> None:
+    said = timed(batch, "10m").run("plan").stdout
+    assert "every patch alike is trained with" in said
+    assert "of 200,000 steps" in said
+    assert "dB of hold-out PSNR" in said
+    assert not (batch.output / "deadline.json").exists()
+
+
+def test_all_patches_are_trained_with_the_same_share_and_it_is_told(batch: FakeBatch) -> None:
+    batch = timed(batch, "4m", executor={"cpu_slots": 3})
+    done = batch.run("train")
+    assert done.returncode == 0, done.stderr
+    assert len(set(steps(batch))) == 1
+    assert steps(batch)[0] < STEPS / 2
+    assert "every patch alike is trained with" in done.stderr
+    assert batch.result("p0")["changes"]["training.max_steps"] == steps(batch)[0]
+    report = json.loads((batch.output / "report.json").read_text())
+    assert "gives up about" in report["deadline"]["words"][0]
+    assert "gives up about" in (batch.output / "report.md").read_text()
+
+
+def test_what_was_chosen_is_kept_on_resume(batch: FakeBatch) -> None:
+    timed(batch, "4m", executor={"cpu_slots": 3}).script(p1=["exit 1 ModuleNotFoundError: No module named 'gsplat'"])
+    assert batch.run("train").returncode == 1
+    before = choice(batch)
+    batch.script()
+    assert batch.run("retry", "--failed").returncode == 0
+    assert choice(batch) == before
+    assert len(set(steps(batch))) == 1
+
+
+def test_a_night_that_is_done_stays_done_while_the_deadline_is_there(batch: FakeBatch) -> None:
+    timed(batch, "10m").run("train")
+    assert batch.run("plan").stdout.count("skip: trained") == 3
+    batch.run("train")
+    assert {batch.result(name)["attempt"] for name in ("p0", "p1", "p2")} <= {"attempt-01", "attempt-02"}
+
+
+def test_without_the_deadline_the_patches_are_trained_in_full(batch: FakeBatch) -> None:
+    timed(batch, "10m").run("train")
+    said = set_to(batch, None).run("plan").stdout
+    assert said.count("settings have changed: training.max_steps") == 3
+    batch.run("train")
+    assert steps(batch) == [STEPS] * 3
+
+
+def test_what_was_trained_in_full_stays_when_a_deadline_is_set(batch: FakeBatch) -> None:
+    timed(batch, None).run("train")
+    said = set_to(batch, "1m").run("plan").stdout
+    assert said.count("skip: trained") == 3
+
+
+def test_a_later_deadline_is_a_new_choice(batch: FakeBatch) -> None:
+    timed(batch, "10m").run("train")
+    set_to(batch, "400h").run("train")
+    assert steps(batch) == [STEPS] * 3
+    assert choice(batch)["asked"] == "400h"
+
+
+def test_an_earlier_deadline_keeps_what_is_trained(batch: FakeBatch) -> None:
+    timed(batch, "10m").run("train")
+    before = steps(batch)
+    set_to(batch, "5m").run("train")
+    assert steps(batch) == before
+
+
+def test_an_impossible_deadline_is_told_first_and_leaves_nobody_out(batch: FakeBatch) -> None:
+    done = timed(batch, "1s").run("train")
+    told = [line for line in done.stderr.splitlines() if "deadline" in line]
+    assert "CANNOT BE MET" in told[0]
+    assert done.returncode == 0
+    assert len(steps(batch)) == 3
+
+
+@pytest.mark.parametrize("deadline", ["25:00", "soon", "2026-02-30 07:00", "0s", "5400"])
+def test_what_is_no_deadline_is_an_error_with_its_line(batch: FakeBatch, deadline: str) -> None:
+    done = timed(batch, deadline).run("train")
+    assert done.returncode == 2
+    assert "deadline" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_date_that_is_past_is_an_error_before_anything_is_trained(batch: FakeBatch) -> None:
+    done = timed(batch, "2020-01-01 07:00").run("train")
+    assert done.returncode == 2
+    assert "past" in done.stderr
+    assert batch.run("status").returncode == 0
+
+
+def test_a_program_that_is_told_no_steps_is_named(batch: FakeBatch) -> None:
+    program = {"command": ["true"], "artifact": {"ply": "*.ply"}}
+    timed(batch, "10m", "p0", trainers={"other": program})
+    batch.change(training={"trainer": "other"})
+    said = batch.run("plan").stdout
+    assert "steps of other cannot be set: its command has no {steps}" in said
