@@ -74,8 +74,12 @@ def _failure(patch: Record) -> str:
     """Return why a patch failed, and the advice; what to type stands beside it."""
     advice, insist = patch["advice"], INSIST.format(patch=patch["patch"])
     told = advice.replace(insist, "").partition(TRY)[0].strip()
-    cause = patch["cause"].replace("_", " ")
-    return ": ".join(filter(None, (cause, told)))
+    return ": ".join(filter(None, (cause_in_words(patch["cause"]), told)))
+
+
+def cause_in_words(cause: str) -> str:
+    """Return a cause as people read it."""
+    return cause.replace("_", " ")
 
 
 def _retry(patch: Record) -> str:

@@ -50,11 +50,15 @@ def nodes_of(patches: Iterable[Record]) -> list[str]:
     return sorted({attempt["node"] for patch in patches for attempt in patch["attempts"] if attempt["node"]})
 
 
-def starts_of(runs: Sequence[Record]) -> list[float]:
-    """Return when runs began of which none overlaps another; one without an end was killed, nobody knows when."""
+def starts_of(runs: Sequence[Record], gap_s: float = 0.0) -> list[float]:
+    """Return when runs began that came more than `gap_s` after the end of all before them; so long apart they are two.
+
+    One without an end was killed, nobody knows when.
+    """
     known = sorted((run["started_at"], run["ended_at"] or 0.0) for run in runs if run["started_at"] is not None)
-    starts, until = [], 0.0
+    starts: list[float] = []
+    until = 0.0
     for start, end in known:
-        starts += [start] if start >= until else []
-        until = max(until, end)
+        starts += [start] if not starts or start >= until + gap_s else []
+        until = max(until, start, end)
     return starts

@@ -83,7 +83,15 @@ def test_runs_of_workers_that_overlap_are_one_and_a_later_night_is_another(tmp_p
     report["runs"] += [{"started_at": EVENING + 615, "ended_at": None}]
     assert len(timelines(report, {})) == 1
     report["runs"] = [{"started_at": EVENING, "ended_at": EVENING + 1}, {"started_at": EVENING + 615, "ended_at": end}]
-    assert len(timelines(report, {})) == 2
+    [drawn] = timelines(report, {})
+    assert "until the next run" in drawn and " open" in drawn
+    day_after = EVENING + 86_400
+    for patch in report["patches"][-1:]:
+        for attempt in patch["attempts"]:
+            attempt["started_at"], attempt["ended_at"] = day_after + 5, day_after + 9
+    report["runs"] += [{"started_at": day_after, "ended_at": day_after + 10}]
+    latest, earlier = timelines(report, {})
+    assert " open>" in latest and " open>" not in earlier
 
 
 def test_what_a_host_or_an_engine_calls_itself_stays_text(tmp_path: Path) -> None:

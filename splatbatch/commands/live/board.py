@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from splatbatch.monitor.table import batch_eta_s, batch_line, num_left, num_shown
 from splatbatch.report import live_page
+from splatbatch.store.claims.at_work import AtWork, at_work, in_short
+from splatbatch.store.claims.workers import LOCAL, Watcher
 from splatbatch.store.lock import holder
+from splatbatch.store.records.run import Holder
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.status import PatchStatus, read_status
 
@@ -28,6 +32,7 @@ class Board:
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
         self._looking, self._making = threading.Lock(), threading.Lock()
+        self._watcher = Watcher(batch.output)
         self._now: dict[str, Any] = {}
         self._looked_at = -LOOK_S
         self._page = ("", b"")
@@ -59,7 +64,7 @@ class Board:
             "line": batch_line(found),
             "eta_s": batch_eta_s(found),
             "left": num_left(found),
-            "run": f"process {running.pid} on {running.host}" if running else "",
+            "run": " and ".join(filter(None, (_who(running), _others(at_work(self._watcher, but=LOCAL))))),
             "running": [_row(one) for one in found if one.state == "running"],
             "states": {one.patch: one.state for one in found},
             "version": self._version(found),
@@ -70,6 +75,14 @@ class Board:
         facts = [(one.patch, one.state, one.attempt, one.cause) for one in found]
         sizes = [path.stat().st_size for path in self._batch.output.ledgers() if path.exists()]
         return hashlib.sha256(repr((facts, sizes)).encode()).hexdigest()[:16]
+
+
+def _who(running: Holder | None) -> str:
+    return f"process {running.pid} on {running.host}" if running else ""
+
+
+def _others(workers: Sequence[AtWork]) -> str:
+    return (in_short(workers) or "1 worker") if workers else ""
 
 
 def _row(status: PatchStatus) -> dict[str, Any]:

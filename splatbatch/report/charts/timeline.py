@@ -17,9 +17,11 @@ from splatbatch.report.workers import starts_of
 
 LANE_PX = 30
 BAR_PX = 22
-RUNS_SHOWN = 6
+NIGHTS_SHOWN = 6
+NIGHT_GAP_S = 7200.0
+"""Between two runs of a night: who restarts what has ended early goes on with it."""
 MOST_BARS = 2000
-"""Of a run; more would be narrower than a hair."""
+"""Of a night; more would be narrower than a hair."""
 
 
 class Place(NamedTuple):
@@ -47,18 +49,19 @@ class Bar:
 
 
 def timelines(report: Record, links: dict[str, str]) -> list[Html]:
-    """Return a timeline per run that started attempts, the latest first; times in between would only be empty.
+    """Return a timeline per night in which attempts were started, the latest first.
 
-    Workers that were at work at the same time are one run.
+    A night is one run, or several with little time in between: more would only be empty. Workers that were at work at
+    the same time are one run.
     """
     bars = [bar for patch in report["patches"] for bar in _bars(patch, links.get(patch["patch"], ""))]
-    starts = starts_of(report["runs"])
+    runs, starts = starts_of(report["runs"]), starts_of(report["runs"], NIGHT_GAP_S)
     groups: dict[float, list[Bar]] = {}
     for bar in bars:
         # start.json carries the clock of the attempt's machine, the ledger ours: a second apart is the same run
         groups.setdefault(max((at for at in starts if at <= bar.start + 1), default=0.0), []).append(bar)
-    latest = sorted(groups, reverse=True)[:RUNS_SHOWN]
-    return [_run(groups[at], is_latest=at == latest[0]) for at in latest]
+    latest = sorted(groups, reverse=True)[:NIGHTS_SHOWN]
+    return [_night(groups[at], runs, is_latest=at == latest[0]) for at in latest]
 
 
 def _bars(patch: Record, link: str) -> list[Bar]:
@@ -71,8 +74,8 @@ def _bars(patch: Record, link: str) -> list[Bar]:
     return bars
 
 
-def _run(bars: Sequence[Bar], *, is_latest: bool) -> Html:
-    """Return the timeline of a run, folded in unless it is the latest."""
+def _night(bars: Sequence[Bar], runs: Sequence[float], *, is_latest: bool) -> Html:
+    """Return the timeline of a night, folded in unless it is the latest."""
     begin, end = min(bar.start for bar in bars), max(bar.end for bar in bars)
     span = max(end - begin, 1e-3)
     lane_of = _lanes(bars)
@@ -82,7 +85,8 @@ def _run(bars: Sequence[Bar], *, is_latest: bool) -> Html:
     drawn = [_draw(bar, lanes.index(lane_of[bar.place]), begin, span) for bar in ordered]
     for lane, place in enumerate(lanes):
         following = pairwise(bar for bar in ordered if lane_of[bar.place] == place)
-        drawn += [_gap(before, after, lane, (begin, span)) for before, after in following if after.start > before.end]
+        gaps = [(before, after) for before, after in following if after.start > before.end]
+        drawn += [_gap(pair, lane, (begin, span), runs) for pair in gaps]
     height = LANE_PX * len(lanes)
     rules = [tag("line", class_="grid", x2="100%", y1=y, y2=y) for y in range(LANE_PX, height + 1, LANE_PX)]
     ticks = [_tick(at, span, height) for at in time_ticks(0, span)]
@@ -113,9 +117,11 @@ def _lanes(bars: Sequence[Bar]) -> dict[Place, Lane]:
     return lanes
 
 
-def _gap(before: Bar, after: Bar, lane: int, scale: tuple[float, float]) -> Html:
-    begin, span = scale
-    words = f"{duration(after.start - before.end)} until the GPU was fit, or a patch was due again"
+def _gap(pair: tuple[Bar, Bar], lane: int, scale: tuple[float, float], runs: Sequence[float]) -> Html:
+    (before, after), (begin, span) = pair, scale
+    is_between_runs = any(before.end <= start <= after.start + 1 for start in runs)
+    why = "the next run" if is_between_runs else "the GPU was fit, or a patch was due again"
+    words = f"{duration(after.start - before.end)} until {why}"
     left, width = 100 * (before.end - begin) / span, 100 * (after.start - before.end) / span
     y = lane * LANE_PX + LANE_PX / 2
     ends = {"x1": f"{left:.3f}%", "x2": f"{left + width:.3f}%"}

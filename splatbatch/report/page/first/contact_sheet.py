@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from splatbatch.files import Record
 from splatbatch.report.page.html import Html, tag
 from splatbatch.report.page.pictures import Budget, attempt_folder, small_render
+from splatbatch.report.todo import cause_in_words
 from splatbatch.report.units import SIGNS
 from splatbatch.store.layout import OutputFolder
 
@@ -36,9 +37,7 @@ def _tile(output: OutputFolder, patch: Record, link: str, budget: Budget) -> Htm
 
 
 def _instead(patch: Record) -> str:
-    return (
-        "no picture" if patch["state"] in ("trained", "stale") else patch["cause"].replace("_", " ") or patch["state"]
-    )
+    return "no picture" if patch["state"] in ("trained", "stale") else cause_in_words(patch["cause"]) or patch["state"]
 
 
 def _caption(patch: Record) -> Iterator[Html]:
