@@ -87,6 +87,7 @@ OF_OTHERS = {
     "doctor/look.py": "nvcc's version.json",
     "engines/ray/client.py": "what it is asked on its stdin",
     "engines/ray/connection.py": "what the client of Ray answers",
+    "publish/tiles/decode.py": "tilesets and binary glTFs, as they lie in a folder to hand over",
     "publish/tool.py": "package.json of a package of npm",
     "publish/tiles/write.py": "a tileset that it wrote, in a folder to hand over",
     "scene/imports/exports/reading.py": "where on Earth OpenSfM says that a model lies",
