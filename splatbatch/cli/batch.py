@@ -62,7 +62,10 @@ def split(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how it would be cut, write nothing.")] = False,
     json_: options.JsonOption = False,
     schema: Annotated[
-        bool, typer.Option("--schema", callback=_print_schema, is_eager=True, help="Print that of partition.json.")
+        bool,
+        typer.Option(
+            "--schema", callback=_print_schema, is_eager=True, help="Print the JSON Schema of partition.json."
+        ),
     ] = False,
 ) -> None:
     """Cut a COLMAP scene into patches that share its photographs; again, once photographs were added."""
@@ -79,7 +82,7 @@ def import_(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the model.")],
     images: options.PhotographsOption = None,
     points: options.PointsOption = None,
-    chunk: Annotated[str, typer.Option("--chunk", metavar="LABEL", help="Which chunk of Metashape.")] = "",
+    chunk: Annotated[str, typer.Option("--chunk", metavar="LABEL", help="Which chunk of the Metashape project.")] = "",
     skip_missing: Annotated[
         bool, typer.Option("--skip-missing", help="Leave out poses whose photograph is missing.")
     ] = False,
@@ -139,7 +142,7 @@ def train(
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
     only: options.OnlyOption = [],
     detached: Annotated[
-        bool, typer.Option("--detach", help="Start a worker that goes on by itself, and leave.")
+        bool, typer.Option("--detach", help="Train in the background: start a worker, and return.")
     ] = False,
 ) -> None:
     """Train every patch that is not trained yet, or whose settings or inputs have changed."""
@@ -179,7 +182,9 @@ def work(
     patches: options.PatchArguments = None,
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
-    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="Take no task that would end later: 3h30m.")] = "",
+    for_: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="Take no patch that could not be done in this time, as 3h30m.")
+    ] = "",
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
 ) -> None:
     """Train beside other workers, on as many machines as see the output folder; 75: start it again."""

@@ -18,7 +18,9 @@ def status(
     patch: options.PatchOption = [],
     json_: options.JsonOption = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing it, until Ctrl-C.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Read every splat and photograph, trust no times.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check what is in every splat and photograph, not only size and time.")
+    ] = False,
 ) -> None:
     """Say how far every patch is; from the files alone, also while a batch runs."""
     from splatbatch.commands.status import status as progress
@@ -32,7 +34,9 @@ def logs(
     config: options.ConfigOption = None,
     named: options.OnePatchOption = "",
     attempt: options.AttemptOption = 0,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what it says, until it ends.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing new lines until the attempt ends.")
+    ] = False,
 ) -> None:
     """Print the log of a patch's attempt."""
     from splatbatch.commands import look
@@ -101,7 +105,9 @@ def view(
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     port: options.PortOption = 8080,
-    photos: Annotated[bool, typer.Option("--photos", hidden=True, help="They are always there.")] = False,
+    photos: Annotated[
+        bool, typer.Option("--photos", help="Show a single patch with all colours and its photographs.")
+    ] = False,
 ) -> None:
     """Serve splats in 3D to a browser on this machine, with photographs, until Ctrl-C: patches, or the scene."""
     from splatbatch.commands.view import serve as serving
@@ -136,10 +142,10 @@ def publish(
     to: options.PublishedToOption = None,
     formats: options.PublishedAsOption = "",
     measure: Annotated[
-        bool, typer.Option("--measure/--no-measure", help="Render what was compressed, and say what that costs.")
+        bool, typer.Option("--measure/--no-measure", help="Measure how much quality compression costs.")
     ] = True,
     force: Annotated[
-        bool, typer.Option("--force", help="Publish among files of others, over those of our names.")
+        bool, typer.Option("--force", help="Write into a folder with other files; overwrite those of the same names.")
     ] = False,
     json_: options.JsonOption = False,
 ) -> None:

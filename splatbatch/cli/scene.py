@@ -32,7 +32,7 @@ def scene(
         "scene"
     ),
     max_images: options.MaxImagesOption = None,
-    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Merge also with patches missing.")] = False,
+    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Merge even if patches are missing.")] = False,
     clean: Annotated[bool, typer.Option("--clean", help="Leave floaters and faint Gaussians out.")] = False,
     settings: Annotated[
         Optional[list[str]],

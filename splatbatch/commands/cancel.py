@@ -48,7 +48,7 @@ def cancel(config: Path | None, wanted: Sequence[str]) -> None:
     run = holder(output.lock)
     workers = [one for one in watcher.living(but=LOCAL) if not crew.is_gone(one.job)]
     if run is None and not workers and not crew.lives():
-        typer.echo(f"{output.path}: nobody trains into it, there is nothing to cancel")
+        typer.echo(f"{output.path}: no batch is running there, nothing to cancel")
         return
     if not patches:
         crew.cancel()

@@ -61,9 +61,7 @@ def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
         text = chosen[-1].log.read_text(encoding="utf-8", errors="replace")
         sys.stdout.write(plain(text))
         if not text:
-            typer.echo(
-                plain(f"{name}: {chosen[-1].path.name} has said nothing; `status` and `explain` tell of it"), err=True
-            )
+            typer.echo(plain(f"{name}: {chosen[-1].path.name} has an empty log; see `status` and `explain`"), err=True)
     except OSError as error:
         raise OutputError(f"{chosen[-1].log}: cannot be read ({error.strerror})") from error
 

@@ -37,7 +37,9 @@ OnePatchOption = Annotated[str, typer.Option("--patch", "-p", metavar="NAME", hi
 ShownPatchArgument = Annotated[
     str, typer.Argument(metavar="PATCH", help="What trains this patch, as p5.", show_default=False)
 ]
-AcceptedOption = Annotated[int, typer.Option("--attempt", "-a", metavar="N", min=1, help="Its number.")]
+AcceptedOption = Annotated[
+    int, typer.Option("--attempt", "-a", metavar="N", min=1, help="Number of the attempt, as `compare` shows it.")
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, remove nothing.")]
 RunArgument = Annotated[str, typer.Argument(metavar="PATCH|RUN", help="A patch, as p5; or an output folder or YAML.")]
 OtherRunArgument = Annotated[
@@ -49,26 +51,33 @@ ColorsOption = Annotated[
 ]
 FixedOption = Annotated[Optional[Path], typer.Option("--out", metavar="DIR", help="Folder for the corrected models.")]
 AttemptOption = Annotated[
-    int, typer.Option("--attempt", "-a", metavar="N", help="Its number; else the latest.", show_default=False)
+    int,
+    typer.Option(
+        "--attempt", "-a", metavar="N", help="Number of the attempt; the latest if left out.", show_default=False
+    ),
 ]
 ExitCodeOption = Annotated[
-    Optional[int], typer.Option("--exit-code", metavar="N", help="How it ended; -9 or 137: killed.")
+    Optional[int], typer.Option("--exit-code", metavar="N", help="Exit code of the program; -9 or 137: killed.")
 ]
 PortOption = Annotated[
-    int, typer.Option("--port", metavar="N", min=1, max=65535, help="The next free one from here on.")
+    int,
+    typer.Option("--port", metavar="N", min=1, max=65535, help="Port to serve on; the next free one if it is taken."),
 ]
 ToOption = Annotated[
     Optional[Path], typer.Option("--to", metavar="PATH", help="A folder, or a .ply file; else OUTPUT/export.")
 ]
 PublishedArguments = Annotated[
     Optional[list[str]],
-    typer.Argument(metavar="PATCH|scene", help="Else the merged scene, else every patch.", show_default=False),
+    typer.Argument(
+        metavar="PATCH|scene", help="By default the merged scene if there is one, else every patch.", show_default=False
+    ),
 ]
 ViewedArguments = Annotated[
     Optional[list[str]], typer.Argument(metavar="PATCH|scene", help="Patches, as p5; or scene.", show_default=False)
 ]
 PublishedToOption = Annotated[
-    Optional[Path], typer.Option("--to", metavar="FOLDER", help="Where it goes; else publish.folder of the YAML.")
+    Optional[Path],
+    typer.Option("--to", metavar="FOLDER", help="Folder to write into; by default publish.folder of the YAML."),
 ]
 PublishedAsOption = Annotated[
     str,
@@ -82,22 +91,29 @@ PublishedAsOption = Annotated[
 FilmedArgument = Annotated[str, typer.Argument(metavar="PATCH|scene", help="A patch, as p5; or scene.")]
 FilmOption = Annotated[Path, typer.Option("--out", metavar="FILE", help="The film: .mp4, .mkv, .webm or .gif.")]
 DegreeOption = Annotated[
-    Optional[int], typer.Option("--sh-degree", metavar="N", min=0, max=3, help="Leave higher harmonics out.")
+    Optional[int],
+    typer.Option("--sh-degree", metavar="N", min=0, max=3, help="Drop spherical harmonics above this degree."),
 ]
 FrameOption = Annotated[
-    Literal["local", "source"], typer.Option(help="Coordinates as trained, or those of the model: offset added.")
+    Literal["local", "source"], typer.Option(help="local: as trained; source: as in the model, with the offset added.")
 ]
 OpacityOption = Annotated[
     float,
     typer.Option(
-        "--min-opacity", metavar="X", min=0, max=0.99, show_default=False, help="Leave fainter Gaussians out."
+        "--min-opacity",
+        metavar="X",
+        min=0,
+        max=0.99,
+        show_default=False,
+        help="Leave out Gaussians with less opacity than this.",
     ),
 ]
 PhotographsOption = Annotated[
-    Optional[Path], typer.Option("--images", metavar="DIR", help="Folder of the photographs, if it is another.")
+    Optional[Path], typer.Option("--images", metavar="DIR", help="Folder of the photographs, if they lie elsewhere.")
 ]
 PointsOption = Annotated[
-    Optional[Path], typer.Option("--points", metavar="FILE", help="PLY file of points in the world of the source.")
+    Optional[Path],
+    typer.Option("--points", metavar="FILE", help="PLY file with points, in the coordinates of the source."),
 ]
 WithinOption = Annotated[
     float, typer.Option("--within-s", metavar="S", min=1, help="Longest time for finding points in photographs.")
@@ -113,24 +129,28 @@ SourceOption = Annotated[
     Path, typer.Option("--source", metavar="DIR", help="The COLMAP model to cut, as sparse/0; bin or txt.")
 ]
 PatchesOption = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Folder for the patches: new, or of a split.")
+    Path, typer.Option("--out", metavar="DIR", help="Folder for the patches: new, or made by an earlier split.")
 ]
 ImagesOption = Annotated[
     Optional[Path], typer.Option("--images", metavar="DIR", help="The photographs; else images beside the model.")
 ]
 MaxImagesOption = Annotated[
     Optional[int],
-    typer.Option("--max-images", metavar="N", min=1, help="Photographs of a patch, at most; 400 unless boxes say."),
+    typer.Option("--max-images", metavar="N", min=1, help="Most photographs in a patch; 400 if left out."),
 ]
 OverlapOption = Annotated[
-    float, typer.Option("--overlap", metavar="X", help="By how much a core is grown on each side, of its width.")
+    float,
+    typer.Option("--overlap", metavar="X", help="How far patches reach over their core, as a share of its width."),
 ]
 GridOption = Annotated[
     str,
-    typer.Option("--grid", metavar="AxB", show_default=False, help="A rows along the cameras' longest way, B in each."),
+    typer.Option(
+        "--grid", metavar="AxB", show_default=False, help="Cut into A rows along the longest side, B patches in each."
+    ),
 ]
 BoxesOption = Annotated[
-    Optional[Path], typer.Option("--boxes", metavar="FILE", help="JSON of cores: yours, or another partition.json.")
+    Optional[Path],
+    typer.Option("--boxes", metavar="FILE", help="JSON file with the boxes to cut along, or a partition.json."),
 ]
 AxisOption = Annotated[
     str,
@@ -138,7 +158,7 @@ AxisOption = Annotated[
         "--axis",
         metavar="X,Y,Z",
         show_default=False,
-        help="Direction that is not cut, as up; else that in which cameras vary least.",
+        help="Direction in which nothing is cut, such as up; by default where cameras differ least.",
     ),
 ]
 BlockOption = Annotated[
@@ -147,10 +167,10 @@ BlockOption = Annotated[
         "--holdout-block",
         metavar="X",
         show_default=False,
-        help="Share of the photographs, side by side, for evaluation.holdout: contiguous.",
+        help="Share of the photographs to hold out as one piece, for evaluation.holdout: contiguous.",
     ),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of where that piece lies.")]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Decides where the held-out piece lies.")]
 PictureOption = Annotated[
     Optional[Path], typer.Option("--picture", metavar="FILE", help="Draw the plan, as .svg or .png; also if --dry-run.")
 ]

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 import typer
+from rich.table import Table
 
 from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.machine.gpu import presence
+from splatbatch.monitor.fitting import narrowed
 from splatbatch.plain_text import counted, one_line, plain
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.patches import find_patches
@@ -23,6 +25,9 @@ from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.colors.tones import in_words
 from splatbatch.tasks.frame import note
 from splatbatch.tasks.task import patches_of
+
+WORTHS = (9, 3, 4, 2, 7, 5, 8)
+"""Of the columns of an audit, where a terminal has no room for all."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
     else:
         console = open_console()
         for part in render(audit):
-            console.print(part)
+            console.print(narrowed(part, WORTHS, console.width) if isinstance(part, Table) else part)
         if told := note(frame, audit.patches):
             typer.echo(one_line(told))
         for name, one in tones.items():

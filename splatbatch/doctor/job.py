@@ -32,7 +32,7 @@ def output_folder(job: Job) -> Finding:
 def disk(job: Job) -> Finding:
     """Judge the room for the output: below `limits.free_disk_mib` nothing is started."""
     if job.free_mib is None:
-        return ok("disk", f"nobody says how much room {job.folder} has")
+        return ok("disk", f"it is not known how much room {job.folder} has")
     room, remedy = f"{job.free_mib:,} MiB free for {job.folder}", "Free space, or choose another output.folder."
     if job.free_mib < job.wanted_mib:
         said = f"{room}, wanted {job.wanted_mib:,} MiB (limits.free_disk_mib): nothing is started before"

@@ -18,7 +18,7 @@ def probe(machine: Machine) -> Probe:
     """Ask torch what it can do with the GPUs here."""
     (answer,) = ask([[PROBE]], PROBE_S, _visible(machine))
     if answer.record is None:
-        return Probe(error=f"torch does not come up: {answer.error}")
+        return Probe(error=f"torch does not start: {answer.error}")
     record = answer.record
     return Probe(
         error=str(record.get("error") or ""),

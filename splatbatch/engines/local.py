@@ -33,7 +33,7 @@ class Local:
             have, want = len(chosen_cards(self._settings, "auto")), wanted.num_workers * wanted.gpus
             if want > have:
                 raise ExecutorError(
-                    f"executor.workers: {wanted.num_workers}: {want} GPUs are wanted, and {have} are here",
+                    f"executor.workers: {wanted.num_workers}: GPUs wanted: {want}, GPUs here: {have}",
                     "Lower workers or gpus_per_worker, or set gpus_per_worker: 0 and training.device: cpu.",
                 )
 

@@ -205,7 +205,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.OrphansStopped: lambda event: f"stopping {counted(len(event.keys), 'attempt')} of an earlier run",
     events.Paused: lambda event: f"paused, nothing new is started: {event.reason}",
     events.Resumed: lambda event: f"there is room again after {event.waited_s or 0:.0f} s: going on",
-    events.NotifyFailed: lambda event: f"not told: {event.reason}",
+    events.NotifyFailed: lambda event: f"notification failed: {event.reason}",
     events.StillGivenUp: lambda event: f"{event.patch}: left alone, given up before: {event.reason}",
     events.Restored: lambda event: f"{event.patch}: splat.ply restored from {event.attempt}",
     events.CancelRequested: lambda event: f"cancelled by {event.by}: {', '.join(event.patches) or 'the whole batch'}",

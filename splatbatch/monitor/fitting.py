@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.cells import cell_len
 from rich.table import Table
+from rich.text import Text
 
 GAP = 2
 """Between two columns."""
@@ -36,4 +37,6 @@ def _width(column: Any) -> int:
 
 def _cell_width(cell: Any) -> int:
     given = getattr(cell, "width", None)  # of a progress bar
-    return given if isinstance(given, int) else cell_len(str(cell))
+    if isinstance(given, int):
+        return given
+    return cell_len(Text.from_markup(cell).plain if isinstance(cell, str) else str(cell))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from splatbatch import __version__
 from splatbatch.errors import OutputError, SplatbatchError
+from splatbatch.plain_text import counted
 from splatbatch.publish.convert import Job, Written, as_file, convert
 from splatbatch.publish.formats import FORMATS, PAGE, TILES, Format
 from splatbatch.publish.kept import Kept
@@ -183,7 +184,9 @@ class Publishing:
         original = as_file(part, folder)
         for name, loss in measure(splat, original, decoded, folder, self.wish.bounds).items():
             self.kept.note(name, with_loss(self.kept.known.outputs[name], loss))
-            self.telling.say(f"{name}: {loss.psnr:.2f} dB, {loss.loss_db:+.2f} dB lost ({loss.num_photos} photographs)")
+            self.telling.say(
+                f"{name}: {loss.psnr:.2f} dB, {loss.loss_db:+.2f} dB lost ({counted(loss.num_photos, 'photograph')})"
+            )
 
     def _tool(self, form: Format) -> Tool | None:
         """Return the tool; for what can be written without it, only where it is there already."""

@@ -132,6 +132,15 @@ def test_no_figure_of_a_status_is_cut(width: int) -> None:
     assert ("31.25" in words) == (width >= 40)
 
 
+@pytest.mark.parametrize("width", [30, 40, 60, 100])
+def test_no_size_of_an_audit_is_cut(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    said = invoke("verify-dims", batch=batch.make("p0"), terminal=True).out
+    row = next(line for line in said.splitlines() if "p0" in line)
+    assert "32x24" in row
+    assert "…" not in said
+
+
 def test_every_cause_is_called_something() -> None:
     causes = {row.cause for row in ROWS} | set(REMEDIES)
     assert causes <= set(WORDS)

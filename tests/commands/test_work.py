@@ -222,7 +222,7 @@ def test_a_worker_takes_nothing_that_its_time_does_not_hold(batch: FakeBatch) ->
 def test_a_detached_batch_goes_on_by_itself_and_whoever_attaches_sees_it_end(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK).script(p0=["await go"])
     started = batch.run_apart("train", "--detach")
-    assert (started.returncode, "is at work; its words" in started.stdout) == (0, True)
+    assert (started.returncode, "is at work; log: " in started.stdout) == (0, True)
     again = batch.run_apart("train", "--detach")
     assert (again.returncode, "nothing was started" in again.stdout) == (0, True)
     wait_for(batch, "patches/p0/attempt-*/start.json")

@@ -52,7 +52,7 @@ def test_a_failing_hook_fails_no_batch(batch: FakeBatch, command: list[str]) -> 
     started = time.monotonic()
     ended = batch.run("train")
     assert ended.returncode == 0
-    assert "not told: notify.command: " in ended.stderr
+    assert "notification failed: notify.command: " in ended.stderr
     assert time.monotonic() - started < 30
 
 
@@ -62,7 +62,7 @@ def test_a_password_is_shown_nowhere(batch: FakeBatch) -> None:
     batch.script(p0=["exit 1 CUDA error: out of memory"]).change(retry={"max_attempts": 1})
     ended = batch.run("train")
     shown = batch.run("config", "show")
-    assert "not told: notify.command: exit code 1" in ended.stderr
+    assert "notification failed: notify.command: exit code 1" in ended.stderr
     written = [path.read_bytes() for path in batch.output.rglob("*") if path.is_file()]
     assert PASSWORD.encode() not in b"".join([*written, ended.stdout.encode(), ended.stderr.encode()])
     assert PASSWORD not in shown.stdout + shown.stderr

@@ -114,7 +114,7 @@ def _last_line(merged: Merge, files: MergedFiles, num_new: int) -> str:
     what = (
         f"{num_new} of {counted(len(merged.parts), 'part')} written anew"
         if num_new
-        else "as it was: nothing has changed"
+        else "nothing has changed: left as it was"
     )
     cleaned = f"; cleaned away: {_removed(merged.cleaned.removed)}" if merged.cleaned else ""
     holes = f"; {counted(len(merged.holes), 'hole')}" if merged.holes else ""

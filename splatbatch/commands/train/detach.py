@@ -66,7 +66,7 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
     if not (name := _await(worker, output, log)):
         typer.echo(plain(read_tail(log).strip()))
         return None
-    typer.echo(f"worker {name} is at work; its words: {log}")
+    typer.echo(f"worker {name} is at work; log: {log}")
     typer.echo("`splatbatch attach` shows it, `splatbatch status` says how far it is, `splatbatch cancel` ends it")
     return None
 

@@ -106,7 +106,7 @@ def _listening(batch: Batch, interruption: Interruption) -> Iterator[Listeners]:
     standing.forget()
     metrics.finish()
     for reason in notifier.finish(summary(statuses_of(whole, standing)), ""):
-        typer.echo(plain(f"not told: {reason}"), err=True)
+        typer.echo(plain(f"notification failed: {reason}"), err=True)
 
 
 @dataclass

@@ -75,7 +75,7 @@ class Muster:
             raise
         self.crew.add(submission.taken(handles))
         jobs = handles[0] if len(handles) == 1 else f"{handles[0]} to {handles[-1]}"
-        return f"{name} was asked for {counted(wanted.num_workers, 'worker')}: {jobs}; their words: {submission.path}"
+        return f"{name} was asked for {counted(wanted.num_workers, 'worker')}: {jobs}; logs: {submission.path}"
 
     def _wanted(self, terms: str, num_tasks: int) -> Wanted:
         settings = self.batch.config.executor

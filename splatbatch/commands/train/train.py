@@ -174,7 +174,7 @@ def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
     code = conclude(batch, run, standing)
     told = notifier.finish(summary(statuses_of(whole, standing)), interruption.reason())
     for reason in (*sinks.finish(), *told):
-        typer.echo(plain(f"not told: {reason}"), err=True)
+        typer.echo(plain(f"notification failed: {reason}"), err=True)
     if wish.is_retry:
         print_retried(batch, run, save=save)
     raise typer.Exit(interruption.exit_code if interruption.signal else code)

@@ -13,6 +13,7 @@ from splatbatch.engines.ray.connection import REFUSED, Connection, RayError
 from splatbatch.engines.ray.job import Answer, code_of, job_of, needed, node_of, script_of, told
 from splatbatch.errors import ExecutorError
 from splatbatch.files import write_text
+from splatbatch.plain_text import counted
 from splatbatch.store.claims.submissions import Submission
 
 LOOK_S = 10.0
@@ -114,7 +115,8 @@ class Ray:
         except RayError as error:
             return f"Ray: {error}"
         unheard = answer["unheard"]
-        return f"Ray: {unheard} workers were not reached" if unheard else ""
+        were = "was" if unheard == 1 else "were"
+        return f"Ray: {counted(unheard, 'worker')} {were} not reached" if unheard else ""
 
     def _look(self) -> Answer:
         """Ask for all; a Ray that has not answered is left alone for a while, for each question takes its time.

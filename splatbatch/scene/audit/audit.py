@@ -10,6 +10,7 @@ from pathlib import Path
 
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
+from splatbatch.plain_text import counted
 from splatbatch.scene.audit.camera import check_camera
 from splatbatch.scene.audit.drift import as_source, check_drift
 from splatbatch.scene.audit.files.beside import check_beside
@@ -210,7 +211,7 @@ def _check_files(dossier: _Dossier, shots: list[Shot]) -> Iterator[Finding]:
     is_hopeless = shots and not any(isinstance(shot.header, Photo) for shot in shots)
     problem = _folder_problem(dossier.patch.images) if is_hopeless else ""
     if problem:  # one finding instead of thousands
-        message = f"{problem}; {len(shots)} photographs should be below it"
+        message = f"{problem}; {counted(len(shots), 'photograph')} should be below it"
         remedy = "Set scene.images to the folder of the photographs, or make this one readable."
         yield dossier.scribe.note("no_image_folder", shown(str(dossier.patch.images)), message, remedy)
     else:

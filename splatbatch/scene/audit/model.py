@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from splatbatch.plain_text import counted
 from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
@@ -38,10 +39,11 @@ def _check_counts(model: Reconstruction, scribe: Sink, holdout_every: int) -> It
     if count == 0:
         yield scribe.note("no_images", "images", "0 images: the patch is empty", f"{_RECUT} Or remove the patch.")
     elif count - held_out < _LEAST_TRAINED:
-        message = f"{count} images, of which {held_out} held out: {count - held_out} left to train from"
+        message = f"{counted(count, 'image')}, of which {held_out} held out: {count - held_out} left to train from"
         yield scribe.note("too_few_images", "images", message, "Merge the patch with a neighbour, or remove it.")
     elif count < holdout_every:
-        message = f"{count} images, fewer than evaluation.holdout_every {holdout_every}: only {held_out} is held out"
+        few = counted(count, "image")
+        message = f"{few}, fewer than evaluation.holdout_every {holdout_every}: only {held_out} is held out"
         remedy = "Lower evaluation.holdout_every, name photographs in evaluation.holdout_list, or enlarge the patch."
         yield scribe.note("few_images", "images", message, remedy)
 

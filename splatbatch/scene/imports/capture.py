@@ -97,7 +97,7 @@ class Wish:
     images: Path | None = None
     """Folder of the photographs, where the source does not say or says wrongly."""
     points: Path | None = None
-    """PLY file of points in the world of the source."""
+    """PLY file with points, in the coordinates of the source."""
     chunk: str = ""
     """Label of the Metashape chunk."""
     skips_missing: bool = False

@@ -137,7 +137,7 @@ def _asked_for(ground: Ground, names: list[str], layout: Layout, wish: Wish) -> 
     """
     if (lacking := ground.lacks(layout)) is not None:
         part = layout.parts[lacking]
-        few = f"{part.num_photos} photographs and {int(part.in_core.sum())} points"
+        few = f"{counted(part.num_photos, 'photograph')} and {counted(int(part.in_core.sum()), 'point')}"
         raise ConfigError(
             f"patch {names[lacking]} would have {few}: too few to train ({LEAST_PHOTOS} that are not held out, "
             f"{LEAST_POINTS})",

@@ -39,7 +39,7 @@ class Wish:
     max_images: int | None = None
     """Photographs of a patch; None: `MAX_IMAGES` where nothing else says how many patches there are."""
     overlap: float = 0.15
-    """By how much a core is grown on each side, of its width."""
+    """How far patches reach over their core, as a share of its width."""
     grid: tuple[int, int] | None = None
     """Along the cameras' longest way, and across."""
     boxes: Boxes | None = None
@@ -48,7 +48,7 @@ class Wish:
     block: float = 0.0
     """Share of the photographs that lie together and may be held out in one piece; 0: none."""
     seed: int = 0
-    """Of where that piece lies."""
+    """Decides where the held-out piece lies."""
 
 
 def parse_grid(text: str) -> tuple[int, int] | None:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from splatbatch.config import Training
 from splatbatch.errors import SceneError
+from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.reconstruction import Image, Reconstruction
 from splatbatch.scene.colors.tone import NEUTRAL, Tone
 from splatbatch.scene.photos.folders import find_masks
@@ -182,7 +183,8 @@ def _size_warnings(sources: Sequence[Source], decoded: Sequence[Decoded], chosen
             resized.append(source.path.relative_to(chosen.folder).as_posix())
     if not resized:
         return ()
-    return (f"{len(resized)} photographs differ in size from their camera, as {resized[0]}: K was rescaled",)
+    differ = "differs in size from its" if len(resized) == 1 else "differ in size from their"
+    return (f"{counted(len(resized), 'photograph')} {differ} camera, as {resized[0]}: K was rescaled",)
 
 
 def _mask_warnings(photos: Sequence[Photo], masks: Mapping[str, Path]) -> Iterator[str]:
@@ -191,7 +193,8 @@ def _mask_warnings(photos: Sequence[Photo], masks: Mapping[str, Path]) -> Iterat
         yield f"{len(bare)} of {len(photos)} photographs have no mask, as {bare[0]}: all of their pixels count"
     blind = [photo.name for photo in photos if not photo.counts()]
     if blind:
-        yield f"{len(blind)} photographs are left out since their mask ignores every pixel, as {blind[0]}"
+        whose = "is left out since its" if len(blind) == 1 else "are left out since their"
+        yield f"{counted(len(blind), 'photograph')} {whose} mask ignores every pixel, as {blind[0]}"
 
 
 def _as_loaded(chosen: Photographs, decoded: Sequence[Decoded]) -> dict[str, Any]:

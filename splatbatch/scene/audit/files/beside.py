@@ -51,19 +51,23 @@ def _difference(sparse: Path) -> str:
     """Return the first difference between the two forms of a model; empty if there is none."""
     cameras = [{one.id: one for one in read(sparse)} for read in (_binary_cameras, _text_cameras)]
     if cameras[0].keys() != cameras[1].keys():
-        return f"{len(cameras[0])} and {len(cameras[1])} cameras"
+        return f"{counted(len(cameras[0]), 'camera')} in cameras.bin, {len(cameras[1])} in cameras.txt"
     for number, camera in cameras[0].items():
         if _unlike_cameras(camera, cameras[1][number]):
             return f"camera {number} is {_spell(camera)} in cameras.bin and {_spell(cameras[1][number])} in cameras.txt"
     images = [{one.name: one for one in read(sparse / f"images.{end}")} for read, end in _IMAGES]
     if images[0].keys() != images[1].keys():
-        return f"{len(images[0])} images in images.bin, {len(images[1])} in images.txt, not of the same names"
+        return (
+            f"{counted(len(images[0]), 'image')} in images.bin, {len(images[1])} in images.txt, not of the same names"
+        )
     for name, image in images[0].items():
         other = images[1][name]
         if any(_unlike(*pair) for pair in zip(_pose(image), _pose(other), strict=True)):
             return f"the pose of {name}"
     points = [count(sparse / f"points3D.{end}") for count, end in _POINTS]
-    return f"{points[0]} points in points3D.bin, {points[1]} in points3D.txt" if points[0] != points[1] else ""
+    return (
+        f"{counted(points[0], 'point')} in points3D.bin, {points[1]} in points3D.txt" if points[0] != points[1] else ""
+    )
 
 
 _IMAGES = ((binary.read_images, "bin"), (text.read_images, "txt"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from splatbatch.plain_text import counted
 from splatbatch.scene.imports.capture import Notes
 from splatbatch.scene.imports.metashape.document import Document, cameras_below, is_enabled, numbers
 from splatbatch.scene.imports.mistakes import Mistakes
@@ -58,7 +59,7 @@ def _num_posed(chunk: Element) -> int:
 
 def _in_words(chunk: Element) -> str:
     state = "" if is_enabled(chunk) else ", disabled"
-    return f'"{chunk.get("label", "")}" ({_num_posed(chunk)} cameras with a pose{state})'
+    return f'"{chunk.get("label", "")}" ({counted(_num_posed(chunk), "camera")} with a pose{state})'
 
 
 def world_of(document: Document, chunk: Element, component: str | None, mistakes: Mistakes) -> World:

@@ -83,7 +83,7 @@ def _stations(document: Document, chunk: Element, told: tuple[Notes, Mistakes]) 
             notes.leave_out(f"{counted(len(names), 'camera')} {why}: {some(names)}")
     components = Counter(camera.get("component_id") for camera, _ in posed)
     if len(components) > 1:
-        counts = ", ".join(f"component {key}: {count} cameras" for key, count in components.most_common())
+        counts = ", ".join(f"component {key}: {counted(count, 'camera')}" for key, count in components.most_common())
         remedy = "Align them to each other (markers, more photographs), or export one component alone."
         what = f"{len(components)} components that do not hang together: {counts}"
         mistakes.add(document.where(chunk, "components"), what, remedy)
