@@ -27,6 +27,8 @@ SMALLEST_ERROR = 0.3
 MOST_RENDERED = 100
 PHASE = 0.75
 """How far amplitudes are evened: all of it would let noise speak as loud as the picture."""
+OPAQUE, LEAST_SHOWN = 0.5, 0.5
+"""Of a picture that the splat must show, for a shift to be looked for: a patch's photographs also show its neighbours."""
 CLEAR = 8.0
 """Standard deviations by which a shift must stand out, to be one."""
 
@@ -108,11 +110,15 @@ def shifts(subject: Subject) -> dict[str, float]:
     """Return how far photographs lie beside their renderings, in 1/1000 of their width; phases tell (Kuglin 1975)."""
     found = {}
     for look in spread(subject.looks, MOST_RENDERED):
-        drawn = rasterize(subject.drawn, look.small.view, subject.options).colors.clamp(0, 1).mean(dim=-1)
+        rendering = rasterize(subject.drawn, look.small.view, subject.options)
+        drawn = rendering.colors.clamp(0, 1).mean(dim=-1)
         photo = look.small.pixels.to(drawn).mean(dim=-1)
+        valid = rendering.alphas[..., 0] > OPAQUE
         if look.small.mask is not None:
-            valid = look.small.mask.to(drawn.device)
-            drawn, photo = drawn * valid, photo * valid
+            valid &= look.small.mask.to(drawn.device)
+        if float(valid.float().mean()) < LEAST_SHOWN:
+            continue
+        drawn, photo = drawn * valid, photo * valid
         found[look.photo.name] = 1000 * _shift(drawn, photo) / drawn.shape[1]
     return found
 
