@@ -128,9 +128,11 @@ def _patches(
 
 
 def _training_s(status: PatchStatus, attempts: Sequence[Record]) -> float | None:
-    """Return what the steps of a product took, as far as anybody has told; else its whole time."""
-    pace = next((one["pace_s"] for one in attempts if one["is_kept"]), None)
-    return status.seconds if pace is None else pace * status.step
+    """Return what the steps of a product took; where nobody has told of steps, its whole time but for its set-up."""
+    kept = next((one for one in attempts if one["is_kept"]), None)
+    if kept and kept["pace_s"] is not None:
+        return float(kept["pace_s"]) * status.step
+    return None if status.seconds is None else status.seconds - ((kept and kept["setup_s"]) or 0.0)
 
 
 def product_of(result: Result) -> Record:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,10 +21,11 @@ from splatbatch.store.records.result import Result
 MOST_PATCHES = 400
 MOST_CAMERAS = 4000
 """Drawn; of more, every second or third one."""
-MOST_BYTES = 64 << 20
-"""Of the lists of images: larger ones take seconds to read, and the report is not to wait for its map."""
-MIDDLE = (5, 95)
-"""Percent of its cameras that a patch's box takes in along each side: stragglers make no patch larger."""
+MOST_BYTES = {"images.bin": 8 << 30, "images.txt": 64 << 20}
+"""Of the lists of images, of which the binary ones are skipped through: the report is not to wait for its map."""
+MIDDLE, FEW = (20, 80), 8
+"""Percent of its cameras between which a patch's box lies, along each side; of a few it takes in all. Patches overlap
+by many cameras: boxes around them all would hide each other."""
 LEAST_SIDE = 0.02
 """Of the whole: cameras in a row are a patch, too."""
 DIGITS = 9
@@ -37,7 +39,7 @@ def overview(output: OutputFolder, patches: Sequence[Patch]) -> Record | None:
         output: where the results lie, which say what held-out photographs show.
         patches: in one world; their models are read.
     """
-    if not 0 < len(patches) <= MOST_PATCHES or sum(map(_num_bytes, patches)) > MOST_BYTES:
+    if not 0 < len(patches) <= MOST_PATCHES or any(_num_bytes(patches, name) > MOST_BYTES[name] for name in MOST_BYTES):
         return None
     images = {patch.name: found for patch in patches if (found := _images(patch))}
     if not images:
@@ -52,14 +54,12 @@ def overview(output: OutputFolder, patches: Sequence[Patch]) -> Record | None:
     return {"cores": cores, "cameras": _cameras(images, places, held_out), "seams": [], "lacking": lacking}
 
 
-def _num_bytes(patch: Patch) -> int:
-    sizes = []
-    for name in ("images.bin", "images.txt"):
-        try:
-            sizes.append((patch.sparse / name).stat().st_size)
-        except OSError:
-            continue
-    return max(sizes, default=0)
+def _num_bytes(patches: Sequence[Patch], name: str) -> int:
+    total = 0
+    for patch in patches:
+        with contextlib.suppress(OSError):
+            total += (patch.sparse / name).stat().st_size
+    return total
 
 
 def _images(patch: Patch) -> list[Image]:
@@ -86,7 +86,7 @@ def _axes(images: Sequence[Image]) -> Places:
 
 
 def _box(places: Places, least: float) -> Record:
-    low, high = np.percentile(places, MIDDLE, axis=0) if len(places) > 20 else (places.min(axis=0), places.max(axis=0))
+    low, high = np.percentile(places, MIDDLE, axis=0) if len(places) > FEW else (places.min(axis=0), places.max(axis=0))
     room = np.maximum(least - (high - low), 0) / 2
     return {"lower": _place(low - room), "upper": _place(high + room)}
 
