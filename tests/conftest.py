@@ -29,6 +29,8 @@ settings.load_profile("quick")
 
 TOGETHER = (
     "tests/commands/test_merge_command.py",
+    "tests/commands/test_begin.py",
+    "tests/docs/test_blocks.py",
     "tests/engines/test_contract.py",
     "tests/engines/test_ray.py",
     "tests/engines/test_slurm.py",

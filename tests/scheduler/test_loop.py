@@ -60,7 +60,7 @@ def test_a_trainer_that_is_always_killed_fails_and_the_other_patch_is_trained(ba
     done = batch.run("train")
     assert done.returncode == 1
     assert batch.result("p1")["attempt"] == "attempt-01"
-    assert "p0: failed: host_oom" in done.stdout
+    assert "p0: failed: host memory ran out (host_oom)" in done.stdout
     assert [event["changes"] for event in batch.events("retry")][:2] == [
         {"training.workers": 4},
         {"training.workers": 0},

@@ -189,7 +189,7 @@ def test_what_is_no_sound_splat_is_refused_by_name_and_nothing_is_half_written(
     with pytest.raises(OutputError, match=r"^p2: ") as refused:
         merge_splats(target, quarters, NONE)
     assert words in refused.value.message
-    assert "splatbatch train --patch p2" in refused.value.hint
+    assert "splatbatch train p2" in refused.value.hint
     assert (target.read_bytes() if target.exists() else None) == before
     assert not list(tmp_path.glob(".scene*"))
 

@@ -50,7 +50,7 @@ def view(config: Path | None, name: str, port: int) -> None:
         gaussians = read_splat(splat)
     except (OSError, ValueError) as error:
         raise OutputError(
-            f"{splat}: cannot be read ({error})", f"Train it again: splatbatch retry -p {task} --force"
+            f"{splat}: cannot be read ({error})", f"Train it again: splatbatch retry {task} --force"
         ) from error
     _show(server, gaussians)
     _stand(server, batch.output, task)
