@@ -2,11 +2,12 @@
 
 A forecast may be off by a factor: of another GPU, another rasteriser, a machine that does other things besides. So:
 
-- Once the attempts that began first have made a tenth of their steps, it is known how fast they are. Where the choice
-  is far off, they begin again, so that every patch still has the same: that costs a tenth of a patch.
+- Once the attempts that began first have made a tenth of their steps, it is known whether they are far too slow. Then
+  they begin again, so that every patch still has the same: that costs a tenth of a patch. That they are fast proves
+  nothing: first steps have few Gaussians and, coarse to fine, small photographs.
 - Later, whenever an attempt has ended, what has not begun yet is given fewer steps if the deadline would be missed,
-  more (never more than the YAML's) if much time would be left and there are patches enough to share it; what runs goes
-  on.
+  more if much time would be left and there are patches enough to share it: never more than the YAML's, nor than half
+  as many again as the patch with the fewest. What runs goes on.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ SPARE = 0.05
 """Share of the time that may be left over."""
 FEW = 0.3
 """So small a share of the patches is not given what the others have left over: it would be uneven."""
+MOST_MORE = 1.5
+"""No patch is given so many times the steps of another."""
 AIM = 0.01
 """Share of the time that a correction keeps back."""
 
@@ -116,7 +119,7 @@ class DeadlinePacer:
 
         What stands by was prepared for another pace after a correction: who calls ends it.
         """
-        if now < self._next_look:
+        if now < self._next_look and self._measured.at_work.keys() <= running.keys():
             return ()
         self._next_look = now + LOOK_S
         has_ended = self._measured.look(running.values(), now)
@@ -136,7 +139,7 @@ class DeadlinePacer:
                 self._correct(now, Work(tasks, self.speeds, self._busy(at_work, waiting.num_slots)))
             return ()
         anew = Work([*(one.task for one in at_work), *tasks], self.speeds, (0.0,) * max(1, waiting.num_slots))
-        if (chosen := self._better(now, anew)) and _is_far(chosen.pace, self.choice.now):
+        if (chosen := self._better(now, anew)) and _is_far_less(chosen.pace, self.choice.now):
             self._take(chosen, now, "the first attempts show how long it takes, and begin again")
             return tuple(one.running.key for one in at_work)
         return ()
@@ -150,11 +153,17 @@ class DeadlinePacer:
         left_s, total_s = self.end - now, (self.choice.ends_at or 0.0) - (self.choice.chosen_at or 0.0)
         expected_s = work.ends_at(self.choice.now)
         is_idle = expected_s < left_s - SPARE * total_s and len(work.tasks) > FEW * len(self.choice.patches)
-        return (
-            choose(work, left_s - AIM * total_s)
-            if expected_s > left_s or (is_idle and not self.choice.now.is_full)
-            else None
-        )
+        if expected_s > left_s:
+            return choose(work, left_s - AIM * total_s)
+        return self._more(choose(work, left_s - AIM * total_s)) if is_idle and not self.choice.now.is_full else None
+
+    def _more(self, chosen: Chosen) -> Chosen:
+        """Return what was chosen, or as much of it as is even with what has begun."""
+        seen = (*self._measured.at_work.values(), *self._measured.ended)
+        fewest = min((one.pace.steps for one in seen if not one.running.begins_again), default=1.0)
+        now = self.choice.now
+        steps = min(chosen.pace.steps, MOST_MORE * fewest) if chosen.pace.divisor == now.divisor else now.steps
+        return replace(chosen, pace=Pace(max(now.steps, steps), now.divisor))
 
     def _take(self, chosen: Chosen, now: float, why: str) -> None:
         told = f"{why}: {clock(max(0.0, self.end - now))} left"
@@ -170,5 +179,5 @@ class DeadlinePacer:
         return (*left, *(0.0,) * (max(1, num_slots) - len(left)))
 
 
-def _is_far(one: Pace, other: Pace) -> bool:
-    return one.divisor != other.divisor or abs(one.steps / other.steps - 1) > FAR
+def _is_far_less(one: Pace, other: Pace) -> bool:
+    return one.divisor > other.divisor or one.steps < other.steps * (1 - FAR)
