@@ -1,0 +1,114 @@
+"""`plan-capture` on the quarry with a hole in its coverage: what was taken out is suggested again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from command_line import Ended, invoke
+from cut_quarry import QUARRY, accept, quarry_splat
+
+from splatbatch.commands.quality.capture import flight_of
+from splatbatch.files import write_json
+from splatbatch.publish.tiles.geodesy import to_degrees
+from splatbatch.scene.capture.survey import FEW, Shot, Survey, shots_of
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.colmap.sightings import read_sightings
+from splatbatch.scene.colmap.subset import Subset
+from splatbatch.store.layout import OutputFolder
+from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.fingerprints.fingerprint import fingerprint
+
+
+def removed_shots(folder: Path) -> list[Shot]:
+    """Take half of the cameras out of p0, those on one side; return them."""
+    sparse = folder / "patches/p0/sparse/0"
+    model, known = read_reconstruction(sparse), read_sightings(sparse)
+    east = {image.name: image.center()[0] for image in model.images}
+    limit = np.median(list(east.values()))
+    kept = np.array([east[image.name] < limit for image in known.images])
+    for file in sparse.iterdir():
+        file.unlink()
+    Subset(known, kept, known.seen_by(kept)).write(sparse)
+    return shots_of([image for image in model.images if east[image.name] >= limit], model.cameras)
+
+
+@pytest.fixture(scope="module")
+def holed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Shot]]:
+    """The quarry whose p0 lacks half of its photographs, inspected."""
+    folder = tmp_path_factory.mktemp("flown") / "quarry"
+    shutil.copytree(QUARRY, folder, ignore=shutil.ignore_patterns("output"))
+    removed = removed_shots(folder)
+    config = folder / "splat_config.yml"
+    config.write_text(config.read_text().replace("training:\n", "training:\n  device: cpu\n  resolution: 1/4\n", 1))
+    accept(folder / "output", "p0", quarry_splat())
+    (task,) = open_batch(config, ["p0"]).tasks
+    result = OutputFolder(folder / "output").patch("p0").result
+    write_json(result, {**json.loads(result.read_text()), **fingerprint(task.patch, task.recipe).to_record()})
+    assert invoke("inspect", "p0", "--config", str(config)).code == 0
+    return folder, removed
+
+
+def plan(folder: Path, *arguments: str) -> Ended:
+    return invoke("plan-capture", *arguments, "--config", str(folder / "splat_config.yml"))
+
+
+def test_the_suggested_views_fill_the_hole(holed: tuple[Path, list[Shot]]) -> None:
+    folder, removed = holed
+    batch = open_batch(folder / "splat_config.yml", ["p0"])
+    found = flight_of(batch).plan
+    places = np.array([cell.place for cell in found.cells])
+    once = np.stack([shot.sees(places) for shot in removed], axis=1).sum(axis=1)
+    lost = (once > 0) & (np.array([cell.num_photos for cell in found.cells]) < FEW)
+    views = [view.shot for view in found.views]
+    now = Survey(places, np.ones(len(places)), views, found.up).seen.sum(axis=1)
+    have = np.array([cell.num_photos for cell in found.cells])
+    print(f"{len(found.cells)} weak, {lost.sum()} lost, {len(views)} views, {len(found.left)} left")
+    assert lost.sum() > 5
+    assert ((now + have)[lost] >= FEW).mean() >= 0.95
+    assert len(views) < len(found.cells)
+
+
+def test_views_stand_clear_of_the_splat_and_above_what_they_look_at(holed: tuple[Path, list[Shot]]) -> None:
+    found = flight_of(open_batch(holed[0] / "splat_config.yml", ["p0"])).plan
+    means = quarry_splat().means
+    for view in found.views:
+        assert np.linalg.norm(means - view.shot.center, axis=1).min() > 0.15 * found.distance
+        assert (view.shot.center - view.target) @ found.up > 0.5 * found.distance
+
+
+def test_it_is_written_as_geojson_and_kml(holed: tuple[Path, list[Shot]], tmp_path: Path) -> None:
+    for name in ("a.geojson", "b.kml"):
+        done = plan(holed[0], "p0", "--to", str(tmp_path / name))
+        assert done.code == 0, done.err
+        assert "weak cell" in done.out
+    assert "model's own axes" in json.loads((tmp_path / "a.geojson").read_text())["coordinates_are"]
+    assert ElementTree.parse(tmp_path / "b.kml").getroot().tag.endswith("kml")
+
+
+def test_bad_wishes_are_told(holed: tuple[Path, list[Shot]], tmp_path: Path) -> None:
+    assert "neither GeoJSON nor KML" in plan(holed[0], "p0", "--to", str(tmp_path / "a.txt")).err
+    missing = plan(holed[0], "p1")
+    assert (missing.code, "splatbatch inspect p1" in missing.err) == (3, True)
+    nowhere = plan(holed[0], "p0", "--to", str(tmp_path / "none" / "a.kml"))
+    assert nowhere.code != 0
+    assert "Traceback" not in nowhere.err
+
+
+def test_a_crs_in_which_the_scene_cannot_lie_is_told(holed: tuple[Path, list[Shot]]) -> None:
+    pytest.importorskip("pyproj")
+    config = holed[0] / "mapped.yml"
+    config.write_text((holed[0] / "splat_config.yml").read_text().replace("scene:\n", "scene:\n  crs: EPSG:32632\n", 1))
+    done = invoke("plan-capture", "p0", "--config", str(config))
+    assert (done.code, "scene.crs: EPSG:32632" in done.err) == (2, True)
+
+
+def test_a_crs_gives_degrees() -> None:
+    pytest.importorskip("pyproj")
+    place = np.array([[500_000.0, 5_000_000.0, 120.0]])
+    # the middle of UTM zone 32; its meridian at 5,000,000 m: tabulated
+    assert to_degrees("EPSG:32632", place[0])(place)[0] == pytest.approx([9.0, 45.1535, 120.0], abs=1e-3)
