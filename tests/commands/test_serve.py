@@ -20,6 +20,10 @@ from browser import Watched, artifacts_folder, browser
 from fake_batch import FakeBatch
 from test_view import free_port
 
+from splatbatch.commands.live import board as live
+from splatbatch.commands.live.board import Board
+from splatbatch.tasks.batch import open_batch
+
 
 @contextlib.contextmanager
 def served(batch: FakeBatch) -> Iterator[tuple[SplitResult, subprocess.Popen[str]]]:
@@ -149,3 +153,15 @@ def test_a_page_that_is_open_follows_the_night(batch: FakeBatch, tmp_path: Any) 
         assert watched.errors == []
         os.kill(process.pid, signal.SIGINT)
         watched.until("document.getElementById('live').dataset.lost === 'yes'", timeout_s=30)
+
+
+def test_a_report_that_takes_long_to_make_stands_for_long(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch.make("p0", "p1").script(p0=["train"], p1=["train"])
+    board = Board(open_batch(batch.config))
+    monkeypatch.setattr(live, "LOOK_S", 0.0)
+    first = board.page()
+    assert batch.run("train", "p0").returncode == 0
+    monkeypatch.setattr(live, "REST", 1e9)
+    assert board.now()["states"]["p0"] == "trained" and board.page() == first
+    monkeypatch.setattr(live, "REST", 0.0)
+    assert b"1 of 2 patches trained" in board.page() != first

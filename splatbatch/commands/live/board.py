@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from splatbatch.monitor.table import batch_eta_s, batch_line, num_left, num_shown
@@ -20,10 +20,26 @@ from splatbatch.tasks.status import PatchStatus, read_status
 
 LOOK_S = 2.0
 """As long a look serves everybody."""
+REST = 20.0
+"""Times what a report takes to make, for which it stands: a batch of hundreds takes seconds."""
 OF_A_PATCH = (
     "patch", "phase", "step", "max_steps", "loss", "psnr", "num_gaussians", "steps_per_s", "eta_s", "gpu_used_mib",
     "gpu_temperature_c", "node",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Page:
+    """A report that was made, of which version, when, and what that took."""
+
+    version: str
+    content: bytes
+    made_at: float
+    took_s: float
+
+    def may_be_followed(self, now: float) -> bool:
+        """Return whether it has stood long enough: to make reports is not to take the CPU from who trains."""
+        return now - self.made_at >= REST * self.took_s
 
 
 class Board:
@@ -35,7 +51,7 @@ class Board:
         self._watcher = Watcher(batch.output)
         self._now: dict[str, Any] = {}
         self._looked_at = -LOOK_S
-        self._page = ("", b"")
+        self._page: Page | None = None
 
     def now(self) -> dict[str, Any]:
         """Return how far it is: a line, seconds to go, patches left, each running patch, and which report that is."""
@@ -49,12 +65,14 @@ class Board:
         """Return the report as a page that follows the batch; made anew when a patch or the ledger has changed."""
         version = self.now()["version"]
         with self._making:
-            if self._page[0] != version:
-                batch = self._batch
-                variants = tuple(batch.config.variants.values())
-                text = live_page(batch.output, batch.names, variants, batch.standing(), version)
-                self._page = (version, text.encode())
-            return self._page[1]
+            if self._page is None or self._page.version != version:
+                self._page = self._made(version)
+            return self._page.content
+
+    def _made(self, version: str) -> Page:
+        batch, begun, spent = self._batch, time.monotonic(), time.thread_time()
+        text = live_page(batch.output, batch.names, tuple(batch.config.variants.values()), batch.standing(), version)
+        return Page(version, text.encode(), begun, time.thread_time() - spent)
 
     def _look(self) -> dict[str, Any]:
         batch = self._batch
@@ -71,7 +89,12 @@ class Board:
         }
 
     def _version(self, found: tuple[PatchStatus, ...]) -> str:
-        """Return what tells this report from an earlier one: states and attempts, and how much the ledgers say."""
+        """Return what tells this report from an earlier one: states and attempts, and how much the ledgers say.
+
+        That of the page, as long as it stands.
+        """
+        if self._page and not self._page.may_be_followed(time.monotonic()):
+            return self._page.version
         facts = [(one.patch, one.state, one.attempt, one.cause) for one in found]
         sizes = [path.stat().st_size for path in self._batch.output.ledgers() if path.exists()]
         return hashlib.sha256(repr((facts, sizes)).encode()).hexdigest()[:16]
