@@ -22,7 +22,19 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 """How help shows the commands; one that no group names stands at the end."""
 
 
-class Grouped(TyperGroup):
+class Plain(TyperGroup):
+    """Commands whose help is plain."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command whose help calls its arguments by their names alone, without Python's types."""
+        command = super().get_command(ctx, cmd_name)
+        for one in command.params if command else ():
+            if one.param_type_name == "argument":
+                one.__dict__["display_type_rich"] = _no_type
+        return command
+
+
+class Grouped(Plain):
     """Commands in groups, in the order in which a batch comes by them."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -38,9 +50,14 @@ class Grouped(TyperGroup):
                     formatter.write_dl(rows)
 
 
+def _no_type(**_: Any) -> str:
+    return ""
+
+
 def _first_words(text: str) -> str:
     """Return the first clause of a command's help: it stands whole in the list of all."""
-    return re.split(r"[.;:](?:\s|$)", text, maxsplit=1)[0] + "."
+    plain = re.sub(r"\s*\([^)]*\)", "", text)
+    return re.split(r"[.;:](?:\s|$)", plain, maxsplit=1)[0] + "."
 
 
 app = typer.Typer(
@@ -53,7 +70,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True, rich_markup_mode=None)
+config_app = typer.Typer(cls=Plain, help="Look at the configuration.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(config_app, name="config")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,7 @@ def test_h_is_help(command: str) -> None:
     short, long = (invoke(*command.split(), flag) for flag in ("-h", "--help"))
     assert (short.code, short.out) == (0, long.out)
     assert short.out.startswith("Usage: ")
+    assert not re.search(r"<list\[|<str>|<path>", short.out.partition("Options:")[0])
 
 
 def test_help_shows_every_command_once_in_a_group() -> None:
@@ -48,6 +50,7 @@ def test_help_shows_every_command_once_in_a_group() -> None:
 def test_help_cuts_no_summary_short() -> None:
     assert "..." not in invoke("--help").out.replace("[ARGS]...", "")
     assert "…" not in invoke("--help").out
+    assert invoke("--help").out.count("(") == invoke("--help").out.count(")")
 
 
 @pytest.mark.parametrize(

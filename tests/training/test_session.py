@@ -98,7 +98,7 @@ def test_what_is_odd_about_the_photographs_is_noted(patch: Patch) -> None:
     Pillow.new("RGB", (16, 12)).save(patch.images / "img3.png")
     folder, _ = trained(patch, recipe(max_steps=5))
     assert [record["warning"] for record in read_lines(folder.progress) if "warning" in record] == [
-        "1 photographs differ in size from their camera, as img3.png: K was rescaled"
+        "1 photograph differs in size from its camera, as img3.png: K was rescaled"
     ]
 
 

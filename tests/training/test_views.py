@@ -104,7 +104,7 @@ def test_a_photograph_of_another_size_has_its_intrinsics_rescaled_and_a_warning(
     K = photo.view.K
     assert torch.stack([K[0, 0], K[1, 1], K[0, 2], K[1, 2]]).tolist() == pytest.approx(wanted)
     assert (photo.view.width, photo.view.height) == size
-    assert views.warnings == ("1 photographs differ in size from their camera, as img3.png: K was rescaled",)
+    assert views.warnings == ("1 photograph differs in size from its camera, as img3.png: K was rescaled",)
 
 
 @pytest.mark.parametrize("mode", ["L", "RGBA", "CMYK", "P", "1", "LA"])
@@ -162,7 +162,7 @@ def test_masks_come_with_their_photographs_and_gaps_are_told(sparse: Path, image
     assert "img2.png" not in masks
     assert views.warnings == (
         "7 of 9 photographs have no mask, as img0.png: all of their pixels count",
-        "1 photographs are left out since their mask ignores every pixel, as img2.png",
+        "1 photograph is left out since its mask ignores every pixel, as img2.png",
     )
 
 
