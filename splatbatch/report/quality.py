@@ -50,6 +50,7 @@ def _record(found: Inspection, folder: PatchFolder | SceneFolder) -> Record:
         "thumbnails": found.thumbnails,
         "pictures": str(folder.inspecting.path / named / PICTURES),
         "dropped": drop_in_words(found.dropped),
+        "digits": found.digits,
         "seconds": found.seconds,
         "certificate": certificate if certificate.get("splat") == found.splat else {},
     }

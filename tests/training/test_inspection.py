@@ -39,6 +39,7 @@ def test_a_sound_splat_has_no_sickness_and_every_figure(sound: Inspection) -> No
     assert [figure.name for figure in sound.figures if figure.why] == ["falloff"]
     assert {"cover", "blur", "exposure", "registration", "shift"} <= set(min(sound.photos.items())[1])
     assert sum("psnr" in one and "distance" in one for one in sound.photos.values()) == 3
+    assert sound.digits is not None and 1 < sound.digits < 4
     assert sound.cells and all(cell["photos"] >= 1 for cell in sound.cells)
     assert {"x", "y", "z", "size", "photos", "angle", "resolution", "weak"} == set(sound.cells[0])
 
@@ -81,7 +82,15 @@ def test_points_fall_on_the_pixels_of_their_keypoints(bed: Bed) -> None:
     subject = open_subject(bed.settings, bed.splat, torch.device("cpu"))
     errors = np.concatenate([look.errors for look in subject.looks])
     assert 0.1 < np.median(errors) < 3  # in 1/1000 of the width
-    assert (surface.depth_off(subject) or 0) < 0.25
+    assert (surface.depths_at_points(subject).off or 0) < 0.25
+
+
+def test_depths_have_as_many_digits_as_their_errors_say() -> None:
+    points = np.repeat(np.arange(4), 2)
+    depths = surface.Depths(points, np.array([0.01, 0.01, 0.001, 0.001, 1.0, 1.0, 1e-9, 1e-9]))
+    assert depths.digits == pytest.approx((2 + 3 + 0 + 4) / 4) and depths.off == pytest.approx(1 / 4)
+    nothing = surface.Depths(points[:0], np.zeros(0))
+    assert nothing.digits is None and nothing.off is None
 
 
 def beds(folder: Path, real_photos: Path) -> dict[str, Bed]:

@@ -48,6 +48,7 @@ def inspect(subject: Subject, tell: Callable[[str], None] = lambda _: None) -> I
         figures=made,
         photos=as_numbers({**_places(subject), **photos}),
         cells=tuple(_placed(subject, cell) for cell in coverage.cells(subject)),
+        digits=values["digits"].value,
         seconds=round(time.monotonic() - began, 2),
         made_with={"torch": str(torch.__version__)},
     )
@@ -75,16 +76,16 @@ def _placed(subject: Subject, cell: coverage.Cell) -> dict[str, float]:
 
 
 def _surface(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
-    found = surface.fronts(subject)
+    found, depths = surface.fronts(subject), surface.depths_at_points(subject)
     usual = statistics.median(found.covers.values()) if found.covers else None
     beyond = {name: cover - (usual or 0.0) for name, cover in found.covers.items()}
     values = {
-        "depth": Value(surface.depth_off(subject)),
+        "depth": Value(depths.off),
         "haze": Value(usual),
         "veil": Value(max(beyond.values(), default=None), named(beyond, limit_of("veil"))),
         "floaters": Value(shapes.floaters(subject, found)),
     }
-    return values, {"cover": found.covers}
+    return values | {"digits": Value(depths.digits)}, {"cover": found.covers}
 
 
 def _shapes(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:

@@ -20,6 +20,8 @@ OPAQUE = 0.5
 """Opacity from which on a pixel shows something that has a depth."""
 OFF = 0.05
 """Of the depth: a point whose surface is drawn further away from it, in the median over its pictures, is off."""
+FINEST = 1e-4
+"""Relative error of a depth, below which a smaller one counts for no more."""
 LEAST_VIEWS = 2
 """That a point must be seen in, to count."""
 IN_FRONT = 0.85
@@ -41,9 +43,31 @@ class Fronts:
     num_seen: NDArray[np.int64]  # [N], pictures in or beside which its centre lies
 
 
-def depth_off(subject: Subject) -> float | None:
-    """Return the share of points where the surface is drawn elsewhere, or not at all; None without points."""
-    points, errors = [], []
+@dataclass(frozen=True)
+class Depths:
+    """How far from the model's points the surface is drawn, sighting by sighting, relative to the depth."""
+
+    points: NDArray[np.int64]  # [n], rows of the subject's points
+    errors: Floats  # [n]; 1 where nothing is drawn
+
+    @property
+    def off(self) -> float | None:
+        """Return the share of points where the surface is drawn elsewhere, or not at all; None without points."""
+        medians = list(_medians(self.points, self.errors))
+        return float(np.mean(np.array(medians) > OFF)) if medians else None
+
+    @property
+    def digits(self) -> float | None:
+        """Return to how many decimal digits depths are right, in the mean over sightings; None without points.
+
+        Splats of the same scene may be ranked by it: see docs/scene.md for where that holds.
+        """
+        return float(-np.log10(np.maximum(self.errors, FINEST)).mean()) if len(self.errors) else None
+
+
+def depths_at_points(subject: Subject) -> Depths:
+    """Return how far from the points the surface is drawn in some of the pictures."""
+    points, errors = [np.zeros(0, np.int64)], [np.zeros(0)]
     for look in spread(subject.looks, MOST_VIEWS):
         y, x = look.cells()
         depths, alphas = depth_of(subject.drawn, look.small.view, subject.options)
@@ -51,8 +75,7 @@ def depth_off(subject: Subject) -> float | None:
         points.append(look.points[look.is_inside])
         error = np.abs(drawn / look.depths[look.is_inside] - 1)
         errors.append(np.where(alpha > OPAQUE, error, 1.0))
-    medians = list(_medians(np.concatenate(points), np.concatenate(errors))) if points else []
-    return float(np.mean(np.array(medians) > OFF)) if medians else None
+    return Depths(np.concatenate(points), np.concatenate(errors))
 
 
 def _medians(points: NDArray[np.int64], errors: Floats) -> Iterator[float]:
