@@ -127,3 +127,26 @@ def test_a_program_that_is_told_no_steps_is_named(batch: FakeBatch) -> None:
     batch.change(training={"trainer": "other"})
     said = batch.run("plan").stdout
     assert "steps of other cannot be set: its command has no {steps}" in said
+
+
+def test_workers_keep_to_one_choice(batch: FakeBatch) -> None:
+    timed(batch, "4m")
+    assert batch.run("work", "p0").returncode == 0
+    first = choice(batch)
+    assert batch.run("work", "p0").returncode == 0
+    assert choice(batch) == first
+    assert steps(batch, "p0") == [round(int(first["pace"]["steps"] * STEPS + 1e-6))]
+
+
+def test_a_choice_that_is_no_json_any_more_is_made_anew(batch: FakeBatch) -> None:
+    timed(batch, "4m").run("train", "p0")
+    (batch.output / "deadline.json").write_text('{"pace": {"steps": "much"')
+    assert batch.run("plan").returncode == 0
+    assert batch.run("train").returncode == 0
+
+
+def test_plan_tells_programs_of_the_deadline(batch: FakeBatch) -> None:
+    told = json.loads(timed(batch, "4m").run("plan", "--json").stdout)["deadline"]
+    assert 0 < told["pace"]["steps"] < 1
+    assert told["asked"] == "4m"
+    assert told["words"]
