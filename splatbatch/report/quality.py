@@ -22,10 +22,7 @@ def quality_of(folder: PatchFolder, sha256: str) -> Record | None:
     found = folder.read_inspection()
     if found is None or not found.grade or not sha256 or found.splat != sha256:
         return None
-    certificate = read_certificate(folder.certificate) or {}
-    return _record(found, folder.inspecting) | {
-        "certificate": certificate if certificate.get("splat") == sha256 else {}
-    }
+    return _record(found, folder)
 
 
 def quality_of_scene(folder: SceneFolder) -> Record | None:

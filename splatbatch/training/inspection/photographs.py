@@ -28,7 +28,7 @@ MOST_RENDERED = 100
 PHASE = 0.75
 """How far amplitudes are evened: all of it would let noise speak as loud as the picture."""
 OPAQUE, LEAST_SHOWN = 0.5, 0.5
-"""Of a picture, that the splat must show for a shift to be looked for: a patch's photographs show its neighbours, too."""
+"""Of a picture, that the splat must show for a shift to be looked for: photographs show other patches, too."""
 CLEAR = 8.0
 """Standard deviations by which a shift must stand out, to be one."""
 
