@@ -92,6 +92,7 @@ OF_OTHERS = {
     "publish/tiles/write.py": "a tileset that it wrote, in a folder to hand over",
     "scene/imports/exports/reading.py": "where on Earth OpenSfM says that a model lies",
     "supervisor/apprise_urls.py": "a message on its stdin",
+    "monitor/sinks/mlflow_runs.py": "its order, on stdin",
     "supervisor/ask.py": "what a program of ours answers",
     "trainers/measures.py": "figures that an external trainer wrote",
     "training/checkpoint.py": "a checkpoint",
