@@ -105,9 +105,6 @@ def view(
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     port: options.PortOption = 8080,
-    photos: Annotated[
-        bool, typer.Option("--photos", help="Show a single patch with all colours and its photographs.")
-    ] = False,
 ) -> None:
     """Serve splats in 3D to a browser on this machine, with photographs, until Ctrl-C: patches, or the scene."""
     from splatbatch.commands.view import serve as serving
