@@ -60,7 +60,7 @@ class Depths:
     def digits(self) -> float | None:
         """Return to how many decimal digits depths are right, in the mean over sightings; None without points.
 
-        Splats of the same scene may be ranked by it: see docs/scene.md for where that holds.
+        Splats of the same scene may be ranked by it: see docs/quality.md for where that holds.
         """
         return float(-np.log10(np.maximum(self.errors, FINEST)).mean()) if len(self.errors) else None
 
