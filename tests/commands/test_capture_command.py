@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from command_line import Ended, invoke
 from cut_quarry import QUARRY, accept, quarry_splat
+from published_shapes import checked
 
 from splatbatch.commands.quality.capture import flight_of
 from splatbatch.files import write_json
@@ -79,6 +80,12 @@ def test_views_stand_clear_of_the_splat_and_above_what_they_look_at(holed: tuple
     for view in found.views:
         assert np.linalg.norm(means - view.shot.center, axis=1).min() > 0.15 * found.distance
         assert (view.shot.center - view.target) @ found.up > 0.5 * found.distance
+
+
+def test_programs_get_json(holed: tuple[Path, list[Shot]]) -> None:
+    told = checked("plan-capture", plan(holed[0], "p0", "--json").out)
+    found = flight_of(open_batch(holed[0] / "splat_config.yml", ["p0"])).plan
+    assert (len(told["views"]), told["weak_cells"]) == (len(found.views), len(found.cells)) > (0, 0)
 
 
 def test_it_is_written_as_geojson_and_kml(holed: tuple[Path, list[Shot]], tmp_path: Path) -> None:

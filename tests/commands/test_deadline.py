@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from fake_batch import FakeBatch
+from published_shapes import checked
 
 STEPS = 200_000
 """So many that the model expects hours of them."""
@@ -146,7 +147,7 @@ def test_a_choice_that_is_no_json_any_more_is_made_anew(batch: FakeBatch) -> Non
 
 
 def test_plan_tells_programs_of_the_deadline(batch: FakeBatch) -> None:
-    told = json.loads(timed(batch, "4m").run("plan", "--json").stdout)["deadline"]
+    told = checked("plan", timed(batch, "4m").run("plan", "--json").stdout)["deadline"]
     assert 0 < told["pace"]["steps"] < 1
     assert told["asked"] == "4m"
     assert told["words"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from command_line import Ended, invoke
 from cut_quarry import accept, lay_out, part, quarry_splat, tinted
+from published_shapes import checked
 
 from splatbatch.outcome import Cancelled
 from splatbatch.scene.partition.record import Partition
@@ -64,7 +64,7 @@ def test_a_scene_is_measured_as_a_whole_by_patch_and_by_seam(quarry: Partition, 
     (seam,) = found.seams
     assert seam.color_offset == pytest.approx(5.0, abs=0.3) and seam.color_offsets[1] < 0
     assert seam.across.num_photos + found.within.num_photos == 4
-    again = json.loads(evaluate(quarry, "--json").out)
+    again = checked("evaluate", evaluate(quarry, "--json").out)
     assert SceneEvaluation.from_record(again).photos == found.photos
 
 

@@ -11,6 +11,7 @@ import pytest
 from command_line import invoke
 from fake_batch import FakeBatch
 from far_away import UTM, move
+from published_shapes import checked
 
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats import Gaussians, write_splat
@@ -68,7 +69,7 @@ def test_looking_writes_nothing(far: FakeBatch) -> None:
 
 def test_in_json_the_frame_is_told_too(far: FakeBatch) -> None:
     for command in ("plan", "verify-dims"):
-        assert json.loads(invoke(command, "--json", batch=far).out)["frame"]["offset"] == MIDDLE
+        assert checked(command, invoke(command, "--json", batch=far).out)["frame"]["offset"] == MIDDLE
 
 
 def test_the_second_run_finds_everything_fresh(far: FakeBatch) -> None:

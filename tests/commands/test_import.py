@@ -20,6 +20,7 @@ from foreign_writers import (
     write_ply,
     write_realityscan,
 )
+from published_shapes import checked
 from scenes import MadeScene
 
 from splatbatch.config import load
@@ -93,7 +94,7 @@ def test_what_the_audit_finds_in_the_result_is_told_and_ends_with_3(tmp_path: Pa
 def test_programs_get_json(tmp_path: Path) -> None:
     write_opensfm(made(tmp_path), tmp_path / "in")
     ended = invoke("import", str(tmp_path / "in"), str(tmp_path / "out"), "--json")
-    told = json.loads(ended.out)
+    told = checked("import", ended.out)
     assert (told["kind"], told["num_points"], told["audit"]["num_errors"]) == ("COLMAP export", 12, 0)
 
 

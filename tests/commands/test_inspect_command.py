@@ -12,6 +12,7 @@ from command_line import Ended, invoke
 from cut_quarry import QUARRY, accept, quarry_splat
 from PIL import Image as Pillow
 from PIL import ImageFilter
+from published_shapes import checked
 
 from splatbatch.config import load
 from splatbatch.files import write_json
@@ -57,7 +58,7 @@ def test_the_process_is_an_attempt_and_its_record_lies_beside_the_splat(quarry: 
 def test_what_was_inspected_as_it_is_is_not_inspected_again(quarry: Path) -> None:
     patch = OutputFolder(quarry / "output").patch("p0")
     ended = inspect(quarry, "p0", "--json")
-    (name,) = json.loads(ended.out)
+    (name,) = checked("inspect", ended.out)
     assert name == "p0" and ended.code == 0 and len(patch.inspecting.attempts()) == 1
 
 
@@ -89,6 +90,8 @@ def test_what_is_gained_without_named_photographs_is_measured_if_it_is_asked_for
     assert ended.code == 0, ended.err
     found = OutputFolder(tmp_path / "quarry/output").patch("p0").read_inspection()
     assert found is not None and found.dropped is not None
+    told = checked("inspect", inspect(tmp_path / "quarry", "p0", "--measure-drop", "--json").out)
+    assert told["p0"]["dropped"]["gain_db"] == found.dropped.gain_db
     assert name in found.dropped.photos and found.dropped.steps == 40
     assert found.dropped.gain_db is not None and f"p0: {found.dropped.gain_db:+.2f} dB without" in ended.out
 
@@ -108,7 +111,10 @@ def test_a_certificate_holds_until_something_changes(quarry: Path) -> None:
     assert (ended.code, ended.out.strip()) == (0, "p0: holds")
     assert verify(quarry).code == 1 and "p1: none: splatbatch inspect" in verify(quarry).out
     file = OutputFolder(quarry / "output").patch("p0").certificate
-    assert json.loads(verify(quarry, "--file", str(file), "--json").out)[str(file)]["holds"]
+    told = checked("verify-certificate", verify(quarry, "--file", str(file), "--json").out)
+    assert told == {str(file): {"holds": True, "problems": []}}
+    told = checked("verify-certificate", verify(quarry, "--json").out)
+    assert not told["p1"]["holds"] and told["p1"]["problems"]
 
 
 def change_splat(quarry: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from command_line import Ended, invoke
 from cut_quarry import lay_out, part, quarry_splat
 from PIL import Image as Pillow
+from published_shapes import checked
 
 from splatbatch.files import write_json
 from splatbatch.store.folders.inspecting import InspectingFolder
@@ -39,7 +40,7 @@ def test_the_merged_scene_is_inspected_once_and_its_record_lies_beside_it(quarry
     scene = OutputFolder(quarry / "output").scene
     found = scene.read_inspection()
     assert found is not None and found.splat == sha256_of(scene.splat) and found.grade in "ABCD"
-    assert [*json.loads(second.out)] == ["scene"] and len(scene.inspecting.attempts()) == 1
+    assert [*checked("inspect", second.out)] == ["scene"] and len(scene.inspecting.attempts()) == 1
     assert {figure.name for figure in found.figures if figure.value is not None} >= {"depth", "haze", "coverage"}
     assert sum("psnr" in photo for photo in found.photos.values()) == 4
 

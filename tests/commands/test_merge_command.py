@@ -19,6 +19,7 @@ from cut_batch import NAMES, TEST, accept, copy_of, cut, expected, expected_back
 from fake_batch import FakeBatch, write_model
 from far_away import UTM
 from process_family import wait_until
+from published_shapes import checked
 from tiled import random_splat, some
 
 from splatbatch.outcome import Splat
@@ -78,7 +79,7 @@ def test_a_scene_has_of_each_patch_what_lies_in_its_core(batch: FakeBatch) -> No
 
 
 def test_merge_json_says_what_the_scene_was_made_of(batch: FakeBatch) -> None:
-    told = json.loads(invoke("merge", "--json", batch=batch).out)
+    told = checked("merge", invoke("merge", "--json", batch=batch).out)
     said = record(batch)
     assert told == {"splat": str(scene(batch)), "parts_written": 5, **said}
     assert [part["patch"] for part in said["parts"]] == list(PARTS)
@@ -111,7 +112,7 @@ def test_a_scene_that_has_not_changed_is_not_written_again(batch: FakeBatch) -> 
 def test_of_one_patch_trained_again_only_its_part_is_written_anew(batch: FakeBatch, tmp_path: Path) -> None:
     invoke("merge", batch=batch)
     put(batch, "p2", seed=9)
-    assert json.loads(invoke("merge", "--json", batch=batch).out)["parts_written"] == 1
+    assert checked("merge", invoke("merge", "--json", batch=batch).out)["parts_written"] == 1
     invoke("merge", "--out", str(tmp_path / "fresh.ply"), batch=batch)
     assert scene(batch).read_bytes() == (tmp_path / "fresh.ply").read_bytes()
     fresh = json.loads((tmp_path / "fresh.merge.json").read_text())
@@ -123,7 +124,7 @@ def test_a_scene_whose_record_is_torn_or_a_strangers_is_written_anew(batch: Fake
     invoke("merge", batch=batch)
     whole = scene(batch).read_bytes()
     (batch.output / "scene/merge.json").write_bytes(spoil)
-    assert json.loads(invoke("merge", "--json", batch=batch).out)["parts_written"] == 5
+    assert checked("merge", invoke("merge", "--json", batch=batch).out)["parts_written"] == 5
     assert scene(batch).read_bytes() == whole
 
 
@@ -131,14 +132,14 @@ def test_of_a_scene_that_somebody_changed_nothing_is_taken_over(batch: FakeBatch
     invoke("merge", batch=batch)
     whole = scene(batch).read_bytes()
     scene(batch).write_bytes(whole[:-4] + b"\0\0\0\0")
-    assert json.loads(invoke("merge", "--json", batch=batch).out)["parts_written"] == 5
+    assert checked("merge", invoke("merge", "--json", batch=batch).out)["parts_written"] == 5
     assert scene(batch).read_bytes() == whole
 
 
 def test_a_patch_of_a_higher_degree_raises_that_of_the_scene(batch: FakeBatch) -> None:
     invoke("merge", batch=batch)
     put(batch, "p1", seed=1, degree=3)
-    told = json.loads(invoke("merge", "--json", batch=batch).out)
+    told = checked("merge", invoke("merge", "--json", batch=batch).out)
     assert (told["sh_degree"], told["parts_written"]) == (3, 5)
 
 
@@ -211,7 +212,7 @@ def test_a_hole_is_filled_once_its_patch_is_there(batch: FakeBatch) -> None:
     lose(batch)
     invoke("merge", "--allow-missing", batch=batch)
     (place(batch, "p1") / "result.json").write_bytes(kept)
-    told = json.loads(invoke("merge", "--json", batch=batch).out)
+    told = checked("merge", invoke("merge", "--json", batch=batch).out)
     assert (told["parts_written"], told["holes"]) == (2, [])  # the backdrop has shown there
 
 
@@ -304,7 +305,7 @@ def test_a_scene_that_has_changed_since_it_was_cut_is_named(batch: FakeBatch) ->
 
 def test_a_scene_may_be_written_elsewhere_and_again(batch: FakeBatch, tmp_path: Path) -> None:
     for parts_written in (5, 0):
-        told = json.loads(invoke("merge", "--json", "--out", str(tmp_path / "new/scene.ply"), batch=batch).out)
+        told = checked("merge", invoke("merge", "--json", "--out", str(tmp_path / "new/scene.ply"), batch=batch).out)
         assert told["parts_written"] == parts_written
     assert not (batch.output / "scene").exists()
 
@@ -398,9 +399,9 @@ def test_cleaning_says_what_it_took_by_which_rule_and_may_leave_the_other_beside
 
 
 def test_a_scene_is_cleaned_anew_where_it_was_not_and_the_other_way_round(batch: FakeBatch) -> None:
-    first = json.loads(invoke("merge", "--json", batch=batch).out)
-    assert json.loads(invoke("merge", "--json", "--clean", batch=batch).out)["parts_written"] == 5
-    again = json.loads(invoke("merge", "--json", batch=batch).out)
+    first = checked("merge", invoke("merge", "--json", batch=batch).out)
+    assert checked("merge", invoke("merge", "--json", "--clean", batch=batch).out)["parts_written"] == 5
+    again = checked("merge", invoke("merge", "--json", batch=batch).out)
     assert {**first, "mtime_ns": 0} == {**again, "mtime_ns": 0}
 
 

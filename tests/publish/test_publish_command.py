@@ -15,6 +15,7 @@ import pytest
 from command_line import Ended, invoke
 from cut_batch import copy_of, put, trained
 from fake_batch import FakeBatch
+from published_shapes import checked
 from splat_tool import tool_or_skip
 from tileset_rules import problems_of
 
@@ -97,6 +98,8 @@ def test_what_is_lost_in_glb_and_in_tiles_is_measured(batch: FakeBatch, tool: No
     assert abs(glb["loss_db"]) < 0.01 and glb["between_db"] > 60
     assert tiles["num_photos"] == glb["num_photos"] == 2 and abs(tiles["loss_db"]) < 0.5 and tiles["between_db"] > 20
     assert tiles["tiles"]["losses"]["scene"]["psnr"] == tiles["psnr"]
+    told = checked("publish", publish(batch, "scene", "--as", "glb,tiles", "--json").out)
+    assert told["outputs"]["tiles"] == tiles
 
 
 def test_tiles_of_patches_are_measured_patch_by_patch_and_again_once_they_change(batch: FakeBatch) -> None:
@@ -122,7 +125,7 @@ def test_tiles_that_do_not_read_back_are_told_of(batch: FakeBatch, monkeypatch: 
 
 
 def test_a_patch_is_written_as_it_was_accepted(batch: FakeBatch) -> None:
-    said = json.loads(publish(batch, "p1", "--as", "ply", "--json").out)
+    said = checked("publish", publish(batch, "p1", "--as", "ply", "--json").out)
     wanted = read_splat(batch.output / "patches/p1/splat.ply")
     found = read_splat(folder(batch) / "p1.ply")
     assert all(np.array_equal(vars(found)[name], values) for name, values in vars(wanted).items())

@@ -15,6 +15,7 @@ import vast_scene
 from command_line import invoke
 from fake_batch import ROOT, SHARED
 from PIL import Image
+from published_shapes import checked
 
 from splatbatch.config import Evaluation, Scene
 from splatbatch.errors import SceneError
@@ -435,7 +436,7 @@ def test_a_look_can_be_drawn_and_read_by_programs(scene: Path, monkeypatch: pyte
     monkeypatch.chdir(scene)
     asked = ("split", "--source", "sparse/0", "--out", "patches", "--grid", "2x1", "--dry-run", "--json")
     ended = invoke(*asked, "--picture", "plan.svg")
-    assert json.loads(ended.out)["evenness"] <= 1.6
+    assert checked("split", ended.out)["evenness"] <= 1.6
     drawn = (scene / "plan.svg").read_text()
     assert drawn.count("<circle") == 32
     assert drawn.count("<rect") == 1 + 2 * 2

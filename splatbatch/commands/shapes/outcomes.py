@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
+from splatbatch.store.records.deadline.choice import Choice
 from splatbatch.tasks.attempt_table import AttemptRow
 from splatbatch.tasks.status import PatchStatus, State
 
@@ -59,7 +61,15 @@ class Attempt(TypedDict):
     gpu_peak_mib: int | None
     own_gpu_peak_mib: int | None
     torch_peak_mib: int | None
+    psnr: float | None
+    ssim: float | None
+    num_gaussians: int | None
+    pace_s: float | None
+    choice: str
     adopted: bool
+    is_kept: bool
+    has_splat: bool
+    is_pictured: bool
     next: dict[str, Any] | None
 
 
@@ -81,22 +91,42 @@ class Explained(TypedDict):
     attempts: list[Attempt]
 
 
-class Reported(TypedDict):
+@dataclass(frozen=True)
+class Reported(PatchStatus):
     """A patch in a report: its status, and what only the report says of it."""
 
-    patch: str
-    state: State
-    psnr: float | None
-    num_gaussians: int | None
-    seconds: float | None
-    cause: str
-    advice: str
-    outliers: list[str]
-    attempts: list[Attempt]
-    of_patch: str
-    variant: str
-    bytes: int | None
-    versions: dict[str, str]
+    outliers: tuple[str, ...] = ()
+    gain_db: float | None = None
+    attempts: tuple[Attempt, ...] = ()
+    of_patch: str = ""
+    variant: str = ""
+    bytes: int | None = None
+    resolution: dict[str, Any] | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    quality: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Deadline(Choice):
+    """What was chosen for a deadline, and what to say of it."""
+
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PastDeadline(Deadline):
+    """A deadline, and when the last attempt at its patches ended, in seconds since 1970."""
+
+    ended_at: float | None = None
+
+
+class Todo(TypedDict):
+    """Something to be done, or worth a look, and the command for it."""
+
+    kind: Literal["do", "look"]
+    patches: list[str]
+    what: str
+    command: str
 
 
 class Report(TypedDict):
@@ -104,6 +134,7 @@ class Report(TypedDict):
 
     schema: int
     version: str
+    python: str
     written_at: str
     output: str
     summary: str
@@ -113,7 +144,12 @@ class Report(TypedDict):
     runs: list[dict[str, Any]]
     workers: list[dict[str, Any]]
     frame: dict[str, Any] | None
+    colors: list[dict[str, Any]]
     scene: dict[str, Any] | None
+    map: dict[str, Any] | None
+    deadline: PastDeadline | None
     audit: dict[str, Any] | None
     config: str
+    config_file: str
     events: list[dict[str, Any]]
+    todo: list[Todo]

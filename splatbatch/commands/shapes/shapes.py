@@ -7,13 +7,14 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from splatbatch.commands.shapes.outcomes import Attempts, Explained, Report, Runs
+from splatbatch.commands.shapes.outcomes import Attempts, Deadline, Explained, Report, Runs
+from splatbatch.commands.shapes.quality import Checked, Inspected
+from splatbatch.commands.shapes.scenes import Audited, Capture, Import, Merged, Published, Split
 from splatbatch.config.schedule import Schedule
 from splatbatch.doctor.facts import Finding as Remark
 from splatbatch.outcome import Diagnosis
-from splatbatch.scene.audit.findings import Finding
-from splatbatch.scene.audit.size import CameraRow
 from splatbatch.scene.footprint import Footprint
+from splatbatch.store.records.evaluation import SceneEvaluation
 from splatbatch.store.records.run import Holder, WorkerRecord
 from splatbatch.tasks.forecast import Forecast
 from splatbatch.tasks.status import PatchStatus
@@ -39,12 +40,13 @@ class Planned(TypedDict):
 
 
 class Plan(TypedDict):
-    """`plan --json`."""
+    """`plan --json`; `deadline` where the YAML sets one."""
 
     patches: list[Planned]
     forecast_s: float | None
     forecast: Forecast
     frame: Frame | None
+    deadline: NotRequired[Deadline]
 
 
 @dataclass(frozen=True)
@@ -72,16 +74,9 @@ class Status(TypedDict):
     patches: list[PatchStatus]
 
 
-class Verified(TypedDict):
+class Verified(Audited):
     """`verify-dims --json`; `colors` with --colors only."""
 
-    trainer: str
-    patches: list[str]
-    bad_patches: list[str]
-    num_errors: int
-    num_warnings: int
-    cameras: list[CameraRow]
-    findings: list[Finding]
     frame: Frame | None
     colors: NotRequired[dict[str, dict[str, Any]]]
 
@@ -152,5 +147,13 @@ SHAPES: dict[str, Any] = {
     "report": Report,
     "clean": Cleaned,
     "export": Export,
+    "import": Import,
+    "split": Split,
+    "merge": Merged,
+    "evaluate": SceneEvaluation,
+    "inspect": dict[str, Inspected],
+    "verify-certificate": dict[str, Checked],
+    "plan-capture": Capture,
+    "publish": Published,
 }
 """By command; `config show --json` is by `config schema`."""
