@@ -16,7 +16,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Before the night": ("verify-dims", "plan", "trainers", "config"),
     "Train": ("train", "retry", "work", "attach", "cancel"),
     "Look": ("status", "serve", "report", "explain", "logs", "compare", "diagnose", "view"),
-    "Use the splats": ("accept", "merge", "evaluate", "inspect", "certify", "export", "publish", "film", "clean"),
+    "Judge the splats": ("evaluate", "inspect", "verify-certificate", "plan-capture"),
+    "Use the splats": ("accept", "merge", "export", "publish", "film", "clean"),
     "For shells and programs": ("completion", "schema"),
 }
 """How help shows the commands; one that no group names stands at the end."""

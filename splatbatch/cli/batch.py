@@ -68,7 +68,7 @@ def split(
         ),
     ] = False,
 ) -> None:
-    """Cut a COLMAP scene into patches that share its photographs; again, once photographs were added."""
+    """Cut a COLMAP scene into patches that share its photographs; run it again once photographs were added."""
     from splatbatch.commands.scene import split as splitting
     from splatbatch.scene.partition.split import Asked
 
@@ -78,7 +78,9 @@ def split(
 
 @app.command("import")
 def import_(
-    source: Annotated[Path, typer.Argument(help="transforms.json, Metashape XML, COLMAP export; or their folder.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="transforms.json, Metashape XML, COLMAP export; or their folder.")
+    ],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the model.")],
     images: options.PhotographsOption = None,
     points: options.PointsOption = None,

@@ -13,17 +13,19 @@ from splatbatch.commands import options
 
 @app.command()
 def inspect(
-    patches: options.PatchArguments = None,
+    patches: options.SplatArguments = None,
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     json_: options.JsonOption = False,
-    again: Annotated[bool, typer.Option("--again", help="Also those that have been inspected as they are.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also splats that have not changed since they were inspected.")
+    ] = False,
     measure_drop: Annotated[
         bool,
-        typer.Option("--measure-drop", help="Train twice, shortly, with and without the photographs that are named."),
+        typer.Option("--measure-drop", help="Train briefly twice, with and without the photographs that hurt."),
     ] = False,
 ) -> None:
-    """Say how good splats are beyond PSNR: haze, floaters, holes, photographs that hurt. `scene`: the merged one."""
+    """Say how good splats are beyond PSNR: haze, floaters, holes, photographs that hurt."""
     from splatbatch.commands.quality import inspect as inspecting
 
     wish = inspecting.Wish(again, measure_drop)
@@ -32,7 +34,7 @@ def inspect(
 
 @app.command("verify-certificate")
 def verify_certificate(
-    patches: options.PatchArguments = None,
+    patches: options.SplatArguments = None,
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     file: Annotated[
@@ -40,7 +42,7 @@ def verify_certificate(
     ] = None,
     json_: options.JsonOption = False,
 ) -> None:
-    """Check that certificates speak of the splats, settings and files that there are."""
+    """Check that certificates still match their splats, settings and files."""
     from splatbatch.commands.quality import certificate
 
     certificate.verify(config, all_named(patches, patch), file, as_json=json_)
@@ -52,11 +54,12 @@ def plan_capture(
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     to: Annotated[
-        Optional[Path], typer.Option("--to", metavar="FILE", help="Write it there: *.geojson or *.kml.")
+        Optional[Path],
+        typer.Option("--to", metavar="FILE", help="Also write the views to this file: *.geojson or *.kml."),
     ] = None,
     json_: options.JsonOption = False,
 ) -> None:
-    """Say what to photograph next: few views that cover all weakly covered cells of inspected patches."""
+    """Say what to photograph next, so that all that is weakly covered is seen often enough; inspect patches first."""
     from splatbatch.commands.quality import capture
 
     capture.plan_capture(config, all_named(patches, patch), to, as_json=json_)

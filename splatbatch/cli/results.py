@@ -158,9 +158,9 @@ def film(
     name: options.FilmedArgument,
     out: options.FilmOption,
     config: options.ConfigOption = None,
-    frames: Annotated[int, typer.Option("--frames", metavar="N", min=1, max=36_000)] = 240,
+    frames: Annotated[int, typer.Option("--frames", metavar="N", min=1, max=36_000, help="Frames in all.")] = 240,
     fps: Annotated[int, typer.Option("--fps", metavar="N", min=1, max=120, help="Frames a second.")] = 30,
-    size: Annotated[str, typer.Option("--size", metavar="WxH")] = "960x540",
+    size: Annotated[str, typer.Option("--size", metavar="WxH", help="Of a frame, in pixels.")] = "960x540",
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Film a flight through a patch, or the merged scene, past its cameras (ffmpeg; a GIF without it)."""
@@ -181,10 +181,10 @@ def merge(
         bool, typer.Option("--allow-missing", help="Leave holes where patches are missing, stale or failed.")
     ] = False,
     clean: Annotated[
-        bool, typer.Option("--clean/--no-clean", help="Leave out what is invisible, oversized or floats.")
+        bool, typer.Option("--clean/--no-clean", help="Leave out Gaussians that are invisible, oversized or float.")
     ] = False,
     keep_uncleaned: Annotated[
-        bool, typer.Option("--keep-uncleaned", help="With --clean: write the scene without it, too, to compare.")
+        bool, typer.Option("--keep-uncleaned", help="With --clean: also write the scene as it is without, to compare.")
     ] = False,
     json_: options.JsonOption = False,
 ) -> None:

@@ -32,14 +32,18 @@ def scene(
         "scene"
     ),
     max_images: options.MaxImagesOption = None,
-    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Merge even if patches are missing.")] = False,
-    clean: Annotated[bool, typer.Option("--clean", help="Leave floaters and faint Gaussians out.")] = False,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Merge even if patches are missing; there are holes then.")
+    ] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Leave out Gaussians that are invisible, oversized or float.")
+    ] = False,
     settings: Annotated[
         Optional[list[str]],
         typer.Argument(metavar="KEY=VALUE", help="After --: settings of the YAML, as training.max_steps=7000."),
     ] = None,
 ) -> None:
-    """Split, train, merge and evaluate a COLMAP scene in one go; again, it goes on where it ended."""
+    """Split, train, merge and evaluate a COLMAP scene in one go; run it again, and it goes on where it ended."""
     from splatbatch.commands.publish.night import publishing_after
     from splatbatch.commands.scene import scene as whole
 

@@ -23,6 +23,10 @@ PatchArguments = Annotated[
     Optional[list[str]],
     typer.Argument(metavar="PATCH", help="Only these patches, as p5 p7.", show_default=False),
 ]
+SplatArguments = Annotated[
+    Optional[list[str]],
+    typer.Argument(metavar="PATCH|scene", help="Only these patches, as p5 p7; or scene.", show_default=False),
+]
 OnlyOption = Annotated[
     list[str], typer.Option("--only", metavar="WHAT=NAME", help="Only variant=NAME or patch=NAME; * for anything.")
 ]

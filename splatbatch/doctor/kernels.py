@@ -18,6 +18,7 @@ from splatbatch.doctor.facts import (
     problem,
     warning,
 )
+from splatbatch.plain_text import counted
 
 STALE_S = 60.0
 LEAST_FOR_TRITON = (7, 0)
@@ -142,6 +143,6 @@ def triton(machine: Machine, tools: Toolchain, probe: Probe, capabilities: Itera
         return
     left = [name for name in probe.kernels if name not in probe.cached]
     if left:
-        yield warning("triton", f"{len(left)} of our {len(probe.kernels)} kernels are not compiled yet", WARM)
+        yield warning("triton", f"not compiled yet: {len(left)} of our {counted(len(probe.kernels), 'kernel')}", WARM)
     else:
-        yield ok("triton", f"our {len(probe.kernels)} kernels are compiled and cached")
+        yield ok("triton", f"our own kernels ({len(probe.kernels)}) are compiled and cached")

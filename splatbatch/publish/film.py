@@ -14,6 +14,7 @@ from PIL import Image
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.files import MIB, free_mib, path_beside, write_json
 from splatbatch.machine.bounded import USUAL, Bounds, Ended, Surroundings, run_bounded
+from splatbatch.plain_text import counted
 from splatbatch.publish.source import Published
 from splatbatch.store.records.evaluation import FilmSettings
 
@@ -78,7 +79,7 @@ def make_film(splat: Published, film: Film, say: Callable[[str], None]) -> Path:
         settings = FilmSettings.from_record({**told, "width": film.width, "height": film.height})
         write_json(work / "film.json", settings.to_record())
         command = [sys.executable, "-m", MODULE, str(work / "film.json"), str(frames)]
-        say(f"{splat.name}: drawing {film.num_frames} frames of {film.width}x{film.height}")
+        say(f"{splat.name}: drawing {counted(film.num_frames, 'frame')} of {film.width}x{film.height}")
         ended = _must(run_bounded(command, film.bounds), film.bounds, f"{splat.name}: cannot be drawn")
         say(ended.said.strip().splitlines()[-1])
         if frames.stat().st_size != film.frame_bytes * film.num_frames:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.library import load_pycolmap
 from splatbatch.scene.colmap.types import Floats
 
@@ -63,7 +64,7 @@ def register(one: Features, other: Features) -> Registered | str:
     """Return how two cameras stand to each other by their pictures; or why these do not say."""
     matches = _matches(one, other)
     if len(matches) < LEAST_INLIERS:
-        return f"{len(matches)} matches"
+        return f"{counted(len(matches), 'match', 'es')}"
     pycolmap = load_pycolmap()
     options = pycolmap.TwoViewGeometryOptions()
     options.compute_relative_pose = True
@@ -73,7 +74,7 @@ def register(one: Features, other: Features) -> Registered | str:
     )
     inliers = np.asarray(found.inlier_matches, np.int64).reshape(-1, 2)
     if len(inliers) < LEAST_INLIERS or found.cam2_from_cam1 is None:
-        return f"{len(inliers)} of {len(matches)} matches agree on how the cameras stand"
+        return f"of {len(matches)} matches only {len(inliers)} agree on how the cameras stand"
     rotation = np.asarray(found.cam2_from_cam1.rotation.matrix(), np.float64)
     return Registered(rotation, one.xy[inliers[:, 0]], other.xy[inliers[:, 1]])
 

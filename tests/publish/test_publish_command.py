@@ -99,7 +99,7 @@ def test_what_is_lost_in_glb_and_in_tiles_is_measured(batch: FakeBatch, tool: No
     assert tiles["num_photos"] == glb["num_photos"] == 2 and abs(tiles["loss_db"]) < 0.5 and tiles["between_db"] > 20
     assert tiles["tiles"]["losses"]["scene"]["psnr"] == tiles["psnr"]
     told = checked("publish", publish(batch, "scene", "--as", "glb,tiles", "--json").out)
-    assert told["outputs"]["tiles"] == tiles
+    assert told["outputs"]["tiles"]["tiles"] == tiles["tiles"]
 
 
 def test_tiles_of_patches_are_measured_patch_by_patch_and_again_once_they_change(batch: FakeBatch) -> None:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from splatbatch.plain_text import counted
 from splatbatch.scene.capture.suggest import Plan, Suggested
 from splatbatch.scene.capture.survey import Cell, Floats, axes_of
 
@@ -79,7 +80,7 @@ class Flight:
             _placemark(document, self._on_globe(np.array([view["position"]]))[0], view)
         for number, cell in enumerate(self.plan.cells, start=1):
             ring = self._on_globe(_corners(cell, self.plan.up) + self.offset)
-            _polygon(document, f"cell {number}: {cell.why}, {cell.num_photos} photographs", ring)
+            _polygon(document, f"cell {number}: {cell.why}, {counted(cell.num_photos, 'photograph')}", ring)
         return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
     def _places(self, places: Any) -> Floats:

@@ -10,6 +10,7 @@ import torch
 
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
+from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.frame import shifted_image
@@ -54,7 +55,7 @@ def draw(settings: FilmSettings, target: Path) -> str:
             file.write(to_pixels(drawn).data)
             drawn_at.append(time.monotonic())
     rate = (len(drawn_at) - 1) / max(drawn_at[-1] - drawn_at[0], 1e-9)  # before the first a GPU may build its kernels
-    return f"{len(drawn_at)} frames in {drawn_at[-1] - began:.1f} s, {rate:.1f} a second after the first"
+    return f"{counted(len(drawn_at), 'frame')} in {drawn_at[-1] - began:.1f} s, {rate:.1f} a second after the first"
 
 
 def _calibration(camera: Camera, settings: FilmSettings) -> torch.Tensor:

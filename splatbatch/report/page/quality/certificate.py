@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from splatbatch.files import Record
+from splatbatch.plain_text import counted
 from splatbatch.report.page.html import Html, table, tag
 from splatbatch.report.page.quality.plots import holdout_map
 from splatbatch.report.quality import FIGURES, figure_row
@@ -39,9 +40,9 @@ def _hashes(said: Certificate) -> Iterator[tuple[str, str]]:
 def _inputs(said: Certificate) -> Iterator[Html]:
     listed = sorted(said.inputs.items())[:MOST_INPUTS]
     more = len(said.inputs) - len(listed)
-    note = [tag("p", f"{more:,} more are in certificate.json.", class_="quiet")] if more else []
+    note = [tag("p", f"For {more:,} more, see certificate.json.", class_="quiet")] if more else []
     files = table(("file", "sha256"), _rows(listed), WORDS)
-    yield tag("details", tag("summary", f"{len(said.inputs):,} files that it was made from"), files, *note)
+    yield tag("details", tag("summary", f"{counted(len(said.inputs), 'file')} that it was made from"), files, *note)
 
 
 def _rows(cells: Iterable[Iterable[str]]) -> list[Html]:

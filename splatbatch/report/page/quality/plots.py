@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from splatbatch.files import Record
+from splatbatch.plain_text import counted
 from splatbatch.report.page.html import Html, join, tag
 
 SIZE_PX, MARGIN_PX = 220, 16
@@ -50,7 +51,7 @@ def holdout_map(cameras: Mapping[str, Record], held_out: Mapping[str, Record]) -
         opacity = POOREST + (BEST - POOREST) * (one["psnr"] - low) / span
         look = {"fill": "#c33" if one.get("piece") else "#27c", "opacity": f"{opacity:.2f}"}
         dots.append(_dot(at, f"{name}: {one['psnr']:.2f} dB", look, 5))
-    words = f"{len(places)} photographs from above, {len(held_out)} of them held out"
+    words = f"{counted(len(places), 'photograph')} from above, {len(held_out)} of them held out"
     return _drawing(dots, (scale * (right - left), scale * (top - bottom)), words)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatbatch.files import Record
+from splatbatch.plain_text import counted
 from splatbatch.report.page.html import Html, join, table, tag
 from splatbatch.report.page.quality.certificate import certificate_page
 from splatbatch.report.page.quality.pictures import Pictures
@@ -55,7 +56,8 @@ def _map(quality: Record) -> Iterator[Html]:
     most = max(cell["photos"] for cell in cells) or 1.0
     dots = [_dot(cell, (min(x), max(y)), MAP_PX / side, most) for cell in cells]
     box = f"-{CELL_PX} -{CELL_PX} {MAP_PX + 2 * CELL_PX} {MAP_PX + 2 * CELL_PX}"
-    words = f"{len(cells)} cells from above; {sum(cell['weak'] > 0 for cell in cells)} of them seen by fewer than three"
+    num_weak = sum(cell["weak"] > 0 for cell in cells)
+    words = f"{counted(len(cells), 'cell')} from above; {num_weak} of them seen by fewer than three"
     yield tag("svg", join(dots), viewBox=box, width=MAP_PX, height=MAP_PX, role="img", aria_label=words)
     yield tag("p", f"{words} photographs, in red.", class_="quiet")
 
@@ -63,4 +65,4 @@ def _map(quality: Record) -> Iterator[Html]:
 def _dot(cell: Record, corner: tuple[float, float], scale: float, most: float) -> Html:
     place = {"cx": f"{scale * (cell['x'] - corner[0]):.1f}", "cy": f"{scale * (corner[1] - cell['y']):.1f}"}
     style = {"fill": "#c33"} if cell["weak"] else {"fill": "currentColor", "opacity": f"{cell['photos'] / most:.2f}"}
-    return tag("circle", tag("title", f"{cell['photos']:g} photographs"), r=CELL_PX // 2, **place, **style)
+    return tag("circle", tag("title", counted(int(cell["photos"]), "photograph")), r=CELL_PX // 2, **place, **style)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from splatbatch.errors import ConfigError
+from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.sightings import Mask
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, owners
@@ -120,7 +121,9 @@ def by_size(tried: Ground, ground: Ground, most: int) -> Layout:
     asked = f"--max-images {most}: cannot be kept to: the photographs see too much of the scene for patches so small"
     if possible is None:
         raise ConfigError(asked, f"Nearest possible: --max-images {num_photos}, one patch.")
-    raise ConfigError(asked, f"Nearest possible: --max-images {possible.most()}, {len(possible.cores)} patches.")
+    raise ConfigError(
+        asked, f"Nearest possible: --max-images {possible.most()}, {counted(len(possible.cores), 'patch', 'es')}."
+    )
 
 
 def _tried(ground: Ground, count: int) -> Layout | None:

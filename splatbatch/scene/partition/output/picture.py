@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError
 from splatbatch.files import write_text, write_whole
+from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.plan import Plan
@@ -156,13 +157,18 @@ def _words(plan: Plan, sheet: _Sheet) -> list[tuple[float, float, int, str]]:
     partition = plan.partition
     total = sum(core.cost for core in partition.cores)
     words: list[tuple[float, float, int, str]] = [
-        (EDGE_PX, 34.0, 20, f"{len(partition.cores)} patches, {len(plan.sightings.images):,} photographs"),
+        (
+            EDGE_PX,
+            34.0,
+            20,
+            f"{counted(len(partition.cores), 'patch', 'es')}, {counted(len(plan.sightings.images), 'photograph')}",
+        ),
         (EDGE_PX, 60.0, 14, "solid: cores; dashed: with overlap; rings: held out; seen against the last axis"),
     ]
     for core in partition.cores:
         left, top, _, _ = sheet.box(core.bounds)
         words.append((left + 8, top + 24, 18, core.name))
-        about = f"{core.num_images:,} photographs, {core.num_core_points:,} points"
+        about = f"{counted(core.num_images, 'photograph')}, {counted(core.num_core_points, 'point')}"
         words.append((left + 8, top + 42, 12, about))
         words.append((left + 8, top + 58, 12, f"{core.cost / total:.0%} of the cost" if total else ""))
     left, y, right = _bar(sheet)

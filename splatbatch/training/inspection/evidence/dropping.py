@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch.files import write_json
+from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.metrics import TrainingSettings
@@ -57,7 +58,7 @@ def _why_not(hurting: set[str], left: set[str], measured: set[str]) -> str:
     if not hurting:
         return "no photograph that was trained on is named"
     if len(left) < LEAST_LEFT or not measured:
-        return f"{len(left)} photographs would be left to train on, and {len(measured)} to measure on"
+        return f"only {counted(len(left), 'photograph')} would be left to train on, and {len(measured)} to measure on"
     return ""
 
 
