@@ -102,7 +102,7 @@ def convert(job: Job, tool: Tool | None) -> Written:
         return replace(_read_back(job, tool), notes=notes)
     except (OSError, ValueError) as error:
         raise OutputError(
-            f"{job.part.name}: {job.form.name}: {error}", "See to the disk, then publish again."
+            f"{job.part.name}: {job.form.name}: {error}", "Check the disk, then publish again."
         ) from error
 
 
@@ -156,9 +156,7 @@ def _by_tool(job: Job, tool: Tool) -> tuple[str, ...]:
         if ended.exceeded != "time" or rung is rungs[-1]:
             raise tool.failed(ended, f"{job.part.name}: {job.form.name}")
     if not job.entry.is_file() or not job.entry.stat().st_size:
-        raise OutputError(
-            f"{job.part.name}: {job.form.name}: splat-transform says that all went well, and wrote nothing"
-        )
+        raise OutputError(f"{job.part.name}: {job.form.name}: splat-transform reported success but wrote nothing")
     return (rung.note,) if rung.note else ()
 
 

@@ -47,7 +47,7 @@ class Film:
             OutputError: the place is taken, lies among what the batch has written, or has no room.
         """
         if self.out.suffix.lower() not in SUFFIXES:
-            raise ConfigError(f"--out {self.out}: no film's name", f"End it with one of {', '.join(SUFFIXES)}.")
+            raise ConfigError(f"--out {self.out}: not the name of a film", f"End it with one of {', '.join(SUFFIXES)}.")
         if self.out.parent.resolve().is_relative_to(output.resolve()):
             raise OutputError(f"--out {self.out}: lies in the output folder", "Name a place elsewhere.")
         for place in {self.out, self.out.with_suffix(GIF)}:
@@ -83,10 +83,10 @@ def make_film(splat: Published, film: Film, say: Callable[[str], None]) -> Path:
         ended = _must(run_bounded(command, film.bounds), film.bounds, f"{splat.name}: cannot be drawn")
         say(ended.said.strip().splitlines()[-1])
         if frames.stat().st_size != film.frame_bytes * film.num_frames:
-            raise OutputError(f"{splat.name}: only some frames were drawn", "See to the disk.")
+            raise OutputError(f"{splat.name}: only some frames were drawn", "Check the disk.")
         return _encoded(frames, film, work, say)
     except OSError as error:
-        raise OutputError(f"{film.out}: {error.strerror or error}", "See to the disk.") from error
+        raise OutputError(f"{film.out}: {error.strerror or error}", "Check the disk.") from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -115,7 +115,7 @@ def _encoded(frames: Path, film: Film, work: Path, say: Callable[[str], None]) -
     ended = run_bounded([*command, *CODECS.get(suffix, H264), str(aside)], film.bounds, Surroundings(work))
     _must(ended, film.bounds, f"{film.out}: ffmpeg")
     if not aside.is_file() or not aside.stat().st_size:
-        raise OutputError(f"{film.out}: ffmpeg says that all went well, and wrote nothing", "Name a .gif.")
+        raise OutputError(f"{film.out}: ffmpeg reported success but wrote nothing", "Name a .gif.")
     aside.replace(film.out)
     return film.out
 

@@ -215,7 +215,7 @@ class Survivor:
     def __exit__(self, kind: object, error: BaseException | None, at: object) -> bool:
         """Keep a mistake; anything else goes its way."""
         if isinstance(error, OSError):
-            error = OutputError(f"{error.filename or 'the target'}: {error.strerror or error}", "See to the disk.")
+            error = OutputError(f"{error.filename or 'the target'}: {error.strerror or error}", "Check the disk.")
         if isinstance(error, SplatbatchError):
             self.failed.append(error)
             return True

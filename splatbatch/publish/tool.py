@@ -120,7 +120,9 @@ def _install(place: Path) -> None:
             ended = run_bounded([npm, *INSTALL], INSTALLING, Surroundings(aside))
             if not ended.is_well or version_in(aside) != VERSION:
                 why = ended.why(INSTALLING) if not ended.is_well else f"it is version {version_in(aside) or 'unknown'}"
-                raise OutputError(f"npm: {PACKAGE} {VERSION} cannot be installed: {why}", "See to npm's registry.")
+                raise OutputError(
+                    f"npm: {PACKAGE} {VERSION} cannot be installed: {why}", "Check the connection to npm's registry."
+                )
             if place.exists() and version_in(place) != VERSION:
                 shutil.rmtree(place)
             if not place.exists():

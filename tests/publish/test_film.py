@@ -85,7 +85,7 @@ def test_an_ffmpeg_that_fails_leaves_no_film(
 
 
 def test_what_is_no_film_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=r"no film's name"):
+    with pytest.raises(ConfigError, match=r"not the name of a film"):
         Film(tmp_path / "a.txt").check(tmp_path / "output")
     with pytest.raises(OutputError, match="lies in the output folder"):
         Film(tmp_path / "output/a.mp4").check(tmp_path / "output")

@@ -120,7 +120,7 @@ def test_tiles_of_patches_are_measured_patch_by_patch_and_again_once_they_change
 def test_tiles_that_do_not_read_back_are_told_of(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glb, "pack", lambda gaussians: pack(gaussians)[:-30])
     ended = publish(batch, "p0", "--as", "tiles")
-    assert ended.code == 6 and "p0: its tiles do not read back (no SPZ" in " ".join(ended.err.split())
+    assert ended.code == 6 and "p0: its tiles do not read back (not an SPZ file" in " ".join(ended.err.split())
     assert record(batch)["outputs"]["tiles"]["psnr"] is None
 
 
@@ -315,7 +315,7 @@ def test_tiles_that_do_not_fit_into_memory_are_not_begun(batch: FakeBatch, monke
     assert sorted(path.name for path in folder(batch).iterdir()) == ["publish.json", "scene.ply"]
 
 
-@pytest.mark.parametrize(("crs", "words"), [("EPSG:32632", "outside the area"), ("EPSG:1", "no CRS that PROJ knows")])
+@pytest.mark.parametrize(("crs", "words"), [("EPSG:32632", "outside the area"), ("EPSG:1", "PROJ knows no such CRS")])
 def test_a_crs_that_does_not_fit_the_scene_is_refused(batch: FakeBatch, crs: str, words: str) -> None:
     pytest.importorskip("pyproj", reason="pyproj is not installed (extra geo)")
     batch.change(scene={"crs": crs})

@@ -103,8 +103,8 @@ def test_feet_are_metres_in_the_tileset(pyproj: Any) -> None:
 @pytest.mark.parametrize(
     ("crs", "middle", "words"),
     [
-        ("EPSG:99999999", UTM, "no CRS that PROJ knows"),
-        ("somewhere", UTM, "no CRS that PROJ knows"),
+        ("EPSG:99999999", UTM, "PROJ knows no such CRS"),
+        ("somewhere", UTM, "PROJ knows no such CRS"),
         ("EPSG:4326", np.array([9.0, 45.0, 0.0]), "counts degrees"),
         ("EPSG:32632", np.array([0.0, 0.0, 3.0]), "outside the area that it is made for"),
         ("EPSG:32632", np.array([1e12, 1e12, 0.0]), "nowhere on Earth"),

@@ -37,7 +37,7 @@ def decode(content: bytes) -> Gaussians:
         size, _ = CHUNK.unpack_from(content, HEADER.size)
         start = HEADER.size + CHUNK.size
         if magic != MAGIC or length != len(content):
-            raise ValueError("no binary glTF, or cut")
+            raise ValueError("not a binary glTF, or cut short")
         document = json.loads(content[start : start + size])
         primitive = document["meshes"][0]["primitives"][0]
         binary = content[start + size + CHUNK.size :]
@@ -46,7 +46,7 @@ def decode(content: bytes) -> Gaussians:
             return unpack(_view(document, packed["bufferView"], binary))
         return _plain(document, primitive["attributes"], binary)
     except (KeyError, IndexError, TypeError, struct.error) as error:
-        raise ValueError(f"no Gaussians of a glTF ({error!r})") from error
+        raise ValueError(f"not the Gaussians of a glTF ({error!r})") from error
 
 
 def _view(document: dict[str, Any], index: int, binary: bytes) -> bytes:

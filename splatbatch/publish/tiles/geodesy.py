@@ -103,7 +103,7 @@ def on_globe(crs: str, middle: Floats) -> Ground:
     left, lengths, right = np.linalg.svd(directions)
     scale = float(lengths.mean())
     if np.ptp(lengths) > UNEVEN * scale or np.linalg.det(directions) < 0:
-        raise ConfigError(f"scene.crs: {crs}: its axes are no east, north and up of one length", _HINT)
+        raise ConfigError(f"scene.crs: {crs}: its axes are not east, north and up in one unit", _HINT)
     return Ground(left @ right, scale, convert, invert, crs)
 
 
@@ -120,7 +120,7 @@ def _system(crs: str) -> pyproj.CRS:
     try:
         system = pyproj.CRS.from_user_input(crs)
     except pyproj.exceptions.CRSError as error:
-        raise ConfigError(f"scene.crs: {crs}: no CRS that PROJ knows", _HINT) from error
+        raise ConfigError(f"scene.crs: {crs}: PROJ knows no such CRS", _HINT) from error
     if not (system.is_projected or system.is_geocentric):
         raise ConfigError(f"scene.crs: {crs}: {system.name} counts degrees, and a model has lengths", _HINT)
     return system

@@ -66,11 +66,11 @@ def unpack(packed: bytes) -> Gaussians:
         data = gzip.decompress(packed)
         magic, version, num, degree, bits, _, _ = HEADER.unpack_from(data)
     except (OSError, EOFError, zlib.error, struct.error) as error:
-        raise ValueError(f"no SPZ ({error})") from error
+        raise ValueError(f"not an SPZ file ({error})") from error
     num_directed = (degree + 1) ** 2 - 1
     widths = (9, 1, 3, 3, 3, 3 * num_directed)
     if (magic, version) != (MAGIC, VERSION) or len(data) != HEADER.size + num * sum(widths):
-        raise ValueError("no SPZ of version 2, or cut")
+        raise ValueError("not SPZ version 2, or cut short")
     ends = np.cumsum([HEADER.size, *(num * width for width in widths)])
     raw = [np.frombuffer(data[one:other], np.uint8) for one, other in itertools.pairwise(ends)]
     places, alphas, colors, scales, turned, directed = raw

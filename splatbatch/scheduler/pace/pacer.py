@@ -146,7 +146,7 @@ class DeadlinePacer:
 
     def _correct(self, now: float, work: Work) -> None:
         if (chosen := self._better(now, work)) and chosen.pace != self.choice.now:
-            self._take(chosen, now, "training takes otherwise than expected")
+            self._take(chosen, now, "training is faster or slower than expected")
 
     def _better(self, now: float, work: Work) -> Chosen | None:
         """Return a better pace; None if the one of now ends in time, and leaves little over."""

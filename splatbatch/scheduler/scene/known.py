@@ -16,9 +16,7 @@ def known(verb: str, folder: AttemptFolder, end: Exit) -> SplatbatchError | None
     if isinstance(end, Cancelled):
         return SplatbatchError(f"{verb}: stopped ({end.by}); nothing was measured", "Run it again.")
     if end == Exited(0):
-        return SplatbatchError(
-            f"{verb}: its process ended normally, and left no record that counts", place_of_log(folder)
-        )
+        return SplatbatchError(f"{verb}: its process ended normally but left no valid record", place_of_log(folder))
     said = [line for line in read_tail(folder.log).splitlines() if line.startswith(SAYS)]
     kinds = {kind.exit_code: kind for kind in (SceneError, TrainerError)}
     if isinstance(end, Exited) and end.code in kinds and said:

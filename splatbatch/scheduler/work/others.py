@@ -21,7 +21,7 @@ def see_no_workers(watcher: Watcher, beat: Callable[[], None], say: Callable[[st
     living = _await(lambda: watcher.living(but=LOCAL), watcher, beat, say)
     if living:
         raise OutputError(
-            f"{watcher.output.path}: {_spell(living)} trains into this folder",
+            f"{watcher.output.path}: {_spell(living, 'train')} into this folder",
             "Wait for it, end it with `splatbatch cancel`, or join it with `splatbatch work`. See `splatbatch status`.",
         )
 
@@ -39,7 +39,7 @@ def see_same_terms(watcher: Watcher, mine: WorkerRecord, beat: Callable[[], None
     living = _await(others, watcher, beat, say)
     if living:
         raise ExecutorError(
-            f"{watcher.output.path}: {_spell(living)} trains into this folder by another YAML, or with another version",
+            f"{watcher.output.path}: {_spell(living, 'train')} into this folder by another YAML or version",
             "Start all workers of a batch with the same YAML and the same splatbatch, or wait for it to end.",
         )
 
@@ -53,13 +53,15 @@ def _await(
         if living := [one for one in unknown if watcher.lives(one)]:
             return living
         if not has_said:
-            say(f"waiting for up to {SILENCE_S:.0f} s to see whether {_spell(unknown)} still works")
+            say(f"waiting for up to {SILENCE_S:.0f} s to see whether {_spell(unknown, 'still work')}")
             has_said = True
         beat()
         time.sleep(LOOK_S)
     return []
 
 
-def _spell(workers: list[WorkerRecord]) -> str:
+def _spell(workers: list[WorkerRecord], verb: str) -> str:
+    """Return who does something: one of them by name, and how many others."""
     first, more = workers[0], len(workers) - 1
-    return f"worker {first.worker} on {first.host} since {first.since}" + (f" and {more} more" if more else "")
+    named = f"worker {first.worker} on {first.host} since {first.since}"
+    return f"{named} and {more} more {verb}" if more else f"{named} {verb}s"

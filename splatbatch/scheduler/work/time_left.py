@@ -26,7 +26,7 @@ def parse_duration(words: str) -> float:
         ConfigError: it is none.
     """
     if (seconds := seconds_of(words)) is None:
-        raise ConfigError(f"--for {words}: no duration", "Write it as 3h30m, 90m or 45s.")
+        raise ConfigError(f"--for {words}: not a duration", "Write it as 3h30m, 90m or 45s.")
     return seconds
 
 

@@ -20,7 +20,7 @@ def check_place(target: Path, output: Path) -> None:
         OutputError: it lies in the output folder, or is a file that no merge wrote.
     """
     if target.suffix.lower() != SUFFIX or target.is_dir():
-        raise ConfigError(f"--out {target}: no name of a PLY file", "Name a file, as scene.ply.")
+        raise ConfigError(f"--out {target}: not the name of a PLY file", "Name a file, as scene.ply.")
     if target.parent.resolve().is_relative_to(output.resolve()):
         hint = "Name a place elsewhere, or leave --out out."
         raise OutputError(f"--out {target}: lies in the output folder, among what the batch has written", hint)

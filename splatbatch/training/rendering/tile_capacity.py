@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from splatbatch.plain_text import counted
 from splatbatch.training import cuda
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.gaussians import Parameters
@@ -93,7 +94,9 @@ class TileCapacity:
         if self._why_not_ours:
             found.append(f"no CUDA kernels of ours ({self._why_not_ours}): gsplat's were used, which takes longer")
         if self.overflown:
-            found.append(f"tile lists were too short at {self.overflown} looks: some steps missed what lies farthest")
+            found.append(
+                f"tile lists were too short in {counted(self.overflown, 'check')}: some steps missed what lies farthest"
+            )
         return tuple(found)
 
     def _room(self, needed: float) -> int:

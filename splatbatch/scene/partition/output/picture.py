@@ -156,13 +156,9 @@ def _homes(plan: Plan, places: Floats) -> list[int]:
 def _words(plan: Plan, sheet: _Sheet) -> list[tuple[float, float, int, str]]:
     partition = plan.partition
     total = sum(core.cost for core in partition.cores)
+    patches = counted(len(partition.cores), "patch", "es")
     words: list[tuple[float, float, int, str]] = [
-        (
-            EDGE_PX,
-            34.0,
-            20,
-            f"{counted(len(partition.cores), 'patch', 'es')}, {counted(len(plan.sightings.images), 'photograph')}",
-        ),
+        (EDGE_PX, 34.0, 20, f"{patches}, {counted(len(plan.sightings.images), 'photograph')}"),
         (EDGE_PX, 60.0, 14, "solid: cores; dashed: with overlap; rings: held out; seen against the last axis"),
     ]
     for core in partition.cores:
