@@ -157,7 +157,7 @@ def test_a_photograph_that_cannot_be_decoded_is_named_with_the_log(quarry: Parti
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", ("segfault", "attempt-02")),
         ("raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')", ("cuda_oom", "attempt-03")),
-        ("print('done')", ("left no record", "attempt-01")),
+        ("print('done')", ("left no valid record", "attempt-01")),
     ],
 )
 def test_a_process_that_fails_is_diagnosed_with_the_place_of_its_log(
