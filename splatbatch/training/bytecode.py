@@ -5,9 +5,11 @@ or its folder cannot be written to, and each attempt would compile them again.
 """
 
 import importlib.util
-import os
 import sys
+from contextlib import suppress
 from pathlib import Path
+
+from splatbatch.caches import cache_home
 
 LARGEST = "torch"
 
@@ -18,7 +20,8 @@ def keep() -> None:
     Whoever has said where bytecode goes (PYTHONPYCACHEPREFIX) is obeyed.
     """
     if sys.pycache_prefix is None and _lacks_bytecode():
-        sys.pycache_prefix, sys.dont_write_bytecode = str(_cache()), False
+        with suppress(RuntimeError):  # an account without a home
+            sys.pycache_prefix, sys.dont_write_bytecode = str(cache_home() / "splatbatch" / "bytecode"), False
 
 
 def _lacks_bytecode() -> bool:
@@ -27,7 +30,3 @@ def _lacks_bytecode() -> bool:
     except ValueError:  # somebody has put a module in its place
         return False
     return found is not None and found.cached is not None and not Path(found.cached).is_file()
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "splatbatch" / "bytecode"

@@ -18,11 +18,16 @@ import pytest
 from accessible import violations
 from browser import Watched, artifacts_folder, browser
 from fake_batch import FakeBatch
-from test_view import free_port
 
 from splatbatch.commands.live import board as live
 from splatbatch.commands.live.board import Board
 from splatbatch.tasks.batch import open_batch
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -90,7 +90,7 @@ def test_a_broken_splat_is_an_error_with_a_remedy(batch: FakeBatch, content: byt
     (folder / "splat.ply").write_bytes(content)
     ended = batch.run("view", "p0")
     assert ended.returncode == 6
-    assert "retry p0 --force" in ended.stderr
+    assert "Train it again: splatbatch train p0." in ended.stderr
 
 
 def test_a_covariance_is_the_square_of_the_turned_scales() -> None:

@@ -50,7 +50,7 @@ def test_where_nothing_runs_there_is_nothing_to_cancel(batch: FakeBatch) -> None
     for _ in range(2):
         ended = batch.run("cancel")
         assert (ended.returncode, ended.stderr) == (0, "")
-        assert "nobody trains into it" in ended.stdout
+        assert "no batch is running there" in ended.stdout
         assert batch.run("train").returncode == 0
 
 

@@ -18,7 +18,7 @@ def test_a_night(batch: FakeBatch, scenario: Scenario) -> None:
     assert done.returncode == (0 if scenario.state == "trained" else 1)
     assert f"{2 - (scenario.state != 'trained')} of 2 patches trained" in done.stdout
     if scenario.cause:
-        assert f"p5: failed: {scenario.cause}" in done.stdout
+        assert f"({scenario.cause})" in done.stdout
     for key, value in scenario.changes.items():
         assert batch.result("p5")["changes"][key] == value
 

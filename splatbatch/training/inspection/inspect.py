@@ -13,12 +13,12 @@ from splatbatch.store.records.quality.inspection import Inspection, as_numbers, 
 from splatbatch.training.inspection import between, coverage, memorised, photographs, shapes, surface
 from splatbatch.training.inspection.consistency import consistency
 from splatbatch.training.inspection.limits import (
-    BLURRED_OCTAVES,
     ERROR_TIMES,
     EXPOSED_STOPS,
     MOST_AT_FAULT,
     SHIFTED,
     Value,
+    blur_limit,
     count,
     figures,
     limit_of,
@@ -124,7 +124,7 @@ def _photographs(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
     moved = shifted if len(shifted) <= MOST_AT_FAULT * len(shifts) else ()
     elsewhere = named(found.registration, ERROR_TIMES)
     values = {
-        "blurred": count(named(found.blur, BLURRED_OCTAVES)),
+        "blurred": count(named(found.blur, blur_limit(found.blur.values()))),
         "exposure": count(named(stops, EXPOSED_STOPS)),
         "misregistered": count((*elsewhere, *(name for name in moved if name not in elsewhere))),
     }

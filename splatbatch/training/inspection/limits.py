@@ -10,8 +10,9 @@ least where its own sickness had been planted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from splatbatch.store.records.quality.inspection import QualityFigure
 
@@ -98,7 +99,7 @@ TABLE = (
         "of the surface, its outermost tenth aside, is seen by fewer than three photographs",
         "Take photographs of the weak cells: the report's map shows them.",
     ),
-    Row(  # 0.56 octaves, 1.16
+    Row(  # 0.07 octaves
         *("blurred", 0, "photographs"),
         "have clearly less detail than others of the same points",
         "Leave the named photographs out, or take them again.",
@@ -114,9 +115,14 @@ TABLE = (
         "Register the named photographs again, or leave them out.",
     ),
 )
-BLURRED_OCTAVES, EXPOSED_STOPS, ERROR_TIMES, SHIFTED = 0.8, 0.4, 3.0, 8.0
+BLURRED_OCTAVES, EXPOSED_STOPS, ERROR_TIMES, SHIFTED = 0.4, 0.4, 3.0, 8.0
 """From which on a photograph is named: of detail, of brightness, times the usual reprojection error, in 1/1000 of the
-width beside its rendering. Sound photographs: 0.56 at full size (1.16 blurred by 1.5 pixels), 0.08, 1.6 and 0."""
+width beside its rendering. Sound photographs: 0.07 (0.56 at full size), 0.08, 1.6 and 0."""
+BLURRED_SPREADS = 4.5
+"""And this many robust standard deviations: at full size the detail of sound photographs differs more. Sound: 4.3;
+blurred by 1.5 pixels, at full size: 6 and more."""
+TO_DEVIATION = 1.4826
+"""Makes a median of distances from the median a standard deviation."""
 MOST_AT_FAULT = 1 / 3
 """Of all photographs: where more lie beside their renderings, the splat is at fault and not they."""
 
@@ -161,6 +167,15 @@ def named(values: Mapping[str, float], limit: float) -> tuple[str, ...]:
     """Return the photographs that exceed a limit, the worst first."""
     over = [name for name in values if values[name] > limit]
     return tuple(sorted(over, key=lambda name: (-values[name], name)))
+
+
+def blur_limit(values: Iterable[float]) -> float:
+    """Return from how many octaves less detail on a photograph counts as blurred, among so many others."""
+    known = [*values]
+    if not known:
+        return BLURRED_OCTAVES
+    middle = median(known)
+    return max(BLURRED_OCTAVES, BLURRED_SPREADS * TO_DEVIATION * median(abs(one - middle) for one in known))
 
 
 def count(names: Sequence[str]) -> Value:
