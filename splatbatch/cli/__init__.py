@@ -8,12 +8,12 @@ from typing import Any, NoReturn
 import typer
 
 from splatbatch import terminal
-from splatbatch.cli import batch, results, scene, shell
+from splatbatch.cli import batch, quality, results, scene, shell
 from splatbatch.cli.app import app
 from splatbatch.errors import OutputError, SplatbatchError
 from splatbatch.plain_text import plain
 
-__all__ = ["app", "batch", "main", "results", "scene", "shell"]
+__all__ = ["app", "batch", "main", "quality", "results", "scene", "shell"]
 
 
 def main(arguments: list[str] | None = None) -> Any:

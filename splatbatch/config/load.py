@@ -51,6 +51,8 @@ class Config(Section):
     notify: Notify = Notify()
     publish: Publish = Publish()
     tracking: Tracking = Tracking()
+    deadline: Deadline | None = None
+    """When all should be trained: 07:00, 2026-11-24 07:00, or 8h30m from the start. Steps, then photographs, shrink."""
     trainers: dict[str, Program] = {}
     """Programs that `training.trainer` can name besides ours."""
     patches: dict[str, PatchOverrides] = {}

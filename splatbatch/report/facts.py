@@ -25,6 +25,10 @@ frame                   null, or {"offset", "scenes", "note"}: what to add to th
 colors                  one object per scene whose photographs were looked at, "" for all patches together:
   scene, is_even, residual_before, residual_after, words      residuals in percent
   photographs           those that differ most: [{"name", "gain", "tone", "words"}], tone: as in colors.json
+scene                   null, or see `splatbatch.report.scene.merged.scene_facts`
+map                     null, or patches and cameras from above where no partition says it; as in scene
+todo                    [{"kind", "patches", "what", "command"}]: see `splatbatch.report.todo`
+config_file             the YAML; empty where it is not known
 deadline                null, or deadline.json with `ended_at` and what to say of it, `words`
 audit                   the latest: verified, refused, warnings; null if there was none
 config                  batch.yaml, the resolved settings of the latest run
@@ -44,12 +48,13 @@ from splatbatch import __version__
 from splatbatch.config import TaskId, Variant
 from splatbatch.files import Record, read_tail
 from splatbatch.report.attempts import OfAttempt, attempts_of, gain_db
-from splatbatch.report.colors import colors_of
 from splatbatch.report.comparison import compare
 from splatbatch.report.deadline import deadline_of
 from splatbatch.report.outliers import outliers
-from splatbatch.report.overview import overview
-from splatbatch.report.scene import scene_facts
+from splatbatch.report.quality import quality_of
+from splatbatch.report.scene.colors import colors_of
+from splatbatch.report.scene.merged import scene_facts
+from splatbatch.report.scene.overview import overview
 from splatbatch.report.todo import todo
 from splatbatch.report.workers import starts_of, workers_of
 from splatbatch.store.events import Audited, BatchEnded, BatchStarted, Event, event_of
@@ -89,8 +94,9 @@ def build(
         "workers": workers_of(output, patches),
         "frame": _frame(output, statuses),
         "colors": colors_of(output),
+        "scene": scene,
+        "map": overview(output, standing.patches_in_one_world()) if standing and not scene else None,
         "deadline": deadline_of(output, history, standing),
-        "scene": scene_facts(output, standing.patches_folder) if standing else None,
         "audit": _audit(audits[-1], statuses) if audits else None,
         "config": read_tail(output.config, MOST_CONFIG_BYTES),
         "config_file": str(standing.config_file.absolute()) if standing else "",

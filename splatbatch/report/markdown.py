@@ -10,7 +10,7 @@ from splatbatch.plain_text import assignments, one_line, plain
 from splatbatch.report.comparison import spelt
 from splatbatch.report.page.comparison_page import HEADINGS, is_best, short, shown
 from splatbatch.report.quality import exceeded
-from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
+from splatbatch.report.scene.merged import SEAM_FIGURES, in_words, seam_figures
 from splatbatch.report.todo import MOST_NAMED
 from splatbatch.report.units import photographs
 from splatbatch.report.workers import nodes_of
@@ -30,6 +30,7 @@ def to_markdown(report: Record) -> str:
         f"{_plain(report['output'])}, {report['written_at']}",
         *([f"Frame: {_plain(report['frame']['note'])}."] if report["frame"] and report["frame"]["note"] else []),
         "",
+        *_todo(report["todo"]),
         *([*(f"- {_plain(words)}" for words in report["deadline"]["words"]), ""] if report["deadline"] else []),
         *_comparison(report["sweep"]),
         *_patches(report["patches"]),

@@ -57,10 +57,8 @@ class Standing:
             index: of what was read of them before, for a look at sizes and times.
         """
         self._output = batch.output
-        self.patches_folder = batch.config.scene.patches
-        """Where the patches lie; a partition lies beside them."""
-        self.config_file = batch.path
-        """The YAML."""
+        self.patches_folder, self.config_file = batch.config.scene.patches, batch.path
+        """Where the patches lie, a partition beside them; the YAML."""
         self._config = batch.config
         self._frame = batch.frame
         self._colors = SolvedColors(batch.output, batch.config.scene)

@@ -16,7 +16,7 @@ from made_output import NASTY
 from splatbatch.files import read_json, write_json
 from splatbatch.report import write_report
 from splatbatch.report.charts.scene_map import draw_map
-from splatbatch.report.scene import grade
+from splatbatch.report.scene.merged import grade
 from splatbatch.scene.partition.record import Partition
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured

@@ -12,10 +12,10 @@ import typer
 from splatbatch import terminal
 from splatbatch.commands.output import open_console, open_table, print_json, print_warnings, tell
 from splatbatch.commands.scene.evaluate import renew_report
-from splatbatch.commands.train.train import Interruption
+from splatbatch.commands.train.interruption import Interruption
 from splatbatch.errors import SplatbatchError
 from splatbatch.files import write_json
-from splatbatch.plain_text import one_line
+from splatbatch.plain_text import one_line, plain
 from splatbatch.report.quality import drop_in_words
 from splatbatch.scheduler.scene.attempt import Hooks
 from splatbatch.scheduler.scene.inspecting import inspect as measure
@@ -97,6 +97,17 @@ def inspect_tasks(
         if is_new:
             say(one_line(in_words(name, found[name])))
     return found, failed
+
+
+def inspect_wanted(batch: Batch, hooks: Hooks) -> None:
+    """Inspect the splats that are there, where the YAML asks for it; whatever comes of that, they are trained."""
+    wanted = [task.name for task in batch.tasks if task.recipe.evaluation.inspect]
+    trained = [name for name in wanted if batch.output.patch(name).read_result() is not None]
+    if not trained:
+        return
+    _, failed = inspect_tasks(batch.only(trained), hooks)
+    for name, why in failed.items():
+        tell(plain(f"{name}: not inspected: {why}"))
 
 
 def _of_task(batch: Batch, task: Task, hooks: Hooks, wish: Wish) -> tuple[Inspection, bool]:

@@ -18,6 +18,7 @@ from splatbatch.commands.scene import evaluate as evaluating
 from splatbatch.commands.scene import merge as merging
 from splatbatch.commands.scene import split as splitting
 from splatbatch.commands.train import train as training
+from splatbatch.commands.train.interruption import Interruption
 from splatbatch.config.yaml.edit import save_settings
 from splatbatch.errors import ConfigError
 from splatbatch.files import write_text
@@ -142,7 +143,7 @@ def _evaluated(batch: Batch) -> SceneEvaluation:
         _say("measured already: nothing has changed")
         return known
     with _handlers_kept():
-        return evaluating.evaluated(batch, settings, training.Interruption())
+        return evaluating.evaluated(batch, settings, Interruption())
 
 
 @contextlib.contextmanager

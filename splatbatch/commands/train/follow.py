@@ -16,9 +16,9 @@ import typer
 from splatbatch import terminal
 from splatbatch.commands.output import print_warnings, tell
 from splatbatch.commands.train.ends import why_ended
+from splatbatch.commands.train.interruption import Interruption
 from splatbatch.commands.train.muster import Muster
 from splatbatch.commands.train.summary import Run, conclude, statuses_of
-from splatbatch.commands.train.train import Interruption
 from splatbatch.engines.crew import Crew
 from splatbatch.errors import ConfigError, ExecutorError
 from splatbatch.monitor.console import open_listener

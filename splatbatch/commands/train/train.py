@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import typer
@@ -15,8 +13,10 @@ from splatbatch import config as configuration
 from splatbatch import terminal
 from splatbatch.commands.look import print_plan
 from splatbatch.commands.output import print_warnings, tell
+from splatbatch.commands.quality.inspect import inspect_wanted
 from splatbatch.commands.train.decided import Wish, look, refuse, settle_deadline, settle_frame, settle_tones
 from splatbatch.commands.train.decoding import Decoding
+from splatbatch.commands.train.interruption import Interruption
 from splatbatch.commands.train.summary import Run, check_savable, conclude, print_retried, statuses_of
 from splatbatch.config import Executor
 from splatbatch.errors import ConfigError
@@ -45,29 +45,6 @@ from splatbatch.tasks.fingerprints.contents import Contents
 from splatbatch.tasks.partition.backdrop import needed_first
 from splatbatch.tasks.status import summary
 from splatbatch.tasks.task import Task
-
-
-class Interruption:
-    """Whether somebody wants us to stop, and the exit code that says so."""
-
-    def __init__(self) -> None:
-        self.signal = 0
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # nohup ignores SIGHUP on purpose: leave it so
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._note)
-
-    def reason(self) -> str:
-        """Return why to stop; empty to go on."""
-        return signal.Signals(self.signal).name if self.signal else ""
-
-    @property
-    def exit_code(self) -> int:
-        """Return 130 after Ctrl-C, 143 after SIGTERM (128 + the signal)."""
-        return 128 + self.signal
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        self.signal = self.signal or number
 
 
 def is_elsewhere(executor: Executor) -> bool:
@@ -167,9 +144,9 @@ def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
 
         hooks = Hooks(interruption.reason, beat, ours.beat, contents.want, standing.forget)
         run = _run(batch, ledger, wish, hooks, ours.claims)
-        _inspect(batch, run, hooks)
-        if not run.stopped:  # the next run reads on
-            contents.finish()
+        if not run.stopped:
+            inspect_wanted(batch, attempt.Hooks(hooks.stop, hooks.beat))
+            contents.finish()  # after a stop, the next run reads on
     standing.forget()
     code = conclude(batch, run, standing)
     told = notifier.finish(summary(statuses_of(whole, standing)), interruption.reason())

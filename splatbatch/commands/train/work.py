@@ -15,8 +15,8 @@ from splatbatch import __version__, terminal
 from splatbatch.commands.output import print_warnings
 from splatbatch.commands.train.decided import Looked, Wish, look, refuse, settle_deadline, settle_frame, settle_tones
 from splatbatch.commands.train.ends import AGAIN
+from splatbatch.commands.train.interruption import Interruption
 from splatbatch.commands.train.summary import Run, conclude
-from splatbatch.commands.train.train import Interruption
 from splatbatch.engines.crew import Crew
 from splatbatch.engines.engine import JOB, TERMS
 from splatbatch.errors import ExecutorError

@@ -57,7 +57,7 @@ class Source:
         if not isinstance(tree, dict):
             raise ConfigError(f"{path}: should be a mapping of sections, is a {type(tree).__name__}")
         tree |= _as_written(node, tree)
-        return Source(str(path), tree, lines)
+        return Source(name, tree, lines)
 
     def line(self, keys: Keys) -> int:
         """Return the line of a key, or of what it would stand in; 0 where lines are unknown."""

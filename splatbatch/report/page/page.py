@@ -40,22 +40,7 @@ MOST_PATCHES = 500
 def to_html(report: Record, output: OutputFolder, previews_mib: int, folders: Folders) -> str:
     """Return the page of a report; curves and pictures come from the output folder, few from the photographs."""
     previews = Previews(output, Budget(previews_mib * MIB))
-    sections = {patch["patch"]: patch_section(patch, links[patch["patch"]], budget, previews) for patch in by_psnr}
-    body = [
-        _header(report),
-        *_section("Deadline", join(tag("p", words) for words in (report["deadline"] or {"words": ()})["words"])),
-        *_section("Timeline", join(timelines(report, links))),
-        *_section("Workers", workers_section(report["workers"])),
-        *_section("Comparison", comparison(report["sweep"])),
-        *_section("Scene", join([scene_section(report, links), *_quality_of_scene(report, budget)])),
-        *_section("Patches", _table(shown, links)),
-        *_left_out(len(report["patches"]) - len(shown)),
-        *(tag("p", lack, class_="quiet") for lack in _lacks(report, previews)),
-        *(sections[name] for name in links),
-        *_section("Colours", color_strip(report["colors"], folders, Budget(STRIP_BYTES))),
-        *_section("Audit", join(_audit(report["audit"]))),
-        *_section("Settings", join(_settings(report))),
-    ]
+    main = tag("main", *_parts(report, previews, folders))
     title = f"{report['summary']} - splatbatch"
     scripts = [_asset("page.js"), *([viewer_script()] if previews.num_shown else [])]
     return document(title, join([main, previews.packed_viewer()]), _asset("page.css"), scripts)
@@ -89,6 +74,7 @@ def _parts(report: Record, previews: Previews, folders: Folders) -> Iterator[Htm
     by_psnr = sorted(shown, key=_psnr)
     sections = {patch["patch"]: patch_section(patch, links[patch["patch"]], budget, previews) for patch in by_psnr}
     yield first_screen(report, links)
+    yield from _section("Deadline", join(tag("p", words) for words in (report["deadline"] or {"words": ()})["words"]))
     yield from _section("Comparison", comparison(report["sweep"]))
     yield from _section("Pictures", contact_sheet(output, shown, links, small))
     yield from _section("Patches", patch_table(shown, links))
@@ -96,7 +82,7 @@ def _parts(report: Record, previews: Previews, folders: Folders) -> Iterator[Htm
     yield from (tag("p", lack, class_="quiet") for lack in _lacks(report, previews))
     yield from _section("Timeline", join(timelines(report, links)))
     yield from _section("Workers", workers_section(report["workers"]))
-    yield from _section("Scene", scene_section(report))
+    yield from _section("Scene", join([scene_section(report), *_quality_of_scene(report, budget)]))
     if report["sweep"]:
         yield from _section("Variants side by side", join(variants_side_by_side(output, shown, small)))
     yield from _section("Patch by patch", join(sections[name] for name in links))

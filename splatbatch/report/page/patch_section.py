@@ -10,10 +10,11 @@ from splatbatch.report.charts.charts import draw
 from splatbatch.report.charts.curves import charts_of
 from splatbatch.report.page.attempts_section import attempts_section
 from splatbatch.report.page.html import Html, tag
-from splatbatch.report.page.pictures import Budget, views_of
+from splatbatch.report.page.pictures import Budget, error_legend, views_of
 from splatbatch.report.page.quality.pictures import Pictures
 from splatbatch.report.page.quality.section import quality_section
-from splatbatch.report.units import duration
+from splatbatch.report.page.side_by_side import attempts_side_by_side
+from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.viewer.viewer import Previews
 
 MOST_EVIDENCE = 30

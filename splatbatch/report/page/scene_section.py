@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from splatbatch.files import Record
 from splatbatch.report.page.html import Html, join, table, tag
-from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
+from splatbatch.report.scene.merged import SEAM_FIGURES, in_words, seam_figures
 
 GRADES = {"even": "even", "slight": "slight", "step": "a step", "unknown": ""}
 
