@@ -11,20 +11,16 @@ os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 # our products of matrices are small; cuBLAS would keep 32 MiB per stream on a GPU of compute capability 9
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
 
-from splatbatch.errors import SplatbatchError
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.training.ending import exit_code_of
 from splatbatch.training.session import STANDBY_VARIABLE, train_attempt
 
 
 def main(folder: Path) -> int:
-    """Train; known causes of failure end in one line that the diagnosis reads, others in a traceback."""
-    try:
-        # what was imported and read stays: a look through all of it would hold up some steps of the training
-        train_attempt(AttemptFolder(folder), stands_by=os.environ.get(STANDBY_VARIABLE) == "1", when_prepared=gc.freeze)
-    except SplatbatchError as error:
-        print(f"splatbatch: {error.message}", file=sys.stderr)  # noqa: T201 - the log is read by the parent
-        return error.exit_code
-    return 0
+    """Train; return the exit code."""
+    stands_by = os.environ.get(STANDBY_VARIABLE) == "1"
+    # what was imported and read stays: a look through all of it would hold up some steps of the training
+    return exit_code_of(lambda: train_attempt(AttemptFolder(folder), stands_by=stands_by, when_prepared=gc.freeze))
 
 
 def _leave(code: int) -> NoReturn:

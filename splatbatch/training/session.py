@@ -29,6 +29,7 @@ from splatbatch.training.border.backdrop import surroundings_of, thinned
 from splatbatch.training.border.cover import covered
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.cuda.ahead import Compiling, for_training
+from splatbatch.training.ending import StopRequest
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import chosen, export, first_values, from_splat, to_parameters
@@ -39,7 +40,6 @@ from splatbatch.training.photos.views import Folders, Views, decode_views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.progress.tensorboard import open_tensorboard
 from splatbatch.training.standby import rehearse, wait_for_go
-from splatbatch.training.stopping import StopRequest
 
 STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
 """Set to 1 by whoever starts an attempt ahead of its turn."""

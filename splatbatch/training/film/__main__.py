@@ -3,20 +3,15 @@
 import sys
 from pathlib import Path
 
-from splatbatch.errors import SplatbatchError
 from splatbatch.store.records.evaluation import FilmSettings
+from splatbatch.training.ending import exit_code_of
 from splatbatch.training.film.frames import draw
 
 
-def main(settings: Path, frames: Path) -> int:
-    """Draw; known causes of failure end in one line, and how fast it went is said in another."""
-    try:
-        print(draw(FilmSettings.read(settings), frames))  # noqa: T201 - the parent reads it
-    except SplatbatchError as error:
-        print(f"splatbatch: {error.message}", file=sys.stderr)  # noqa: T201
-        return error.exit_code
-    return 0
+def film(settings: Path, frames: Path) -> None:
+    """Draw, and say in one line how fast it went."""
+    print(draw(FilmSettings.read(settings), frames))  # noqa: T201 - the parent reads it
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    sys.exit(exit_code_of(lambda: film(Path(sys.argv[1]), Path(sys.argv[2]))))

@@ -11,10 +11,10 @@ from pathlib import Path
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 from splatbatch.config import Recipe
-from splatbatch.errors import SplatbatchError
 from splatbatch.files import append_line, write_json
 from splatbatch.store.folders.inspecting import InspectingFolder
 from splatbatch.store.records.progress import Progress
+from splatbatch.training.ending import exit_code_of
 from splatbatch.training.inspection.evidence.dropping import dropped, named
 from splatbatch.training.inspection.evidence.pictures import illustrated
 from splatbatch.training.inspection.inspect import STAGES, inspect
@@ -51,15 +51,5 @@ def run(folder: InspectingFolder) -> None:
     write_json(folder.metrics, replace(found, attempt=folder.path.name, seconds=seconds).to_record())
 
 
-def main(folder: Path) -> int:
-    """Inspect; known causes of failure end in one line that the diagnosis reads, others in a traceback."""
-    try:
-        run(InspectingFolder(folder))
-    except SplatbatchError as error:
-        print(f"splatbatch: {error.message}", file=sys.stderr)  # noqa: T201 - the log is read by the parent
-        return error.exit_code
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(exit_code_of(lambda: run(InspectingFolder(Path(sys.argv[1])))))

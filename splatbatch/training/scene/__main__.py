@@ -8,9 +8,9 @@ from pathlib import Path
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 from splatbatch.config import Recipe
-from splatbatch.errors import SplatbatchError
 from splatbatch.files import write_json
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.training.ending import exit_code_of
 from splatbatch.training.scene.measure import measure
 from splatbatch.training.scene.opened import open_scene
 from splatbatch.training.session import open_device
@@ -28,15 +28,5 @@ def evaluate(folder: AttemptFolder) -> None:
     write_json(folder.metrics, measure(scene, folder).to_record())
 
 
-def main(folder: Path) -> int:
-    """Measure; known causes of failure end in one line that the diagnosis reads, others in a traceback."""
-    try:
-        evaluate(AttemptFolder(folder))
-    except SplatbatchError as error:
-        print(f"splatbatch: {error.message}", file=sys.stderr)  # noqa: T201 - the log is read by the parent
-        return error.exit_code
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(exit_code_of(lambda: evaluate(AttemptFolder(Path(sys.argv[1])))))

@@ -1,11 +1,24 @@
-"""SIGTERM while a patch is trained: the step that runs is ended and a checkpoint written before the process ends."""
+"""How a process of ours ends: with the exit code its parent reads, or by SIGTERM once the step that runs is kept."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
+
+from splatbatch.errors import SplatbatchError
+
+
+def exit_code_of(run: Callable[[], None]) -> int:
+    """Run; known causes of failure end in one line that the parent reads, others in a traceback."""
+    try:
+        run()
+    except SplatbatchError as error:
+        print(f"splatbatch: {error.message}", file=sys.stderr)  # noqa: T201 - it goes into the log
+        return error.exit_code
+    return 0
 
 
 class StopRequest:
