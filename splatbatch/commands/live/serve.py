@@ -15,7 +15,7 @@ import typer
 
 from splatbatch.commands.live.board import LOOK_S, Board
 from splatbatch.commands.view.guard import Guard
-from splatbatch.commands.view.loopback import INTERRUPTED, LOOPBACK, LoopbackHandler, open_server
+from splatbatch.commands.view.loopback import LOOPBACK, LoopbackHandler, open_server, serve_until_interrupted
 from splatbatch.errors import SplatbatchError
 from splatbatch.plain_text import one_line
 from splatbatch.tasks.batch import open_batch
@@ -40,11 +40,7 @@ def serve(config: Path | None, port: int) -> None:
     number = server.server_port
     typer.echo(one_line(f"the report, as it is now, at http://{LOOPBACK}:{number}/{guard.token}/ until Ctrl-C"))
     typer.echo(f"from another machine: ssh -L {number}:{LOOPBACK}:{number} THIS_MACHINE there, then the same address")
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        server.server_close()
-        raise typer.Exit(INTERRUPTED) from None
+    serve_until_interrupted(server)
 
 
 class _Handler(LoopbackHandler):

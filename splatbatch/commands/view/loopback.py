@@ -7,6 +7,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import typer
+
 from splatbatch.commands.view.guard import Guard
 from splatbatch.errors import OutputError
 
@@ -28,6 +30,15 @@ def open_server(port: int, handler: Callable[..., Any]) -> ThreadingHTTPServer:
         except OSError:
             continue
     raise OutputError(f"--port {port}: neither it nor the next {MOST_PORTS} can be used", "Name another port.")
+
+
+def serve_until_interrupted(server: ThreadingHTTPServer) -> None:
+    """Answer until Ctrl-C, then exit with 130."""
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        server.server_close()
+        raise typer.Exit(INTERRUPTED) from None
 
 
 class LoopbackHandler(BaseHTTPRequestHandler):

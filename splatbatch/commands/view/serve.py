@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from splatbatch.commands.view.guard import Guard
-from splatbatch.commands.view.loopback import INTERRUPTED, LOOPBACK, LoopbackHandler, open_server
+from splatbatch.commands.view.loopback import LOOPBACK, LoopbackHandler, open_server, serve_until_interrupted
 from splatbatch.commands.view.together import Together, view_together
 from splatbatch.errors import MissingPartError, SplatbatchError
 from splatbatch.plain_text import one_line
@@ -46,11 +46,7 @@ def serve(config: Path | None, names: Sequence[str], port: int) -> None:
     what = ", ".join(splat.name for splat in shown.splats)
     url = f"http://{LOOPBACK}:{server.server_port}/{guard.token}/"
     typer.echo(one_line(f"{what}: {shown.num_gaussians:,} Gaussians at {url} until Ctrl-C"))
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        server.server_close()
-        raise typer.Exit(INTERRUPTED) from None
+    serve_until_interrupted(server)
 
 
 class _Handler(LoopbackHandler):
