@@ -10,19 +10,16 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from command_line import Ended, invoke
-from cut_quarry import QUARRY, accept, quarry_splat
+from cut_quarry import QUARRY, quarry_splat, trained_p0
 from published_shapes import checked
 
 from splatbatch.commands.quality.capture import flight_of
-from splatbatch.files import write_json
 from splatbatch.publish.tiles.geodesy import to_degrees
 from splatbatch.scene.capture.survey import FEW, Shot, Survey, shots_of
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.sightings import read_sightings
 from splatbatch.scene.colmap.subset import Subset
-from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 
 
 def removed_shots(folder: Path) -> list[Shot]:
@@ -44,12 +41,7 @@ def holed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Shot]]:
     folder = tmp_path_factory.mktemp("flown") / "quarry"
     shutil.copytree(QUARRY, folder, ignore=shutil.ignore_patterns("output"))
     removed = removed_shots(folder)
-    config = folder / "splat_config.yml"
-    config.write_text(config.read_text().replace("training:\n", "training:\n  device: cpu\n  resolution: 1/4\n", 1))
-    accept(folder / "output", "p0", quarry_splat())
-    (task,) = open_batch(config, ["p0"]).tasks
-    result = OutputFolder(folder / "output").patch("p0").result
-    write_json(result, {**json.loads(result.read_text()), **fingerprint(task.patch, task.recipe).to_record()})
+    config = trained_p0(folder)
     assert invoke("inspect", "p0", "--config", str(config)).code == 0
     return folder, removed
 

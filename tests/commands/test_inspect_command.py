@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 from command_line import Ended, invoke
-from cut_quarry import QUARRY, accept, quarry_splat
+from cut_quarry import QUARRY, trained_p0
 from PIL import Image as Pillow
 from PIL import ImageFilter
 from published_shapes import checked
 
 from splatbatch.config import load
-from splatbatch.files import write_json
 from splatbatch.report.quality import quality_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.holdout import choose_holdout
@@ -23,7 +22,6 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.quality.certificate import seal_of
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +29,7 @@ def quarry(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The quarry with p0 trained, and inspected once."""
     folder = tmp_path_factory.mktemp("inspected") / "quarry"
     shutil.copytree(QUARRY, folder, ignore=shutil.ignore_patterns("output"))
-    config = folder / "splat_config.yml"
-    config.write_text(config.read_text().replace("training:\n", "training:\n  device: cpu\n  resolution: 1/4\n", 1))
-    accept(folder / "output", "p0", quarry_splat())
-    (task,) = open_batch(config, ["p0"]).tasks
-    result = OutputFolder(folder / "output").patch("p0").result
-    write_json(result, {**json.loads(result.read_text()), **fingerprint(task.patch, task.recipe).to_record()})
+    trained_p0(folder)
     assert inspect(folder, "p0").code == 0
     return folder
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from written_yaml import mistakes, write
 
 from splatbatch import config as configuration
 from splatbatch.config import Config, json_schema, load, nearest, parse_change, to_yaml
@@ -21,18 +22,6 @@ ROOT = Path(__file__).parents[2]
 OF_OTHERS = {"kubernetes.yml"}
 """YAML of other programs."""
 COMPLETE_EXAMPLES = sorted(path for path in (ROOT / "configs").rglob("*.y*ml") if path.name not in OF_OTHERS)
-
-
-def write(folder: Path, text: str) -> Path:
-    path = folder / "splat_config.yml"
-    path.write_text(text)
-    return path
-
-
-def mistakes(folder: Path, text: str) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load(write(folder, text))
-    return caught.value.message
 
 
 @pytest.mark.parametrize("text", ["# nothing\n", "training:\n  max_steps: 30000\n"])

@@ -10,25 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from command_line import invoke
+from written_yaml import mistakes, write
 
 from splatbatch.config import Config, load, nearest
 from splatbatch.config.yaml import bounded
-from splatbatch.errors import ConfigError
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
-
-
-def write(folder: Path, text: str) -> Path:
-    path = folder / "splat_config.yml"
-    path.write_text(text)
-    return path
-
-
-def mistakes(folder: Path, text: str) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load(write(folder, text))
-    return caught.value.message
 
 
 @pytest.mark.parametrize("command", ["plan", "train", "status"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Watched, artifacts_folder, browser
+from browser import Watched
 from cut_quarry import lay_out
 from made_output import NASTY, MadeOutput, night
 
@@ -17,17 +17,6 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return artifacts_folder(tmp_path_factory.mktemp("screenshots"))
 
 
 @pytest.fixture(scope="module")

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from accessible import violations
-from browser import Watched, artifacts_folder, browser
+from browser import Watched
 from report_kinds import EVIL, KINDS, Kind
 
 pytestmark = pytest.mark.long
 A4_PT = (595, 842)
 MOST_TABLES = 8
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return artifacts_folder(tmp_path_factory.mktemp("screenshots"))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import Watched, artifacts_folder, browser
+from browser import Watched
 from made_output import NASTY, night
 from made_splat import write_scene
 from PIL import Image
@@ -35,17 +35,6 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> OutputFolder:
         write_scene(output.patch(name).splat)
     write_report(output, ["p9"])
     return output
-
-
-@pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return artifacts_folder(tmp_path_factory.mktemp("screenshots"))
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as running:
-        yield running
 
 
 @pytest.fixture

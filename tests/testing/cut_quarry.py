@@ -6,6 +6,7 @@ Its splat is made of the sparse points, as a training begins: nothing has to be 
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,8 @@ from splatbatch.scene.partition.record import Core, Partition, write_partition
 from splatbatch.splats.ply import Gaussians, offset_comments, write_splat
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.results import splat_facts
+from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.training.gaussians import SH_C0, export, first_values, to_parameters
 from splatbatch.training.photos.views import Frame
 
@@ -103,3 +106,14 @@ def lay_out(folder: Path, gaussians: Gaussians | None = None) -> Partition:
     output.scene.path.mkdir(parents=True)
     write_splat(output.scene.splat, whole, 1, comments=offset_comments(partition.offset))
     return partition
+
+
+def trained_p0(folder: Path) -> Path:
+    """Let p0 of a copy of the quarry be trained, on the CPU at a quarter of its size; return the config."""
+    config = folder / "splat_config.yml"
+    config.write_text(config.read_text().replace("training:\n", "training:\n  device: cpu\n  resolution: 1/4\n", 1))
+    accept(folder / "output", "p0", quarry_splat())
+    (task,) = open_batch(config, ["p0"]).tasks
+    result = OutputFolder(folder / "output").patch("p0").result
+    write_json(result, {**json.loads(result.read_text()), **fingerprint(task.patch, task.recipe).to_record()})
+    return config
