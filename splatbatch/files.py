@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BufferedReader
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO
@@ -22,6 +23,10 @@ Record = dict[str, Any]
 MIB = 1 << 20
 PRIVATE = 0o600
 """Mode of files that hold environments: those may hold passwords."""
+MOST_JSON_BYTES = 256 * MIB
+"""Of a file that is read as JSON: a result of 10,000 photographs has 3 MiB. A larger one is nobody's record."""
+LONGEST_LINE_BYTES = 16 * MIB
+"""Of a .jsonl file; the rest of a longer line is passed over."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the file system itself; nothing of ours is written there
 
 
@@ -48,6 +53,39 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int = 0o6
     sync_folder(path.parent)
 
 
+def open_regular(path: str | Path, most_bytes: int | None = None) -> BufferedReader:
+    """Open a file for reading if it is a regular one; a pipe, a device or a folder is refused, never waited for.
+
+    Args:
+        path: of the file, also through links.
+        most_bytes: a larger file is refused; None: any size.
+
+    Raises:
+        OSError: it cannot be opened, is no regular file (EINVAL), or is too large (EFBIG).
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer would wait for one
+    try:
+        status = os.fstat(descriptor)
+        if not S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
+        if most_bytes is not None and status.st_size > most_bytes:
+            raise OSError(errno.EFBIG, f"{status.st_size} bytes, {most_bytes} are read at most", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_regular(path: str | Path, most_bytes: int) -> bytes:
+    """Return what a regular file holds.
+
+    Raises:
+        OSError: see `open_regular`.
+    """
+    with open_regular(path, most_bytes) as file:
+        return file.read(most_bytes)  # it may grow meanwhile
+
+
 def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = False) -> os.stat_result:
     """Make `target` the file `source`, whole, on the disk, at once; return what stands there then.
 
@@ -65,7 +103,7 @@ def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = Fals
     is_there = target.exists() and target.samefile(real) and not target.is_symlink()  # it is linked once more
     is_ours = real.is_relative_to(within.resolve()) and (is_ours or real.stat().st_nlink == 1)
     if not is_there and not (is_ours and _link_over(real, target)):
-        with real.open("rb") as file:
+        with open_regular(real) as file:
             write_whole(target, lambda copy: shutil.copyfileobj(file, copy, MIB))
     stat = target.lstat()
     if not S_ISREG(stat.st_mode) or stat.st_size != size:
@@ -120,10 +158,10 @@ def write_json(path: Path, record: Mapping[str, Any], mode: int = 0o666) -> None
 
 
 def read_json(path: Path) -> Record | None:
-    """Return the object in a JSON file; None if it is missing or no whole JSON object."""
+    """Return the object in a JSON file; None if it is missing, no regular file, too large or no whole JSON object."""
     try:
-        record = parse(path.read_bytes())
-    except (OSError, ValueError):
+        record = parse(read_regular(path, MOST_JSON_BYTES))
+    except (OSError, ValueError, MemoryError):
         return None
     return record if isinstance(record, dict) else None
 
@@ -159,9 +197,9 @@ def read_lines(path: Path, mentions: Sequence[str] = (), *, start: int = 0) -> I
     """
     quoted = [f'"{word}"'.encode() for word in mentions]
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(start)
-            for line in file:
+            for line in iter(lambda: file.readline(LONGEST_LINE_BYTES), b""):
                 if quoted and not any(word in line for word in quoted):
                     continue
                 with contextlib.suppress(ValueError):
@@ -175,7 +213,7 @@ def read_lines(path: Path, mentions: Sequence[str] = (), *, start: int = 0) -> I
 def ends_whole(path: Path, size: int) -> bool:
     """Return whether the first `size` bytes of a file end with a line's end."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, size - 1))
             return file.read(1) in (b"\n", b"")
     except OSError:
@@ -195,7 +233,7 @@ def last_line(path: Path, tail_bytes: int = 65536) -> Record | None:
 def read_tail(path: Path, tail_bytes: int = 65536) -> str:
     """Return the last bytes of a text file, undecodable ones replaced; empty if there is none."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - tail_bytes))
             return file.read().decode("utf-8", errors="replace")

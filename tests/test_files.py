@@ -20,9 +20,11 @@ from splatbatch.files import (
     is_out_of_space,
     last_line,
     link_whole,
+    open_regular,
     path_beside,
     read_json,
     read_lines,
+    read_regular,
     read_tail,
     sweep,
     write_json,
@@ -271,3 +273,30 @@ def test_two_who_give_a_file_its_second_name_at_once_leave_nothing_beside_it(
     link_whole(source, target, within=tmp_path, is_ours=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["attempt-01", "splat.ply"]
     assert target.samefile(source)
+
+
+def test_a_pipe_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "result.json"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="no regular file"):
+        open_regular(pipe)
+    assert (read_json(pipe), list(read_lines(pipe)), read_tail(pipe)) == (None, [], "")
+
+
+def test_a_file_of_sixty_gibibytes_is_not_read_as_json(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    with path.open("wb") as file:
+        file.truncate(60 << 30)
+    assert read_json(path) is None
+    with pytest.raises(OSError, match="are read at most"):
+        read_regular(path, 1 << 20)
+
+
+def test_a_line_without_end_is_read_piece_by_piece(tmp_path: Path) -> None:
+    path = tmp_path / "progress.jsonl"
+    with path.open("wb") as file:
+        file.write(b'{"step": 1}\n')
+        file.truncate(40 << 20)
+        file.seek(0, os.SEEK_END)
+        file.write(b'\n{"step": 2}\n')
+    assert list(read_lines(path)) == [{"step": 1}, {"step": 2}]

@@ -8,6 +8,7 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import NamedTuple
 
+from splatbatch.files import open_regular
 from splatbatch.store.records.fingerprint import FileFact
 
 
@@ -41,7 +42,7 @@ def file_fact(path: str | Path) -> FileFact:
 def sha256_of(path: str | Path) -> str:
     """Return the SHA-256 of a file; empty if it cannot be read."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, ValueError):
         return ""
