@@ -53,6 +53,14 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int = 0o6
     sync_folder(path.parent)
 
 
+def _say_nothing(path: str) -> None:
+    """Tell nobody what is read."""
+
+
+note_reading: Callable[[str], None] = _say_nothing
+"""Hears of every file before it is opened: a reader process (reader.py) tells its parent what it waits for."""
+
+
 def open_regular(path: str | Path, most_bytes: int | None = None) -> BufferedReader:
     """Open a file for reading if it is a regular one; a pipe, a device or a folder is refused, never waited for.
 
@@ -63,6 +71,7 @@ def open_regular(path: str | Path, most_bytes: int | None = None) -> BufferedRea
     Raises:
         OSError: it cannot be opened, is no regular file (EINVAL), or is too large (EFBIG).
     """
+    note_reading(str(path))
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer would wait for one
     try:
         status = os.fstat(descriptor)

@@ -1,0 +1,485 @@
+"""A reader: a process forked from ours that reads what others control, so that whatever hangs or fails is not ours.
+
+A photograph may lie on a mount that has stalled, a model may take all memory, folders may be nested without end. A
+reader makes a call for each of some items, and says what came of each. One that hangs is killed. Nothing can end a
+process that the kernel holds: it is abandoned, and never waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import mmap
+import os
+import select
+import signal
+import time
+import traceback
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+
+from splatbatch import errors, files
+from splatbatch.errors import SplatbatchError
+from splatbatch.files import MIB
+from splatbatch.json_text import parse
+from splatbatch.processes import die_with_parent
+
+Item = TypeVar("Item")
+Call = Callable[[Item], Any]
+"""What is called in the reader; what it returns must be JSON."""
+
+HANGS_S = 60.0
+"""So long a reader may neither read nor compute until it counts as hanging; an NFS server's hiccup is shorter."""
+SAYS_S = 10.0
+"""After so long without progress it is said what a reader waits for."""
+LOOK_S = 0.5
+"""Between two looks at whether a reader makes progress."""
+POLL_S = 0.05
+MOST_AT_ONCE = 8
+"""Readers, those that were abandoned and have not ended included; further ones begin when one of them is over."""
+MEMORY_SHARE = 0.75
+"""Of the memory that is available a reader may take; more is a MemoryError there."""
+LEAST_MIB = 1024
+MOST_CPU_S = 3600
+"""That a call may compute: a file that leads it round in circles ends it, too."""
+_NOTE_BYTES = 4096
+_PIPE = 3
+_OOM_SCORE = "500"
+"""Where memory runs out all the same, the kernel ends a reader first: proc(5)."""
+
+
+class ToldToStop(Exception):
+    """Somebody wants us to stop while a reader is at work; it was ended."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a call returned."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A call raised what it is meant to raise: somebody can mend it."""
+
+    error: SplatbatchError | OSError
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A call raised what nobody expected, or its process died."""
+
+    words: str
+    traceback: str
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A call made no progress for so long, and was abandoned."""
+
+    path: str
+    """What it read last; empty if it never said."""
+    seconds: float
+
+
+Answer = Done | Refused | Fault | Hang
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A reader that makes no progress."""
+
+    path: str
+    seconds: float
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return f"waits for {self.path or 'a reader process'} for {self.seconds:.0f} s"
+
+
+def value_of(answer: Answer) -> Any:
+    """Return what a call returned.
+
+    Raises:
+        SplatbatchError, OSError: the call raised it; a hang is a TimeoutError.
+        RuntimeError: a fault of ours, with the traceback of the reader.
+    """
+    match answer:
+        case Done(value=value):
+            return value
+        case Refused(error=error):
+            raise error
+        case Fault(traceback=text):
+            raise RuntimeError(text)
+        case Hang(path=path, seconds=seconds):
+            raise TimeoutError(errno.ETIMEDOUT, f"does not answer for {seconds:.0f} s", path or None)
+
+
+class Reading(Protocol[Item]):
+    """Calls that are made for us, one after the other, in the order of their items."""
+
+    def look(self) -> list[tuple[Item, Answer]]:
+        """Return what has come of further items since it was asked last."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every item has its answer."""
+        ...
+
+    @property
+    def wait(self) -> Wait | None:
+        """What is waited for, if nothing goes on for some time."""
+        ...
+
+    def end(self) -> None:
+        """Make no further calls."""
+        ...
+
+
+class Reader(Generic[Item]):
+    """Makes a call for each of some items in a process of its own, anew where one of them ended that process."""
+
+    def __init__(
+        self, call: Call[Item], items: Sequence[Item], hangs_s: float = HANGS_S, *, is_low: bool = False
+    ) -> None:
+        """Fork nothing yet: that is done when somebody looks.
+
+        Args:
+            call: is called in the reader, with an item; it sees everything as it is when the reader is forked.
+            items: of the calls.
+            hangs_s: so long without progress counts as hanging.
+            is_low: at the lowest priority: what trains goes first.
+        """
+        self._call, self._left, self._hangs_s, self._is_low = call, deque(items), hangs_s, is_low
+        self._process: _Process | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every item has its answer."""
+        return not self._left
+
+    @property
+    def wait(self) -> Wait | None:
+        """What is waited for, if nothing goes on for some time."""
+        if self._process is None or (seconds := self._process.idle_s()) < SAYS_S:
+            return None
+        return Wait(self._process.note(), seconds)
+
+    @property
+    def descriptor(self) -> int | None:
+        """What can be read once there is an answer; None: no process is at work."""
+        return self._process.pipe if self._process else None
+
+    def look(self) -> list[tuple[Item, Answer]]:
+        """Return what has come of further items since it was asked last; never wait."""
+        if self._left and self._process is None and _has_room():
+            self._process = _Process(self._call, tuple(self._left), is_low=self._is_low)
+        if self._process is None:
+            return []
+        found = [(self._left.popleft(), answer) for answer in self._process.answers()]
+        if not self._left:
+            self.end()
+        elif self._process.has_ended():
+            found.append((self._left.popleft(), self._process.why_it_died()))
+            self.end()
+        elif (idle_s := self._process.idle_s()) > self._hangs_s:
+            found.append((self._left.popleft(), Hang(self._process.note(), idle_s)))
+            self.end()
+        return found
+
+    def end(self) -> None:
+        """End the process; what the kernel holds is abandoned."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+
+class Here(Generic[Item]):
+    """Makes the calls in our own process, at once: where a test's clock is not that of the world."""
+
+    def __init__(
+        self, call: Call[Item], items: Sequence[Item], hangs_s: float = HANGS_S, *, is_low: bool = False
+    ) -> None:
+        self._call, self._left = call, deque(items)
+        self.wait: Wait | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every item has its answer."""
+        return not self._left
+
+    def look(self) -> list[tuple[Item, Answer]]:
+        """Make all calls."""
+        found = [(item, _rebuilt(_made(self._call, item))) for item in self._left]
+        self._left.clear()
+        return found
+
+    def end(self) -> None:
+        """Make no further calls."""
+        self._left.clear()
+
+
+Kind = type[Reader[Any]] | type[Here[Any]]
+
+
+@dataclass(frozen=True)
+class Patience:
+    """What is done while a reader is waited for."""
+
+    beat: Callable[[], None] = lambda: None
+    stop: Callable[[], str] = lambda: ""
+    """Its reason ends the reader."""
+    tell: Callable[[str], None] = lambda _: None
+    """Hears what is waited for, now and then."""
+
+
+def answers(reading: Reading[Item], patience: Patience = Patience()) -> Iterator[tuple[Item, Answer]]:
+    """Yield what comes of each item; meanwhile beat, obey, and say what is waited for.
+
+    Raises:
+        ToldToStop: `patience.stop` gave a reason.
+    """
+    next_word_s = SAYS_S
+    try:
+        while not reading.is_over:
+            found = reading.look()
+            yield from found
+            patience.beat()
+            if reason := patience.stop():
+                raise ToldToStop(reason)
+            if found:
+                next_word_s = SAYS_S
+                continue
+            if (wait := reading.wait) and wait.seconds >= next_word_s:
+                patience.tell(str(wait))
+                next_word_s *= 2
+            _pause(reading)
+    finally:
+        reading.end()
+
+
+def _pause(reading: Reading[Item]) -> None:
+    descriptor = getattr(reading, "descriptor", None)
+    if descriptor is None:
+        time.sleep(POLL_S)
+    else:
+        select.select([descriptor], [], [], POLL_S)
+
+
+def answer(call: Call[Item], item: Item, patience: Patience = Patience(), kind: Kind = Reader) -> Answer:
+    """Make one call, and wait for its answer.
+
+    Raises:
+        ToldToStop: `patience.stop` gave a reason.
+    """
+    return next(found for _, found in answers(kind(call, [item]), patience))
+
+
+class _Process:
+    """A reader at work, from our side."""
+
+    def __init__(self, call: Call[Item], items: Sequence[Item], *, is_low: bool) -> None:
+        self.pipe, there = os.pipe2(os.O_CLOEXEC)
+        fcntl.fcntl(self.pipe, fcntl.F_SETFL, os.O_NONBLOCK)
+        self._page, parent = mmap.mmap(-1, _NOTE_BYTES), os.getpid()
+        with warnings.catch_warnings():  # threads of numpy's own do not matter: they have nothing that we wait for
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
+        if self.pid == 0:
+            _serve(call, items, self._page, lambda: _step_aside(there, parent, is_low=is_low))
+        os.close(there)
+        self._rest = b""
+        self._marks: tuple[object, ...] = ()
+        self._moved_at = self._next_look = time.monotonic()
+        self._is_closed = False
+        _LIVING.add(self.pid)
+
+    def answers(self) -> list[Answer]:
+        """Return the answers that have come."""
+        while not self._is_closed:
+            try:
+                part = os.read(self.pipe, MIB)
+            except BlockingIOError:
+                break
+            self._is_closed = not part
+            self._rest += part
+        *lines, self._rest = self._rest.split(b"\n")
+        if lines:
+            self._moved_at = time.monotonic()
+        return [_rebuilt(line) for line in lines]
+
+    def has_ended(self) -> bool:
+        """Return whether no more answers will come."""
+        return self._is_closed
+
+    def idle_s(self) -> float:
+        """Return for how long it has neither read nor computed."""
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + LOOK_S
+            if (marks := _marks(self.pid)) != self._marks:
+                self._marks, self._moved_at = marks, now
+        return now - self._moved_at
+
+    def note(self) -> str:
+        """Return what it reads, or read last."""
+        return os.fsdecode(self._page[:].rstrip(b"\0"))
+
+    def why_it_died(self) -> Fault:
+        """Say how it ended without an answer."""
+        with contextlib.suppress(ChildProcessError):
+            _, status = os.waitpid(self.pid, 0)  # its end of the pipe is closed: it is as good as gone
+            code = os.waitstatus_to_exitcode(status)
+            _LIVING.discard(self.pid)
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            note = f" while it read {self.note()}" if self.note() else ""
+            return Fault(f"the reader process {how}{note}", f"the reader process {how}{note}")
+        return Fault("the reader process is gone", "the reader process is gone")
+
+    def end(self) -> None:
+        """Kill it; whether it is gone is asked later."""
+        os.close(self.pipe)
+        if self.pid in _LIVING:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        _reap()
+
+
+_LIVING: set[int] = set()
+"""Readers that have not been seen to end, those that were abandoned included."""
+
+
+def _reap() -> None:
+    for pid in tuple(_LIVING):
+        try:
+            ended, _ = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            ended = pid
+        if ended:
+            _LIVING.discard(pid)
+
+
+def _has_room() -> bool:
+    if len(_LIVING) >= MOST_AT_ONCE:
+        _reap()
+    return len(_LIVING) < MOST_AT_ONCE
+
+
+def _marks(pid: int) -> tuple[object, ...]:
+    """Return what moves while a process reads or computes: bytes read, CPU time; proc(5)."""
+    found: list[object] = []
+    with contextlib.suppress(OSError):
+        found += Path(f"/proc/{pid}/io").read_text().split()[1:4:2]  # rchar, wchar
+    with contextlib.suppress(OSError):
+        found += Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return tuple(found)
+
+
+def _serve(call: Call[Item], items: Sequence[Item], page: mmap.mmap, step_aside: Callable[[], None]) -> NoReturn:
+    """Be the reader: make the calls, write a line for each, never come back."""
+    code = 1
+    try:
+        step_aside()
+        files.note_reading = _Note(page)
+        for item in items:
+            line = _made(call, item).encode() + b"\n"
+            while line:
+                line = line[os.write(_PIPE, line) :]
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _step_aside(there: int, parent: int, *, is_low: bool) -> None:
+    """Leave everything of the parent's behind: its signals, its files (a lock among them), its memory."""
+    die_with_parent(signal.SIGKILL, parent)
+    for default in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
+        signal.signal(default, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to hear
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nowhere, number)
+    os.dup2(there, _PIPE)
+    os.closerange(_PIPE + 1, os.sysconf("SC_OPEN_MAX"))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
+    if is_low:
+        with contextlib.suppress(OSError):
+            os.nice(19)
+    _bound()
+
+
+def _bound() -> None:
+    """Take no more than a share of the memory that is free now, and compute no longer than any call needs."""
+    import resource
+
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        room = int(MEMORY_SHARE * 1024 * int(fields["MemAvailable"].split()[0]))
+        resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_S, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+        held = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")  # data and stack
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        wanted = held + max(room, LEAST_MIB * MIB)
+        resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
+
+
+class _Note:
+    """Writes down, for the parent to see, what is about to be read."""
+
+    def __init__(self, page: mmap.mmap) -> None:
+        self._page = page
+
+    def __call__(self, path: str) -> None:
+        text = os.fsencode(path)[-_NOTE_BYTES:]
+        self._page[:] = text.ljust(_NOTE_BYTES, b"\0")
+
+
+def _made(call: Call[Item], item: Item) -> str:
+    """Make a call; return what came of it as a line of JSON."""
+    try:
+        return json.dumps({"value": call(item)})
+    except SplatbatchError as error:
+        kind = next(one.__name__ for one in type(error).__mro__ if hasattr(errors, one.__name__))
+        return json.dumps({"kind": kind, "message": error.message, "hint": error.hint})
+    except OSError as error:
+        names = [None if name is None else str(name) for name in (error.filename, error.filename2)]
+        return json.dumps({"errno": error.errno, "said": error.strerror or str(error), "names": names})
+    except BaseException as error:  # noqa: BLE001 - a MemoryError, a RecursionError: whatever a file led us to
+        words = f"{type(error).__name__}: {error}".rstrip(": ").split("\n")[0]
+        return json.dumps({"words": words, "traceback": _shortened(traceback.format_exc())})
+
+
+MOST_TRACEBACK = 8000
+"""Characters; of a longer one the beginning and the end are kept."""
+
+
+def _shortened(text: str) -> str:
+    half = MOST_TRACEBACK // 2
+    return text if len(text) <= MOST_TRACEBACK else f"{text[:half]}\n…\n{text[-half:]}"
+
+
+def _rebuilt(line: str | bytes) -> Answer:
+    """Return the answer that `_made` wrote."""
+    try:
+        record = parse(line)
+    except ValueError:
+        record = line
+    match record:
+        case {"value": value}:
+            return Done(value)
+        case {"kind": str(kind), "message": str(message), "hint": str(hint)}:
+            return Refused(getattr(errors, kind)(message, hint))
+        case {"errno": number, "said": str(said), "names": [first, second]}:
+            return Refused(OSError(number, said, first, None, second))
+        case {"words": str(words), "traceback": str(text)}:
+            return Fault(words, text)
+        case _:
+            return Fault("the reader process wrote no answer", repr(record)[:MOST_TRACEBACK])

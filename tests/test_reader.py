@@ -1,0 +1,102 @@
+"""A reader: what hangs, fails or dies there costs one call, and never who made it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatbatch import reader
+from splatbatch.errors import SceneError
+from splatbatch.files import open_regular
+from splatbatch.reader import Done, Fault, Hang, Here, Kind, Patience, Reader, Refused, ToldToStop, answer, answers
+
+KINDS = pytest.mark.parametrize("kind", [Reader, Here])
+
+
+def fails(how: str) -> Any:
+    match how:
+        case "recursion":
+            return fails("recursion")
+        case "memory":
+            return len(bytearray(1 << 45))
+        case "scene":
+            raise SceneError("p0: no photographs", "Copy them.")
+        case "disk":
+            raise OSError(errno.ENOSPC, "No space left on device", "/a/b")
+        case "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "hangs":
+            time.sleep(1000)
+        case "no json":
+            return {how}
+    return how.upper()
+
+
+@KINDS
+def test_what_a_call_returns_or_raises_is_its_answer_and_the_next_call_is_made(kind: Kind) -> None:
+    found = dict(answers(kind(fails, ["a", "recursion", "memory", "scene", "disk", "no json", "b"])))
+    assert (found["a"], found["b"]) == (Done("A"), Done("B"))
+    assert isinstance(found["recursion"], Fault) and found["recursion"].words.startswith("RecursionError")
+    assert isinstance(found["memory"], Fault) and "MemoryError" in found["memory"].traceback
+    assert isinstance(found["no json"], Fault) and found["no json"].words.startswith("TypeError")
+    assert isinstance(found["disk"], Refused) and isinstance(found["disk"].error, OSError)
+    assert (found["disk"].error.errno, found["disk"].error.filename) == (errno.ENOSPC, "/a/b")
+    assert isinstance(found["scene"], Refused) and isinstance(found["scene"].error, SceneError)
+    assert found["scene"].error.hint == "Copy them."
+
+
+def test_a_reader_that_is_killed_or_hangs_costs_one_item() -> None:
+    found = dict(answers(Reader(fails, ["a", "dies", "b", "hangs", "c"], hangs_s=0.6)))
+    assert [found[name] for name in "abc"] == [Done("A"), Done("B"), Done("C")]
+    assert isinstance(found["dies"], Fault) and "SIGKILL" in found["dies"].words
+    assert isinstance(found["hangs"], Hang) and found["hangs"].seconds > 0.6
+
+
+def test_a_reader_says_what_it_reads_and_the_parent_that_it_waits(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(reader, "SAYS_S", 0.3)
+    (tmp_path / "a.jpg").write_bytes(b"a")
+    told: list[str] = []
+
+    def read(name: str) -> None:
+        with open_regular(tmp_path / name):
+            time.sleep(1000)
+
+    found = dict(answers(Reader(read, ["a.jpg"], hangs_s=1.5), Patience(tell=told.append)))
+    assert isinstance(found["a.jpg"], Hang) and found["a.jpg"].path == str(tmp_path / "a.jpg")
+    assert told and told[0].startswith(f"waits for {tmp_path}/a.jpg for 0 s")
+
+
+def test_whoever_waits_beats_and_is_stopped_at_once() -> None:
+    beats: list[float] = []
+    began = time.monotonic()
+    patience = Patience(lambda: beats.append(time.monotonic()), lambda: "SIGTERM" if len(beats) > 4 else "")
+    with pytest.raises(ToldToStop, match="SIGTERM"):
+        answer(fails, "hangs", patience)
+    assert time.monotonic() - began < 2
+    assert max(b - a for a, b in pairwise(beats)) < 0.5
+
+
+def test_readers_that_hang_are_ended_and_their_number_is_bounded(monkeypatch: Any) -> None:
+    monkeypatch.setattr(reader, "MOST_AT_ONCE", 3)
+    begun = [Reader(fails, ["hangs"]) for _ in range(5)]
+    assert all(not one.look() for one in begun)
+    assert sum(one.descriptor is not None for one in begun) == 3
+    for one in begun:
+        one.end()
+    assert answer(fails, "a") == Done("A")
+    assert len(reader._LIVING) <= 1
+
+
+def test_a_lock_of_the_parent_is_not_held_by_its_reader(tmp_path: Path) -> None:
+    file = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
+    try:
+        assert answer(lambda number: Path(f"/proc/self/fd/{number}").exists(), file) == Done(False)
+    finally:
+        os.close(file)
