@@ -10,11 +10,11 @@ from splatbatch.commands.compare import attempt_table, rows_of
 from splatbatch.commands.output import open_console
 from splatbatch.commands.train.summary import write_the_report
 from splatbatch.errors import ConfigError
+from splatbatch.identity import sha256_of
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.events import Accepted
 from splatbatch.store.folders.patch import PatchFolder
-from splatbatch.store.hashes import sha256_of
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import OutputLock
 from splatbatch.store.records.result import Result

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from splatbatch.files import write_text
+from splatbatch.identity import Stamp, stamp_of
 from splatbatch.monitor.table import batch_eta_s
 from splatbatch.store.claims.at_work import AtWork, at_work
 from splatbatch.store.claims.workers import Watcher
 from splatbatch.store.events import Event
-from splatbatch.store.hashes import Stamp, stamp_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import STATES, PatchStatus, read_status

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from splatbatch.config import Offset
 from splatbatch.errors import ConfigError, OutputError
+from splatbatch.identity import sha256_of, short_hash
 from splatbatch.outcome import Rejected
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.export import changed_on_disk
 from splatbatch.splats.ply import SplatHeader
-from splatbatch.store.hashes import sha256_of, short_hash
 from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.metrics import Metrics, TrainingSettings
 from splatbatch.store.records.result import Result

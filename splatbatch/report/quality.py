@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from splatbatch.files import Record
+from splatbatch.identity import sha256_of
 from splatbatch.plain_text import counted
 from splatbatch.store.folders.inspecting import PICTURES
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.folders.scene import SceneFolder
-from splatbatch.store.hashes import sha256_of
 from splatbatch.store.records.quality.certificate import read_certificate
 from splatbatch.store.records.quality.inspection import Dropped, Inspection
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from splatbatch.store.records.fingerprint import Files
+from splatbatch.identity import Files
 from splatbatch.store.records.result import Result
 
 CLEARLY_DB = 0.05

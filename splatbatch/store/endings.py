@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from splatbatch.files import Record, ends_whole
+from splatbatch.identity import short_hash, stamp_of
 from splatbatch.store.events import AttemptEnded, Event, GaveUp, Refused, event_of
-from splatbatch.store.hashes import short_hash, stamp_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import events_in
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from splatbatch.files import write_text
-from splatbatch.store.hashes import Stamp
+from splatbatch.identity import Stamp
 from splatbatch.store.records.fingerprint import MODEL
 from splatbatch.store.records.result import Result
 

@@ -9,12 +9,12 @@ from typing import Literal
 
 from splatbatch import __version__
 from splatbatch.files import link_whole, sync_folder, write_json
+from splatbatch.identity import file_fact, sha256_of, short_hash
 from splatbatch.outcome import Rejected, Trained
 from splatbatch.store import retention
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
 from splatbatch.store.claims.once import made_once
 from splatbatch.store.folders.patch import SPLAT, PatchFolder
-from splatbatch.store.hashes import file_fact, sha256_of, short_hash
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.attempt import AttemptFacts, JobSpec
 from splatbatch.store.records.fingerprint import Fingerprint

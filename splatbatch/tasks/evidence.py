@@ -10,13 +10,13 @@ from typing import Any
 
 from splatbatch import __version__
 from splatbatch.config import Recipe
+from splatbatch.identity import FileFacts, Stamp, stamp_of
 from splatbatch.plain_text import spell_place
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.store.endings import Endings
 from splatbatch.store.events import GaveUp, Refused
 from splatbatch.store.folders.patch import ACCEPTED, RESULT, SPLAT
-from splatbatch.store.hashes import Stamp, stamp_of
 from splatbatch.store.index import Index
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.result import Result
@@ -28,14 +28,14 @@ from splatbatch.tasks.deadline.kept import KeptChoice
 from splatbatch.tasks.fingerprints.fingerprint import border_hash, earlier_hash, recipe_hash, settings_of
 from splatbatch.tasks.fingerprints.inputs import (
     Inputs,
-    Stats,
+    differences,
     inputs_of,
     moved,
     moved_model,
     moved_others,
+    places,
     spell_files,
     state_of,
-    with_content,
 )
 from splatbatch.tasks.frame import known_frame
 from splatbatch.tasks.partition import behind
@@ -71,7 +71,7 @@ class Standing:
         """What the ledger says of the patches."""
         if self._index:
             self.endings.resume(self._index.ledger)
-        self._stats = Stats()
+        self._facts = FileFacts()
         self._hashes: dict[int, str] = {}
         self._others: dict[tuple[Any, ...], bool] = {}
         self._kept: dict[str, tuple[Seen, behind.Seen, plan.Evidence]] = {}
@@ -80,7 +80,7 @@ class Standing:
 
     def forget(self) -> None:
         """Look at every file anew from now on."""
-        self._stats = Stats()
+        self._facts = FileFacts()
         self._frame = known_frame(self._config, self._output)
         self._colors = SolvedColors(self._output, self._config.scene)
         self._others.clear()
@@ -119,7 +119,7 @@ class Standing:
         is_as_it_was = (
             brief.splat == [splat.num_bytes, splat.mtime_ns]
             and any(self.hash_of(one) in brief.recipes for one in task.today.counting)
-            and not moved_model(brief.model, task.patch, self._stats)
+            and not moved_model(brief.model, task.patch, self._facts)
             and not self._have_others_moved(self._index, brief.others, task)
             and brief.colors == self._key_of_colors(task)
             and (self._frame is None or brief.offset == [*self._frame.of(task.patch.name)])
@@ -130,7 +130,7 @@ class Standing:
         patch, recipe = task.patch, task.recipe
         key = (others, patch.images, patch.masks, patch.source, patch.partition and patch.sparse, id(recipe))
         if key not in self._others:
-            self._others[key] = bool(moved_others(index.others[others], patch, recipe, self._stats))
+            self._others[key] = bool(moved_others(index.others[others], patch, recipe, self._facts))
         return self._others[key]
 
     def _look(self, name: str, seen: Seen) -> plan.Evidence:
@@ -144,7 +144,7 @@ class Standing:
         other_tones = self._colors.why_other_tones(result, held, task)
         if self._index and not result.is_ahead:
             self._index.learn(name, (seen[0], seen[2]), result, "" if other_tones else self._key_of_colors(task))
-        elsewhere = moved(held.files, task.patch, task.recipe, self._stats)
+        elsewhere = moved(held.files, task.patch, task.recipe, self._facts)
         splat = why_not_the_splat(folder, result, self._depth)
         has_moved = bool(splat if self._depth == "time" else why_not_the_splat(folder, result, "time"))
         return plan.Evidence(
@@ -217,8 +217,9 @@ class Standing:
         now = self._inputs(task)
         if now.hash != held.inputs:
             return "model or photographs have changed" + (f": {spell_files(elsewhere)}" if then else "")
-        _, differ = with_content(now.files, then, task.patch, task.recipe)
-        return f"photographs have changed: {spell_files(differ)}" if differ else ""
+        differ = differences(then, now.files, places(task.patch, task.recipe), self._facts)
+        others = (*differ.changed, *differ.unknown)
+        return f"photographs have changed: {spell_files(others)}" if others else ""
 
     def _why_other_frame(self, held: Fingerprint, task: Task) -> str:
         now = held.offset if self._frame is None else self._frame.of(task.patch.name)
@@ -247,4 +248,4 @@ class Standing:
         return self._given_up_now[name][1]
 
     def _inputs(self, task: Task) -> Inputs:
-        return inputs_of(task.patch, task.recipe, self._stats)
+        return inputs_of(task.patch, task.recipe, self._facts)

@@ -12,9 +12,8 @@ from splatbatch import __version__
 from splatbatch.config import Recipe
 from splatbatch.failures.retry import ENVIRONMENT, POLICIES
 from splatbatch.files import Record
+from splatbatch.identity import FileFact, file_fact, short_hash
 from splatbatch.outcome import Diagnosis
-from splatbatch.store.hashes import file_fact, short_hash
-from splatbatch.store.records.fingerprint import FileFact
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import state_of
 

@@ -22,10 +22,10 @@ from process_family import wait_until
 from published_shapes import checked
 from tiled import random_splat, some
 
+from splatbatch.identity import stamp_of
 from splatbatch.outcome import Splat
 from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.splats import Gaussians, check_splat, read_header, read_splat, write_splat
-from splatbatch.store.hashes import stamp_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
 

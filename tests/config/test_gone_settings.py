@@ -9,7 +9,7 @@ from fake_batch import FakeBatch
 
 from splatbatch.config import Recipe, load
 from splatbatch.errors import ConfigError
-from splatbatch.store.hashes import short_hash
+from splatbatch.identity import short_hash
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splatbatch.files import read_json, write_json
+from splatbatch.identity import FileFact
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, Lost, NotStarted, TimedOut
 from splatbatch.store.attempt_folder import AttemptFolder, EndedAttempt
 from splatbatch.store.folders.patch import PatchFolder
@@ -23,7 +24,7 @@ from splatbatch.store.records.attempt import (
     Start,
     TimeLimits,
 )
-from splatbatch.store.records.fingerprint import FileFact, Fingerprint
+from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.metrics import Figures, Metrics, TrainingSettings, Views
 from splatbatch.store.records.progress import GpuSample, Progress
 from splatbatch.store.records.record import TypedRecord

@@ -11,11 +11,11 @@ import numpy as np
 from memory import peak_bytes
 from tiled import partition_of_boxes, tiles
 
+from splatbatch.identity import sha256_of
 from splatbatch.splats.export import Source
 from splatbatch.splats.merge.columns import names_at
 from splatbatch.splats.merge.regions import Inside
 from splatbatch.splats.merge.write import Part, merge_splats
-from splatbatch.store.hashes import sha256_of
 
 NUM_PATCHES = 10
 OVERLAP = 0.15

@@ -12,10 +12,10 @@ import numpy as np
 from fake_batch import FakeBatch, write_model
 from tiled import CONTENT, partition_of_boxes, random_splat, tiles
 
+from splatbatch.identity import sha256_of
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition, read_partition, write_partition
 from splatbatch.splats import Gaussians, write_splat
-from splatbatch.store.hashes import sha256_of
 
 NAMES = [f"img{i}.png" for i in range(9)]
 TEST = frozenset({"img0.png", "img8.png"})

@@ -10,11 +10,11 @@ import torch
 from cut_quarry import QUARRY, lay_out, quarry_splat
 
 from splatbatch.config import Recipe
+from splatbatch.identity import sha256_of
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.partition.border import border_of
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.hashes import sha256_of
 from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.evaluation import EvaluationSettings, PhotoMeasured, SceneEvaluation
 from splatbatch.store.records.metrics import Figures, TrainingSettings

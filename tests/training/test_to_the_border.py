@@ -18,13 +18,13 @@ from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import TrainerError
 from splatbatch.files import read_json, write_json
+from splatbatch.identity import sha256_of
 from splatbatch.scene.partition.border import Border, border_of
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders.patch import PatchFolder
-from splatbatch.store.hashes import sha256_of
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.training.border.answered import answered_for, answering
 from splatbatch.training.border.cover import covered, split_up

@@ -9,9 +9,9 @@ import typer
 
 from splatbatch.commands.output import print_json
 from splatbatch.errors import OutputError
+from splatbatch.identity import sha256_of
 from splatbatch.plain_text import one_line
 from splatbatch.store.folders.patch import PatchFolder
-from splatbatch.store.hashes import sha256_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.quality.certificate import read_certificate
 from splatbatch.tasks.batch import open_batch

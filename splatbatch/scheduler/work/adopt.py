@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from splatbatch.errors import ConfigError
 from splatbatch.files import is_out_of_space, sweep
+from splatbatch.identity import FileFacts
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import earlier_run
 from splatbatch.machine.protocol import Seen, verdict
@@ -23,7 +24,7 @@ from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.colors.tones import why_moved
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint, hashes_of
-from splatbatch.tasks.fingerprints.inputs import with_content
+from splatbatch.tasks.fingerprints.inputs import differences, places
 from splatbatch.tasks.task import Task
 
 
@@ -121,4 +122,6 @@ def _is_of_today(then: Fingerprint, task: Task) -> bool:
         getattr(then, name) == getattr(now, name) for name in facts
     )
     has_moved = why_moved(then.tones, now.tones, now.tones.keys() | then.tones.keys())
-    return is_same and not has_moved and not with_content(now.files, then.files, task.patch, task.recipe)[1]
+    if not is_same or has_moved:
+        return False
+    return differences(then.files, now.files, places(task.patch, task.recipe), FileFacts()).is_none

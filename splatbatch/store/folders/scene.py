@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatbatch.files import read_json
+from splatbatch.identity import file_fact
 from splatbatch.store.attempt_folder import FileIn
 from splatbatch.store.folders.patch import SPLAT, PatchFolder
-from splatbatch.store.hashes import file_fact
 
 if TYPE_CHECKING:
     from splatbatch.store.records.evaluation import SceneEvaluation

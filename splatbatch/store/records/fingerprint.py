@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from splatbatch.fields import mapping, number, text
+from splatbatch.identity import FileFact, Files
 from splatbatch.store.records.record import TypedRecord, reads
-
-
-class FileFact(NamedTuple):
-    """What is known of a file; -1 bytes: it is not there."""
-
-    num_bytes: int
-    mtime_ns: int = 0
-    sha256: str = ""
-    """Of its content; empty while nobody has read it for that."""
-
 
 MODEL = "sparse/"
 """What the names of a model's files begin with."""
-Files = dict[str, FileFact]
-"""By a name that says where it lies: sparse/images.bin, images/left/0001.jpg, masks/left/ (the folder itself)."""
 
 
 def files_to_record(files: Mapping[str, FileFact]) -> dict[str, Any]:

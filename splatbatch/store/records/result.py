@@ -9,7 +9,8 @@ from typing import Any
 
 from splatbatch.fields import mapping
 from splatbatch.files import read_json
-from splatbatch.store.records.fingerprint import FileFact, Fingerprint, files_to_record
+from splatbatch.identity import FileFact
+from splatbatch.store.records.fingerprint import Fingerprint, files_to_record
 from splatbatch.store.records.metrics import Metrics
 from splatbatch.store.records.record import KeptRecord, TypedRecord, in_json, reads
 

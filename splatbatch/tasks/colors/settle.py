@@ -10,12 +10,12 @@ from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
 from splatbatch.errors import SceneError
+from splatbatch.identity import FileFacts
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.scene.photos.folders import find_masks
 from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.store.records.colors import Colors, Outlier, SceneColors
 from splatbatch.tasks.colors.tones import wants_tones
-from splatbatch.tasks.fingerprints.inputs import Stats
 from splatbatch.tasks.task import Task, patches_of
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def frozen(kept: SceneColors, found: SceneColors) -> SceneColors:
 def _bytes(patches: Iterable[Patch], names: Collection[str]) -> dict[str, int]:
     """Return the sizes of photographs that all patches share."""
     folder = stored_photographs(next(iter(patches)).images)[0]
-    stats = Stats()
+    stats = FileFacts()
     return {name: stats.of(f"{folder}/{name}").num_bytes for name in sorted(names)}
 
 
@@ -162,7 +162,7 @@ def _inputs(patches: Iterable[Patch], names: Collection[str], held_out: Collecti
 
     Which photographs the models have, what was solved says: a model that is as it was is not read for that.
     """
-    stats, patches = Stats(), tuple(patches)
+    stats, patches = FileFacts(), tuple(patches)
     digest = hashlib.sha256(f"{VERSION} {sorted(held_out)}".encode(errors="surrogateescape"))
     for sparse in dict.fromkeys(patch.sparse for patch in patches):
         facts = [f"{name} {stats.of(f'{sparse}/{name}')[:2]}" for name in MODEL_FILE_NAMES]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from splatbatch.config import Scene
-from splatbatch.store.hashes import stamp_of
+from splatbatch.identity import stamp_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.colors import tone_to_record
 from splatbatch.store.records.fingerprint import Fingerprint

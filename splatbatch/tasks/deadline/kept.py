@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from splatbatch.store.hashes import stamp_of
+from splatbatch.identity import stamp_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.deadline.choice import Pace
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 from splatbatch.config.deadline import ends_at
 from splatbatch.errors import ConfigError
 from splatbatch.files import write_json
+from splatbatch.identity import short_hash
 from splatbatch.machine.place import is_on_cpu
 from splatbatch.plain_text import counted, moment
 from splatbatch.scene import duration
 from splatbatch.scene.footprint import Footprint
-from splatbatch.store.hashes import short_hash
 from splatbatch.store.records.deadline.choice import FULL, Choice, Pace
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch

@@ -8,9 +8,9 @@ from collections import deque
 from pathlib import Path
 
 from splatbatch.files import write_json
+from splatbatch.identity import Files, file_fact, sha256_of
 from splatbatch.store.events import AttemptEnded, Event
-from splatbatch.store.hashes import file_fact, sha256_of
-from splatbatch.store.records.fingerprint import Files, files_to_record
+from splatbatch.store.records.fingerprint import files_to_record
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.inputs import unread

@@ -10,9 +10,9 @@ from typing import Any
 from splatbatch import __version__
 from splatbatch.config import Recipe
 from splatbatch.config.recipe import Refinement
+from splatbatch.identity import short_hash
 from splatbatch.scene.patches import Patch
 from splatbatch.store.folders.patch import backdrop_sha256
-from splatbatch.store.hashes import short_hash
 from splatbatch.store.records.colors import tone_to_record
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks.fingerprints.inputs import inputs_of, photographs_of

@@ -9,18 +9,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
+from splatbatch.identity import Difference, FileFact, FileFacts, Files, changed, difference
 from splatbatch.scene.partition.place import PATCH
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
 from splatbatch.scene.photos.resolution import DIVISORS
-from splatbatch.store.hashes import file_fact, sha256_of
-from splatbatch.store.records.fingerprint import MODEL, FileFact, Files
+from splatbatch.store.records.fingerprint import MODEL
 
 IMAGES = "images/"
 """What the keys of photographs begin with."""
@@ -37,40 +37,18 @@ class Inputs:
     files: Files = field(default_factory=dict)
 
 
-class Stats:
-    """Asks for size and time of every file once: patches share their photographs."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, FileFact] = {}
-
-    def of(self, path: str) -> FileFact:
-        """Return size and time of a file; folders have no size."""
-        found = self._known.get(path)
-        if found is None:
-            found = self._known[path] = file_fact(path)
-        return found
-
-    def names(self, folder: str) -> set[str]:
-        """Return the names of what lies in a folder; none if it cannot be read."""
-        try:
-            return set(os.listdir(folder))  # noqa: PTH208 - names alone are wanted, of thousands of folders
-        except OSError:
-            return set()
-
-
-def inputs_of(patch: Patch, recipe: Recipe, stats: Stats | None = None) -> Inputs:
+def inputs_of(patch: Patch, recipe: Recipe, facts: FileFacts | None = None) -> Inputs:
     """Return what a patch would be trained from now; the model is read for it."""
     from splatbatch.scene.colmap.reconstruction import read_images
     from splatbatch.scene.holdout import choose_holdout  # which loads numpy: `status` does without
     from splatbatch.scene.photos.folders import find_masks
 
-    stats, digest, files = stats or Stats(), hashlib.sha256(), Files()
+    facts, digest, files = facts or FileFacts(), hashlib.sha256(), Files()
     for name, path in _model_files(patch):
         digest.update(name.encode())
-        with open(path, "rb") as file:  # noqa: PTH123
-            content = hashlib.file_digest(file, "sha256")
-        digest.update(content.digest())
-        files[f"sparse/{name}"] = stats.of(path)._replace(sha256=content.hexdigest())
+        content = facts.sha256(path)
+        digest.update(bytes.fromhex(content))
+        files[f"sparse/{name}"] = facts.of(path)._replace(sha256=content)
     if patch.partition:
         with contextlib.suppress(OSError):  # a core that has moved is another patch, whatever its model holds
             digest.update(Path(_root("patch", patch, recipe), PATCH).read_bytes())
@@ -78,12 +56,12 @@ def inputs_of(patch: Patch, recipe: Recipe, stats: Stats | None = None) -> Input
         digest.update("\0".join(choose_holdout(patch, recipe.evaluation)).encode())
         names = sorted(image.name for image in read_images(patch.sparse))
         for name in names:
-            fact = files[f"images/{name}"] = stats.of(f"{patch.images}/{name}")
+            fact = files[f"images/{name}"] = facts.of(f"{patch.images}/{name}")
             digest.update(f"{name}\0{fact.num_bytes}\0".encode())
         for name, mask in sorted(find_masks(patch.masks, names).items()):
-            fact = files[f"masks/{mask.relative_to(patch.masks or '/').as_posix()}"] = stats.of(str(mask))
+            fact = files[f"masks/{mask.relative_to(patch.masks or '/').as_posix()}"] = facts.of(str(mask))
             digest.update(f"{name}\0{fact.num_bytes}\0".encode())
-        files |= {key: stats.of(locate(key, patch, recipe)) for key in _further(patch, recipe, names)}
+        files |= {key: facts.of(locate(key, patch, recipe)) for key in _further(patch, recipe, names)}
     return Inputs(digest.hexdigest()[:16], files)
 
 
@@ -98,27 +76,29 @@ def state_of(files: Mapping[str, FileFact]) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
-def moved(files: Mapping[str, FileFact], patch: Patch, recipe: Recipe, stats: Stats | None = None) -> tuple[str, ...]:
+def moved(
+    files: Mapping[str, FileFact], patch: Patch, recipe: Recipe, facts: FileFacts | None = None
+) -> tuple[str, ...]:
     """Return which files have another size or time than written down, came or went; nothing is read for it."""
-    stats = stats or Stats()
+    facts = facts or FileFacts()
     model = {key.removeprefix(MODEL): fact for key, fact in files.items() if key.startswith(MODEL)}
     others = {key: fact for key, fact in files.items() if not key.startswith(MODEL)}
-    return (*moved_model(model, patch, stats), *moved_others(others, patch, recipe, stats))
+    return (*moved_model(model, patch, facts), *moved_others(others, patch, recipe, facts))
 
 
-def moved_model(files: Mapping[str, Sequence[Any]], patch: Patch, stats: Stats) -> list[str]:
+def moved_model(files: Mapping[str, Sequence[Any]], patch: Patch, facts: FileFacts) -> list[str]:
     """Return which files of a model, given by their names, have another size or time, came or went."""
     folder = str(patch.sparse)
-    found = [name for name, fact in files.items() if not _is_as(stats.of(f"{folder}/{name}"), fact)]
-    new = stats.names(folder).difference(files).intersection(MODEL_FILE_NAMES)
-    found += [name for name in sorted(new) if stats.of(f"{folder}/{name}").num_bytes >= 0]
+    found = [name for name, fact in files.items() if not _is_as(facts.of(f"{folder}/{name}"), fact)]
+    new = facts.names(folder).difference(files).intersection(MODEL_FILE_NAMES)
+    found += [name for name in sorted(new) if facts.of(f"{folder}/{name}").num_bytes >= 0]
     return [MODEL + name for name in found]
 
 
-def moved_others(files: Mapping[str, Sequence[Any]], patch: Patch, recipe: Recipe, stats: Stats) -> list[str]:
+def moved_others(files: Mapping[str, Sequence[Any]], patch: Patch, recipe: Recipe, facts: FileFacts) -> list[str]:
     """Return which photographs, masks and lists have another size or time, came or went: the same for many patches."""
     roots = _Roots(patch, recipe)
-    found = [key for key, fact in files.items() if not _is_as(stats.of(roots.path(key)), fact)]
+    found = [key for key, fact in files.items() if not _is_as(facts.of(roots.path(key)), fact)]
     kinds = {key.partition("/")[0] for key in files}
     return found + [kind for kind, is_there in _kinds(patch, recipe).items() if is_there and kind not in kinds]
 
@@ -127,26 +107,34 @@ def _is_as(now: FileFact, then: Sequence[Any]) -> bool:
     return (now.num_bytes, now.mtime_ns) == (then[0], then[1])
 
 
-def with_content(
-    files: Mapping[str, FileFact], then: Mapping[str, FileFact], patch: Patch, recipe: Recipe
-) -> tuple[Files, tuple[str, ...]]:
-    """Return files with the contents that are known, and which of them differ from `then`.
+def changed_files(
+    then: Mapping[str, FileFact], patch: Patch, recipe: Recipe, facts: FileFacts | None = None
+) -> tuple[str, ...]:
+    """Return which files of a patch are not what was written down of them, as when it was audited; see `changed`."""
+    facts = facts or FileFacts()
+    return changed(then, inputs_of(patch, recipe, facts).files, places(patch, recipe), facts)
 
-    A file whose size and time are as they were is not read. One that moved is read if its content was known; if not,
-    nobody can tell, and it counts as changed.
-    """
-    known, differ = dict(files), []
-    for key, fact in files.items():
-        before = then.get(key)
-        if before is None or key.partition("/")[0] not in _CONTENTS or key.endswith("/"):
-            continue
-        if fact[:2] == before[:2] or (
-            before.sha256 and before.num_bytes == fact.num_bytes and sha256_of(locate(key, patch, recipe)) == before[2]
-        ):
-            known[key] = fact._replace(sha256=before.sha256)
-        else:
-            differ.append(key)
-    return known, tuple(differ)
+
+def differences(
+    then: Mapping[str, FileFact], now: Mapping[str, FileFact], place: Callable[[str], str], facts: FileFacts
+) -> Difference:
+    """Compare the files whose content decides what is trained; for lists and folders `Inputs.hash` speaks."""
+    if not then:  # by 0.1.0, whose `Inputs.hash` is all there is
+        return Difference()
+    before, after = ({key: fact for key, fact in files.items() if is_content(key)} for files in (then, now))
+    return difference(before, after, place, facts)
+
+
+def is_content(key: str) -> bool:
+    """Return whether a file counts by what is in it, as far as anybody has read that."""
+    return key.partition("/")[0] in _CONTENTS and not key.endswith("/")
+
+
+def with_content(now: Mapping[str, FileFact], then: Mapping[str, FileFact], differ: Difference) -> Files:
+    """Return files with the contents that were written down of those that are the same."""
+    others = {*differ.changed, *differ.unknown, *differ.unread}
+    known = {key: then[key].sha256 for key in now if key in then and key not in others and not now[key].sha256}
+    return {key: fact._replace(sha256=known.get(key, fact.sha256)) for key, fact in now.items()}
 
 
 _CONTENTS = frozenset({"images", "masks", *(f"images_{divisor}" for divisor in COPIES)})
@@ -156,7 +144,7 @@ _CONTENTS = frozenset({"images", "masks", *(f"images_{divisor}" for divisor in C
 def unread(files: Mapping[str, FileFact], patch: Patch, recipe: Recipe) -> Iterator[tuple[str, Path]]:
     """Yield the files whose content nobody has read yet, with their paths."""
     for key, fact in files.items():
-        if not fact.sha256 and fact.num_bytes >= 0 and not key.endswith("/") and key.partition("/")[0] in _CONTENTS:
+        if not fact.sha256 and fact.num_bytes >= 0 and is_content(key):
             yield key, Path(locate(key, patch, recipe))
 
 
@@ -225,6 +213,11 @@ class _Roots:
         if kind not in self._known:
             self._known[kind] = _root(kind, self._patch, self._recipe)
         return self._known[kind] if kind == "holdout" else f"{self._known[kind]}/{rest}"
+
+
+def places(patch: Patch, recipe: Recipe) -> Callable[[str], str]:
+    """Return what tells where a file of a fingerprint lies."""
+    return _Roots(patch, recipe).path
 
 
 def locate(key: str, patch: Patch, recipe: Recipe) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from splatbatch.identity import Stamp, stamp_of
 from splatbatch.store.folders.patch import ACCEPTED, RESULT, backdrop_sha256
-from splatbatch.store.hashes import Stamp, stamp_of
 from splatbatch.tasks.fingerprints.fingerprint import is_drawn_behind
 from splatbatch.tasks.task import Task
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from splatbatch.identity import sha256_of
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.folders.scene import SceneFolder
-from splatbatch.store.hashes import sha256_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.merge import Merge
 from splatbatch.store.records.quality.certificate import Certificate, lacks, seal_of

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 from splatbatch.errors import SceneError
+from splatbatch.identity import file_fact, sha256_of, short_hash
 from splatbatch.scene.holdout import in_one_piece
 from splatbatch.scene.partition.record import read_partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.folders.scene import SceneFolder
-from splatbatch.store.hashes import file_fact, sha256_of, short_hash
 from splatbatch.store.records.quality.inspection import Inspection, InspectionSettings
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import why_not_the_splat

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from splatbatch.config import Offset
+from splatbatch.identity import file_fact, short_hash
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images, read_reconstruction
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.record import Partition
@@ -18,7 +19,6 @@ from splatbatch.splats.merge.clean.views import Views, views_of
 from splatbatch.splats.merge.regions import Mask
 from splatbatch.splats.merge.write import Rules
 from splatbatch.splats.ply import FloatArray
-from splatbatch.store.hashes import file_fact, short_hash
 
 
 class Cleaning:

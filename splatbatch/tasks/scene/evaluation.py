@@ -11,6 +11,7 @@ import numpy as np
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
+from splatbatch.identity import file_fact, sha256_of, short_hash
 from splatbatch.outcome import Rejected
 from splatbatch.plain_text import spell_place
 from splatbatch.scene.holdout import choose_holdout
@@ -21,7 +22,6 @@ from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
 from splatbatch.store.folders.patch import BACKDROP, accepted_backdrop, backdrop_sha256
-from splatbatch.store.hashes import file_fact, sha256_of, short_hash
 from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.store.records.metrics import Figures

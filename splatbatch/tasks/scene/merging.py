@@ -11,6 +11,7 @@ from splatbatch import __version__
 from splatbatch.config import Offset
 from splatbatch.errors import OutputError
 from splatbatch.files import write_json
+from splatbatch.identity import file_fact, sha256_of, short_hash
 from splatbatch.processes import abandoned
 from splatbatch.scene.partition.border import reach_of
 from splatbatch.scene.partition.boxes import Box, open_sides
@@ -21,7 +22,6 @@ from splatbatch.splats.merge.ranges import Earlier, Written
 from splatbatch.splats.merge.regions import Inside, Outside, Region
 from splatbatch.splats.merge.write import Part, merge_splats
 from splatbatch.store.folders.scene import MergedFiles
-from splatbatch.store.hashes import file_fact, sha256_of, short_hash
 from splatbatch.store.records.merge import FORMAT, Cleaned, Hole, Merge, MergedPart
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch

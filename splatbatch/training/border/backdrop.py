@@ -10,11 +10,11 @@ from torch.nn.functional import pad
 
 from splatbatch.config import Offset, Training
 from splatbatch.errors import TrainerError
+from splatbatch.identity import sha256_of
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.footprint import every
 from splatbatch.scene.partition.border import Border
 from splatbatch.splats import read_header, read_splat
-from splatbatch.store.hashes import sha256_of
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.training.border.cover import split_up
 from splatbatch.training.border.surroundings import NONE, Bounds, Surroundings

@@ -1,0 +1,276 @@
+"""Identity: is it still that file, are these the same files? By stat; where that has moved, by content.
+
+Contents that were read are kept by path, size, times and inode in the user's cache: nothing is hashed twice, and a
+query writes nothing into an output folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISDIR
+from typing import NamedTuple
+
+from splatbatch.caches import cache_home
+from splatbatch.files import open_regular, write_whole
+
+SETTLED_S = 5.0
+"""So old a file must be before its stamp tells it from a later state: clocks differ, file systems count in steps."""
+MOST_BYTES = 32 << 20
+"""Of the stamps that are kept, some 240,000; the older half goes then."""
+
+
+class FileFact(NamedTuple):
+    """What is known of a file; -1 bytes: it is not there."""
+
+    num_bytes: int
+    mtime_ns: int = 0
+    sha256: str = ""
+    """Of its content; empty while nobody has read it for that."""
+
+
+ABSENT = FileFact(-1)
+Files = dict[str, FileFact]
+"""By a name that says where it lies: sparse/images.bin, images/left/0001.jpg, masks/left/ (the folder itself)."""
+
+
+class Stamp(NamedTuple):
+    """What tells one state of a file from another; -1 bytes: it is not there."""
+
+    num_bytes: int
+    mtime_ns: int = 0
+    number: int = 0
+    """Its inode: a file that was renamed over another has one of its own."""
+
+
+def stamp_of(path: str) -> Stamp:
+    """Return size, time and number of a file as they are now."""
+    try:
+        stat = os.stat(path)  # noqa: PTH116 - of thousands of patches
+    except (OSError, ValueError):
+        return Stamp(-1)
+    return Stamp(stat.st_size, stat.st_mtime_ns, stat.st_ino)
+
+
+def file_fact(path: str | Path) -> FileFact:
+    """Return size and time of a file as they are now; a folder has no size."""
+    try:
+        stat = os.stat(path)  # noqa: PTH116 - of thousands of photographs
+    except (OSError, ValueError):
+        return FileFact(-1)
+    return FileFact(0 if S_ISDIR(stat.st_mode) else stat.st_size, stat.st_mtime_ns)
+
+
+def sha256_of(path: str | Path) -> str:
+    """Return the SHA-256 of a file, every byte of it read now; empty if it cannot be read."""
+    try:
+        with open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError):
+        return ""
+
+
+def short_hash(text: str) -> str:
+    """Return 16 hexadecimal digits that stand for a text."""
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+class Stamps:
+    """Contents of files that were read before, kept for all commands of this user.
+
+    One line each, appended by a single write and with a checksum of its own: several processes write at once, and of
+    what a crash or a disk has damaged the line alone is lost. It is a cache: all of it may go at any time.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Keep them in the user's cache, or elsewhere; nothing is read until somebody asks."""
+        self._path = path or cache_home() / "splatbatch" / "stamps"
+        self._lines: dict[bytes, bytes] | None = None
+        self._new: list[bytes] = []
+
+    def get(self, path: str, stat: os.stat_result) -> str:
+        """Return the SHA-256 of a file that has been read in just this state; empty if none was."""
+        name = _name(path)
+        if self._lines is None:
+            self._lines = {line[:16]: line for line in _read(self._path).splitlines()}
+        said, _, checksum = self._lines.get(name, b"").rpartition(b" ")
+        if checksum != b"%08x" % zlib.crc32(said):
+            return ""
+        _, *state, sha256 = said.split(b" ")
+        return sha256.decode() if state == _state(stat) else ""
+
+    def put(self, path: str, stat: os.stat_result, sha256: str) -> None:
+        """Take in what a file holds; not of one that has just been written: it may be again, within the same tick."""
+        if max(stat.st_mtime_ns, stat.st_ctime_ns) > (time.time() - SETTLED_S) * 1e9:
+            return
+        said = b" ".join((_name(path), *_state(stat), sha256.encode()))
+        line = said + b" %08x" % zlib.crc32(said)
+        self._new.append(line)
+        if self._lines is not None:
+            self._lines[line[:16]] = line
+
+    def keep(self) -> None:
+        """Write down what is new; a cache that cannot be written costs time, and nothing else."""
+        new, self._new = self._new, []
+        if not new:
+            return
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if file_fact(self._path).num_bytes > MOST_BYTES:
+                newest = _read(self._path)[-MOST_BYTES // 2 :]
+                write_whole(self._path, lambda file: file.write(newest), 0o600)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
+            try:
+                os.write(descriptor, b"\n" + b"\n".join(new) + b"\n")  # after a torn line, on one of its own
+            finally:
+                os.close(descriptor)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with open_regular(path, 2 * MOST_BYTES) as file:
+            return file.read(2 * MOST_BYTES)
+    except OSError:
+        return b""
+
+
+def _name(path: str) -> bytes:
+    return short_hash(os.path.abspath(path)).encode()  # noqa: PTH100 - of thousands of photographs
+
+
+def _state(stat: os.stat_result) -> list[bytes]:
+    numbers = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+    return [b"%d" % number for number in numbers]
+
+
+class FileFacts:
+    """Size, time and content of files, each asked for once: patches share their photographs."""
+
+    def __init__(self, stamps: Stamps | None = None, *, reads: bool = True) -> None:
+        """Ask files, and what is known of their contents.
+
+        Args:
+            stamps: contents that were read before.
+            reads: what is not known is read; else it stays unknown.
+        """
+        self._stamps = stamps or Stamps()
+        self.reads = reads
+        """Whether what is not known is read."""
+        self._facts: dict[str, FileFact] = {}
+        self._contents: dict[str, str] = {}
+
+    def of(self, path: str) -> FileFact:
+        """Return size and time of a file; folders have no size."""
+        found = self._facts.get(path)
+        if found is None:
+            found = self._facts[path] = file_fact(path)
+        return found
+
+    def names(self, folder: str) -> set[str]:
+        """Return the names of what lies in a folder; none if it cannot be read."""
+        try:
+            return set(os.listdir(folder))  # noqa: PTH208 - names alone are wanted, of thousands of folders
+        except OSError:
+            return set()
+
+    def sha256(self, path: str) -> str:
+        """Return the SHA-256 of a file's content; empty if it cannot be read, or may not be and is not known."""
+        if path not in self._contents:
+            content = self._content(path)
+            if not content and not self.reads:
+                return ""
+            self._contents[path] = content
+        return self._contents[path]
+
+    def content_as_of(self, path: str, fact: FileFact) -> str:
+        """Return the SHA-256 of a file that is in the state of a fact; empty if it is not, or see `sha256`."""
+        return self.sha256(path) if self.of(path)[:2] == fact[:2] else ""
+
+    def _content(self, path: str) -> str:
+        try:
+            before = os.stat(path)  # noqa: PTH116
+        except (OSError, ValueError):
+            return ""
+        if (found := self._stamps.get(path, before)) or not self.reads:
+            return found
+        found = sha256_of(path)
+        with contextlib.suppress(OSError):
+            if found and _state(os.stat(path)) == _state(before):  # noqa: PTH116 - nobody wrote into it meanwhile
+                self._stamps.put(path, before, found)
+        return found
+
+    def keep(self) -> None:
+        """Write down, in the user's cache, what was read."""
+        self._stamps.keep()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """In what some files differ from what was written down of them."""
+
+    changed: tuple[str, ...] = ()
+    """Other content, or size; come or gone."""
+    unknown: tuple[str, ...] = ()
+    """Of the same size, with another time, and nobody had read what was in it then."""
+    unread: tuple[str, ...] = ()
+    """Of the same size, with another time: whoever reads it knows."""
+
+    @property
+    def is_none(self) -> bool:
+        """Return whether all are what they were, as far as anybody looked."""
+        return not (self.changed or self.unknown or self.unread)
+
+
+def difference(
+    then: Mapping[str, FileFact], now: Mapping[str, FileFact], place: Callable[[str], str], facts: FileFacts
+) -> Difference:
+    """Compare files with what was written down of them: by size and time, and where the time has moved by content.
+
+    Args:
+        then: what was written down.
+        now: of the files as they are, or as somebody else wrote them down later.
+        place: where the file of a name lies.
+        facts: what is known of files, and whether more may be read.
+    """
+    changed: list[str] = []
+    unknown: list[str] = []
+    unread: list[str] = []
+    for key in dict.fromkeys((*now, *then)):
+        before, after = then.get(key, ABSENT), now.get(key, ABSENT)
+        if before[:2] == after[:2] or (key.endswith("/") and key in then and key in now):
+            continue  # what lies in a folder is there by its own name
+        if before.num_bytes != after.num_bytes:
+            changed.append(key)
+        elif not before.sha256:
+            unknown.append(key)
+        elif not (content := after.sha256 or facts.content_as_of(place(key), after)):
+            (changed if facts.reads else unread).append(key)  # one that cannot be read is not what it was
+        elif content != before.sha256:
+            changed.append(key)
+    return Difference(tuple(changed), tuple(unknown), tuple(unread))
+
+
+def changed(
+    then: Mapping[str, FileFact],
+    now: Mapping[str, FileFact],
+    place: Callable[[str], str],
+    facts: FileFacts | None = None,
+) -> tuple[str, ...]:
+    """Return which files are not what was written down of them: by size and time, where the time has moved by content.
+
+    A file that has moved, and whose content then nobody had read, counts as changed: nobody can tell.
+
+    Args:
+        then: what was written down, as of an audit.
+        now: the files as they are.
+        place: where the file of a name lies.
+        facts: what is known of files; None: ask them now.
+    """
+    found = difference(then, now, place, facts or FileFacts())
+    return tuple(key for key in dict.fromkeys((*now, *then)) if key in {*found.changed, *found.unknown, *found.unread})
