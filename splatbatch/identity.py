@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from splatbatch.caches import cache_home
-from splatbatch.files import open_regular, write_whole
+from splatbatch.files import PRIVATE, open_regular, write_whole
 
 SETTLED_S = 5.0
 """So old a file must be before its stamp tells it from a later state: clocks differ, file systems count in steps."""
@@ -92,7 +92,6 @@ class Stamps:
         """Keep them in the user's cache, or elsewhere; nothing is read until somebody asks."""
         self._path = path or cache_home() / "splatbatch" / "stamps"
         self._lines: dict[bytes, bytes] | None = None
-        self._new: list[bytes] = []
 
     def get(self, path: str, stat: os.stat_result) -> str:
         """Return the SHA-256 of a file that has been read in just this state; empty if none was."""
@@ -111,25 +110,21 @@ class Stamps:
             return
         said = b" ".join((_name(path), *_state(stat), sha256.encode()))
         line = said + b" %08x" % zlib.crc32(said)
-        self._new.append(line)
         if self._lines is not None:
             self._lines[line[:16]] = line
+        with contextlib.suppress(OSError):  # a cache that cannot be written costs time, and nothing else
+            self._append(line)
 
-    def keep(self) -> None:
-        """Write down what is new; a cache that cannot be written costs time, and nothing else."""
-        new, self._new = self._new, []
-        if not new:
-            return
-        with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            if file_fact(self._path).num_bytes > MOST_BYTES:
-                newest = _read(self._path)[-MOST_BYTES // 2 :]
-                write_whole(self._path, lambda file: file.write(newest), 0o600)
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
-            try:
-                os.write(descriptor, b"\n" + b"\n".join(new) + b"\n")  # after a torn line, on one of its own
-            finally:
-                os.close(descriptor)
+    def _append(self, line: bytes) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        if file_fact(self._path).num_bytes > MOST_BYTES:
+            newest = _read(self._path)[-MOST_BYTES // 2 :]
+            write_whole(self._path, lambda file: file.write(newest), PRIVATE)
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, PRIVATE)
+        try:
+            os.write(descriptor, b"\n" + line + b"\n")  # after a torn line, on one of its own
+        finally:
+            os.close(descriptor)
 
 
 def _read(path: Path) -> bytes:
@@ -182,15 +177,8 @@ class FileFacts:
     def sha256(self, path: str) -> str:
         """Return the SHA-256 of a file's content; empty if it cannot be read, or may not be and is not known."""
         if path not in self._contents:
-            content = self._content(path)
-            if not content and not self.reads:
-                return ""
-            self._contents[path] = content
+            self._contents[path] = self._content(path)
         return self._contents[path]
-
-    def content_as_of(self, path: str, fact: FileFact) -> str:
-        """Return the SHA-256 of a file that is in the state of a fact; empty if it is not, or see `sha256`."""
-        return self.sha256(path) if self.of(path)[:2] == fact[:2] else ""
 
     def _content(self, path: str) -> str:
         try:
@@ -204,10 +192,6 @@ class FileFacts:
             if found and _state(os.stat(path)) == _state(before):  # noqa: PTH116 - nobody wrote into it meanwhile
                 self._stamps.put(path, before, found)
         return found
-
-    def keep(self) -> None:
-        """Write down, in the user's cache, what was read."""
-        self._stamps.keep()
 
 
 @dataclass(frozen=True)
@@ -227,6 +211,36 @@ class Difference:
         return not (self.changed or self.unknown or self.unread)
 
 
+Verdict = Literal["same", "changed", "unknown", "unread"]
+"""See `Difference`."""
+
+
+def compare(path: str | Path, then: FileFact, facts: FileFacts, now: FileFact | None = None) -> Verdict:
+    """Compare a file with what was written down of it.
+
+    Args:
+        path: where it lies.
+        then: what was written down.
+        facts: what is known of files, and whether more may be read.
+        now: what was written down later; None: the file as it is.
+    """
+    after = now or facts.of(str(path))
+    if then[:2] == after[:2]:
+        return "same"
+    if then.num_bytes != after.num_bytes:
+        return "changed"
+    if not then.sha256:
+        return "unknown"
+    if after.sha256:
+        return "same" if after.sha256 == then.sha256 else "changed"
+    if facts.of(str(path))[:2] != after[:2]:
+        return "unread"  # it has moved on since
+    content = facts.sha256(str(path))
+    if not content:
+        return "changed" if facts.reads else "unread"  # what cannot be read is not what it was
+    return "same" if content == then.sha256 else "changed"
+
+
 def difference(
     then: Mapping[str, FileFact], now: Mapping[str, FileFact], place: Callable[[str], str], facts: FileFacts
 ) -> Difference:
@@ -234,26 +248,16 @@ def difference(
 
     Args:
         then: what was written down.
-        now: of the files as they are, or as somebody else wrote them down later.
+        now: of the files as they are, or as they were written down later.
         place: where the file of a name lies.
         facts: what is known of files, and whether more may be read.
     """
-    changed: list[str] = []
-    unknown: list[str] = []
-    unread: list[str] = []
+    found: dict[Verdict, list[str]] = {"same": [], "changed": [], "unknown": [], "unread": []}
     for key in dict.fromkeys((*now, *then)):
         before, after = then.get(key, ABSENT), now.get(key, ABSENT)
-        if before[:2] == after[:2] or (key.endswith("/") and key in then and key in now):
-            continue  # what lies in a folder is there by its own name
-        if before.num_bytes != after.num_bytes:
-            changed.append(key)
-        elif not before.sha256:
-            unknown.append(key)
-        elif not (content := after.sha256 or facts.content_as_of(place(key), after)):
-            (changed if facts.reads else unread).append(key)  # one that cannot be read is not what it was
-        elif content != before.sha256:
-            changed.append(key)
-    return Difference(tuple(changed), tuple(unknown), tuple(unread))
+        if before[:2] != after[:2] and not (key.endswith("/") and key in then and key in now):
+            found[compare(place(key), before, facts, after)].append(key)  # what lies in a folder has its own name
+    return Difference(tuple(found["changed"]), tuple(found["unknown"]), tuple(found["unread"]))
 
 
 def changed(

@@ -48,6 +48,13 @@ def seconds_of(words: str) -> float | None:
     return sum(float(number) * unit for number, unit in zip(parts.groups(), (3600, 60, 1), strict=True) if number)
 
 
+def spell_files(keys: Iterable[str], most: int = 3) -> str:
+    """Return some files in words: "images/a.jpg, images/b.jpg and 12 more"."""
+    names = list(keys)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def spell_place(place: Iterable[float]) -> str:
     """Return coordinates in words: "(500000, 4500000, 100)"."""
     return f"({', '.join(f'{value:.15g}' for value in place)})"

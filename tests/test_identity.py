@@ -99,14 +99,12 @@ def test_what_was_read_once_is_known_to_the_next_command_even_to_one_that_reads_
     os.utime(photos / "a")
     first = FileFacts()
     assert difference(then, facts(photos), at(photos), first).is_none
-    first.keep()
     assert (differ(then, photos, reads=False), read) == (((), (), ()), [f"{photos}/a"])
 
 
 def test_a_stamp_counts_for_no_other_state_of_its_file(photos: Path) -> None:
     then, known = facts(photos, hashed=True), FileFacts()
     assert known.sha256(f"{photos}/a") == then["a"].sha256
-    known.keep()
     (photos / "a").write_bytes(b"A" * 100)
     os.utime(photos / "a", (LONG_AGO, LONG_AGO))  # its time is as it was; when its inode changed is not
     assert FileFacts(reads=False).sha256(f"{photos}/a") == ""
@@ -116,7 +114,6 @@ def test_a_file_of_this_moment_is_not_kept(photos: Path, cache: Path, monkeypatc
     monkeypatch.setattr(identity, "SETTLED_S", 5.0)
     known = FileFacts()
     known.sha256(f"{photos}/a")  # of long ago, but its inode is of now
-    known.keep()
     assert not cache.exists()
 
 
@@ -124,7 +121,6 @@ def test_a_file_of_this_moment_is_not_kept(photos: Path, cache: Path, monkeypatc
 def test_damaged_stamps_are_passed_over_and_the_others_count(photos: Path, cache: Path, damage: bytes) -> None:
     known = FileFacts()
     contents = [known.sha256(f"{photos}/{name}") for name in "abc"]
-    known.keep()
     lines = cache.read_bytes().splitlines()
     place = next(number for number, line in enumerate(lines) if contents[0].encode() in line)
     lines[place] = damage or lines[place].replace(contents[0].encode(), contents[1].encode())
@@ -137,7 +133,6 @@ def test_a_cache_that_cannot_be_read_or_written_costs_time_and_nothing_else(phot
     os.mkfifo(cache)
     known = FileFacts()
     assert known.sha256(f"{photos}/a") == sha256_of(photos / "a")
-    known.keep()
 
 
 def test_the_stamps_are_bounded_and_the_newest_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +142,6 @@ def test_the_stamps_are_bounded_and_the_newest_stay(tmp_path: Path, monkeypatch:
     for number in range(100):
         stamps = Stamps(tmp_path / "stamps")
         stamps.put(f"/somewhere/{number}", file.stat(), "0" * 64)
-        stamps.keep()
     assert (tmp_path / "stamps").stat().st_size < 2 * 4096
     known = [Stamps(tmp_path / "stamps").get(f"/somewhere/{number}", file.stat()) for number in range(100)]
     assert (known[-1], known[0]) == ("0" * 64, "")
@@ -157,7 +151,6 @@ def _stamp_many(folder: Path, first: int) -> None:
     for number in range(first, first + 50):
         stamps = Stamps(folder / "stamps")
         stamps.put(f"/somewhere/{number}", (folder / "a").stat(), "1" * 64)
-        stamps.keep()
 
 
 def test_several_processes_write_at_once_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from splatbatch.identity import FileFacts
 from splatbatch.outcome import Exit, Outcome, Trained
 from splatbatch.scheduler import judge
 from splatbatch.store import best, results
@@ -32,6 +34,8 @@ class Rules:
     """False for what was trained under settings or from inputs that are no longer those of the batch."""
     keeps_better: bool = True
     """`retry.keep: better`."""
+    place: Callable[[str], str] | None = None
+    """Where the files of the patch lie; None: what the manifests say of them is all."""
 
 
 def settle(ending: Ending, folder: PatchFolder, ledger: Ledger, rules: Rules = Rules(), **more: Any) -> None:
@@ -60,9 +64,11 @@ def _take_in(
     if not rules.counts:
         return {"accepted": False}
     accepted = folder.read_result()
-    if accepted and results.why_not_the_splat(folder, accepted, "time"):
+    files = FileFacts()
+    if accepted and results.why_not_the_splat(folder, accepted, "content", files):
         accepted = None
-    choice = best.choose(new, accepted, is_retry=attempt.is_retry, keeps_better=rules.keeps_better)
+    differ = best.other_files(accepted, new, rules.place, files if rules.place else None) if accepted else ()
+    choice = best.choose(new, accepted, best.Rules(attempt.is_retry, rules.keeps_better), differ)
     before, follows = accepted.attempt if accepted else "", attempt.claim.follows
     if choice.takes_new:
         if not results.accept(folder, attempt.folder, new, follows):

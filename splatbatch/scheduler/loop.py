@@ -6,6 +6,7 @@ One thread, one loop over poll; no thread per attempt. In a test its clock is ou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
@@ -29,6 +30,7 @@ from splatbatch.store.events import GaveUp, SlotGivenUp
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.obstacles import diagnosis_of
+from splatbatch.tasks.fingerprints.inputs import places
 from splatbatch.tasks.task import Task
 
 POLL_S = 0.05
@@ -220,7 +222,8 @@ class Runner:
     def _judge(self, running: Running, end: Exit) -> None:
         task, ended = running.task, running.attempt
         outcome = judge.judge(ended.folder, task.setup.trainer, end, task.setup.differences)
-        settle(Ending(ended, end, outcome), self._output.patch(task.name), self._ledger, self._rules)
+        rules = replace(self._rules, place=places(task.patch, task.recipe))
+        settle(Ending(ended, end, outcome), self._output.patch(task.name), self._ledger, rules)
         self._retries.ended(running, outcome, self._queue)
         if isinstance(outcome, Trained):
             self._memory.note(running)

@@ -1,10 +1,13 @@
-"""Which of two splats of a patch becomes its product: the newer one, or after a retry the better one. Pure."""
+"""Which of two splats of a patch becomes its product: the newer one, or after a retry the better one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from splatbatch.identity import Files
+from splatbatch.identity import FileFacts, difference
+from splatbatch.plain_text import spell_files
+from splatbatch.store.records.fingerprint import is_content
 from splatbatch.store.records.result import Result
 
 CLEARLY_DB = 0.05
@@ -19,24 +22,38 @@ class Choice:
     words: str = ""
 
 
-def choose(new: Result, accepted: Result | None, *, is_retry: bool, keeps_better: bool = True) -> Choice:
+@dataclass(frozen=True)
+class Rules:
+    """What decides between two splats."""
+
+    is_retry: bool = False
+    """What is accepted was trained already."""
+    keeps_better: bool = True
+    """`retry.keep: better`."""
+
+
+def choose(new: Result, accepted: Result | None, rules: Rules, differ: Sequence[str] = ()) -> Choice:
     """Choose between a splat that was just trained and the one that is accepted.
 
-    `accepted` is None if there is no splat that is whole; a retry is of what was trained already.
+    Args:
+        new: the manifest of the new one.
+        accepted: None if there is no splat that is whole.
+        rules: of this choice.
+        differ: the files that are not those that the accepted one was trained from; see `other_files`.
     """
     if accepted is None or accepted.attempt == new.attempt:
         return Choice(takes_new=True)
     earlier = f"attempt {accepted.number}"
     gain_db = _difference_db(new, accepted)
-    if gain_db is None or (unlike := why_not_comparable(new, accepted)):
+    if gain_db is None or (unlike := why_not_comparable(new, accepted, differ)):
         reason = unlike if gain_db is not None else "one of them has no hold-out PSNR"
         return Choice(
-            takes_new=True, words=f"replaces {earlier}; they cannot be compared: {reason}" if is_retry else ""
+            takes_new=True, words=f"replaces {earlier}; they cannot be compared: {reason}" if rules.is_retry else ""
         )
     figures = f"{abs(gain_db):.1f} dB {'better' if gain_db >= 0 else 'worse'} than {earlier}"
-    if is_retry and keeps_better and gain_db < 0:
+    if rules.is_retry and rules.keeps_better and gain_db < 0:
         return Choice(takes_new=False, words=f"{figures}: kept {earlier}")
-    if is_retry:
+    if rules.is_retry:
         return Choice(takes_new=True, words=figures)
     back = f"`splatbatch accept {new.patch} --attempt {accepted.number}` brings it back"
     return Choice(
@@ -44,11 +61,42 @@ def choose(new: Result, accepted: Result | None, *, is_retry: bool, keeps_better
     )
 
 
-def why_not_comparable(one: Result, other: Result) -> str:
+def better_than(accepted: Result, others: Iterable[Result]) -> Result | None:
+    """Return the splat that was measured best of those that are better than the accepted one, from the same inputs.
+
+    Nothing is read: where times alone have moved inputs count as the same, since it is to be kept, not to be chosen.
+    """
+    known = [(gain_db, one) for one in others if (gain_db := _difference_db(one, accepted)) and gain_db > 0]
+    same = [pair for pair in known if not why_not_comparable(pair[1], accepted, other_files(pair[1], accepted))]
+    return max(same, key=lambda pair: pair[0])[1] if same else None
+
+
+def other_files(
+    one: Result, other: Result, place: Callable[[str], str] | None = None, facts: FileFacts | None = None
+) -> tuple[str, ...]:
+    """Return which files a splat was trained from do not hold what those of another one held.
+
+    Args:
+        one: the earlier one.
+        other: the later one.
+        place: where the file of a name lies.
+        facts: what is known of files, and whether more may be read; None: what the manifests say is all.
+    """
+    then, now = (
+        {key: fact for key, fact in each.trained_from.files.items() if is_content(key)} for each in (one, other)
+    )
+    if not then or not now:  # by 0.1.0
+        return ()
+    return difference(then, now, place or (lambda _: ""), facts or FileFacts(reads=False)).changed
+
+
+def why_not_comparable(one: Result, other: Result, differ: Sequence[str] = ()) -> str:
     """Say why the hold-out PSNR of two splats says nothing about which is better; empty if it does."""
     ours, theirs = one.trained_from, other.trained_from
-    if ours.inputs != theirs.inputs or _contents(ours.files) != _contents(theirs.files):
-        return "their photographs, masks, model or hold-out differ"
+    if differ:
+        return f"other files than then: {spell_files(differ)}"
+    if ours.inputs != theirs.inputs:
+        return "their model or hold-out differ"
     if _resolution(one) != _resolution(other):
         return f"measured at {_resolution(one) or 'an unknown size'} and at {_resolution(other) or 'an unknown size'}"
     if ours.trainer != theirs.trainer:
@@ -59,11 +107,6 @@ def why_not_comparable(one: Result, other: Result) -> str:
 def _difference_db(new: Result, accepted: Result) -> float | None:
     ours, theirs = new.metrics.final.psnr, accepted.metrics.final.psnr
     return None if ours is None or theirs is None else ours - theirs
-
-
-def _contents(files: Files) -> dict[str, tuple[int, int]]:
-    """Return sizes and times of the photographs and masks: `inputs` does not hold what is in them."""
-    return {key: (fact.num_bytes, fact.mtime_ns) for key, fact in files.items() if not key.startswith("sparse/")}
 
 
 def _resolution(result: Result) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from splatbatch import __version__
 from splatbatch.files import link_whole, sync_folder, write_json
-from splatbatch.identity import file_fact, sha256_of, short_hash
+from splatbatch.identity import FileFacts, Verdict, compare, file_fact, sha256_of, short_hash
 from splatbatch.outcome import Rejected, Trained
 from splatbatch.store import retention
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
@@ -136,19 +136,26 @@ def splat_facts(path: Path, num_gaussians: int) -> SplatFacts:
     return SplatFacts(sha256_of(path), fact.num_bytes, fact.mtime_ns, num_gaussians)
 
 
-def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth) -> str:
+def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts) -> Verdict | None:
+    """Compare splat.ply with what result.json speaks of; None where an earlier version wrote down too little."""
+    return None if result.splat is None else compare(folder.splat_of(result), result.splat.fact, facts)
+
+
+def has_moved(folder: PatchFolder, result: Result, facts: FileFacts) -> bool:
+    """Return whether size or time of splat.ply are not those written down."""
+    return result.splat is not None and facts.of(str(folder.splat_of(result)))[:2] != result.splat.fact[:2]
+
+
+def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth, facts: FileFacts | None = None) -> str:
     """Say why splat.ply is not what result.json speaks of; empty if it is, as far as this depth can tell."""
-    path = folder.splat_of(result)
-    fact = file_fact(path)
-    if fact.num_bytes < 0:
+    path, facts = folder.splat_of(result), facts or FileFacts(reads=depth != "time")
+    if facts.of(str(path)).num_bytes < 0:
         return "missing"
-    if (written := result.splat) is None:  # by 0.1.0
-        return _why_unlike_of_old(folder, result, fact.num_bytes, depth)
-    if fact[:2] == (written.bytes, written.mtime_ns) and depth != "every byte":
-        return ""
-    if depth == "time":
-        return CHANGED
-    return "" if sha256_of(path) == written.sha256 else CHANGED
+    if result.splat is None:  # by 0.1.0
+        return _why_unlike_of_old(folder, result, facts.of(str(path)).num_bytes, depth)
+    if depth == "every byte":
+        return "" if sha256_of(path) == result.sha256 else CHANGED
+    return CHANGED if compare_splat(folder, result, facts) in ("changed", "unknown") else ""
 
 
 def _why_unlike_of_old(folder: PatchFolder, result: Result, num_bytes: int, depth: Depth) -> str:
@@ -187,15 +194,16 @@ def restore(folder: PatchFolder) -> str:
 
 
 def forget_superseded(folder: PatchFolder, *kept: str) -> None:
-    """Remove the splats of attempts that are not named: neither accepted, nor before, nor the latest.
+    """Remove the splats of attempts that are not named: neither accepted, nor before, nor the latest, nor the best.
 
     Nor one that may still become the next record, or that its worker has not judged yet, nor what is accepted by now:
     we may have slept since we were told.
     """
     newest = folder.newest_accepted()
-    accepted = (Result.read(folder.accepted(newest)) or Result()).attempt
+    product = Result.read(folder.accepted(newest)) or Result()
+    spared = (*kept, product.attempt, retention.better_attempt(folder, product))
     for attempt in folder.attempts():
-        if attempt.path.name in (*kept, accepted) or not attempt.splat.exists():
+        if attempt.path.name in spared or not attempt.splat.exists():
             continue
         follows = (attempt.read_job() or JobSpec()).claim.follows  # None of one by an earlier version
         if follows is None or (follows < newest and attempt.result.exists()):

@@ -1,7 +1,7 @@
 """What an output folder keeps: the accepted splat of each patch and one before it; of other attempts, their records.
 
 Logs, figures and settings of every attempt stay. Checkpoints and pictures of attempts that another has superseded go,
-and so do their splats, but for the latest.
+and so do their splats, but for the latest and the one that was measured best.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from splatbatch.store import best
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.records.result import Result
@@ -28,7 +29,8 @@ class Superfluous:
 
 def superfluous(folder: PatchFolder) -> Iterator[Superfluous]:
     """Yield what may go of a patch; nothing where no product says which attempt is accepted."""
-    accepted = (folder.read_result() or Result()).attempt
+    product = folder.read_result() or Result()
+    accepted = product.attempt
     attempts = [attempt for attempt in folder.attempts() if attempt.has_ended()]
     if accepted not in {attempt.path.name for attempt in attempts}:
         return
@@ -37,8 +39,17 @@ def superfluous(folder: PatchFolder) -> Iterator[Superfluous]:
     for attempt in others:
         yield from _kind(attempt.checkpoint, "checkpoint")
         yield from _kind(attempt.views.parent, "pictures")
+    better = better_attempt(folder, product)
     for attempt in splats[:-1]:
-        yield from splat_files(attempt)
+        if attempt.path.name != better:
+            yield from splat_files(attempt)
+
+
+def better_attempt(folder: PatchFolder, product: Result) -> str:
+    """Return the attempt whose splat was measured best of those better than the product; empty if there is none."""
+    left = [attempt for attempt in folder.attempts() if attempt.path.name != product.attempt and attempt.splat.exists()]
+    better = best.better_than(product, filter(None, (attempt.read_result() for attempt in left)))
+    return better.attempt if better else ""
 
 
 def splat_files(attempt: AttemptFolder) -> Iterator[Superfluous]:

@@ -10,17 +10,17 @@ from typing import Any
 
 from splatbatch import __version__
 from splatbatch.config import Recipe
-from splatbatch.identity import FileFacts, Stamp, stamp_of
-from splatbatch.plain_text import spell_place
+from splatbatch.identity import FileFacts, Stamp, Stamps, stamp_of
+from splatbatch.plain_text import spell_files, spell_place
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.store.endings import Endings
 from splatbatch.store.events import GaveUp, Refused
 from splatbatch.store.folders.patch import ACCEPTED, RESULT, SPLAT
 from splatbatch.store.index import Index
-from splatbatch.store.records.fingerprint import Fingerprint
+from splatbatch.store.records.fingerprint import MODEL, Fingerprint, is_content
 from splatbatch.store.records.result import Result
-from splatbatch.store.results import Depth, why_not_the_splat
+from splatbatch.store.results import Depth, compare_splat, has_moved, why_not_the_splat
 from splatbatch.tasks import given_up, plan
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.colors.solved import SolvedColors
@@ -29,12 +29,12 @@ from splatbatch.tasks.fingerprints.fingerprint import border_hash, earlier_hash,
 from splatbatch.tasks.fingerprints.inputs import (
     Inputs,
     differences,
+    files_now,
     inputs_of,
     moved,
     moved_model,
     moved_others,
     places,
-    spell_files,
     state_of,
 )
 from splatbatch.tasks.frame import known_frame
@@ -71,7 +71,8 @@ class Standing:
         """What the ledger says of the patches."""
         if self._index:
             self.endings.resume(self._index.ledger)
-        self._facts = FileFacts()
+        self._stamps = Stamps()
+        self._facts = FileFacts(self._stamps, reads=depth != "time")
         self._hashes: dict[int, str] = {}
         self._others: dict[tuple[Any, ...], bool] = {}
         self._kept: dict[str, tuple[Seen, behind.Seen, plan.Evidence]] = {}
@@ -80,7 +81,7 @@ class Standing:
 
     def forget(self) -> None:
         """Look at every file anew from now on."""
-        self._facts = FileFacts()
+        self._facts = FileFacts(self._stamps, reads=self._depth != "time")
         self._frame = known_frame(self._config, self._output)
         self._colors = SolvedColors(self._output, self._config.scene)
         self._others.clear()
@@ -145,18 +146,20 @@ class Standing:
         if self._index and not result.is_ahead:
             self._index.learn(name, (seen[0], seen[2]), result, "" if other_tones else self._key_of_colors(task))
         elsewhere = moved(held.files, task.patch, task.recipe, self._facts)
-        splat = why_not_the_splat(folder, result, self._depth)
-        has_moved = bool(splat if self._depth == "time" else why_not_the_splat(folder, result, "time"))
+        inputs, is_unread = self._why_other_inputs(held, elsewhere, task)
+        splat = why_not_the_splat(folder, result, self._depth, self._facts)
+        beheld = compare_splat(folder, result, self._facts)
         return plan.Evidence(
             result=result,
             splat=splat,
             settings=self._why_other_settings(result, held, task),
-            inputs=self._why_other_inputs(held, elsewhere, task)
+            inputs=inputs
             or self._why_other_frame(held, task)
             or self._why_other_surroundings(held, task)
             or other_tones,
             unverified=result.splat is None,
-            outdated=not held.files or bool(elsewhere) or has_moved,
+            uncompared=is_unread or beheld == "unread",
+            outdated=not held.files or bool(elsewhere) or has_moved(folder, result, self._facts),
         )
 
     def refusal(self, name: str) -> str:
@@ -208,18 +211,22 @@ class Standing:
     def _defaults(self) -> Mapping[str, Any]:
         return settings_of(Recipe())
 
-    def _why_other_inputs(self, held: Fingerprint, elsewhere: tuple[str, ...], task: Task) -> str:
-        then = held.files
-        if (not elsewhere and then) or task.patch.is_backdrop:  # frozen with the partition
-            return ""
+    def _why_other_inputs(self, held: Fingerprint, elsewhere: tuple[str, ...], task: Task) -> tuple[str, bool]:
+        """Say in what the inputs differ, empty if in nothing; and whether some have moved that were not read."""
+        then, patch, recipe = held.files, task.patch, task.recipe
+        if (not elsewhere and then) or patch.is_backdrop:  # frozen with the partition
+            return "", False
         if self._depth == "time":  # 0.1.0 knew neither times nor contents
-            return f"changed on disk: {spell_files(elsewhere)}" if then else ""
+            found = differences(then, files_now(then, patch, recipe, self._facts), places(patch, recipe), self._facts)
+            others = (*found.changed, *found.unknown)
+            is_unread = bool(found.unread) or not all(is_content(key.rstrip("/")) for key in elsewhere)
+            return f"changed on disk: {spell_files(others)}" if others else "", is_unread and bool(then)
         now = self._inputs(task)
-        if now.hash != held.inputs:
-            return "model or photographs have changed" + (f": {spell_files(elsewhere)}" if then else "")
-        differ = differences(then, now.files, places(task.patch, task.recipe), self._facts)
-        others = (*differ.changed, *differ.unknown)
-        return f"photographs have changed: {spell_files(others)}" if others else ""
+        found = differences(then, now.files, places(patch, recipe), self._facts)
+        if others := (*found.changed, *found.unknown):
+            what = "model or photographs" if any(key.startswith(MODEL) for key in others) else "photographs"
+            return f"{what} have changed: {spell_files(others)}", False
+        return "" if now.hash == held.inputs else "model or hold-out have changed", False
 
     def _why_other_frame(self, held: Fingerprint, task: Task) -> str:
         now = held.offset if self._frame is None else self._frame.of(task.patch.name)
@@ -248,4 +255,5 @@ class Standing:
         return self._given_up_now[name][1]
 
     def _inputs(self, task: Task) -> Inputs:
-        return inputs_of(task.patch, task.recipe, self._facts)
+        facts = self._facts if self._facts.reads else FileFacts(self._stamps)  # a model is read in any case
+        return inputs_of(task.patch, task.recipe, facts)

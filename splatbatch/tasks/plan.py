@@ -9,6 +9,7 @@ from typing import Any
 from splatbatch.store.records.result import Result
 
 NOT_TRAINED = "not trained yet"
+UNCOMPARED = "times moved, contents not compared"
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Evidence:
     """Why an earlier run gave the patch up, if its settings, inputs and machine are still the same."""
     unverified: bool = False
     """An earlier version accepted it, which wrote down no hashes to check it against."""
+    uncompared: bool = False
+    """Times of its files have moved, and what is in them was not compared: nobody wanted to read that much."""
     outdated: bool = False
     """Sizes or times of its files are not those written down, or none are."""
 
@@ -78,7 +81,8 @@ def decide(patch: str, evidence: Evidence, refusal: str = "", *, force: bool = F
     """
     stale = why_stale(evidence)
     if not stale and not force:
-        return Skip(patch, "trained, unverified" if evidence.unverified else "trained")
+        said = ["trained", *(["unverified"] if evidence.unverified else [])]
+        return Skip(patch, ", ".join(said + ([UNCOMPARED] if evidence.uncompared else [])))
     if refusal:
         return Refuse(patch, refusal)
     if evidence.given_up and not (force or insist):

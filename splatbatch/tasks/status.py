@@ -18,7 +18,7 @@ from splatbatch.store.records.attempt import JobSpec
 from splatbatch.store.records.progress import Progress
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.partition.tally import tally
-from splatbatch.tasks.plan import GivenUp, Refuse, Skip, Train, decide, why_stale
+from splatbatch.tasks.plan import UNCOMPARED, GivenUp, Refuse, Skip, Train, decide, why_stale
 from splatbatch.tasks.throughput import eta_s, steps_per_s
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
     match decide(name, evidence, standing.refusal(name)):
         case Skip():
             warnings = _of_a_later_failure(ended, evidence.result or Result())
+            warnings += (f"{UNCOMPARED}: `splatbatch plan` compares them",) if evidence.uncompared else ()
             return PatchStatus(name, "trained", unverified=evidence.unverified, warnings=warnings)
         case Refuse(reason=reason):
             return PatchStatus(name, "refused", cause="audit", advice=reason)

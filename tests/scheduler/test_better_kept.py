@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from typing import Any
 
@@ -168,3 +169,35 @@ def test_all_but_the_accepted_splat_and_the_one_before_can_be_cleaned_away(train
     assert left == ["attempt-01/splat.ply", "attempt-03/splat.ply", "splat.ply"]
     assert not (patch / "attempt-02/checkpoint.pt").exists()
     assert not (patch / "attempt-02/renders").exists()
+
+
+def touch(batch: FakeBatch) -> None:
+    for photo in (batch.folder / "images").iterdir():
+        os.utime(photo)
+
+
+def test_photographs_that_were_touched_leave_two_splats_comparable(trained: FakeBatch) -> None:
+    touch(trained)
+    ended = retry(trained, *SET)
+    assert "8.1 dB worse than attempt 1: kept attempt 1" in ended.stderr
+    assert kept(trained) == "attempt-01"
+
+
+def test_photographs_that_differ_are_named_where_splats_cannot_be_compared(trained: FakeBatch) -> None:
+    photo = trained.folder / "images/img3.png"
+    photo.write_bytes(bytes(byte ^ (place == 60) for place, byte in enumerate(photo.read_bytes())))
+    touch(trained)
+    ended = retry(trained, *SET)
+    assert "they cannot be compared: other files than then: images/img3.png\n" in ended.stderr
+
+
+def test_no_retry_deletes_a_splat_that_was_measured_better(trained: FakeBatch) -> None:
+    trained.change(retry={"keep": "newer"})
+    trained.script(p0=["measure 24.6", "measure 16.5", "measure 17", "measure 18"])
+    for scale in (2, 3, 4):
+        retry(trained, "--set", f"training.init_scale={scale}.5")
+        touch(trained)
+    splats = trained.output.glob("patches/p0/attempt-*/splat.ply")
+    assert {"attempt-01", "attempt-04"} <= {splat.parent.name for splat in splats}
+    assert trained.run("clean").returncode == 0
+    assert (trained.output / "patches/p0/attempt-01/splat.ply").exists()

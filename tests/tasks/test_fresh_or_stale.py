@@ -96,27 +96,54 @@ def trained(batch: FakeBatch) -> FakeBatch:
     return batch
 
 
-def test_a_photograph_that_was_replaced_by_one_of_equal_size_is_noticed(trained: FakeBatch) -> None:
-    photo = trained.folder / "images/img3.png"
+UNCOMPARED = "times moved, contents not compared"
+
+
+def replace_a_byte(photo: Path) -> None:
     data = bytearray(photo.read_bytes())
     data[-20] ^= 1
     photo.write_bytes(data)
-    assert states(trained) == {"p0": "stale"}
+
+
+def test_a_photograph_that_was_replaced_by_one_of_equal_size_is_noticed(trained: FakeBatch) -> None:
+    replace_a_byte(trained.folder / "images/img3.png")
+    assert UNCOMPARED in trained.run("status").stdout  # which reads no photographs
     assert "photographs have changed: images/img3.png" in trained.run("plan").stdout
+    assert (trained.run("train").returncode, num_attempts(trained)) == (0, 2)
 
 
-def test_photographs_that_were_copied_are_the_same_photographs(trained: FakeBatch) -> None:
-    for photo in (trained.folder / "images").iterdir():
-        os.utime(photo)
-    assert states(trained) == {"p0": "stale"}  # perhaps: only their times are looked at
+def test_photographs_and_splats_that_were_copied_are_the_same_ones(trained: FakeBatch) -> None:
+    for file in (*trained.folder.glob("images/*"), *trained.output.rglob("*"), *trained.folder.glob("patches/**/*")):
+        os.utime(file)
+    assert (states(trained), planned(trained)) == ({"p0": "trained"}, {"p0": "skip"})
+    assert UNCOMPARED in trained.run("status").stdout
     assert trained.run("train").returncode == 0
     assert (states(trained), num_attempts(trained)) == ({"p0": "trained"}, 1)
+    assert UNCOMPARED not in trained.run("status").stdout
+
+
+def test_a_photograph_of_another_size_is_stale_at_once_and_named(trained: FakeBatch) -> None:
+    Image.new("RGB", (32, 24)).save(trained.folder / "images/img3.png")
+    assert states(trained) == {"p0": "stale"}
+    assert "images/img3.png" in trained.run("status").stdout
+
+
+def test_a_query_writes_nothing_into_the_output_folder(trained: FakeBatch) -> None:
+    for photo in (trained.folder / "images").iterdir():
+        os.utime(photo)
+    before = {path: path.lstat().st_mtime_ns for path in trained.output.rglob("*")}
+    for query in ("status", "plan", "report"):
+        trained.run(query)
+    after = {path: path.lstat().st_mtime_ns for path in trained.output.rglob("*")}
+    changed = {path.name for path in before | after if before.get(path) != after.get(path)}
+    assert changed <= {"output", "report.html", "report.md", "report.json", ".audit-cache.json"}  # asked for; a cache
 
 
 def test_200_zeroed_bytes_of_a_splat_are_noticed_and_trained_again(trained: FakeBatch) -> None:
     splat = trained.output / "patches/p0/splat.ply"
     splat.write_bytes(splat.read_bytes()[:-200] + bytes(200))
-    assert states(trained) == {"p0": "stale"}
+    assert UNCOMPARED in trained.run("status").stdout
+    assert planned(trained) == {"p0": "train"}
     assert trained.run("train").returncode == 0
     assert (states(trained), num_attempts(trained)) == ({"p0": "trained"}, 2)
 

@@ -18,6 +18,7 @@ from fake_batch import FakeBatch
 from splatbatch.store import index as indexing
 from splatbatch.store.index import Index
 from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.plan import UNCOMPARED
 from splatbatch.tasks.status import read_status
 
 Change = Callable[[FakeBatch], object]
@@ -61,9 +62,9 @@ def index_of(batch: FakeBatch) -> Path:
 def look(batch: FakeBatch, *, with_index: bool = True) -> dict[str, str]:
     opened = open_batch(batch.config)
     standing = opened.standing(index=Index(opened.output.index) if with_index else None)
-    found = {one.patch: one.state for one in read_status(opened.output, opened.names, 0, standing)}
+    found = read_status(opened.output, opened.names, 0, standing)
     standing.keep()
-    return found
+    return {one.patch: "moved" if any(UNCOMPARED in told for told in one.warnings) else one.state for one in found}
 
 
 def product(batch: FakeBatch, name: str) -> Path:
@@ -82,6 +83,11 @@ def in_place(path: Path, change: Callable[[bytes], bytes]) -> None:
 def other_time(path: Path) -> None:
     stat = path.stat()
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+
+
+def add_mask(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "img3.png.png").write_bytes(b"a mask")
 
 
 def other_recipe(data: bytes) -> bytes:
@@ -110,7 +116,8 @@ CHANGES: dict[str, tuple[Change, set[str]]] = {
     "result.json says otherwise": (lambda batch: in_place(product(batch, "result.json"), other_recipe), {"p0"}),
     "time of a photograph": (lambda batch: other_time(batch.folder / "images/img3.png"), {"p0", "p1"}),
     "a photograph is gone": (lambda batch: (batch.folder / "images/img3.png").unlink(), {"p0", "p1"}),
-    "there are masks": (lambda batch: (batch.folder / "masks").mkdir(), {"p0", "p1"}),
+    "there are no masks in a folder for them": (lambda batch: (batch.folder / "masks").mkdir(), set()),
+    "there is a mask": (lambda batch: add_mask(batch.folder / "masks"), {"p0", "p1"}),
     "a model in another format": (lambda batch: model(batch, "cameras.bin").touch(), {"p0"}),
     "a model has other points": (lambda batch: other_time(model(batch, "points3D.txt")), {"p0"}),
     "a setting": (lambda batch: batch.change(training={"max_steps": 30}), {"p0", "p1"}),

@@ -104,9 +104,8 @@ def _adopt_attempt(batch: Batch, task: Task, folder: AttemptFolder, ledger: Ledg
     # what it trained counts only if it is what would be trained today
     product = batch.output.patch(task.name)
     counts = _is_of_today(then, task) and not _is_superseded(folder, product)
-    settle(
-        Ending(attempt, end, outcome), product, ledger, Rules(counts, batch.config.retry.keep == "better"), adopted=True
-    )
+    rules = Rules(counts, batch.config.retry.keep == "better", places(task.patch, task.recipe))
+    settle(Ending(attempt, end, outcome), product, ledger, rules, adopted=True)
 
 
 def _is_superseded(folder: AttemptFolder, product: PatchFolder) -> bool:

@@ -14,6 +14,12 @@ MODEL = "sparse/"
 """What the names of a model's files begin with."""
 
 
+def is_content(key: str) -> bool:
+    """Return whether a file counts by what is in it: model, photographs and masks; not folders, lists, sources."""
+    kind = key.partition("/")[0]
+    return (kind in ("sparse", "images", "masks") or kind.startswith("images_")) and not key.endswith("/")
+
+
 def files_to_record(files: Mapping[str, FileFact]) -> dict[str, Any]:
     """Return the JSON form of some files."""
     return {key: list(fact) for key, fact in files.items()}

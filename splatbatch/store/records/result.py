@@ -24,6 +24,11 @@ class SplatFacts(TypedRecord):
     mtime_ns: int | None = None
     num_gaussians: int | None = None
 
+    @property
+    def fact(self) -> FileFact:
+        """Return it as identity compares files."""
+        return FileFact(-1 if self.bytes is None else self.bytes, self.mtime_ns or 0, self.sha256)
+
 
 def _splat(value: object) -> SplatFacts | None:
     return (

@@ -20,7 +20,7 @@ from splatbatch.identity import Difference, FileFact, FileFacts, Files, changed,
 from splatbatch.scene.partition.place import PATCH
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
 from splatbatch.scene.photos.resolution import DIVISORS
-from splatbatch.store.records.fingerprint import MODEL
+from splatbatch.store.records.fingerprint import MODEL, is_content
 
 IMAGES = "images/"
 """What the keys of photographs begin with."""
@@ -125,9 +125,18 @@ def differences(
     return difference(before, after, place, facts)
 
 
-def is_content(key: str) -> bool:
-    """Return whether a file counts by what is in it, as far as anybody has read that."""
-    return key.partition("/")[0] in _CONTENTS and not key.endswith("/")
+def files_now(then: Mapping[str, FileFact], patch: Patch, recipe: Recipe, facts: FileFacts) -> Files:
+    """Return what there is now of the files that were written down, and what has come since; no model is read."""
+    from splatbatch.scene.photos.folders import find_masks
+
+    place, names = places(patch, recipe), sorted(photographs_of(then))
+    keys = [key for key in then if not key.startswith("masks/")]
+    keys += [f"{MODEL}{name}" for name in MODEL_FILE_NAMES]
+    keys += [f"{kind}/{name}" for kind in _copies(patch, recipe) for name in names]
+    found = {key: facts.of(place(key)) for key in keys}
+    for mask in find_masks(patch.masks, names).values():
+        found[f"masks/{mask.relative_to(patch.masks or '/').as_posix()}"] = facts.of(str(mask))
+    return found
 
 
 def with_content(now: Mapping[str, FileFact], then: Mapping[str, FileFact], differ: Difference) -> Files:
@@ -137,22 +146,11 @@ def with_content(now: Mapping[str, FileFact], then: Mapping[str, FileFact], diff
     return {key: fact._replace(sha256=known.get(key, fact.sha256)) for key, fact in now.items()}
 
 
-_CONTENTS = frozenset({"images", "masks", *(f"images_{divisor}" for divisor in COPIES)})
-"""Files whose content `Inputs.hash` does not hold."""
-
-
 def unread(files: Mapping[str, FileFact], patch: Patch, recipe: Recipe) -> Iterator[tuple[str, Path]]:
     """Yield the files whose content nobody has read yet, with their paths."""
     for key, fact in files.items():
         if not fact.sha256 and fact.num_bytes >= 0 and is_content(key):
             yield key, Path(locate(key, patch, recipe))
-
-
-def spell_files(keys: Iterable[str], most: int = 3) -> str:
-    """Return some files in words: "images/a.jpg, images/b.jpg and 12 more"."""
-    names = list(keys)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _model_files(patch: Patch) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from splatbatch.identity import sha256_of
+from splatbatch.plain_text import spell_files
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.folders.scene import SceneFolder
 from splatbatch.store.layout import OutputFolder
@@ -14,7 +15,7 @@ from splatbatch.store.records.quality.certificate import Certificate, lacks, sea
 from splatbatch.store.records.quality.inspection import Inspection, InspectionSettings, grade
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
-from splatbatch.tasks.fingerprints.inputs import locate, spell_files
+from splatbatch.tasks.fingerprints.inputs import locate
 from splatbatch.tasks.task import Task
 
 
