@@ -18,6 +18,7 @@ from splatbatch.errors import ConfigError, OutputError
 from splatbatch.failures.causes.words import spelled
 from splatbatch.failures.diagnose import diagnose_log
 from splatbatch.failures.lines import Gap
+from splatbatch.files import MIB, open_regular, read_regular
 from splatbatch.outcome import Action
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report import to_markdown, write_report
@@ -39,6 +40,8 @@ ACTIONS: Mapping[Action, str] = {
     "degrade": "worth another try with other settings",
     "fail": "no further try can help",
 }
+MOST_LOG_BYTES = 256 * MIB
+"""A supervisor keeps 16 MiB of what a program says."""
 
 
 def plan(config: Path | None, names: Sequence[str], only: Sequence[str], *, as_json: bool) -> None:
@@ -58,7 +61,7 @@ def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
         watching.follow(chosen[-1])
         return
     try:
-        text = chosen[-1].log.read_text(encoding="utf-8", errors="replace")
+        text = read_regular(chosen[-1].log, MOST_LOG_BYTES).decode(errors="replace")
         sys.stdout.write(plain(text))
         if not text:
             typer.echo(plain(f"{name}: {chosen[-1].path.name} has an empty log; see `status` and `explain`"), err=True)
@@ -73,7 +76,7 @@ def diagnose(log: Path, exit_code: int | None, *, as_json: bool) -> None:
         ConfigError: the log cannot be read.
     """
     try:
-        log.open("rb").close()
+        open_regular(log).close()
     except OSError as error:
         raise ConfigError(f"{log}: cannot be read ({error.strerror})", "Name the log of a training.") from error
     ends = read_ends(log)

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from splatbatch.errors import ConfigError, OutputError
-from splatbatch.files import MIB, free_mib, path_beside, write_json
+from splatbatch.files import MIB, free_mib, open_regular, path_beside, write_json
 from splatbatch.machine.bounded import USUAL, Bounds, Ended, Surroundings, run_bounded
 from splatbatch.plain_text import counted
 from splatbatch.publish.source import Published
@@ -127,6 +127,6 @@ def _write_gif(frames: Path, film: Film, target: Path) -> None:
 
 
 def _pictures(frames: Path, film: Film) -> Iterator[Image.Image]:
-    with frames.open("rb") as file:
+    with open_regular(frames) as file:
         while data := file.read(film.frame_bytes):
             yield Image.fromarray(np.frombuffer(data, np.uint8).reshape(film.height, film.width, 3))

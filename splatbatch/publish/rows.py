@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 
 from splatbatch.errors import OutputError
-from splatbatch.files import MIB, sync_folder, write_whole
+from splatbatch.files import MIB, open_regular, sync_folder, write_whole
 from splatbatch.machine.slots import available_mib
 from splatbatch.publish.source import Part
 from splatbatch.splats.merge.columns import HIGHEST_DEGREE, degree_of
@@ -44,7 +44,7 @@ def read_part(part: Part) -> Gaussians:
     if needed > free:
         message = f"{part.name}: {part.num_gaussians:,} Gaussians need about {needed:,} MiB; {free:,} are free"
         raise OutputError(message, "Cut the scene into smaller patches: splatbatch split.")
-    with part.path.open("rb") as file:
+    with open_regular(part.path) as file:
         file.seek(header.header_bytes + 4 * width * part.start)
         table: FloatArray = np.fromfile(file, dtype="<f4", count=width * part.num_gaussians).reshape(-1, width)
     if len(table) < part.num_gaussians:
@@ -84,7 +84,7 @@ def copy_part(part: Part, target: Path) -> None:
 
     def write(file: BinaryIO) -> None:
         file.write(head)
-        with part.path.open("rb") as source:
+        with open_regular(part.path) as source:
             source.seek(header.header_bytes + width * part.start)
             left = width * part.num_gaussians
             while left and (piece := source.read(min(left, MIB))):
@@ -109,7 +109,7 @@ def put(aside: Path, place: Path) -> None:
     """
     for one in [aside] if aside.is_file() else sorted(aside.rglob("*")):
         if one.is_file():
-            with one.open("rb") as file:
+            with open_regular(one) as file:
                 os.fsync(file.fileno())
     before = aside.with_name(f"{aside.name}.before")
     if aside.is_dir() and place.exists():

@@ -8,9 +8,12 @@ from pathlib import Path
 
 from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
+from splatbatch.files import MIB, read_regular
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.patches import Patch, model_folder
 
+MOST_LIST_BYTES = 64 * MIB
+"""Of a list of names, one a line."""
 PIECE = 0.1
 """Of the photographs of a scene that no split has cut, that are held out side by side."""
 
@@ -113,7 +116,7 @@ def _needs_a_block(patch: Patch, evaluation: Evaluation) -> bool:
 def _listed(evaluation: Evaluation) -> frozenset[str]:
     path = evaluation.holdout_list
     try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path else []
+        lines = read_regular(path, MOST_LIST_BYTES).decode().splitlines() if path else []
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         hint = "Write one image name per line, or leave it out for every n-th photograph."

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from splatbatch.files import open_regular
 from splatbatch.splats.ply import FloatArray, SplatHeader, property_names, read_header
 
 ROWS_AT_ONCE = 1 << 16
@@ -119,7 +120,7 @@ def read_rows(
         raise ValueError(f"no property {missing[0]}")
     width, picked = len(header.properties), [header.properties.index(name) for name in columns]
     begin, end = between or (0, header.num_gaussians)
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(header.header_bytes + 4 * width * begin)
         for start in range(begin, end, ROWS_AT_ONCE):
             num = min(ROWS_AT_ONCE, end - start)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from splatbatch.files import open_regular
 from splatbatch.outcome import Rejected, Splat
 from splatbatch.splats.ply import SplatHeader, property_names, read_header
 
@@ -80,7 +81,7 @@ def count_flaws(path: Path, header: SplatHeader) -> Flaws | None:
         OSError: it cannot be read.
     """
     width, found = len(header.properties), Flaws()
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(header.header_bytes)
         for start in range(0, header.num_gaussians, ROWS_AT_ONCE):
             num = min(ROWS_AT_ONCE, header.num_gaussians - start)

@@ -14,7 +14,7 @@ import numpy as np
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import OutputError
-from splatbatch.files import MIB, write_whole
+from splatbatch.files import MIB, open_regular, write_whole
 from splatbatch.outcome import Rejected, Splat
 from splatbatch.plain_text import spell_place
 from splatbatch.scene.frame import span_between
@@ -61,7 +61,7 @@ class Source:
             OutputError: it is not the one that was accepted; what was taken of it is worth nothing.
         """
         digest = hashlib.sha256()
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             for chunk in iter(lambda: file.read(MIB), b""):
                 digest.update(chunk)
                 take(chunk)
@@ -177,7 +177,7 @@ def _may_be_replaced(target: Path, product: Path) -> bool:
     if not target.exists():
         return True
     with suppress(OSError):
-        with target.open("rb") as file:
+        with open_regular(target) as file:
             header = file.read(MOST_HEADER_BYTES).partition(b"end_header\n")[0]
         return f"\ncomment {EXPORTED} ".encode() in header or filecmp.cmp(target, product, shallow=False)
     return False

@@ -17,7 +17,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from splatbatch.files import write_whole
+from splatbatch.files import open_regular, write_whole
 
 FloatArray = npt.NDArray[np.float32]
 MOST_HEADER_BYTES = 65536
@@ -161,7 +161,7 @@ def read_header(path: Path) -> SplatHeader:
     Raises:
         ValueError: it is no binary little-endian PLY of float properties.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         start = file.read(MOST_HEADER_BYTES)
     end = start.find(b"end_header\n")
     if not start.startswith(b"ply\n") or end < 0:
@@ -210,7 +210,8 @@ def read_table(path: Path, header: SplatHeader) -> FloatArray:
     shape = (header.num_gaussians, len(header.properties))
     if header.num_gaussians == 0:
         return np.zeros(shape, dtype=np.float32)
-    return np.memmap(path, dtype="<f4", mode="r", offset=header.header_bytes, shape=shape)
+    with open_regular(path) as file:
+        return np.memmap(file, dtype="<f4", mode="r", offset=header.header_bytes, shape=shape)
 
 
 def columns_of(table: FloatArray, header: SplatHeader) -> Callable[..., FloatArray]:

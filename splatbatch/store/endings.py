@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from splatbatch.files import Record, ends_whole
+from splatbatch.files import Record, ends_whole, open_regular
 from splatbatch.identity import short_hash, stamp_of
 from splatbatch.store.events import AttemptEnded, Event, GaveUp, Refused, event_of
 from splatbatch.store.layout import OutputFolder
@@ -155,7 +155,7 @@ def _is_more_than_trained(event: AttemptEnded | Refused) -> bool:
 def _end_of(path: Path, size: int) -> str:
     """Return a hash of the last bytes before a place in a file; empty if the file does not reach so far."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, size - TAIL_BYTES))
             tail = file.read(min(size, TAIL_BYTES))
     except OSError:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from splatbatch.files import write_text
+from splatbatch.files import MOST_JSON_BYTES, read_regular, write_text
 from splatbatch.identity import Stamp
 from splatbatch.store.records.fingerprint import MODEL
 from splatbatch.store.records.result import Result
@@ -133,7 +133,7 @@ def _head(body: bytes) -> str:
 def _load(path: Path) -> dict[str, Any]:
     """Return what was kept; nothing unless every byte of it is as this version wrote it."""
     try:
-        head, _, body = path.read_bytes().partition(b"\n")
+        head, _, body = read_regular(path, MOST_JSON_BYTES).partition(b"\n")
     except OSError:
         return {}
     if head.decode(errors="replace") != _head(body):

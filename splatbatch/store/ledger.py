@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from splatbatch.errors import OutputError
 from splatbatch.fields import number
-from splatbatch.files import Record, append_line, is_out_of_space, read_lines
+from splatbatch.files import Record, append_line, is_out_of_space, open_regular, read_lines
 from splatbatch.json_text import parse
 from splatbatch.store.claims.workers import LOCAL
 from splatbatch.store.events import KINDS, AttemptEnded, Event, event_of
@@ -129,7 +129,7 @@ class Tail:
     def _new_lines(self, path: Path) -> list[bytes]:
         before = self._read_bytes.get(path, 0)
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 file.seek(before)
                 whole, end, _ = file.read().rpartition(b"\n")
         except OSError:

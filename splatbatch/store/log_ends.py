@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from splatbatch.files import MIB
+from splatbatch.files import MIB, open_regular
 
 HEAD_BYTES, TAIL_BYTES = MIB // 4, MIB * 3 // 4
 
@@ -22,7 +22,7 @@ class Ends(NamedTuple):
 def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> Ends:
     """Return the first and last lines of a log, or all, undecodable bytes replaced; nothing if there is none."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             between = file.seek(0, os.SEEK_END) - tail_bytes
             file.seek(0)
             head = file.read(head_bytes)

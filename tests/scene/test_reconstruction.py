@@ -97,10 +97,10 @@ def test_a_camera_says_what_its_model_lacks() -> None:
 def test_what_the_system_refuses_is_said(
     scene: MadeScene, monkeypatch: pytest.MonkeyPatch, code: int, says: str
 ) -> None:
-    def refuse(path: Path, *args: object, **options: object) -> None:
+    def refuse(path: Path) -> None:
         raise OSError(code, "Input/output error", str(path))
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("splatbatch.scene.colmap.files.open_regular", refuse)
     with pytest.raises(SceneError, match=rf"cameras\.bin: .*{says}") as caught:
         read_reconstruction(scene.sparse)
     assert caught.value.hint

@@ -21,7 +21,7 @@ from splatbatch.commands.train import train as training
 from splatbatch.commands.train.interruption import Interruption
 from splatbatch.config.yaml.edit import save_settings
 from splatbatch.errors import ConfigError
-from splatbatch.files import write_text
+from splatbatch.files import MOST_JSON_BYTES, read_regular, write_text
 from splatbatch.machine.gpu import presence
 from splatbatch.plain_text import moment, one_line
 from splatbatch.scene.partition.output.shared import find_source
@@ -110,7 +110,10 @@ def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:
         ConfigError: a setting is none, or its value does not fit; the YAML is as it was.
     """
     path = options.config
-    before = path.read_text(encoding="utf-8") if path.exists() else None
+    try:
+        before = read_regular(path, MOST_JSON_BYTES).decode() if path.exists() else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error})", "Name a YAML file, or leave --config out.") from error
     if before is None:
         write_text(path, config_for(options.out, options.out.resolve(), has_gpu=presence().is_here()))
     try:

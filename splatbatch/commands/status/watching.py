@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from splatbatch.commands.output import open_console
+from splatbatch.files import open_regular
 from splatbatch.machine.orphans.leftovers import has_died
 from splatbatch.monitor.table import live_view, status_table
 from splatbatch.plain_text import one_line, plain
@@ -92,7 +93,7 @@ def _whole_lines(text: str) -> tuple[str, str]:
 def _read_on(folder: AttemptFolder, position: int) -> tuple[bytes, int]:
     """Return what a log holds behind a position, and the next one; the supervisor may have cut its middle out."""
     try:
-        with folder.log.open("rb") as file:
+        with open_regular(folder.log) as file:
             file.seek(min(position, folder.log.stat().st_size))
             return file.read(CHUNK_BYTES), file.tell()
     except OSError:

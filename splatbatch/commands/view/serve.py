@@ -16,6 +16,7 @@ from splatbatch.commands.view.guard import Guard
 from splatbatch.commands.view.loopback import LOOPBACK, LoopbackHandler, open_server, serve_until_interrupted
 from splatbatch.commands.view.together import Together, view_together
 from splatbatch.errors import MissingPartError, SplatbatchError
+from splatbatch.files import open_regular
 from splatbatch.plain_text import one_line
 from splatbatch.publish.page.page import asset, folder_page
 from splatbatch.publish.source import viewed
@@ -82,7 +83,7 @@ class _Handler(LoopbackHandler):
 
     def _send_file(self, path: Path) -> None:
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 self.begin(mimetypes.guess_type(path.name)[0] or "image/jpeg", path.stat().st_size)
                 shutil.copyfileobj(file, self.wfile)
         except OSError:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import yaml
 
-from splatbatch.files import MIB
+from splatbatch.files import MIB, open_regular
 
 MOST_BYTES = MIB
 MOST_NODES = 40_000
@@ -43,7 +43,7 @@ def read_file(path: Path) -> str:
     if path == STDIN:
         data = standard_input()
     else:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise TooMuch(problem=f"more than {MOST_BYTES // MIB} MiB")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch.engines.engine import JOB, Handle, Wanted
+from splatbatch.files import read_tail
 from splatbatch.store.claims.submissions import Submission
 
 KEEPER = Path(__file__).with_name("keeper.py")
@@ -82,7 +83,4 @@ def _path(submission: Submission, handle: Handle, kind: str) -> Path:
 
 
 def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+    return read_tail(path)

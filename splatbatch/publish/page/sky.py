@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from PIL import Image as Picture
 
 from splatbatch.errors import SceneError
 from splatbatch.publish.source import Published
 from splatbatch.report.viewer.initial_camera import Vector
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.photos.folders import Folders, Found
+from splatbatch.scene.photos.pixels import opened_photograph
 from splatbatch.scene.photos.resolution import stored_photographs
 
 MOST_PHOTOS = 12
@@ -45,10 +45,10 @@ def sky_of(splat: Published, up: Vector) -> tuple[Color, bool]:
 def _top_of(file: str) -> Color | None:
     """Return the middle colour of a photograph's upper edge."""
     try:
-        with Picture.open(file) as picture:
+        with opened_photograph(file) as picture:
             picture.draft("RGB", (SIZE_PX, SIZE_PX))
             pixels = np.asarray(picture.convert("RGB"), dtype=np.float64) / 255
-    except (OSError, ValueError, Picture.DecompressionBombError):
+    except (OSError, ValueError, SyntaxError):
         return None
     red, green, blue = np.median(pixels[: max(1, int(TOP * len(pixels)))].reshape(-1, 3), axis=0).tolist()
     return (red, green, blue)

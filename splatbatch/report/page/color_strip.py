@@ -23,6 +23,7 @@ from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors.evened import evened
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.photos.other_formats import DEEP_MODES
+from splatbatch.scene.photos.pixels import opened_photograph
 
 LONG_SIDE_PX = 176
 JPEG_QUALITY = 80
@@ -98,9 +99,7 @@ def _pair(name: str, tone: Tone, folders: Sequence[Path]) -> tuple[Jpeg, Jpeg] |
 
 
 def _decoded(path: Path, tone: Tone) -> tuple[Jpeg, Jpeg] | None:
-    from PIL import Image
-
-    with Image.open(path) as file:
+    with opened_photograph(path) as file:
         if file.mode in DEEP_MODES or (file.format != "JPEG" and file.width * file.height > MOST_PIXELS):
             return None
         file.draft("RGB", (LONG_SIDE_PX, LONG_SIDE_PX))

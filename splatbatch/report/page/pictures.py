@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 
-from splatbatch.files import Record
+from splatbatch.files import Record, read_regular
 from splatbatch.report.page.html import Html, tag
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.layout import OutputFolder
@@ -148,9 +148,7 @@ def _figure(name: str, value: float | None, form: str, unit: str = "") -> str:
 def _read(path: Path) -> bytes:
     """Return a JPEG of ours; empty if it is none."""
     try:
-        if path.stat().st_size > MOST_PICTURE_BYTES:
-            return b""
-        data = path.read_bytes()
+        data = read_regular(path, MOST_PICTURE_BYTES)
     except OSError:
         return b""
     return data if data.startswith(b"\xff\xd8") else b""

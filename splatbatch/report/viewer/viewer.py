@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
+from pathlib import Path
 
-from splatbatch.files import Record, write_whole
+from splatbatch.files import Record, read_regular, write_whole
 from splatbatch.report.page.html import Html, tag
 from splatbatch.report.page.pictures import Budget, attempt_folder
 from splatbatch.report.viewer.initial_camera import find_initial_camera
@@ -92,7 +93,7 @@ def _read(folder: PatchFolder, turn: Floats) -> bytes:
     """Return the preview beside a splat, made anew where it is older or spoilt; empty if it cannot be made."""
     try:
         is_new = folder.preview.exists() and folder.preview.stat().st_mtime_ns >= folder.splat.stat().st_mtime_ns
-        if is_new and (preview := _whole(folder.preview.read_bytes())):
+        if is_new and (preview := _kept(folder.preview)):
             return preview
         preview = make_preview(folder.splat, turn)
     except Exception:  # noqa: BLE001 - foreign code that compiles itself: whatever it raises, the batch has its report
@@ -102,12 +103,13 @@ def _read(folder: PatchFolder, turn: Floats) -> bytes:
     return preview
 
 
-def _whole(preview: bytes) -> bytes:
+def _kept(path: Path) -> bytes:
     """Return a preview if it is one of ours; empty for anything larger, or else."""
-    if not preview.startswith(b"ply\n") or len(preview) > MOST_PREVIEW_BYTES:
-        return b""
     try:
+        preview = read_regular(path, MOST_PREVIEW_BYTES)
+        if not preview.startswith(b"ply\n"):
+            return b""
         middle_of(preview)
-    except ValueError:
+    except (OSError, ValueError):
         return b""
     return preview

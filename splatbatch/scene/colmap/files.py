@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from splatbatch.errors import SceneError
+from splatbatch.files import open_regular
 
 T = TypeVar("T")
 PARTS = ("cameras", "images", "points3D")
@@ -19,6 +19,7 @@ _COPY_AGAIN = "Copy the file again, or export the model again (colmap model_conv
 _REMEDIES = {
     errno.EACCES: ("no permission to read it", "Give the user who runs splatbatch read access (chmod, chown)."),
     errno.ELOOP: ("its symbolic links run in a circle", "Replace the link by the file it was to point to."),
+    errno.EINVAL: ("not a regular file", "Put the file itself there, in place of the folder, pipe or device."),
     errno.ENOTDIR: ("not below a folder", "Name the folder that holds cameras, images and points3D (.bin or .txt)."),
 }
 
@@ -77,16 +78,14 @@ def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
         ModelError: the file cannot be opened or read.
     """
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait for ever
-            raise ModelError(path, "not a regular file")
-        with path.open("rb") as file:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
             if file.read(len(_LFS)) == _LFS:
                 raise ModelError(path, "a git-lfs pointer, not the file itself", "Run `git lfs pull` where it lies.")
             file.seek(0)
-            if status.st_size == 0:
+            if size == 0:
                 raise ModelError(path, "empty (0 bytes)")
-            yield file, status.st_size
+            yield file, size
     except OSError as error:
         raise unreadable(path, error) from error
 

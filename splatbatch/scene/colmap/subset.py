@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from splatbatch.files import write_whole
+from splatbatch.files import open_regular, write_whole
 from splatbatch.scene.colmap.binary import ELEMENT, KEYPOINT, POINT
 from splatbatch.scene.colmap.rigs import Rigs, frames_bytes, rigs_bytes
 from splatbatch.scene.colmap.sightings import NONE, Mask, Sightings
@@ -145,7 +145,7 @@ def hash_of_files(folder: Path, names: list[str]) -> str | None:
     try:
         for name in sorted(names):
             digest.update(name.encode() + b"\0")
-            with (folder / name).open("rb") as file:
+            with open_regular(folder / name) as file:
                 while piece := file.read(1 << 20):
                     digest.update(piece)
     except OSError:

@@ -15,6 +15,7 @@ from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors.tone import NEUTRAL, Tone
 from splatbatch.scene.patches import Patch
+from splatbatch.scene.photos.pixels import opened_photograph
 from splatbatch.scene.photos.resolution import stored_photographs
 
 JPEG_QUALITY = 97
@@ -52,7 +53,7 @@ def _write(source: Path, copy: Path, tone: Tone, camera: Camera) -> None:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(source) as file:
+        with opened_photograph(source) as file:
             kept = {key: file.info[key] for key in ("exif", "icc_profile", "dpi") if key in file.info}
             form, alpha = file.format, file.getchannel("A") if file.mode in ("RGBA", "LA") else None
             pixels = np.asarray(file.convert("RGB"))

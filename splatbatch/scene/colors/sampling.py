@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.files import write_whole
+from splatbatch.files import open_regular, write_whole
 from splatbatch.scene.colmap.types import Floats, Ints
 from splatbatch.scene.colors.observations import Shot
 from splatbatch.scene.photos.folders import MASK_COUNTS
 from splatbatch.scene.photos.other_formats import DEEP_MODES
+from splatbatch.scene.photos.pixels import opened_photograph
 
 Samples = NDArray[np.uint16]
 """[N, 3], 256 times the mean of the pixels around each keypoint; 0: left out, as masked, dark or clipped."""
@@ -119,10 +120,7 @@ def sample(shot: Shot) -> Samples:
 
 
 def _decode(shot: Shot) -> NDArray[np.uint8]:
-    from PIL import Image
-
-    Image.MAX_IMAGE_PIXELS = None  # survey cameras do have more pixels than Pillow's "bomb" limit
-    with Image.open(shot.path) as file:
+    with opened_photograph(shot.path) as file:
         ratio = (file.size[0] / shot.camera.width, file.size[1] / shot.camera.height)
         if abs(ratio[0] / ratio[1] - 1) > STRETCH and max(abs(file.size[0] / ratio[1] - shot.camera.width), 0) > 1:
             raise Unlike(f"{file.size[0]}x{file.size[1]} pixels, another shape than its camera's")
@@ -136,9 +134,7 @@ def _decode(shot: Shot) -> NDArray[np.uint8]:
 
 def _unmasked(path: Path, places: Floats, size: Ints) -> NDArray[np.bool_]:
     """Return whether a mask lets all the pixels [9, N, 2] around a keypoint count, of a photograph of this size."""
-    from PIL import Image
-
-    with Image.open(path) as file:
+    with opened_photograph(path) as file:
         mask = np.asarray(file.convert("L"))
     x, y = np.moveaxis((places / size * (mask.shape[1], mask.shape[0])).astype(np.int64), 2, 0)
     counts: NDArray[np.bool_] = (mask[y, x] >= MASK_COUNTS).all(axis=0)
@@ -157,7 +153,7 @@ def _load(path: Path | None) -> dict[str, Samples]:
     if path is None:
         return {}
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open_regular(path) as kept, np.load(kept, allow_pickle=False) as file:
             keys, lengths, samples = (file[name] for name in ("keys", "lengths", "samples"))
             parts = np.split(samples.astype(np.uint16).reshape(-1, 3), np.cumsum(lengths)[:-1])
             return dict(zip(keys.tolist(), parts, strict=True))

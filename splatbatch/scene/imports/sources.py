@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from splatbatch.files import open_regular
 from splatbatch.plain_text import counted
 from splatbatch.scene.imports.exports.model import suffix_of
 from splatbatch.scene.imports.transforms.document import find_documents
@@ -63,7 +64,7 @@ def _metashape_files(path: Path) -> Iterator[Path]:
 
 def _is_metashape(file: Path) -> bool:
     try:
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             head = opened.read(_HEAD)
     except OSError:
         return False
@@ -85,7 +86,7 @@ def what_instead(path: Path) -> str:
 
 def _is_csv_of_poses(file: Path) -> bool:
     try:
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             return opened.read(64).startswith(b"#name")
     except OSError:
         return False

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
-from splatbatch.files import write_json
+from splatbatch.files import MOST_JSON_BYTES, read_regular, write_json
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import Box, open_sides, owners
 from splatbatch.scene.partition.checks import box_of, first_mistake, mistake_in
@@ -135,7 +135,7 @@ def _read(path: Path, mtime_ns: int, size: int) -> Partition:
     from splatbatch.scene.partition.form import PartitionForm
 
     try:
-        form = PartitionForm.model_validate_json(path.read_bytes())
+        form = PartitionForm.model_validate_json(read_regular(path, MOST_JSON_BYTES))
     except OSError as error:
         raise SceneError(f"{path}: cannot be read ({error.strerror})", AGAIN) from error
     except ValidationError as error:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from splatbatch.errors import ConfigError
+from splatbatch.files import MOST_JSON_BYTES, read_regular
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, first_meeting, tile
 from splatbatch.scene.partition.checks import box_of, first_mistake, not_a_frame
 from splatbatch.scene.partition.form import BoxForm, Name, Triple
@@ -120,7 +121,7 @@ def read_boxes(path: Path) -> Boxes:
         ConfigError: it cannot be read, or its boxes do not share space between them.
     """
     try:
-        given = json.loads(path.read_bytes())
+        given = json.loads(read_regular(path, MOST_JSON_BYTES))
         if isinstance(given, dict) and "format" in given:  # of a partition: its cores
             cores = [{"name": one["name"], **one["core"]} for one in given["patches"]]
             given = {"axes": given["axes"], "boxes": cores}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from splatbatch.scene.photos.folders import MASK_COUNTS
 from splatbatch.scene.photos.other_formats import decode_problem
+from splatbatch.scene.photos.pixels import opened_photograph
 
 _AT_ONCE = 16  # files per task
 
@@ -47,10 +48,8 @@ def _faults(paths: list[str]) -> Iterator[Undecodable]:
 
 def is_black(path: Path) -> bool:
     """Return whether no pixel of a mask counts; a mask that cannot be decoded is not black."""
-    from PIL import Image
-
     try:
-        with Image.open(path) as image:
+        with opened_photograph(path) as image:
             return int(image.convert("L").getextrema()[1]) < MASK_COUNTS  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
         return False

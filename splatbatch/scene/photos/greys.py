@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.photos.pixels import opened_photograph
 
 Greys = NDArray[np.uint8]
 _LEAST_SIDE = 400  # px: JPEG is decoded at an eighth, a quarter or a half where that leaves more
@@ -15,10 +16,8 @@ _LEAST_SIDE = 400  # px: JPEG is decoded at an eighth, a quarter or a half where
 
 def decode_grey(path: str | Path, least_side: int = _LEAST_SIDE) -> Greys | None:
     """Return a photograph in grey [H, W], smaller where that is quicker; None where it cannot be decoded."""
-    from PIL import Image
-
     try:
-        with Image.open(path) as image:
+        with opened_photograph(path) as image:
             factor = max(1, min(image.size) // least_side)
             image.draft("L", (image.width // factor, image.height // factor))
             return np.asarray(image.convert("L"))

@@ -8,6 +8,7 @@ import stat
 import struct
 from pathlib import Path
 
+from splatbatch.files import open_regular
 from splatbatch.scene.photos.other_formats import decode_problem, read_other
 from splatbatch.scene.photos.photo import Header, Photo, Trait, Unreadable
 
@@ -33,14 +34,12 @@ def read_known(path: str | Path, status: os.stat_result) -> Header:
         return Unreadable("unreadable", "not a regular file")
     if status.st_size == 0:
         return Unreadable("empty", "0 bytes")
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        window = _Window(descriptor, status.st_size)
-        return _read(path, window)
-    except (_Bad, struct.error) as error:
-        return Unreadable("truncated" if window.beyond else "unreadable", str(error) or "the header is cut")
-    finally:
-        os.close(descriptor)
+    with open_regular(path) as file:
+        window = _Window(file.fileno(), status.st_size)
+        try:
+            return _read(path, window)
+        except (_Bad, struct.error) as error:
+            return Unreadable("truncated" if window.beyond else "unreadable", str(error) or "the header is cut")
 
 
 def unreadable(error: OSError) -> Unreadable:

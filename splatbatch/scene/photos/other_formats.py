@@ -7,7 +7,9 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from splatbatch.files import open_regular
 from splatbatch.scene.photos.photo import Header, Photo, Trait, Unreadable
+from splatbatch.scene.photos.pixels import opened_photograph
 
 _HEIC_BRANDS = {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"heim", b"heis"}
 DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
@@ -17,14 +19,14 @@ _STRIPS = ((273, 279), (324, 325))  # TIFF 6.0: offsets and byte counts of strip
 
 def read_other(path: Path) -> Header:
     """Return the header of a TIFF, WebP, HEIC or other file that Pillow knows."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         head = file.read(16)
     if head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS and not _has_heif():
         return Unreadable("unreadable", "HEIC, which needs the package pillow_heif")
     if head[:4] == b"RIFF" and int.from_bytes(head[4:8], "little") + 8 > path.stat().st_size:
         return Unreadable("truncated", "its RIFF header claims more bytes than the file has")
     try:
-        with _opened(path) as image:
+        with opened_photograph(path) as image:
             problem = _strip_problem(path, image)
             return Unreadable("truncated", problem) if problem else _photo(image)
     except Exception as error:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
@@ -34,18 +36,11 @@ def read_other(path: Path) -> Header:
 def decode_problem(path: Path) -> str:
     """Return why a file cannot be decoded; empty if it can."""
     try:
-        with _opened(path) as image:
+        with opened_photograph(path) as image:
             image.load()
     except Exception as error:  # noqa: BLE001 - see read_other
         return _spoken(error)
     return ""
-
-
-def _opened(path: Path) -> Any:
-    from PIL import Image
-
-    Image.MAX_IMAGE_PIXELS = None  # survey cameras do have more pixels than Pillow's "bomb" limit
-    return Image.open(path)
 
 
 def _has_heif() -> bool:

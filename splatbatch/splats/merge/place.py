@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from splatbatch.errors import ConfigError, OutputError
+from splatbatch.files import open_regular
 from splatbatch.splats.merge.write import MERGED
 from splatbatch.splats.ply import MOST_HEADER_BYTES
 
@@ -30,6 +31,6 @@ def check_place(target: Path, output: Path) -> None:
 
 def _is_merged(path: Path) -> bool:
     """Return whether a file is a splat that a merge has written."""
-    with suppress(OSError), path.open("rb") as file:
+    with suppress(OSError), open_regular(path) as file:
         return f"\ncomment {MERGED} ".encode() in file.read(MOST_HEADER_BYTES).partition(b"end_header\n")[0]
     return False

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from splatbatch.files import MIB
+from splatbatch.files import MIB, open_regular
 from splatbatch.splats.merge.columns import names_at
 from splatbatch.splats.ply import read_header
 
@@ -61,7 +61,7 @@ class Earlier:
         """
         header = read_header(self.path)
         row_bytes = 4 * len(header.properties)
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             at = header.header_bytes + part.start * row_bytes
             copy_bytes(file.fileno(), at, part.num_gaussians * row_bytes, target)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from io import RawIOBase
+from io import BufferedReader
 
 import numpy as np
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import OutputError
+from splatbatch.files import open_regular
 from splatbatch.plain_text import spell_place
 from splatbatch.splats.check import Flaws, flaws_of
 from splatbatch.splats.export import Source, changed_on_disk
@@ -50,7 +51,7 @@ def read_rows(source: Source, header: SplatHeader) -> Iterator[FloatArray]:
     digest, flaws = hashlib.sha256(), Flaws()
     width = len(header.properties)
     buffer = np.empty((min(ROWS_AT_ONCE, header.num_gaussians), width), dtype="<f4")
-    with source.path.open("rb", buffering=0) as file:
+    with open_regular(source.path) as file:
         digest.update(file.read(header.header_bytes))
         for start in range(0, header.num_gaussians, ROWS_AT_ONCE):
             rows = buffer[: min(ROWS_AT_ONCE, header.num_gaussians - start)]
@@ -66,7 +67,7 @@ def read_rows(source: Source, header: SplatHeader) -> Iterator[FloatArray]:
         raise _unusable(source, f"{flaws.not_finite} {num} are not finite, {flaws.unturned} have no rotation")
 
 
-def _fill(file: RawIOBase, target: memoryview) -> int:
+def _fill(file: BufferedReader, target: memoryview) -> int:
     """Read until a buffer is full or the file ends; return how many bytes there were."""
     filled = 0
     while filled < len(target) and (num := file.readinto(target[filled:])):

@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from splatbatch.files import MOST_JSON_BYTES, read_regular
+
 
 def made_once(source: Path, target: Path) -> bool:
     """Give the file `source`, which must be on the disk, the name `target`; return whether nobody had that name."""
@@ -41,7 +43,7 @@ def numbers_in(folder: str | Path, prefix: str = "", suffix: str = "") -> Iterat
 
 
 def _copied_once(source: Path, target: Path) -> bool:
-    content = source.read_bytes()
+    content = read_regular(source, MOST_JSON_BYTES)
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:

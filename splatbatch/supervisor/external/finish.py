@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from splatbatch.files import open_regular
 from splatbatch.store.records.watch import Finish
 from splatbatch.supervisor.external.patterns import TooSlow, time_limit
 
@@ -182,7 +183,7 @@ class FinishWatch:
 def _may_be_splat(path: Path) -> bool:
     """Return whether a file holds something and, if it is a PLY, has the colours of Gaussians in its header."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(HEADER_BYTES)
     except OSError:
         return False

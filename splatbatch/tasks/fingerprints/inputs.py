@@ -16,6 +16,7 @@ from typing import Any
 
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
+from splatbatch.files import MOST_JSON_BYTES, read_regular
 from splatbatch.identity import Difference, FileFact, FileFacts, Files, changed, difference
 from splatbatch.scene.partition.place import PATCH
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
@@ -51,7 +52,7 @@ def inputs_of(patch: Patch, recipe: Recipe, facts: FileFacts | None = None) -> I
         files[f"sparse/{name}"] = facts.of(path)._replace(sha256=content)
     if patch.partition:
         with contextlib.suppress(OSError):  # a core that has moved is another patch, whatever its model holds
-            digest.update(Path(_root("patch", patch, recipe), PATCH).read_bytes())
+            digest.update(read_regular(Path(_root("patch", patch, recipe), PATCH), MOST_JSON_BYTES))
     with contextlib.suppress(SceneError):  # a broken model is the audit's to report, and fails when it is trained
         digest.update("\0".join(choose_holdout(patch, recipe.evaluation)).encode())
         names = sorted(image.name for image in read_images(patch.sparse))

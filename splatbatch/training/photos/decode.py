@@ -16,6 +16,7 @@ from scipy.ndimage import map_coordinates
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.photos.folders import MASK_COUNTS
+from splatbatch.scene.photos.pixels import opened_photograph
 from splatbatch.scene.photos.undistort import is_distorted, sources, straighten
 from splatbatch.scene.repair.camera_change import rescaled
 
@@ -111,11 +112,11 @@ def _lens(camera: Camera) -> tuple[Camera, NDArray[np.float32]]:
 
 def _open(path: Path, mode: str) -> Pillow.Image:
     try:
-        with Pillow.open(path) as file:
+        with opened_photograph(path) as file:
             return file.convert(mode)
     except FileNotFoundError as error:
         raise SceneError(f"{path}: missing image") from error
-    except (OSError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
+    except (OSError, SyntaxError, ValueError) as error:
         raise SceneError(f"{path}: cannot identify image file, or it is truncated ({error})") from error
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatbatch.files import Record
+from splatbatch.files import Record, read_regular
 from splatbatch.report.page.html import Html, tag
 from splatbatch.report.page.pictures import Budget
 
@@ -47,7 +47,7 @@ class Pictures:
             return b""
         path = self.folder / name
         try:
-            data = path.read_bytes() if path.stat().st_size <= MOST_BYTES else b""
+            data = read_regular(path, MOST_BYTES)
         except (OSError, ValueError):
             return b""
         return data if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else b""

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from splatbatch.files import Record, read_json
+from splatbatch.files import Record, read_json, read_tail
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Points2D
 from splatbatch.scene.imports.capture import Capture, Cloud, Notes, Shot, Wish
@@ -176,7 +176,7 @@ def _georeference(folder: Path, notes: Notes) -> tuple[Record, str]:
             notes.convert("reference_lla.json (OpenSfM: where the origin lies) is kept in import.json")
         coords = top / "odm_georeferencing" / "coords.txt"
         if coords.is_file() and "odm_coords" not in found:
-            lines = coords.read_text(encoding="utf-8", errors="replace").splitlines()[:2]
+            lines = read_tail(coords).splitlines()[:2]
             found["odm_coords"], crs = lines, lines[0].strip() if lines else ""
             notes.convert("odm_georeferencing/coords.txt (zone and offset) is kept in import.json")
     return found, crs

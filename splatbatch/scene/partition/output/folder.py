@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch.errors import OutputError, SceneError
-from splatbatch.files import path_beside, sync_folder, write_text
+from splatbatch.files import MOST_JSON_BYTES, path_beside, read_regular, sync_folder, write_text
 from splatbatch.processes import abandoned
 from splatbatch.scene.colmap.subset import Subset, hash_of_files
 from splatbatch.scene.partition.output.shared import Shared
@@ -51,7 +51,7 @@ class Content:
         try:
             there = sorted(os.listdir(folder / SPARSE))  # noqa: PTH208 - names alone
             links = {name: os.readlink(folder / name) for name in self.links}  # noqa: PTH115 - as it is written
-            record = (folder / PATCH).read_text(encoding="utf-8")
+            record = read_regular(folder / PATCH, MOST_JSON_BYTES).decode()
         except (OSError, UnicodeDecodeError):
             return False
         found = hash_of_files(folder / SPARSE, names) or ""

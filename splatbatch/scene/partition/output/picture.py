@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError
-from splatbatch.files import write_text, write_whole
+from splatbatch.files import open_regular, write_text, write_whole
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import Box
@@ -97,7 +97,7 @@ def draw(plan: Plan, path: Path) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return MARK.encode() in file.read(1024)
 
 
