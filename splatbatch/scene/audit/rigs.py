@@ -8,6 +8,7 @@ from pathlib import Path
 
 from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import ModelError, choose_format, opened, shown
+from splatbatch.scene.colmap.rigs import MOST_MIB
 
 _COUNT, _PAIR, _SENSOR = struct.Struct("<Q"), struct.Struct("<II"), struct.Struct("<iI")
 _POSE, _DATA = 7 * 8, 16  # bytes: quaternion and translation; sensor type, sensor id, data id
@@ -29,7 +30,7 @@ def check_rigs(sparse: Path, scribe: Sink) -> Iterator[Finding]:
 
 
 def _walk(path: Path) -> None:
-    with opened(path) as (file, size):
+    with opened(path, MOST_MIB) as (file, size):
         data = file.read() if path.suffix == ".bin" else b""
     if path.suffix != ".bin":
         return

@@ -1,7 +1,12 @@
-"""The .bin files of a COLMAP model: every count is checked against the size of the file before it is believed."""
+"""The .bin files of a COLMAP model: every count is checked against the size of the file before it is believed.
+
+A file is read a few megabytes at a time, and what is wrong with it is said at the first place that shows it: a file of
+20 GB, cut in the middle or full of zeros, costs no more memory than a small one.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from collections.abc import Iterator
@@ -21,7 +26,14 @@ POINT = np.dtype([("id", "<u8"), ("xyz", "<f8", 3), ("rgb", "u1", 3), ("error", 
 ELEMENT = np.dtype([("image", "<u4"), ("point2d", "<u4")])
 KEYPOINT = np.dtype([("xy", "<f8", 2), ("point3d", "<u8")])
 _LONGEST_NAME = 4096  # bytes; PATH_MAX of Linux
-_AT_ONCE = 1 << 16  # points
+_PIECE_BYTES = 4 << 20
+MOST_ENTRIES = {"cameras": 1_000_000, "images": 1_000_000, "points": 100_000_000}
+"""More need tens of GB of memory here and in every trainer; of points, 10 GB."""
+MOST_KEYPOINTS = 16_000_000
+"""Of one image. COLMAP finds 8,192 unless it is told otherwise."""
+MOST_TRACK = 16_000_000
+"""Of one point: so many keypoints of all images."""
+SPLIT = "Cut the scene into patches (splatbatch split), or leave points out (colmap point_filtering)."
 Records = NDArray[np.void]
 
 
@@ -32,25 +44,24 @@ def read_cameras(path: Path) -> list[Camera]:
         ModelError: the file is cut, too long or garbage.
     """
     with opened(path) as (file, size):
-        data = file.read()
-    count = _checked_count(path, data, size, _CAMERA.size)
-    cameras: list[Camera] = []
-    offset = _COUNT.size
-    for _ in range(count):
-        if offset + _CAMERA.size > size:
-            raise _cut(path, len(cameras), count, "cameras")
-        camera_id, model_id, width, height = _CAMERA.unpack_from(data, offset)
-        offset += _CAMERA.size
-        model = CAMERA_MODELS_BY_ID.get(model_id)
-        if model is None:
-            raise ModelError(path, f"camera {camera_id} is of the unknown camera model {model_id}")
-        end = offset + 8 * len(model.params)
-        if end > size:
-            raise _cut(path, len(cameras), count, "cameras")
-        params = struct.unpack(f"<{len(model.params)}d", data[offset:end])
-        cameras.append(Camera(camera_id, model.name, width, height, params))
-        offset = end
-    _expect_end(path, offset, size, "a camera may have more parameters than its model takes")
+        count = _checked_count(path, file.read(_COUNT.size), size, _CAMERA.size, "cameras")
+        cameras: list[Camera] = []
+        for _ in range(count):
+            head = file.read(_CAMERA.size)
+            if len(head) < _CAMERA.size:
+                raise _cut(path, len(cameras), count, "cameras")
+            camera_id, model_id, width, height = _CAMERA.unpack(head)
+            model = CAMERA_MODELS_BY_ID.get(model_id)
+            if model is None:
+                raise ModelError(path, f"camera {camera_id} is of the unknown camera model {model_id}")
+            if cameras and cameras[-1].id == camera_id:
+                raise _same_id(path, camera_id, "cameras")
+            data = file.read(8 * len(model.params))
+            if len(data) < 8 * len(model.params):
+                raise _cut(path, len(cameras), count, "cameras")
+            params = struct.unpack(f"<{len(model.params)}d", data)
+            cameras.append(Camera(camera_id, model.name, width, height, params))
+        _expect_end(path, file.tell(), size, "a camera may have more parameters than its model takes")
     return cameras
 
 
@@ -85,8 +96,8 @@ def walk_images(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[Image, 
         ModelError: the file is cut, too long or garbage.
     """
     number = file.fileno()
-    count = _checked_count(path, os.pread(number, _COUNT.size, 0), size, _IMAGE.size + 1 + _COUNT.size)
-    offset = _COUNT.size
+    count = _checked_count(path, os.pread(number, _COUNT.size, 0), size, _IMAGE.size + 1 + _COUNT.size, "images")
+    offset, before = _COUNT.size, -1
     for index in range(count):
         # One read of the longest header an image can have: the keypoints in between are never loaded.
         head = os.pread(number, _IMAGE.size + _LONGEST_NAME + 1 + _COUNT.size, offset)
@@ -105,7 +116,13 @@ def walk_images(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[Image, 
             raise ModelError(
                 path, f"cut: image '{shown(name)}' claims {num_keypoints} keypoints, more than the file holds"
             )
+        if num_keypoints > MOST_KEYPOINTS:
+            what = f"image '{shown(name)}' claims {num_keypoints:,} keypoints; {MOST_KEYPOINTS:,} are read at most"
+            raise ModelError(path, what)
+        if image_id == before:
+            raise _same_id(path, image_id, "images")
         w, x, y, z, tx, ty, tz = pose
+        before = image_id
         yield Image(image_id, name, camera_id, (w, x, y, z), (tx, ty, tz)), start, offset
     _expect_end(path, offset, size)
 
@@ -117,7 +134,7 @@ def count_images(path: Path) -> int:
         ModelError: the file is too small for it.
     """
     with opened(path) as (file, size):
-        return _checked_count(path, file.read(_COUNT.size), size, _IMAGE.size + 1 + _COUNT.size)
+        return _checked_count(path, file.read(_COUNT.size), size, _IMAGE.size + 1 + _COUNT.size, "images")
 
 
 def count_points(path: Path) -> int:
@@ -127,7 +144,7 @@ def count_points(path: Path) -> int:
         ModelError: the file is too small for it.
     """
     with opened(path) as (file, size):
-        return _checked_count(path, file.read(_COUNT.size), size, POINT.itemsize)
+        return _checked_count(path, file.read(_COUNT.size), size, POINT.itemsize, "points")
 
 
 def read_points(path: Path, *, tracks: bool = False) -> Points:
@@ -136,10 +153,14 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
     Raises:
         ModelError: the file is cut, too long or garbage.
     """
+    heads, elements = [np.zeros(0, POINT)], [np.zeros(0, ELEMENT)]
     with opened(path) as (file, size):
-        data = file.read()
-    offsets = _walk_points(path, data, size)
-    record, elements = _taken_apart(np.frombuffer(data, np.uint8), offsets, with_elements=tracks)
+        for data, starts in walk_points(path, file, size):
+            head, tracked = _taken_apart(data, starts, with_elements=tracks)
+            heads.append(head)
+            elements.append(tracked)
+    record = np.concatenate(heads)
+    del heads
     lengths = record["length"].astype(np.int64)
     return Points(
         xyz=record["xyz"].astype(np.float64),
@@ -147,45 +168,82 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
         errors=record["error"].astype(np.float64),
         track_lengths=lengths,
         ids=record["id"].astype(np.uint64),
-        tracks=_tracks(elements, lengths) if tracks else None,
+        tracks=_tracks(np.concatenate(elements), lengths) if tracks else None,
     )
 
 
-def _walk_points(path: Path, data: bytes, size: int) -> Ints:
-    """Return where every point starts, and where the last one ends."""
-    count = _checked_count(path, data, size, POINT.itemsize)
-    offsets, offset = [_COUNT.size], _COUNT.size
-    read_length, until_length = _COUNT.unpack_from, POINT.itemsize - _COUNT.size
-    try:
-        for _ in range(count):
-            offset += POINT.itemsize + ELEMENT.itemsize * read_length(data, offset + until_length)[0]
-            offsets.append(offset)
-    except (struct.error, OverflowError) as error:  # the next length lies beyond the end
-        raise _cut(path, len(offsets) - 1, count, "points") from error
-    if offset > size:
-        raise _cut(path, count - 1, count, "points")
-    _expect_end(path, offset, size)
-    return np.array(offsets, dtype=np.int64)
+def walk_points(path: Path, file: BinaryIO, size: int) -> Iterator[tuple[NDArray[np.uint8], Ints]]:
+    """Yield the bytes of some points at a time, and where each of them starts there and the last one ends.
 
-
-def _taken_apart(data: NDArray[np.uint8], offsets: Ints, *, with_elements: bool) -> tuple[Records, Records]:
-    """Return the heads of all points and, one after the other, the elements of their tracks.
-
-    Some at a time: the place of every byte of millions of points takes gigabytes.
+    Raises:
+        ModelError: the file is cut, too long or garbage.
     """
-    heads = np.empty(len(offsets) - 1, POINT)
-    rows = heads.view(np.uint8).reshape(-1, POINT.itemsize)
-    elements = [np.zeros(0, ELEMENT)]
-    for first in range(0, len(heads), _AT_ONCE):
-        part = offsets[first : first + _AT_ONCE + 1]
-        records = data[part[0] : part[-1]]
-        places = (part[:-1] - part[0])[:, None] + np.arange(POINT.itemsize)
-        rows[first : first + _AT_ONCE] = records[places]
-        if with_elements:
-            is_element = np.ones(len(records), dtype=bool)
-            is_element[places] = False
-            elements.append(records[is_element].view(ELEMENT))
-    return heads, np.concatenate(elements)
+    file.seek(0)
+    count = _checked_count(path, file.read(_COUNT.size), size, POINT.itemsize, "points")
+    rest, done, last_id = b"", 0, -1
+    while done < count:
+        data = rest + file.read(_PIECE_BYTES)
+        ends = _ends_of_points(data, count - done)
+        if not ends:
+            data += file.read(_missing_of_point(path, data, (done, count), size - file.tell()))
+            ends = _ends_of_points(data, 1)
+        if not ends:  # it became shorter while it was read
+            raise _cut(path, done, count, "points")
+        starts = np.array([0, *ends], dtype=np.int64)
+        ids = np.frombuffer(data, np.uint8)[starts[:-1, None] + np.arange(8)].view("<u8").ravel()
+        is_twice = ids[1:] == ids[:-1]
+        if is_twice.any() or int(ids[0]) == last_id:
+            raise _same_id(path, int(ids[int(is_twice.argmax()) if is_twice.any() else 0]), "points")
+        yield np.frombuffer(data, np.uint8), starts
+        rest, done, last_id = data[ends[-1] :], done + len(ends), int(ids[-1])
+    _expect_end(path, file.tell() - len(rest), size)
+
+
+def _ends_of_points(data: bytes, most: int) -> list[int]:
+    """Return where each of the points ends that lie wholly in a piece."""
+    ends, offset = [], 0
+    read_length, until_length = _COUNT.unpack_from, POINT.itemsize - _COUNT.size
+    with contextlib.suppress(struct.error, OverflowError):  # the next length lies beyond the end
+        for _ in range(most):
+            offset += POINT.itemsize + ELEMENT.itemsize * read_length(data, offset + until_length)[0]
+            ends.append(offset)
+    if offset > len(data):
+        ends.pop()
+    return ends
+
+
+def _missing_of_point(path: Path, data: bytes, at: tuple[int, int], left: int) -> int:
+    """Return how many bytes of a point, the first of a piece, have not been read yet.
+
+    Args:
+        path: of the file.
+        data: the piece.
+        at: how many points lie before, and how many there are.
+        left: bytes of the file behind the piece.
+    """
+    done, count = at
+    if len(data) < POINT.itemsize:
+        raise _cut(path, done, count, "points")
+    length = _COUNT.unpack_from(data, POINT.itemsize - _COUNT.size)[0]
+    missing: int = POINT.itemsize + ELEMENT.itemsize * length - len(data)
+    if missing > left:
+        raise _cut(path, done, count, "points")
+    if length > MOST_TRACK:
+        what = f"point {done + 1} of {count} claims a track of {length:,} keypoints; {MOST_TRACK:,} are read at most"
+        raise ModelError(path, what)
+    return missing
+
+
+def _taken_apart(data: NDArray[np.uint8], starts: Ints, *, with_elements: bool) -> tuple[Records, Records]:
+    """Return the heads of some points and, one after the other, the elements of their tracks."""
+    records = data[: starts[-1]]
+    places = starts[:-1, None] + np.arange(POINT.itemsize)
+    heads = records[places].view(POINT).ravel()
+    if not with_elements:
+        return heads, np.zeros(0, ELEMENT)
+    is_element = np.ones(len(records), dtype=bool)
+    is_element[places] = False
+    return heads, records[is_element].view(ELEMENT)
 
 
 def _tracks(elements: Records, lengths: Ints) -> Tracks:
@@ -193,18 +251,26 @@ def _tracks(elements: Records, lengths: Ints) -> Tracks:
     return Tracks(starts, elements["image"].copy(), elements["point2d"].copy())
 
 
-def _checked_count(path: Path, data: bytes, size: int, least: int) -> int:
-    """Return the leading count if the file is large enough for so many entries of `least` bytes."""
+def _checked_count(path: Path, data: bytes, size: int, least: int, what: str) -> int:
+    """Return the leading count if the file is large enough for so many entries of `least` bytes, and memory may be."""
     if size < _COUNT.size or len(data) < _COUNT.size:
         raise ModelError(path, f"cut: only {size} bytes")
     count: int = _COUNT.unpack_from(data)[0]
     if _COUNT.size + count * least > size:
         raise ModelError(path, f"cut or garbage: claims {count} entries, but has only {size} bytes")
+    if count > MOST_ENTRIES[what]:
+        raise ModelError(path, f"claims {count:,} {what}; {MOST_ENTRIES[what]:,} are read at most", SPLIT)
+    if not count:
+        _expect_end(path, _COUNT.size, size)
     return count
 
 
 def _cut(path: Path, index: int, count: int, what: str) -> ModelError:
     return ModelError(path, f"cut or garbage: ends inside {what[:-1]} {index + 1} of {count}")
+
+
+def _same_id(path: Path, number: int, what: str) -> ModelError:
+    return ModelError(path, f"garbage: two {what} in a row have the id {number}")
 
 
 def _expect_end(path: Path, offset: int, size: int, why: str = "its count is wrong or the file is garbage") -> None:

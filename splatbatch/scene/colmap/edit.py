@@ -7,9 +7,10 @@ What is written is read back by pycolmap in the tests.
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -40,12 +41,12 @@ def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[
     out.mkdir(parents=True)
     replaced = {change.after.id: change.after for change in changes.values()}
     changed = [replaced.pop(number, camera) for number, camera in cameras.items()] + list(replaced.values())
-    edited = {
-        f"cameras.{suffix}": _binary_cameras(changed) if suffix == "bin" else _text_cameras(changed),
+    edited: dict[str, Iterable[bytes]] = {
+        f"cameras.{suffix}": [_binary_cameras(changed) if suffix == "bin" else _text_cameras(changed)],
         f"images.{suffix}": (_binary_images if suffix == "bin" else _text_images)(sparse / f"images.{suffix}", changes),
     }
-    for name, content in edited.items():
-        write_whole(out / name, lambda file, content=content: file.write(content))  # type: ignore[misc]
+    for name, pieces in edited.items():
+        write_whole(out / name, lambda file, pieces=pieces: file.writelines(pieces))  # type: ignore[misc]
     is_split = any(change.after.id != change.before.id for change in changes.values())
     for part in _UNCHANGED[:1] if is_split else _UNCHANGED:
         path = sparse / f"{part}.{suffix}"
@@ -69,31 +70,30 @@ def _text_cameras(cameras: list[Camera]) -> bytes:
     return f"{_CAMERAS_HEAD}# Number of cameras: {len(cameras)}\n{chr(10).join(lines)}\n".encode()
 
 
-def _binary_images(path: Path, changes: Mapping[int, Change]) -> bytes:
+def _binary_images(path: Path, changes: Mapping[int, Change]) -> Iterator[bytes]:
     with opened(path) as (file, size):
-        data = bytearray(file.read())
+        before = 0
         for image, start, end in walk_images(path, file, size):
-            if not (change := changes.get(image.id)):
-                continue
-            at = start - _BEFORE_KEYPOINTS - len(image.name.encode())
-            struct.pack_into("<I", data, at, change.after.id)
-            if change.has_keypoints:
-                keypoints = np.frombuffer(data, KEYPOINT, (end - start) // KEYPOINT.itemsize, start)
-                keypoints["xy"] = keypoints["xy"] * change.scale + change.shift
-    return bytes(data)
+            data = bytearray(os.pread(file.fileno(), end - before, before))
+            if change := changes.get(image.id):
+                at = start - before - _BEFORE_KEYPOINTS - len(image.name.encode())
+                struct.pack_into("<I", data, at, change.after.id)
+                if change.has_keypoints:
+                    keypoints = np.frombuffer(data, KEYPOINT, (end - start) // KEYPOINT.itemsize, start - before)
+                    keypoints["xy"] = keypoints["xy"] * change.scale + change.shift
+            yield bytes(data)
+            before = end
 
 
-def _text_images(path: Path, changes: Mapping[int, Change]) -> bytes:
-    lines = path.read_bytes().splitlines(keepends=True)
-    for image, keypoints, number in text.walk_images(path):
+def _text_images(path: Path, changes: Mapping[int, Change]) -> Iterator[bytes]:
+    for image, keypoints, line in text.walk_lines(path):
         if not (change := changes.get(image.id)):
+            yield line + keypoints
             continue
-        fields = lines[number - 2].split(maxsplit=9)
+        fields = line.split(maxsplit=9)
         fields[8] = str(change.after.id).encode()
-        lines[number - 2] = b" ".join(fields).rstrip() + b"\n"
-        if change.has_keypoints and keypoints.strip():
-            lines[number - 1] = _moved(keypoints, change)
-    return b"".join(lines)
+        yield b" ".join(fields).rstrip() + b"\n"
+        yield _moved(keypoints, change) if change.has_keypoints and keypoints.strip() else keypoints
 
 
 def _moved(line: bytes, change: Change) -> bytes:

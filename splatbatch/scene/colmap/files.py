@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from splatbatch.errors import SceneError
-from splatbatch.files import open_regular
+from splatbatch.files import MIB, open_regular
 
 T = TypeVar("T")
 PARTS = ("cameras", "images", "points3D")
@@ -71,8 +71,12 @@ def choose_format(folder: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+def opened(path: Path, most_mib: int | None = None) -> Iterator[tuple[BinaryIO, int]]:
     """Open a regular file and give its size in bytes; a pipe, an empty file and a git-lfs pointer are refused.
+
+    Args:
+        path: of the file.
+        most_mib: a larger one is refused; None: it is not read whole.
 
     Raises:
         ModelError: the file cannot be opened or read.
@@ -83,6 +87,8 @@ def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
             if file.read(len(_LFS)) == _LFS:
                 raise ModelError(path, "a git-lfs pointer, not the file itself", "Run `git lfs pull` where it lies.")
             file.seek(0)
+            if most_mib is not None and size > most_mib * MIB:
+                raise ModelError(path, f"{size // MIB:,} MiB, more than the {most_mib} MiB that are read")
             if size == 0:
                 raise ModelError(path, "empty (0 bytes)")
             yield file, size

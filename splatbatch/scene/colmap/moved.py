@@ -6,8 +6,10 @@ Rigs and frames are left out: they hold poses too, and trainers read those of th
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,7 @@ from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import choose_format, opened
 from splatbatch.scene.colmap.types import Floats, Image
 
-_COUNT_BYTES, _XYZ_AT, _POINT_BYTES, _ELEMENT_BYTES = 8, 8, 51, 8  # of points3D.bin, see colmap/binary.py
+_COUNT_BYTES, _XYZ_AT = 8, 8  # see colmap/binary.py
 _TRANSLATION_AT = 4 + 4 * 8  # in an image of images.bin: behind its id and its quaternion
 _TRANSLATION = struct.Struct("<3d")
 
@@ -35,8 +37,8 @@ def write_moved(sparse: Path, by: Floats, target: Path) -> None:
         edited = {images.name: _binary_images(images, by), points.name: _binary_points(points, by)}
     else:
         edited = {images.name: _text_images(images, by), points.name: _text_points(points, by)}
-    for name, content in edited.items():
-        write_whole(target / name, lambda file, content=content: file.write(content))  # type: ignore[misc]
+    for name, pieces in edited.items():
+        write_whole(target / name, lambda file, pieces=pieces: file.writelines(pieces))  # type: ignore[misc]
     cameras = sparse / f"cameras.{suffix}"
     if not (target / cameras.name).exists():
         shutil.copyfile(cameras, target / cameras.name)
@@ -48,37 +50,36 @@ def moved(image: Image, by: Floats) -> tuple[float, float, float]:
     return (float(x), float(y), float(z))
 
 
-def _binary_images(path: Path, by: Floats) -> bytes:
+def _binary_images(path: Path, by: Floats) -> Iterator[bytes]:
     with opened(path) as (file, size):
-        data, start = bytearray(file.read()), _COUNT_BYTES
+        start = _COUNT_BYTES
+        yield os.pread(file.fileno(), _COUNT_BYTES, 0)
         for image, _, end in binary.walk_images(path, file, size):
-            _TRANSLATION.pack_into(data, start + _TRANSLATION_AT, *moved(image, by))
+            record = bytearray(os.pread(file.fileno(), end - start, start))
+            _TRANSLATION.pack_into(record, _TRANSLATION_AT, *moved(image, by))
+            yield bytes(record)
             start = end
-    return bytes(data)
 
 
-def _binary_points(path: Path, by: Floats) -> bytes:
-    points, data = binary.read_points(path), np.fromfile(path, np.uint8)
-    sizes = _POINT_BYTES + _ELEMENT_BYTES * points.track_lengths
-    starts = _COUNT_BYTES + np.concatenate([[0], np.cumsum(sizes)])[:-1]
-    places = (starts[:, None] + np.arange(_XYZ_AT, _XYZ_AT + 24)).astype(np.int64)  # [P, 24] bytes
-    data[places] = np.ascontiguousarray(points.xyz + by).astype("<f8").view(np.uint8)
-    return data.tobytes()
+def _binary_points(path: Path, by: Floats) -> Iterator[bytes]:
+    with opened(path) as (file, size):
+        yield os.pread(file.fileno(), _COUNT_BYTES, 0)
+        for data, starts in binary.walk_points(path, file, size):
+            record = data[: starts[-1]].copy()
+            places = starts[:-1, None] + np.arange(_XYZ_AT, _XYZ_AT + 24)  # [P, 24] bytes
+            xyz = record[places].view("<f8") + by
+            record[places] = xyz.astype("<f8").view(np.uint8)
+            yield record.tobytes()
 
 
-def _text_images(path: Path, by: Floats) -> bytes:
-    lines = path.read_bytes().splitlines(keepends=True)
-    for image, _, number in text.walk_images(path):  # the number is that of its line of keypoints
+def _text_images(path: Path, by: Floats) -> Iterator[bytes]:
+    for image, keypoints, _ in text.walk_images(path):
         values = (image.id, *image.quat, *moved(image, by), image.camera_id, image.name)
-        lines[number - 2] = (" ".join(map(str, values)) + "\n").encode()
-    return b"".join(lines)
+        yield (" ".join(map(str, values)) + "\n").encode() + keypoints
 
 
-def _text_points(path: Path, by: Floats) -> bytes:
-    lines = path.read_bytes().splitlines(keepends=True)
-    for index, line in enumerate(lines):
-        if line.strip() and not line.startswith(b"#"):
-            number, x, y, z, rest = line.split(maxsplit=4)
-            place = " ".join(repr(float(value) + float(step)) for value, step in zip((x, y, z), by, strict=True))
-            lines[index] = b" ".join([number, place.encode(), rest])
-    return b"".join(lines)
+def _text_points(path: Path, by: Floats) -> Iterator[bytes]:
+    for _, line in text.entries(path):
+        number, x, y, z, rest = line.split(maxsplit=4)
+        place = " ".join(repr(float(value) + float(step)) for value, step in zip((x, y, z), by, strict=True))
+        yield b" ".join([number, place.encode(), rest]) + b"\n"

@@ -10,6 +10,8 @@ from pathlib import Path
 from splatbatch.scene.colmap.files import ModelError, choose_format, opened
 
 CAMERA = 0
+MOST_MIB = 512
+"""Of rigs or of frames: a million frames of five cameras have 250 MiB."""
 _TYPES = {"CAMERA": CAMERA, "IMU": 1}
 _COUNT, _PAIR, _SENSOR = struct.Struct("<Q"), struct.Struct("<II"), struct.Struct("<iI")
 _POSE, _DATUM = struct.Struct("<7d"), struct.Struct("<iIQ")
@@ -121,7 +123,7 @@ class _Bytes:
     """A file, taken from its beginning."""
 
     def __init__(self, path: Path) -> None:
-        with opened(path) as (file, _):
+        with opened(path, MOST_MIB) as (file, _):
             self._data = file.read()
         self._at, self._path = 0, path
 
@@ -160,7 +162,7 @@ def _binary_frames(file: _Bytes) -> Iterator[Frame]:
 
 
 def _lines(path: Path) -> Iterator[Iterator[str]]:
-    with opened(path) as (file, _):
+    with opened(path, MOST_MIB) as (file, _):
         for line in file:
             if line.strip() and not line.startswith(b"#"):
                 yield iter(line.decode().split())

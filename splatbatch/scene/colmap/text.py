@@ -8,11 +8,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from splatbatch.files import MIB
 from splatbatch.scene.colmap.files import ModelError, opened
 from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Ints, Points, Points2D, Tracks
 
 _BAD_NUMBER = (ValueError, OverflowError, IndexError)
 _MAX_ID = 2**32 - 1
+_LONGEST_LINE = 64 * MIB
+"""Of the keypoints of one image: a million."""
+MOST_POINTS_BYTES = 4096 * MIB
+"""Of points3D.txt: what is read of it takes several times as much memory. A .bin has no such limit."""
 
 
 def read_cameras(path: Path) -> list[Camera]:
@@ -22,7 +27,7 @@ def read_cameras(path: Path) -> list[Camera]:
         ModelError: a line is no camera.
     """
     cameras = []
-    for number, line in _entries(path):
+    for number, line in entries(path):
         try:
             camera_id, model, width, height, *params = line.decode().split()
             camera = Camera(_id(camera_id), model, _side(width), _side(height), tuple(map(float, params)))
@@ -67,16 +72,31 @@ def walk_images(path: Path) -> Iterator[tuple[Image, bytes, int]]:
     Raises:
         ModelError: a line is no image, or a line of keypoints is cut.
     """
-    with opened(path) as (file, _):
-        lines = enumerate(file, start=1)
-        for number, line in lines:
-            if not line.strip() or line.startswith(b"#"):
-                continue
-            image = read_image(path, number, line)
-            _, keypoints = next(lines, (0, b""))  # an image without keypoints has an empty line
-            if len(keypoints.split()) % 3:
-                raise ModelError(path, f"line {number + 1}: the keypoints are cut (not x, y, id throughout)")
-            yield image, keypoints, number + 1
+    return ((image, keypoints, number + 1) for image, keypoints, _, number in _walk_pairs(path))
+
+
+def walk_lines(path: Path) -> Iterator[tuple[Image, bytes, bytes]]:
+    """Yield every image with its line of keypoints and its own line.
+
+    Raises:
+        ModelError: a line is no image, or a line of keypoints is cut.
+    """
+    return ((image, keypoints, line) for image, keypoints, line, _ in _walk_pairs(path))
+
+
+def _walk_pairs(path: Path) -> Iterator[tuple[Image, bytes, bytes, int]]:
+    lines, before = _lines(path), -1
+    for number, line in lines:
+        if not line.strip() or line.startswith(b"#"):
+            continue
+        image = read_image(path, number, line)
+        _, keypoints = next(lines, (0, b""))  # an image without keypoints has an empty line
+        if len(keypoints.split()) % 3:
+            raise ModelError(path, f"line {number + 1}: the keypoints are cut (not x, y, id throughout)")
+        if image.id == before:
+            raise ModelError(path, f"line {number}: two images in a row have the id {image.id}")
+        before = image.id
+        yield image, keypoints, line, number
 
 
 def count_points(path: Path) -> int:
@@ -85,7 +105,7 @@ def count_points(path: Path) -> int:
     Raises:
         ModelError: the file cannot be read.
     """
-    return sum(1 for _ in _entries(path))
+    return sum(1 for _ in entries(path))
 
 
 def read_points(path: Path, *, tracks: bool = False) -> Points:
@@ -95,7 +115,7 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
         ModelError: a line is no point.
     """
     ids, values, elements, sizes = [], [], [], []
-    for number, line in _entries(path):
+    for number, line in entries(path):
         try:
             point_id, x, y, z, red, green, blue, error, *track = line.split()
             ids.append(np.uint64(int(point_id)))
@@ -154,10 +174,25 @@ def _id(field: str | bytes) -> int:
     return number
 
 
-def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that hold data, with their numbers."""
-    with opened(path) as (file, _):
-        for number, line in enumerate(file, start=1):
-            text = line.strip()
-            if text and not text.startswith(b"#"):
-                yield number, text
+def entries(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that hold data, with their numbers.
+
+    Raises:
+        ModelError: the file cannot be read, or is none of lines.
+    """
+    for number, line in _lines(path):
+        text = line.strip()
+        if text and not text.startswith(b"#"):
+            yield number, text
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines with their numbers; zeros, or one line without an end, never fill the memory."""
+    with opened(path) as (file, size):
+        if path.stem == "points3D" and size > MOST_POINTS_BYTES:
+            what = f"{size // MIB:,} MiB of text; {MOST_POINTS_BYTES // MIB:,} MiB are read at most"
+            raise ModelError(path, what, "Write the model as .bin: colmap model_converter --output_type BIN.")
+        for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), start=1):
+            if len(line) == _LONGEST_LINE:
+                raise ModelError(path, f"line {number} is longer than {_LONGEST_LINE // MIB} MiB: no text of a model")
+            yield number, line

@@ -16,6 +16,7 @@ from splatbatch.scene.imports.capture import Cloud
 
 MOST_POINTS = 2_000_000
 """Of more, evenly spread ones are taken: no training starts from more."""
+LARGEST_MIB = 4096
 _LONGEST_HEADER = 1 << 16  # bytes
 _REMEDY = "Export the points again, as a PLY file with x, y, z (and red, green, blue) for each vertex."
 _TYPES = {
@@ -41,7 +42,7 @@ def read_cloud(path: Path) -> tuple[Cloud, list[str]]:
     Raises:
         SceneError: the file is missing, cut or no PLY file with places.
     """
-    with opened(path) as (file, size):
+    with opened(path, LARGEST_MIB) as (file, size):
         header = _header(path, file)
         table = _ascii(path, file, header) if header.form == "ascii" else _binary(path, file, header, size)
     xyz = np.stack([table[axis].astype(np.float64) for axis in "xyz"], axis=1)
@@ -103,7 +104,7 @@ def _ascii(path: Path, file: BinaryIO, header: _Header) -> NDArray[np.void]:
     width = len(header.columns)
     rows = []
     for number in range(header.count):
-        fields = file.readline().split()
+        fields = file.readline(_LONGEST_HEADER).split()
         try:
             rows.append(tuple(float(field) for field in fields[:width]))
         except ValueError as error:

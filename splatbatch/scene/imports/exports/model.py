@@ -11,7 +11,7 @@ import numpy as np
 from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap import binary, text
-from splatbatch.scene.colmap.files import ModelError, opened
+from splatbatch.scene.colmap.files import ModelError
 from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Image, Points, Points2D
 from splatbatch.scene.imports.capture import Notes
 from splatbatch.scene.imports.mistakes import Mistakes
@@ -79,9 +79,8 @@ def _images(path: Path, notes: Notes) -> tuple[list[Image], dict[int, Points2D]]
 
 def _lacks_lines(path: Path, num_images: int) -> bool:
     """Return whether every line is an image, so that every other image passed for a line of keypoints."""
-    with opened(path) as (file, _):
-        lines = [line for line in file if line.strip() and not line.startswith(b"#")]
-    return len(lines) > num_images and all(_is_image(line) for line in lines)
+    are_images = [_is_image(line) for _, line in text.entries(path)]
+    return len(are_images) > num_images and all(are_images)
 
 
 def _is_image(line: bytes) -> bool:
@@ -97,9 +96,7 @@ def _is_image(line: bytes) -> bool:
 
 
 def _one_line_each(path: Path) -> list[Image]:
-    with opened(path) as (file, _):
-        lines = enumerate(file, start=1)
-        return [text.read_image(path, number, line) for number, line in lines if line.strip() and line[:1] != b"#"]
+    return [text.read_image(path, number, line) for number, line in text.entries(path)]
 
 
 def _points(path: Path, notes: Notes, mistakes: Mistakes) -> Points | None:
