@@ -8,7 +8,6 @@ process that the kernel holds: it is abandoned, and never waited for.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import mmap
@@ -102,24 +101,6 @@ class Wait:
     def __str__(self) -> str:
         """Return it in words."""
         return f"waits for {self.path or 'a reader process'} for {self.seconds:.0f} s"
-
-
-def value_of(answer: Answer) -> Any:
-    """Return what a call returned.
-
-    Raises:
-        SplatbatchError, OSError: the call raised it; a hang is a TimeoutError.
-        RuntimeError: a fault of ours, with the traceback of the reader.
-    """
-    match answer:
-        case Done(value=value):
-            return value
-        case Refused(error=error):
-            raise error
-        case Fault(traceback=text):
-            raise RuntimeError(text)
-        case Hang(path=path, seconds=seconds):
-            raise TimeoutError(errno.ETIMEDOUT, f"does not answer for {seconds:.0f} s", path or None)
 
 
 class Reading(Protocol[Item]):
@@ -228,6 +209,8 @@ class Here(Generic[Item]):
 
 
 Kind = type[Reader[Any]] | type[Here[Any]]
+USUAL: Kind = Reader
+"""What calls are made by, but where a test makes them itself."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +224,10 @@ class Patience:
     """Hears what is waited for, now and then."""
 
 
-def answers(reading: Reading[Item], patience: Patience = Patience()) -> Iterator[tuple[Item, Answer]]:
+ENDLESS = Patience()
+
+
+def answers(reading: Reading[Item], patience: Patience = ENDLESS) -> Iterator[tuple[Item, Answer]]:
     """Yield what comes of each item; meanwhile beat, obey, and say what is waited for.
 
     Raises:
@@ -261,26 +247,24 @@ def answers(reading: Reading[Item], patience: Patience = Patience()) -> Iterator
             if (wait := reading.wait) and wait.seconds >= next_word_s:
                 patience.tell(str(wait))
                 next_word_s *= 2
-            _pause(reading)
+            rest(POLL_S, [reading])
     finally:
         reading.end()
 
 
-def _pause(reading: Reading[Item]) -> None:
-    descriptor = getattr(reading, "descriptor", None)
-    if descriptor is None:
-        time.sleep(POLL_S)
-    else:
-        select.select([descriptor], [], [], POLL_S)
+def rest(seconds: float, readings: Sequence[Reading[Any]]) -> None:
+    """Wait for so long, or until one of these has an answer."""
+    descriptors = [one for reading in readings if (one := getattr(reading, "descriptor", None)) is not None]
+    select.select(descriptors, [], [], seconds)
 
 
-def answer(call: Call[Item], item: Item, patience: Patience = Patience(), kind: Kind = Reader) -> Answer:
+def answer(call: Call[Item], item: Item, patience: Patience = ENDLESS) -> Answer:
     """Make one call, and wait for its answer.
 
     Raises:
         ToldToStop: `patience.stop` gave a reason.
     """
-    return next(found for _, found in answers(kind(call, [item]), patience))
+    return next(found for _, found in answers(USUAL(call, [item]), patience))
 
 
 class _Process:
@@ -453,8 +437,13 @@ def _made(call: Call[Item], item: Item) -> str:
         names = [None if name is None else str(name) for name in (error.filename, error.filename2)]
         return json.dumps({"errno": error.errno, "said": error.strerror or str(error), "names": names})
     except BaseException as error:  # noqa: BLE001 - a MemoryError, a RecursionError: whatever a file led us to
-        words = f"{type(error).__name__}: {error}".rstrip(": ").split("\n")[0]
-        return json.dumps({"words": words, "traceback": _shortened(traceback.format_exc())})
+        return json.dumps(vars(fault_of(error)))
+
+
+def fault_of(error: BaseException) -> Fault:
+    """Return an exception that nobody expected, with its traceback."""
+    words = f"{type(error).__name__}: {error}".rstrip(": ").split("\n")[0]
+    return Fault(words, _shortened("".join(traceback.format_exception(error))))
 
 
 MOST_TRACEBACK = 8000

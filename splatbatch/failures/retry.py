@@ -58,6 +58,7 @@ POLICIES: Mapping[str, Policy] = {
     "io_error": Policy(3, patience=1.5, may_repeat=True),
     "download_failed": Policy(3, patience=1.5, may_repeat=True),
     "jit_build_race": Policy(3, patience=1.5, may_repeat=True),
+    "read_hangs": Policy(3, patience=6, may_repeat=True),
     "nccl": Policy(3, patience=1.5),
     "gpu_hardware_fault": Policy(1, patience=12),
     "cuda_init_unknown": Policy(1, patience=6),
@@ -101,6 +102,11 @@ ENVIRONMENT = frozenset(
 
 OF_SETTINGS = frozenset({"bad_config", "not_started", "missing_dependency"})
 """Those of them that settings can cause too: a variant of a sweep, or a patch, may fail so by itself."""
+
+
+INTERNAL_FAULT = "internal_fault"
+MOST_OF_OURS = 3
+"""So many tasks on which splatbatch has failed in the same place are enough."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,20 @@ def why_stop_batch(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
                 if cause not in OF_SETTINGS or _are_unlike(task, other):
                     return f"{cause} on {other} and on {task}: it lies in this machine, not in the patches"
             seen[cause].append(task)
-    return ""
+    return _why_ours(failures)
+
+
+def _why_ours(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
+    """Say which fault of splatbatch itself has struck so many tasks that it will strike all."""
+    struck: dict[tuple[str, ...], set[TaskId]] = {}
+    for task, history in failures.items():
+        for failure in history:
+            if failure.diagnosis.cause == INTERNAL_FAULT:
+                struck.setdefault(failure.diagnosis.evidence, set()).add(task)
+    worst = max(struck.items(), key=lambda one: len(one[1]), default=None)
+    if worst is None or len(worst[1]) < MOST_OF_OURS:
+        return ""
+    return f"{INTERNAL_FAULT} on {len(worst[1])} patches, each time {'; '.join(worst[0])}: the others would end so, too"
 
 
 def _are_unlike(one: TaskId, other: TaskId) -> bool:

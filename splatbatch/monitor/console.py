@@ -209,5 +209,6 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.NotifyFailed: lambda event: f"notification failed: {event.reason}",
     events.StillGivenUp: lambda event: f"{event.patch}: left alone, given up before: {event.reason}",
     events.Restored: lambda event: f"{event.patch}: splat.ply restored from {event.attempt}",
+    events.Waits: lambda event: f"{event.patch}: waits for {event.path or 'its files'} for {event.seconds or 0:.0f} s",
     events.CancelRequested: lambda event: f"cancelled by {event.by}: {', '.join(event.patches) or 'the whole batch'}",
 }

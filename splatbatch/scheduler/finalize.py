@@ -1,13 +1,15 @@
-"""How an attempt's end becomes history: accepted, written down, tidied up; a kill between any two steps is survived."""
+"""How an attempt's end becomes history: collected by a reader, then written down; a kill at any moment is survived."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from splatbatch.failures.settings import Difference
+from splatbatch.files import Record
 from splatbatch.identity import FileFacts
-from splatbatch.outcome import Exit, Outcome, Trained
+from splatbatch.outcome import Exit, Outcome, Trained, outcome_from_record, outcome_to_record
 from splatbatch.scheduler import judge
 from splatbatch.store import best, results
 from splatbatch.store.attempt_folder import Attempt
@@ -15,22 +17,14 @@ from splatbatch.store.events import AttemptEnded
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.attempt import AttemptFacts
-
-
-@dataclass(frozen=True)
-class Ending:
-    """An attempt that has ended, and what came of it."""
-
-    attempt: Attempt
-    end: Exit
-    outcome: Outcome
+from splatbatch.trainers import Trainer
 
 
 @dataclass(frozen=True)
 class Rules:
     """What decides whether a new splat becomes its patch's product."""
 
-    counts: bool = True
+    counts: Callable[[], bool] = lambda: True
     """False for what was trained under settings or from inputs that are no longer those of the batch."""
     keeps_better: bool = True
     """`retry.keep: better`."""
@@ -38,30 +32,63 @@ class Rules:
     """Where the files of the patch lie; None: what the manifests say of them is all."""
 
 
-def settle(ending: Ending, folder: PatchFolder, ledger: Ledger, rules: Rules = Rules(), **more: Any) -> None:
-    """Accept what an attempt trained and write its end into the ledger.
+@dataclass(frozen=True)
+class Ending:
+    """An attempt that has ended, and all that says what came of it."""
 
-    Until the ledger has the end on disk, a run that comes after a kill finds the attempt as it was, and settles it
+    attempt: Attempt
+    end: Exit
+    trainer: Trainer
+    """Whose splat is looked for."""
+    home: PatchFolder
+    """Of its task."""
+    differences: Sequence[Difference] = ()
+    """What the patch sets differently from its batch."""
+    rules: Rules = Rules()
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What came of an attempt."""
+
+    outcome: Outcome
+    said: dict[str, Any]
+    """What the ledger is to say of it besides."""
+
+
+def collect(ending: Ending) -> Record:
+    """Judge an attempt, and accept what it trained; return what came of it as JSON. A reader does this.
+
+    Until the ledger has the end on disk, a run that comes after a kill finds the attempt as it was, and collects it
     again.
     """
-    attempt, outcome = ending.attempt, ending.outcome
-    facts = judge.facts(attempt.folder)
-    judge.tidy(attempt.folder)
-    if isinstance(outcome, Trained):
-        more |= _take_in(attempt, outcome, facts, folder, rules)
-    more |= {"exit": ending.end, **facts.to_record()}
-    ledger.write(AttemptEnded.of(attempt.patch, attempt.folder.number, outcome, **more))
-    if isinstance(outcome, Trained) and ledger.flush():
+    folder = ending.attempt.folder
+    outcome = judge.judge(folder, ending.trainer, ending.end, ending.differences)
+    facts = judge.facts(folder)
+    judge.tidy(folder)
+    said = _take_in(ending, outcome, facts) if isinstance(outcome, Trained) else {}
+    return {"outcome": outcome_to_record(outcome), "said": said | facts.to_record()}
+
+
+def collected(record: Record) -> Collected:
+    """Return what `collect` found."""
+    return Collected(outcome_from_record(record["outcome"]), record["said"])
+
+
+def write_down(attempt: Attempt, end: Exit, found: Collected, ledger: Ledger, **more: Any) -> None:
+    """Write the end of an attempt into the ledger."""
+    said = found.said | {"exit": end, **more}
+    ledger.write(AttemptEnded.of(attempt.patch, attempt.folder.number, found.outcome, **said))
+    if isinstance(found.outcome, Trained) and ledger.flush():
         for one in (attempt.folder, *attempt.folder.earlier()):
             one.checkpoint.unlink(missing_ok=True)  # nobody goes on from there any more
 
 
-def _take_in(
-    attempt: Attempt, trained: Trained, facts: AttemptFacts, folder: PatchFolder, rules: Rules
-) -> dict[str, Any]:
+def _take_in(ending: Ending, trained: Trained, facts: AttemptFacts) -> dict[str, Any]:
     """Keep a new splat, and make it or the better one the product; return what the ledger is to say of that."""
+    attempt, folder, rules = ending.attempt, ending.home, ending.rules
     new = results.keep(attempt, trained, facts)
-    if not rules.counts:
+    if not rules.counts():
         return {"accepted": False}
     accepted = folder.read_result()
     files = FileFacts()

@@ -1,14 +1,17 @@
-"""From a task to an attempt that runs: its folder made, its orders written, its supervisor started."""
+"""From a task to an attempt that runs: its folder made, prepared by a reader process, its supervisor started."""
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from splatbatch.config import Config
+from splatbatch import reader
+from splatbatch.config import Config, Limits
+from splatbatch.files import Record
 from splatbatch.machine.protocol import Executor, Slot
-from splatbatch.scheduler import judge
+from splatbatch.scheduler import judge, wall
 from splatbatch.scheduler.judge import Order
 from splatbatch.scheduler.pace.pacer import NoDeadline, Pacer
 from splatbatch.scheduler.running import Running
@@ -19,8 +22,49 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.obstacles import see_place
 from splatbatch.store.records.attempt import Claimed
+from splatbatch.store.records.fingerprint import Fingerprint
+from splatbatch.tasks.batch import why_unfit
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint, recipe_hash
+from splatbatch.tasks.fingerprints.inputs import state_of
 from splatbatch.tasks.task import Task
+
+
+class Unfit(Exception):
+    """The files of a patch are others than those that were audited, and the audit refuses them."""
+
+    def __init__(self, reason: str, inputs: str) -> None:
+        super().__init__(reason)
+        self.reason, self.inputs = reason, inputs
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """All that decides what an attempt is told."""
+
+    task: Task
+    attempt: Attempt
+    key: str
+    slot: Slot
+    standby: bool
+    limits: Limits
+    audited: str
+    """State of the files of its patch when they were audited; empty: nobody has."""
+
+
+def prepare(what: Preparation) -> Record:
+    """Write all that the supervisor and the trainer of an attempt read; return what it depends on.
+
+    Files that are others than when they were audited are audited again.
+    """
+    task, attempt, setup = what.task, what.attempt, what.task.setup
+    # the settings of the YAML, those really in force, and the inputs
+    depends_on = replace(fingerprint(task.patch, task.recipe), effective=recipe_hash(setup.recipe))
+    state = state_of(depends_on.files)
+    if what.audited not in ("", state) and (reason := why_unfit(task)):
+        return {"refused": reason, "inputs": state}
+    order = Order(what.key, setup.trainer.command(task.patch, attempt.folder), what.slot, what.standby)
+    judge.write_job(replace(attempt, depends_on=depends_on), order, what.limits)
+    return {"depends_on": depends_on.to_record()}
 
 
 class Launcher:
@@ -34,29 +78,48 @@ class Launcher:
         self._batch = results.batch_name(self._output)
         self._is_retry = is_retry
         self._discarded: Counter[str] = Counter()
+        self.audited: Mapping[str, str] = {}
+        """State of the files of each task when they were audited."""
         self.pacer: Pacer = NoDeadline()
         """Says how many steps what begins now is given."""
 
     def start(self, task: Task, slot: Slot) -> Running:
-        """Start an attempt.
+        """Make the folder of an attempt that is to begin, and let a reader prepare it.
 
         Raises:
-            SplatbatchError, OSError: its folder or its orders cannot be made.
+            SplatbatchError, OSError: its folder cannot be made.
         """
-        running = self._made(task, slot, standby=False)
-        self._tell(running)
-        running.handle = self._executor.submit(running.key, running.attempt.folder)
-        return running
+        return self._made(task, slot, standby=False)
 
     def stand_by(self, task: Task, slot: Slot) -> Running:
-        """Start the process of an attempt that prepares and then waits for `go`.
+        """Make the folder of an attempt that is to stand by, and let a reader prepare it.
 
         Raises:
-            SplatbatchError, OSError: its folder or its orders cannot be made.
+            SplatbatchError, OSError: its folder cannot be made.
         """
-        running = self._made(task, replace(slot, environment=()), standby=True)  # which slot it will be, go.json says
+        return self._made(task, replace(slot, environment=()), standby=True)  # which slot it will be, go.json says
+
+    def is_prepared(self, running: Running, *, standby: bool = False) -> bool:
+        """Start the process of an attempt once it has been prepared; return whether that is so by now.
+
+        Raises:
+            Unfit: its files are others than those that were audited, and no good.
+            SplatbatchError, OSError: it could not be prepared, or its process cannot be started.
+            wall.Behind: preparing it has failed in a way that nobody expected, or hangs.
+        """
+        if running.preparing is None:
+            return True
+        if not (found := running.preparing.look()):
+            return False
+        running.preparing = None
+        record = wall.value_of(found[0][1], "prepare")
+        if refusal := record.get("refused"):
+            raise Unfit(refusal, record["inputs"])
+        running.attempt = replace(running.attempt, depends_on=Fingerprint.from_record(record["depends_on"]))
+        if not standby:
+            self._tell(running)
         running.handle = self._executor.submit(running.key, running.attempt.folder)
-        return running
+        return True
 
     def go(self, running: Running, slot: Slot) -> None:
         """Let an attempt that stands by begin, on a slot that is free now."""
@@ -70,18 +133,16 @@ class Launcher:
         shutil.rmtree(running.attempt.folder.path, ignore_errors=True)
 
     def _made(self, task: Task, slot: Slot, *, standby: bool) -> Running:
-        """Make the folder of an attempt with all that its supervisor and its trainer read."""
+        """Make the folder of an attempt; what its supervisor and its trainer read is written by a reader."""
         task = self.pacer.paced(task)
-        home, setup = self._output.patch(task.name), task.setup
+        home = self._output.patch(task.name)
         see_place(home)
         with judge.next_attempt(home) as folder:
-            # the settings of the YAML, those really in force, and the inputs
-            depends_on = replace(fingerprint(task.patch, task.recipe), effective=recipe_hash(setup.recipe))
             claim = task.claim or Claimed(follows=home.newest_accepted())
-            attempt = Attempt(task.name, folder, dict(setup.told), depends_on, self._is_retry, claim)
-            order = Order(self._key(attempt), setup.trainer.command(task.patch, folder), slot, standby)
-            judge.write_job(attempt, order, self._config.limits)
-        return Running(task, attempt, order.key, handle="", slot=slot)
+            attempt = Attempt(task.name, folder, dict(task.setup.told), is_retry=self._is_retry, claim=claim)
+        key, audited = self._key(attempt), self.audited.get(task.name, "")
+        what = Preparation(task, attempt, key, slot, standby, self._config.limits, audited)
+        return Running(task, attempt, key, handle="", slot=slot, preparing=reader.USUAL(prepare, [what]))
 
     def _key(self, attempt: Attempt) -> str:
         # the number of a discarded standby is used again, its key never

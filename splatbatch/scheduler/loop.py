@@ -6,36 +6,64 @@ One thread, one loop over poll; no thread per attempt. In a test its clock is ou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
+from splatbatch import reader
 from splatbatch.config import Config
-from splatbatch.errors import SplatbatchError
+from splatbatch.errors import OutputError
 from splatbatch.files import is_out_of_space
 from splatbatch.machine.protocol import Executor, Key, Slot
 from splatbatch.machine.readiness import Wait
 from splatbatch.machine.slots import Slots
 from splatbatch.outcome import Cancelled, Exit, Failed, Outcome, Stopped, Trained
-from splatbatch.scheduler import judge
+from splatbatch.reader import Reading
+from splatbatch.scheduler import judge, wall
 from splatbatch.scheduler.cancel import Cancellations
 from splatbatch.scheduler.disk_guard import DiskGuard
-from splatbatch.scheduler.finalize import Ending, Rules, settle
-from splatbatch.scheduler.launch import Launcher
+from splatbatch.scheduler.finalize import Collected, Ending, Rules, collect, collected, write_down
+from splatbatch.scheduler.launch import Launcher, Unfit
 from splatbatch.scheduler.pace.pacing import Pacing
 from splatbatch.scheduler.packing import Memory, Packer
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
-from splatbatch.scheduler.running import Clock, Rounds, Running, WallClock, ask_to_end, end_all, how_it_ended
+from splatbatch.scheduler.running import (
+    Clock,
+    Rounds,
+    Running,
+    WallClock,
+    ask_to_end,
+    end_all,
+    handles_of,
+    how_it_ended,
+)
 from splatbatch.scheduler.standby import Standbys
-from splatbatch.store.events import GaveUp, SlotGivenUp
+from splatbatch.store.events import AttemptEnded, GaveUp, Refused, SlotGivenUp, Waits
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
-from splatbatch.store.obstacles import diagnosis_of
 from splatbatch.tasks.fingerprints.inputs import places
 from splatbatch.tasks.task import Task
 
 POLL_S = 0.05
 PATIENCE_S = 20.0
 """So long after the grace an attempt that was asked to end may take to say how it ended."""
+COLLECTING_S = 2.0
+"""Besides the grace: so long an attempt that has ended may take to be collected once somebody wants us to stop."""
+KEEPS_SLOT_S = 1.0
+"""So long an attempt that has ended keeps its slot while it is collected; a splat of gigabytes takes a minute."""
+
+
+@dataclass
+class Collecting:
+    """An attempt that has ended and is collected."""
+
+    running: Running
+    end: Exit
+    since: float
+    """By the clock of the loop."""
+    reading: Reading[Ending] | None = None
+    """None: there is no room on the disk to begin."""
+    has_slot: bool = True
 
 
 class Runner:
@@ -60,6 +88,9 @@ class Runner:
         self._cancellations = Cancellations(self._output, executor, ledger, self._retries)
         self._queue = Queue((), longest_first=False)
         self._running: dict[Key, Running] = {}
+        self._collecting: dict[Key, Collecting] = {}
+        self._said: dict[Key, float] = {}
+        """For how long it was said last that a reader waits."""
         self._patience_s = config.limits.grace_s + PATIENCE_S
         self._rules = Rules(keeps_better=config.retry.keep == "better")
 
@@ -68,20 +99,24 @@ class Runner:
         self._queue = Queue(tasks, longest_first=len(self._slots) > 1, claimer=rounds.claimer, begun=self._begun)
         self._retries.claimer = rounds.claimer
         self._launcher.pacer = rounds.pacer or self._launcher.pacer
+        self._launcher.audited = rounds.audited
         self._cancellations.listen(rounds)
         try:
             self._train_all(rounds)
         except BaseException:  # the ledger cannot be written, say: nothing of ours may run on
+            self._abandon_readers()
             end_all(self._executor, self._running | self._standbys.everyone(), self._clock, self._patience_s)
             raise
         return self._retries.outcomes
 
     def _begun(self) -> Sequence[Task]:
         """Return what was taken from the queue and has not ended."""
-        return [running.task for running in (*self._running.values(), *self._standbys.everyone().values())]
+        collecting = (one.running for one in self._collecting.values())
+        begun = (*self._running.values(), *collecting, *self._standbys.everyone().values())
+        return [running.task for running in begun]
 
     def _train_all(self, rounds: Rounds) -> None:
-        while self._queue or self._running or self._standbys:
+        while self._queue or self._running or self._collecting or self._standbys:
             self._cancellations.look(self._queue, self._standbys, self._running)
             self._cancellations.leave(rounds.claimer.lost(), self._queue, self._standbys)
             self._cancellations.refuse(rounds.refused(), self._queue, self._standbys)
@@ -89,6 +124,7 @@ class Runner:
                 self._stop_all(reason)
                 break
             has_news = self._harvest()
+            self._say_what_waits()
             self._packer.look(self._clock.now(), self._running.values())
             self._pacing.look(self._clock.now(), self._queue, self._running)
             self._start_due()
@@ -97,7 +133,7 @@ class Runner:
             self._ledger.flush()
             rounds.beat()
             if not has_news:
-                self._clock.sleep(POLL_S)
+                self._clock.sleep(POLL_S, self._readings())
 
     def _start_due(self) -> None:
         if not len(self._slots):  # whatever waits, also what comes back from a GPU that was given up
@@ -140,16 +176,48 @@ class Runner:
         return True
 
     def _start(self, task: Task, slot: Slot) -> None:
+        """Take a slot for a task, and have its attempt prepared; it begins once that is done."""
         try:
             running = self._launcher.start(task, slot)
-        except (SplatbatchError, OSError) as error:
-            if is_out_of_space(error):
-                self._queue.put_back(task)
-                self._room.shut(self._clock.now(), str(error))
-            else:
-                self._fail_at_the_door(task, error)
+        except Exception as error:  # noqa: BLE001 - the wall: see `_fail_at_the_door`
+            self._not_begun(task, error)
             return
         self._took(slot, running)
+        if not self._begins(running):
+            self._free(running.key)
+
+    def _free(self, key: Key) -> None:
+        """Leave the slot of an attempt that did not begin."""
+        del self._running[key]
+        self._slots.release(key, self._clock.now())
+
+    def _begins(self, running: Running) -> bool:
+        """Let an attempt begin that has been prepared; return whether it waits, or runs, still."""
+        try:
+            if running.attempt.folder.is_cancelled():
+                self._retries.ended(running, stopped := Stopped("cancelled before it began"), self._queue)
+                self._ledger.write(AttemptEnded.of(running.task.name, running.attempt.folder.number, stopped))
+            else:
+                self._launcher.is_prepared(running)
+                return True
+        except Unfit as unfit:
+            self._launcher.discard(running)
+            self._ledger.write(Refused(running.task.name, unfit.reason, unfit.inputs))
+            self._retries.leave([running.task])
+        except Exception as error:  # noqa: BLE001 - the wall: see `_fail_at_the_door`
+            if isinstance(error, OSError) and is_out_of_space(error):
+                self._launcher.discard(running)
+            self._not_begun(running.task, error)
+        running.preparing = None
+        return False
+
+    def _not_begun(self, task: Task, error: Exception) -> None:
+        """Put a task back that a full disk does not let begin; any other error is its own."""
+        if isinstance(error, OSError) and is_out_of_space(error):
+            self._queue.put_back(task)
+            self._room.shut(self._clock.now(), str(error))
+        else:
+            self._fail_at_the_door(task, error)
 
     def _took(self, slot: Slot, running: Running) -> None:
         if wait := self._slots.waited(slot):
@@ -157,11 +225,18 @@ class Runner:
         self._slots.take(running.key, slot, self._memory.of(running.task), alone=self._retries.is_alone(running.task))
         self._running[running.key] = running
         for key in (company := self._slots.company(running.key)):
-            self._running[key].num_company = max(self._running[key].num_company, len(company) - 1)
+            beside = self._running.get(key) or self._collecting[key].running
+            beside.num_company = max(beside.num_company, len(company) - 1)
 
-    def _fail_at_the_door(self, task: Task, error: Exception) -> None:
-        """Record a patch that cannot even be handed to its trainer; the others go on."""
-        self._retries.could_not(task, diagnosis_of(error, self._output.patch(task.name).path), self._queue)
+    def _fail_at_the_door(self, task: Task, error: Exception, phase: str = "start") -> None:
+        """Record a task that something was to be done for, and could not; the others go on.
+
+        A failed ledger is no task's: without it nothing goes on.
+        """
+        if isinstance(error, OutputError):
+            raise error
+        diagnosis, traceback = wall.diagnosis_of(error, self._output.patch(task.name).path, phase)
+        self._retries.could_not(task, diagnosis, self._queue, traceback)
 
     def _stand_by(self) -> None:
         """Replace standbys that have died, and have one ready for each GPU at work."""
@@ -177,19 +252,33 @@ class Runner:
         return is_open
 
     def _harvest(self) -> bool:
-        """Judge what has ended; return whether something had."""
-        if not (num := len(self._running)):
-            return False
-        seen = self._executor.poll({key: running.handle for key, running in self._running.items()})
+        """Begin what is prepared, collect what has ended; return whether anything had."""
+        num = len(self._running) + len(self._collecting)
+        seen = self._executor.poll(handles) if (handles := handles_of(self._running)) else {}
         for key, running in list(self._running.items()):
-            if (end := how_it_ended(running, seen[key])) is None:
+            if running.preparing is not None:
+                if not self._begins(running):
+                    self._free(key)
+            elif (end := how_it_ended(running, seen[key])) is None:
                 self._see_whether_it_finalizes(running)
-            elif self._never_began(running, end) or self._is_judged(running, end):
-                del self._running[key]
-                self._slots.release(key, self._clock.now())
+            elif self._never_began(running, end):
+                self._free(key)
+            else:
+                self._collecting[key] = Collecting(self._running.pop(key), end, self._clock.now())
+        self._collect()
         for task in self._waiting() if self._retries.hopeless else ():  # what failed twice lies in the machine
             self._ledger.write(GaveUp(task.name, self._retries.hopeless))
-        return len(self._running) < num
+        return len(self._running) + len(self._collecting) < num
+
+    def _collect(self) -> None:
+        """Take in what readers have collected; free the slots of what has ended."""
+        for key, one in list(self._collecting.items()):
+            is_over = self._is_collected(one)
+            if one.has_slot and (is_over or self._clock.now() >= one.since + KEEPS_SLOT_S):
+                one.has_slot = False
+                self._slots.release(key, self._clock.now())
+            if is_over:
+                del self._collecting[key]
 
     def _see_whether_it_finalizes(self, running: Running) -> None:
         """Let the next attempt start beside one that only evaluates and exports; asked only if there is a next one."""
@@ -203,27 +292,39 @@ class Runner:
             self._queue.put_back(running.task)
         return has_not_begun
 
-    def _is_judged(self, running: Running, end: Exit) -> bool:
-        """Judge an attempt; False while a full disk does not take its result: it keeps its slot until there is room."""
-        now = self._clock.now()
-        if not self._room.takes_writes(now) and not self._room.given_up(now):
-            return False
+    def _is_collected(self, one: Collecting) -> bool:
+        """Return whether an attempt that has ended is done with.
+
+        While a full disk does not take its result it is not; nor is anything started then.
+        """
+        now, running = self._clock.now(), one.running
+        if one.reading is None:
+            if not self._room.takes_writes(now) and not self._room.given_up(now):
+                return False
+            one.reading = reader.USUAL(collect, [self._ending(running, one.end)])
         try:
-            self._judge(running, end)
-        except OSError as error:
-            if not is_out_of_space(error):
-                self._fail_at_the_door(running.task, error)
+            if not (found := one.reading.look()):
+                return False
+            self._judge(running, one.end, collected(wall.value_of(found[0][1], wall.COLLECT)))
+        except Exception as error:  # noqa: BLE001 - the wall: see `_fail_at_the_door`
+            if not (isinstance(error, OSError) and is_out_of_space(error)):
+                self._fail_at_the_door(running.task, error, wall.COLLECT)
                 return True
             self._room.shut(now, str(error))
             self._retries.note(running.task, Failed(self._room.diagnosis()))
+            one.reading = None
             return self._room.given_up(now)
         return True
 
-    def _judge(self, running: Running, end: Exit) -> None:
-        task, ended = running.task, running.attempt
-        outcome = judge.judge(ended.folder, task.setup.trainer, end, task.setup.differences)
+    def _ending(self, running: Running, end: Exit) -> Ending:
+        task = running.task
+        home = self._output.patch(task.name)
         rules = replace(self._rules, place=places(task.patch, task.recipe))
-        settle(Ending(ended, end, outcome), self._output.patch(task.name), self._ledger, rules)
+        return Ending(running.attempt, end, task.setup.trainer, home, task.setup.differences, rules)
+
+    def _judge(self, running: Running, end: Exit, found: Collected) -> None:
+        task, outcome = running.task, found.outcome
+        write_down(running.attempt, end, found, self._ledger)
         self._retries.ended(running, outcome, self._queue)
         if isinstance(outcome, Trained):
             self._memory.note(running)
@@ -235,19 +336,46 @@ class Runner:
                 self._packer.ran_out_of_memory(1 + running.num_company)
             self._retries.failed(running, outcome.diagnosis, self._queue)
 
+    def _say_what_waits(self) -> None:
+        """Say now and then which file keeps a task waiting."""
+        readings = {key: (one.task.name, one.preparing) for key, one in self._running.items()}
+        readings |= {key: (one.running.task.name, one.reading) for key, one in self._collecting.items()}
+        for key, (name, reading) in readings.items():
+            wait = reading.wait if reading is not None else None
+            if wait is None:
+                self._said.pop(key, None)
+            elif wait.seconds >= 2 * self._said.get(key, 0.0):
+                self._said[key] = wait.seconds
+                self._ledger.write(Waits(name, wait.path, round(wait.seconds, 1)))
+
+    def _readings(self) -> list[Reading[Any]]:
+        """Return what reads for us now."""
+        found = [one.preparing for one in self._running.values()] + [one.reading for one in self._collecting.values()]
+        return [reading for reading in found if reading is not None]
+
+    def _abandon_readers(self) -> None:
+        for reading in self._readings():
+            reading.end()
+
     def _waiting(self) -> list[Task]:
         """Return whatever has not begun, and forget it."""
         return [*self._standbys.retire(), *self._queue.clear()]
 
     def _stop_all(self, reason: str) -> None:
-        """End what runs, wait for its records, and write them down."""
+        """End what runs, wait for its records, and write them down; a reader that hangs is not waited for."""
         self._waiting()
         ask_to_end(self._executor, self._running)
         give_up_at = self._clock.now() + self._patience_s
-        while (self._running or self._standbys) and self._clock.now() < give_up_at:
+        while self._running or self._collecting or self._standbys:
+            if not self._running and not self._standbys:  # what is only read is waited for no longer than a training
+                collected_by = max(one.since for one in self._collecting.values()) + self._config.limits.grace_s
+                give_up_at = min(give_up_at, collected_by + COLLECTING_S)
+            if self._clock.now() >= give_up_at:
+                break
             self._harvest()
             self._standbys.look()
             self._queue.clear()
-            self._clock.sleep(POLL_S)
-        for running in self._running.values():
+            self._clock.sleep(POLL_S, self._readings())
+        self._abandon_readers()
+        for running in (*self._running.values(), *(one.running for one in self._collecting.values())):
             self._retries.note(running.task, Stopped(reason))

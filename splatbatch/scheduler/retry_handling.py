@@ -13,12 +13,14 @@ from splatbatch.failures import retry
 from splatbatch.machine.protocol import Slot
 from splatbatch.machine.slots import Slots
 from splatbatch.outcome import Diagnosis, Failed, Outcome, Stopped, Trained
+from splatbatch.scheduler import wall
 from splatbatch.scheduler.queue import Claimer, NobodyElse, Queue
 from splatbatch.scheduler.running import Clock, Running
 from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.events import AttemptEnded, GaveUp, MpsOff, Retried, SlotGivenUp
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
+from splatbatch.store.obstacles import INTERNAL_FAULT
 from splatbatch.tasks import given_up
 from splatbatch.tasks.task import Task
 
@@ -101,11 +103,17 @@ class RetryHandling:
             return
         self._count(task, diagnosis, queue, running.attempt)
 
-    def could_not(self, task: Task, diagnosis: Diagnosis, queue: Queue) -> None:
-        """Decide on a task that could not be started, or whose result could not be kept; the others go on."""
-        self._not_started(task, diagnosis)
-        if diagnosis.action == "retry":
+    def could_not(self, task: Task, diagnosis: Diagnosis, queue: Queue, traceback: str = "") -> None:
+        """Decide on a task that could not be started, or whose result could not be kept; the others go on.
+
+        What an attempt has left is not trained anew: the next run collects it once more.
+        """
+        self._not_started(task, diagnosis, traceback)
+        if diagnosis.action == "retry" and diagnosis.phase != wall.COLLECT:
             self._count(task, diagnosis, queue)
+        elif diagnosis.cause == INTERNAL_FAULT:
+            self._learn(task, failures=(*self._history(task).failures, retry.Failure(diagnosis)))
+            self.hopeless = self.hopeless or self._why_stop()
 
     def none_started(self, tasks: Iterable[Task], diagnosis: Diagnosis) -> None:
         """Give up tasks that waited for what is not to be had."""
@@ -113,11 +121,12 @@ class RetryHandling:
             self._not_started(task, diagnosis)
             self._ledger.write(GaveUp(task.name, "; ".join(diagnosis.evidence)))
 
-    def _not_started(self, task: Task, diagnosis: Diagnosis) -> None:
+    def _not_started(self, task: Task, diagnosis: Diagnosis, traceback: str = "") -> None:
         """Record the failure of a task that no attempt could be made at."""
         self.note(task, Failed(diagnosis))
         number = max((folder.number for folder in self._output.patch(task.name).attempts()), default=0)
-        self._ledger.write(AttemptEnded.of(task.name, number, Failed(diagnosis), phase="start"))
+        said = {"phase": diagnosis.phase or "start", "traceback": traceback}
+        self._ledger.write(AttemptEnded.of(task.name, number, Failed(diagnosis), **said))
 
     def _moves(self, task: Task, diagnosis: Diagnosis, slot: Slot, queue: Queue) -> bool:
         """Take a GPU that faulted out of service; its task goes elsewhere, once, and it is not held against it."""
@@ -153,8 +162,7 @@ class RetryHandling:
     def _try_again(self, task: Task, queue: Queue, attempt: Attempt | None, witnesses: list[str]) -> None:
         name, failures = task.name, self._history(task).failures
         decision = retry.decide(failures, self._config.retry_of(task.setup.recipe), self._random.random())
-        own = {key: one.failures for key, one in self._histories.items()}
-        if reason := retry.why_stop_batch({**self.claimer.failures(), **own}):
+        if reason := self._why_stop():
             self._ledger.write(GaveUp(name, reason))
             self.hopeless = reason
             return
@@ -170,6 +178,10 @@ class RetryHandling:
             case retry.GiveUp(reason=reason):
                 key = self._key(task, attempt, reason)
                 self._ledger.write(GaveUp(name, reason, tuple(witnesses), **key))
+
+    def _why_stop(self) -> str:
+        own = {key: one.failures for key, one in self._histories.items()}
+        return retry.why_stop_batch({**self.claimer.failures(), **own})
 
     def _key(self, task: Task, attempt: Attempt | None, reason: str) -> dict[str, Any]:
         """Return what must change before a task is tried again; nothing if another night may do."""

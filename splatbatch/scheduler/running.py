@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from splatbatch.machine.protocol import Executor, Handle, Key, Seen, Slot, verdict
 from splatbatch.outcome import Cancelled, Exit, Lost
+from splatbatch.reader import Reading, rest
 from splatbatch.scheduler.queue import Claimer, NobodyElse
 from splatbatch.store.attempt_folder import Attempt, EndedAttempt
 from splatbatch.tasks.task import Task
@@ -26,8 +27,8 @@ class Clock(Protocol):
         """Return seconds that never go back."""
         ...
 
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
+    def sleep(self, seconds: float, readings: Sequence[Reading[Any]] = ()) -> None:
+        """Wait, no longer than until one of these has an answer."""
         ...
 
 
@@ -38,9 +39,9 @@ class WallClock:
         """Return seconds that never go back."""
         return time.monotonic()
 
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        time.sleep(seconds)
+    def sleep(self, seconds: float, readings: Sequence[Reading[Any]] = ()) -> None:
+        """Wait, no longer than until one of these has an answer."""
+        rest(seconds, readings)
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class Rounds:
     """Nobody else trains into the folder: what still runs of the batch when it begins is left of an earlier run."""
     pacer: Pacer | None = None
     """Keeps the batch to its deadline; None: it has none."""
+    audited: Mapping[str, str] = field(default_factory=dict)
+    """State of the files of each task when they were audited."""
 
 
 LOOK_S = 0.05
@@ -78,6 +81,8 @@ class Running:
     """Where it runs, or is meant to run while it stands by."""
     num_company: int = 0
     """Most attempts that were on its GPU beside it."""
+    preparing: Reading[Any] | None = None
+    """Writes what it is told; None: its process was started."""
     begins_again: bool = False
     """It was asked to end, for its task is to be trained with other steps."""
 
@@ -102,13 +107,21 @@ def ask_to_end(executor: Executor, attempts: Mapping[Key, Running]) -> None:
     for running in attempts.values():
         with contextlib.suppress(OSError):  # a full disk: the signal below says the same
             running.attempt.folder.cancel.touch()
-    executor.cancel({key: running.handle for key, running in attempts.items()})
+    executor.cancel(handles_of(attempts))
+
+
+def handles_of(attempts: Mapping[Key, Running]) -> dict[Key, Handle]:
+    """Return the handles of those whose process was started."""
+    return {key: running.handle for key, running in attempts.items() if running.preparing is None}
 
 
 def end_all(executor: Executor, attempts: Mapping[Key, Running], clock: Clock, patience_s: float) -> None:
     """Ask attempts to end, and wait until they have; nothing is written down."""
     ask_to_end(executor, attempts)
-    handles, give_up_at = {key: running.handle for key, running in attempts.items()}, clock.now() + patience_s
+    for running in attempts.values():
+        if running.preparing is not None:
+            running.preparing.end()
+    handles, give_up_at = handles_of(attempts), clock.now() + patience_s
     while handles and clock.now() < give_up_at:
         clock.sleep(LOOK_S)
         seen = executor.poll(handles)

@@ -7,7 +7,6 @@ from collections.abc import Container, Mapping
 from contextlib import suppress
 
 from splatbatch.config import Config, TaskId
-from splatbatch.errors import SplatbatchError
 from splatbatch.machine.protocol import Executor, Key, Slot
 from splatbatch.machine.readiness import Wait
 from splatbatch.machine.slots import Slots
@@ -15,7 +14,7 @@ from splatbatch.outcome import Exit, Exited
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.launch import Launcher
 from splatbatch.scheduler.queue import Queue
-from splatbatch.scheduler.running import Running, ask_to_end, how_it_ended
+from splatbatch.scheduler.running import Running, ask_to_end, handles_of, how_it_ended
 from splatbatch.tasks.task import Task
 
 
@@ -52,6 +51,10 @@ class Standbys:
         """Return the task whose turn is next, and the one that stands by for it, if there is one."""
         free = slots.with_seat()
         standby = self.first(free)
+        if standby and standby.preparing is not None:
+            if standby.preparing.wait is None:  # it is nearly ready
+                return None, None
+            standby = None
         task = standby.task if standby else next(queue.due(now), None)
         if task is None and free:  # nobody else is left: better begun anew here than waited for where its context is
             for slot in {one.name: one for one in self._opened.values()}.values():
@@ -87,7 +90,7 @@ class Standbys:
                 return
             try:
                 running = self._launcher.stand_by(task, slot)
-            except (SplatbatchError, OSError):  # it is told when its turn comes
+            except Exception:  # noqa: BLE001 - the wall: it is told when its turn comes
                 self._in_their_turn.add(task.id)
                 continue
             queue.take(task)
@@ -124,17 +127,30 @@ class Standbys:
             self.dismiss(self._ready[key])
 
     def look(self) -> list[Task]:
-        """Remove those that have ended, and return the tasks they were to do."""
+        """Start those that are prepared, remove those that have ended; return the tasks these were to do."""
         everyone = self.everyone()
         if not everyone:
             return []
-        seen = self._executor.poll({key: running.handle for key, running in everyone.items()})
-        dead = [running for key, running in everyone.items() if how_it_ended(running, seen[key]) is not None]
-        return [running.task for running in dead if self._has_died(running)]
+        unfit = [running for running in everyone.values() if not self._is_sound(running)]
+        handles = handles_of(everyone)
+        seen = self._executor.poll(handles) if handles else {}
+        dead = [everyone[key] for key in handles if how_it_ended(everyone[key], seen[key]) is not None]
+        return [running.task for running in (*unfit, *dead) if self._has_died(running)]
+
+    def _is_sound(self, running: Running) -> bool:
+        """Return whether one runs, or may still begin to; what is wrong with it is told when its turn comes."""
+        if running.preparing is not None and running.key in self._leaving:
+            running.preparing.end()
+            return False
+        try:
+            self._launcher.is_prepared(running, standby=True)
+        except Exception:  # noqa: BLE001 - the wall: its attempt, in its turn, fails in the same way
+            return False
+        return True
 
     def dismiss(self, running: Running) -> None:
         """End one that cannot be told to begin."""
-        self._executor.cancel({running.key: running.handle})
+        self._executor.cancel(handles_of({running.key: running}))
         self._leaving[running.key] = self._ready.pop(running.key)
 
     def retire(self) -> list[Task]:

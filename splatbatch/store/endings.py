@@ -133,7 +133,9 @@ class Endings:
                     self._given_up[event.patch] = event
                 continue
             if isinstance(event, AttemptEnded):
-                self._judged |= {(event.patch, event.attempt)} if event.attempt is not None else set()
+                self._judged |= (
+                    {(event.patch, event.attempt)} if event.attempt is not None and event.is_judged else set()
+                )
                 if event.outcome == "trained" and self._is_latest(event, path, is_end=False):
                     self._given_up.pop(event.patch, None)
             if isinstance(event, AttemptEnded | Refused) and self._is_latest(event, path, is_end=True):

@@ -16,7 +16,6 @@ from splatbatch.json_text import parse
 from splatbatch.store.claims.workers import LOCAL
 from splatbatch.store.events import KINDS, AttemptEnded, Event, event_of
 from splatbatch.store.layout import OutputFolder
-from splatbatch.store.obstacles import UNWRITABLE
 from splatbatch.store.records.record import as_object
 
 UNWRITABLE_HINT = "Mend its permissions, or name another output.folder, then run again: it goes on where it ended."
@@ -162,5 +161,5 @@ def judged_attempts(output: OutputFolder) -> dict[tuple[str, int], AttemptEnded]
     return {
         (event.patch, event.attempt): event
         for event in events(output, AttemptEnded)
-        if event.attempt is not None and event.cause != UNWRITABLE
+        if event.attempt is not None and event.is_judged
     }

@@ -10,6 +10,8 @@ from splatbatch.outcome import Diagnosis
 from splatbatch.store.folders.patch import PatchFolder
 
 UNWRITABLE = "output_unwritable"
+INTERNAL_FAULT = "internal_fault"
+HANGS = "read_hangs"
 RUN_SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 """What fork(2) and pipe(2) fail with where processes, memory or files run short: it may pass."""
 

@@ -225,6 +225,16 @@ def refusals(audits: Iterable[tuple[Audit, Iterable[Task]]]) -> dict[str, str]:
     for audit, tasks in audits:
         reasons: dict[str, str] = {}
         for finding in audit.errors():
-            reasons.setdefault(finding.patch, f"{finding.subject}: {finding.message}. {finding.remedy}")
+            reasons.setdefault(finding.patch, finding.in_words())
         found |= {task.name: reasons.get(task.patch.name, "") for task in tasks}
     return {name: reason for name, reason in found.items() if reason}
+
+
+def why_unfit(task: Task) -> str:
+    """Audit the patch of a task anew, by itself; return why it cannot be trained, empty if it can."""
+    from splatbatch.scene.audit.audit import audit_patches
+    from splatbatch.trainers import rules_of
+
+    recipe = task.setup.recipe
+    audit = audit_patches([task.patch], None, rules_of([recipe]), None, recipe.evaluation.holdout_every)
+    return next((finding.in_words() for finding in audit.errors()), "")

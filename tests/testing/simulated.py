@@ -10,7 +10,7 @@ import pytest
 from fake_batch import FakeBatch
 from fake_trainer import FakeTrainer, splat_of
 
-from splatbatch import trainers
+from splatbatch import reader, trainers
 from splatbatch.files import append_line, read_json, write_json
 from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key, Seen, Slot
@@ -90,7 +90,7 @@ class World:
     def now(self) -> float:
         return self.time
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float, readings: Sequence[object] = ()) -> None:
         self.time += seconds
         assert self.time < MOST_S, "it waits for what cannot come"
         for attempt in self.attempts.values():
@@ -220,6 +220,7 @@ class Simulation:
         patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
         patch.setattr(gpu, "sample", self.world.sample)
         patch.setattr("splatbatch.machine.slots.available_mib", lambda: 1 << 20)
+        patch.setattr(reader, "USUAL", reader.Here)  # their time is that of the world
         self.needs: dict[str, Footprint] = {}
 
     def patches(self, **scripts: Script | list[Script]) -> World:

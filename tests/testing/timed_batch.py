@@ -12,7 +12,7 @@ from fake_batch import FakeBatch
 from fake_trainer import FakeTrainer
 from simulated import Script, World
 
-from splatbatch import trainers
+from splatbatch import reader, trainers
 from splatbatch.files import read_json
 from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key
@@ -86,6 +86,7 @@ def night(
     patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
     patch.setattr(gpu, "sample", world.sample)
     patch.setattr("splatbatch.machine.slots.available_mib", lambda: 1 << 20)
+    patch.setattr(reader, "USUAL", reader.Here)
     patch.setattr("splatbatch.tasks.deadline.settle.num_slots", lambda _: world.num_gpus)
     fake.make(*names, training={"max_steps": 20_000, "cap_max": 300, "device": "auto"}, limits={"free_disk_mib": 0})
     fake.settings["deadline"] = f"{deadline_s}s"

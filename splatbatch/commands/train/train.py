@@ -26,6 +26,7 @@ from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.monitor.sinks import MlflowSink, Sinks
 from splatbatch.outcome import Outcome
 from splatbatch.plain_text import plain
+from splatbatch.reader import Patience
 from splatbatch.scheduler import session
 from splatbatch.scheduler.running import Rounds
 from splatbatch.scheduler.scene import attempt
@@ -181,7 +182,7 @@ class Hooks:
 
 def _run(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks, claims: Claims) -> Run:
     """Settle what an earlier run has left, decide, and train; where the backdrop is a new one, what was fresh, too."""
-    adopt(batch, ledger, hooks.keep_lock)
+    adopt(batch, ledger, Patience(hooks.keep_lock))
     upkeep.restore(batch, ledger)
     run = _train_stale(batch, ledger, wish, hooks, claims)
     if run.stopped or not run.outdated:

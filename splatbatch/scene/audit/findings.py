@@ -50,6 +50,10 @@ class Finding:
         """Return the JSON form."""
         return asdict(self)
 
+    def in_words(self) -> str:
+        """Return what is wrong, with the remedy."""
+        return f"{self.subject}: {self.message}. {self.remedy}"
+
 
 _WRONG_K = "the trainer takes K as it stands, so every ray of these photographs is bent and the splat blurs silently"
 _FIELD_OF_VIEW = "the trainer works from the field of view, which a pure resize leaves as it is"

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from splatbatch.errors import ConfigError
-from splatbatch.files import is_out_of_space, sweep
+from splatbatch import reader
+from splatbatch.errors import ConfigError, SplatbatchError
+from splatbatch.files import Record, is_out_of_space, sweep
 from splatbatch.identity import FileFacts
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import earlier_run
 from splatbatch.machine.protocol import Seen, verdict
-from splatbatch.scheduler import judge
-from splatbatch.scheduler.finalize import Ending, Rules, settle
+from splatbatch.outcome import Diagnosis, Exit, Failed
+from splatbatch.reader import ENDLESS, Patience, answers
+from splatbatch.scheduler import judge, wall
+from splatbatch.scheduler.finalize import Ending, Rules, collect, collected, write_down
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder, EndedAttempt
 from splatbatch.store.endings import Endings
+from splatbatch.store.events import AttemptEnded
 from splatbatch.store.folders.patch import PatchFolder, never_went
 from splatbatch.store.ledger import Ledger, judged_attempts
 from splatbatch.store.records.attempt import JobSpec
@@ -28,13 +33,15 @@ from splatbatch.tasks.fingerprints.inputs import differences, places
 from splatbatch.tasks.task import Task
 
 
-def adopt(batch: Batch, ledger: Ledger, beat: Callable[[], None] = lambda: None) -> None:
+def adopt(batch: Batch, ledger: Ledger, patience: Patience = ENDLESS) -> dict[str, Diagnosis]:
     """Settle attempts whose parent died before it could, and accept what they trained; nothing is trained twice.
 
-    Those that still run are stopped first; those that never started are barred from starting late.
+    Those that still run are stopped first; those that never started are barred from starting late. Returned are the
+    tasks of which an attempt could not be collected: they are not trained anew for that.
 
     Raises:
         ExecutorError: an attempt may still run, and the engine that could tell cannot be asked here.
+        ToldToStop: somebody wants us to stop.
     """
     for name in batch.names:  # also of what was settled: its result is written again when more is known of it
         sweep(batch.output.patch(name).path)
@@ -48,13 +55,8 @@ def adopt(batch: Batch, ledger: Ledger, beat: Callable[[], None] = lambda: None)
     if any(not folder.exit.exists() for _, folder in left):
         with contextlib.closing(LocalExecutor(batch.config.executor, batch.config.training.device)) as executor:
             grace_s, orphans = batch.config.limits.grace_s, earlier_run.Orphans(batch.output)
-            earlier_run.stop_orphans(orphans, executor, ledger, grace_s, beat)
-    for task, folder in left:
-        try:
-            _adopt(batch, task, folder, ledger)
-        except OSError as error:
-            if is_out_of_space(error):
-                raise  # of others its patch is told when its turn comes
+            earlier_run.stop_orphans(orphans, executor, ledger, grace_s, patience.beat)
+    return _adopt_all(batch, left, ledger, patience)
 
 
 def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: Endings, beat: Callable[[], None]) -> None:
@@ -74,38 +76,69 @@ def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: Endings, beat:
     for folder in left:
         if folder.start.exists() and not folder.has_ended():
             folder.cancel.touch()
-        with contextlib.suppress(OSError):
-            _adopt(batch, task, folder, ledger)
+    _adopt_all(batch, [(task, folder) for folder in left], ledger, Patience(beat))
 
 
-def _adopt(batch: Batch, task: Task, folder: AttemptFolder, ledger: Ledger) -> None:
+Left = tuple[Task, AttemptFolder]
+
+
+def _adopt_all(batch: Batch, left: Sequence[Left], ledger: Ledger, patience: Patience) -> dict[str, Diagnosis]:
+    """Collect what attempts have left, each by itself; return what is wrong with those that could not be."""
+    ended, faults = [], dict[str, Diagnosis]()
+    for task, folder in left:
+        with contextlib.suppress(OSError):  # of others its patch is told when its turn comes
+            if (one := _ended(folder)) is not None:
+                ended.append((task, *one))
+    for (task, folder, end), found in answers(reader.USUAL(partial(_collect, batch), ended), patience):
+        attempt = _attempt_of(task, folder)
+        try:
+            write_down(attempt, end, collected(wall.value_of(found, wall.COLLECT)), ledger, adopted=True)
+        except OSError as error:
+            if is_out_of_space(error):
+                raise
+        except (SplatbatchError, wall.Behind) as error:
+            faults[task.name], traceback = wall.diagnosis_of(error, batch.output.patch(task.name).path, wall.COLLECT)
+            said = {"traceback": traceback, "adopted": True}
+            ledger.write(AttemptEnded.of(task.name, folder.number, Failed(faults[task.name]), **said))
+    return faults
+
+
+def _ended(folder: AttemptFolder) -> tuple[EndedAttempt, Exit] | None:
+    """Return an attempt that has ended, and how; what never began is barred from it, and leaves nothing."""
     judge.tidy(folder)
     if never_went(folder):
         shutil.rmtree(folder.path, ignore_errors=True)
     elif folder.start.exists():
-        _adopt_attempt(batch, task, EndedAttempt(folder.path), ledger)
+        ended = EndedAttempt(folder.path)
+        end = verdict(ended.read_exit(), Seen(is_running=False, reason="the run that started it has died"))
+        return None if end is None else (ended, end)
     else:
         folder.cancel.touch()
+    return None
 
 
-def _adopt_attempt(batch: Batch, task: Task, folder: AttemptFolder, ledger: Ledger) -> None:
-    end = verdict(folder.read_exit(), Seen(is_running=False, reason="the run that started it has died"))
-    if end is None:
-        return
+def _attempt_of(task: Task, folder: AttemptFolder) -> Attempt:
     job = folder.read_job() or JobSpec()
-    then = job.depends_on
-    attempt = Attempt(task.name, folder, job.changes, then, job.is_retry, job.claim)
-    setup = task.today.changed(attempt.changes)
+    return Attempt(task.name, folder, job.changes, job.depends_on, job.is_retry, job.claim)
+
+
+def _collect(batch: Batch, left: tuple[Task, EndedAttempt, Exit]) -> Record:
+    """Collect an attempt that an earlier run has made."""
+    task, folder, end = left
+    attempt = _attempt_of(task, folder)
+    then, setup = attempt.depends_on, task.today.changed(attempt.changes)
     try:
         trainer = setup.trainer
     except ConfigError:  # settings of another version, or of nobody: what they made is not what would be trained today
         then, setup, trainer = Fingerprint(), task.today, task.today.trainer
-    outcome = judge.judge(folder, trainer, end, setup.differences)
-    # what it trained counts only if it is what would be trained today
     product = batch.output.patch(task.name)
-    counts = _is_of_today(then, task) and not _is_superseded(folder, product)
+
+    def counts() -> bool:
+        """Return whether what it trained is what would be trained today."""
+        return _is_of_today(then, task) and not _is_superseded(folder, product)
+
     rules = Rules(counts, batch.config.retry.keep == "better", places(task.patch, task.recipe))
-    settle(Ending(attempt, end, outcome), product, ledger, rules, adopted=True)
+    return collect(Ending(attempt, end, trainer, product, setup.differences, rules))
 
 
 def _is_superseded(folder: AttemptFolder, product: PatchFolder) -> bool:

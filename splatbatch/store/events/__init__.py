@@ -28,6 +28,7 @@ from splatbatch.store.events.batch import (
     SlotGivenUp,
     Tight,
     Unwell,
+    Waits,
     WorkersSeen,
 )
 from splatbatch.store.events.event import KINDS, Event, event_of
@@ -60,6 +61,7 @@ __all__ = [
     "StillGivenUp",
     "Tight",
     "Unwell",
+    "Waits",
     "WorkersSeen",
     "event_of",
 ]

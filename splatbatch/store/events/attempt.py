@@ -18,6 +18,7 @@ from splatbatch.outcome import (
     exit_to_record,
 )
 from splatbatch.store.events.event import Event
+from splatbatch.store.obstacles import HANGS, INTERNAL_FAULT, UNWRITABLE
 from splatbatch.store.records.record import reads
 
 
@@ -55,6 +56,8 @@ class AttemptStarted(Event, event="attempt_started"):
     changes: dict[str, Any]
 
 
+NOT_COLLECTED = frozenset({UNWRITABLE, INTERNAL_FAULT, HANGS})
+"""Causes that leave an attempt as it is: the next run collects it once more."""
 FACTS = ("seconds", "step", "phase", "gpu_peak_mib", "own_gpu_peak_mib")
 
 
@@ -85,6 +88,13 @@ class AttemptEnded(Event, event="attempt_ended"):
     """Which of two splats was kept, and why."""
     adopted: bool = False
     """By a later run."""
+    traceback: str = ""
+    """Of a fault of ours."""
+
+    @property
+    def is_judged(self) -> bool:
+        """Return whether its attempt needs no further look: what was left could be collected, and kept."""
+        return self.attempt is not None and self.cause not in NOT_COLLECTED
 
     @classmethod
     def of(cls, patch: str, attempt: int, outcome: Outcome, **more: Any) -> AttemptEnded:

@@ -142,6 +142,15 @@ class Resumed(Event, event="resumed"):
 
 
 @dataclass(frozen=True)
+class Waits(Event, event="waits"):
+    """Something done for a patch waits for a file that does not answer."""
+
+    patch: str
+    path: str
+    seconds: float | None
+
+
+@dataclass(frozen=True)
 class CancelRequested(Event, event="cancel_requested"):
     """Somebody wants the batch, or some patches, to end."""
 
