@@ -11,7 +11,6 @@ from splatbatch.config import Offset
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.identity import sha256_of, short_hash
 from splatbatch.outcome import Rejected
-from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.export import changed_on_disk
@@ -20,6 +19,7 @@ from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.metrics import Metrics, TrainingSettings
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.provenance import photographs_of, recipe_of
 from splatbatch.tasks.scene.evaluation import held_out
 from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.scene.usable import Candidate, look
@@ -142,18 +142,19 @@ def _patch(batch: Batch, task: Task) -> Published:
     if not path.exists():
         raise ConfigError(f"{task.name}: has no splat yet", "`splatbatch status` says how far it is.")
     header, digest = _checked(path, task.name, result.sha256)
+    offset = result.trained_from.offset
     setup = TrainingSettings(
-        recipe=task.recipe.model_dump(mode="json", exclude={"program"}),
+        recipe=recipe_of(task, result).model_dump(mode="json", exclude={"program"}),
         sparse=str(task.patch.sparse),
-        offset=task.patch.offset,
+        offset=offset,
         images=str(task.patch.images),
         masks=str(task.patch.masks) if task.patch.masks else None,
-        holdout=choose_holdout(task.patch, task.recipe.evaluation),
+        holdout=photographs_of(task, folder, result).held_out,
         tones=tones_to_record(task.patch.tones),
     )
     part = Part(task.name, path, 0, header.num_gaussians, digest)
     figures = _figures_of(result.metrics)
-    return Published(task.name, path, header, digest, (part,), task.patch.offset, setup, figures, (task.patch,))
+    return Published(task.name, path, header, digest, (part,), offset, setup, figures, (task.patch,))
 
 
 def _figures_of(metrics: Metrics) -> dict[str, float]:
@@ -178,6 +179,7 @@ def _scene(batch: Batch) -> Published:
     candidates, warnings = look(batch, partition)
     _see_fresh(candidates, {part.patch: part.sha256 for part in merged.parts})
     header, digest = _checked(files.splat, SCENE, "")
+    holdout, notes = held_out(batch, files.splat)
     patches = patches_of(task for task in batch.every if not task.patch.is_backdrop)
     tones = {name: tone for patch in patches for name, tone in patch.tones.items()}
     setup = TrainingSettings(
@@ -186,7 +188,7 @@ def _scene(batch: Batch) -> Published:
         offset=offset,
         images=str(patches[0].images),
         masks=str(patches[0].masks) if patches[0].masks else None,
-        holdout=held_out(batch),
+        holdout=holdout,
         tones=tones_to_record(tones),
     )
     parts = tuple(Part(one.patch, files.splat, one.start, one.num_gaussians, one.key) for one in merged.parts)
@@ -204,7 +206,7 @@ def _scene(batch: Batch) -> Published:
         setup,
         {name: float(value) for name, value in figures.items() if value is not None},
         patches,
-        (*warnings, *holes),
+        (*dict.fromkeys((*warnings, *notes, *holes)),),
     )
 
 

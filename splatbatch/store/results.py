@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from splatbatch import __version__
-from splatbatch.files import link_whole, sync_folder, write_json
+from splatbatch.files import Record, link_whole, sync_folder, write_json
 from splatbatch.identity import FileFacts, Verdict, compare, file_fact, sha256_of, short_hash
 from splatbatch.outcome import Rejected, Trained
 from splatbatch.store import retention
@@ -18,7 +18,7 @@ from splatbatch.store.folders.patch import SPLAT, PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.attempt import AttemptFacts, JobSpec
 from splatbatch.store.records.fingerprint import Fingerprint
-from splatbatch.store.records.result import Result, SplatFacts
+from splatbatch.store.records.result import Photographs, Result, SplatFacts
 
 Depth = Literal["time", "content", "every byte"]
 """How closely a product is looked at: its size and time; its content where these have moved; its content always."""
@@ -42,12 +42,20 @@ def manifest(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
         "bytes": splat.path.stat().st_size,
         "splat": splat_facts(splat.path, splat.num_gaussians).to_record(),
         "metrics": splat.metrics,
+        **_photographs(attempt),
         "warnings": list(trained.warnings),
         "version": __version__,
         "host": attempt.folder.read_start().host,
         "worker": attempt.claim.worker,
     }
     return Result.from_record(record)
+
+
+def _photographs(attempt: Attempt) -> Record:
+    """Return what an attempt was trained on, as it was told before it began; nothing where no file was recorded."""
+    told, names = attempt.folder.read_settings(), attempt.depends_on.photographs
+    found = Photographs.of(names, frozenset(told.holdout), is_assumed=bool(told.argv))
+    return {"photographs": found.to_record()} if names else {}
 
 
 def keep(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:

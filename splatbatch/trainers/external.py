@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import glob
 from collections.abc import Iterable, Mapping
@@ -10,10 +11,12 @@ from typing import Any
 
 from splatbatch.config import Recipe
 from splatbatch.config.trainers.programs import Program, fill, in_words, names_in
+from splatbatch.errors import SceneError
 from splatbatch.files import PRIVATE, write_json
 from splatbatch.outcome import Exit, Exited, Lost, Rejected, Splat
 from splatbatch.scene.colors.evened import write_evened
 from splatbatch.scene.frame import write_shifted
+from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -44,10 +47,17 @@ class ExternalTrainer:
         named = names_in([*program.command, *program.artifact.export, *map(str, program.env.values())])
         if "scene" in named or ("sparse" in named and any(patch.offset)) or ("images" in named and patch.tones):
             stage(patch, folder)
-        settings = TrainingSettings(folder.task, self._recipe.model_dump(mode="json"), argv)
+        recipe = self._recipe.model_dump(mode="json")
+        settings = TrainingSettings(folder.task, recipe, argv, holdout=self._held_out(patch))
         write_json(folder.settings, settings.to_record())
         write_json(folder.watch, self._watch(folder, values).to_record(), PRIVATE)
         return argv
+
+    def _held_out(self, patch: Patch) -> tuple[str, ...]:
+        """Return what the settings hold out: whether the program does is its own matter."""
+        with contextlib.suppress(SceneError):  # a broken model is the audit's to report
+            return choose_holdout(patch, self._recipe.evaluation)
+        return ()
 
     def collect(self, folder: AttemptFolder) -> Splat | Rejected:
         """Return the newest splat if it is from the last step, whole and finite, with the program's own figures."""

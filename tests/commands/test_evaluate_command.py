@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from cut_quarry import accept, lay_out, part, quarry_splat, tinted
 from published_shapes import checked
 
 from splatbatch.outcome import Cancelled
+from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scheduler.scene import evaluating
 from splatbatch.splats.ply import Gaussians, offset_comments, write_splat
@@ -49,7 +51,8 @@ def evaluate(quarry: Partition, *options: str, **changes: str) -> Ended:
 def test_a_scene_is_measured_as_a_whole_by_patch_and_by_seam(quarry: Partition, whole: Gaussians) -> None:
     places = quarry.in_axes(whole.means.astype(np.float64))
     other = tinted(part(whole, quarry.cores[1].grown.holds(places)), (0.0, 5.0, 0.0))
-    accept(output_of(quarry).path, "p1", other, dict.fromkeys(sorted(quarry.test)[:2], 30.0))
+    measured, photographs = dict.fromkeys(sorted(quarry.test)[:2], 30.0), {"held_out": sorted(quarry.test)}
+    accept(output_of(quarry).path, "p1", other, measured, photographs=photographs)
     ended = evaluate(quarry)
     assert ended.code == 0, ended.err
     for word in ("all held-out", "across a seam", "p0|p1", "gain dB", "5.0"):
@@ -68,6 +71,20 @@ def test_a_scene_is_measured_as_a_whole_by_patch_and_by_seam(quarry: Partition, 
     assert SceneEvaluation.from_record(again).photos == found.photos
 
 
+def test_a_photograph_that_was_trained_on_is_not_measured_whatever_the_partition_says(quarry: Partition) -> None:
+    wanted = quarry.test
+    name = next(one.name for one in read_images(quarry.source) if one.name not in wanted)
+    known = json.loads(quarry.path.read_text())
+    quarry.path.write_text(json.dumps({**known, "test": [*known["test"], name]}))
+    ended = evaluate(quarry)
+    assert ended.code == 0, ended.err
+    found = output_of(quarry).scene.read_evaluation()
+    assert found is not None and found.photos.keys() == wanted
+    assert [note for note in found.notes if name in note] == [
+        f"hold-out: partition.json and YAML now hold out {name}, which was trained on: as recorded it is not"
+    ]
+
+
 def test_it_is_an_attempt_like_any_other(quarry: Partition) -> None:
     assert evaluate(quarry).code == 0
     (attempt,) = output_of(quarry).scene.evaluating.attempts()
@@ -75,6 +92,17 @@ def test_it_is_an_attempt_like_any_other(quarry: Partition) -> None:
     assert job is not None and "splatbatch.training.scene" in job.argv and job.limits.wall_s == 14_400
     assert told is not None and told.end.code == 0
     assert attempt.last_progress().step == 5  # four photographs and a seam
+
+
+def test_a_splat_may_be_named_from_any_working_folder(
+    quarry: Partition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copy(output_of(quarry).scene.splat, tmp_path / "elsewhere/other.ply")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    ended = evaluate(quarry, "--splat", "other.ply")
+    assert ended.code == 0, ended.err
+    assert output_of(quarry).scene.read_evaluation(tmp_path / "elsewhere/other.ply") is not None
 
 
 def test_a_missing_patch_is_told_and_the_rest_is_measured(quarry: Partition) -> None:

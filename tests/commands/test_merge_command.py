@@ -170,7 +170,7 @@ def move_frame(batch: FakeBatch) -> None:
 
 
 def change_holdout(batch: FakeBatch) -> None:
-    accept(place(batch, "p1"), changes={"evaluation.holdout_every": 0})
+    accept(place(batch, "p1"), photographs={"trained": NAMES, "held_out": []})
 
 
 def remove_folder(batch: FakeBatch) -> None:
@@ -183,7 +183,7 @@ MISSING = [
     (make_stale, "p1: stale: settings have changed: training.max_steps 20 -> 30"),
     (fail_health, "p1: failed: "),
     (move_frame, "p1: stale: "),
-    (change_holdout, "p1: its hold-out is another: of the scene's it was trained on img0.png, img8.png"),
+    (change_holdout, "p1: its hold-out is another: of what the others hold out it was trained on img0.png, img8.png"),
     (remove_folder, "p1: no such patch in"),
 ]
 
@@ -252,13 +252,28 @@ def test_what_is_odd_about_a_training_is_said_again(batch: FakeBatch) -> None:
 
 def test_patches_that_agree_on_another_holdout_are_merged_with_a_warning(batch: FakeBatch) -> None:
     for patch in ALL:
-        accept(place(batch, patch), changes={"evaluation.holdout_every": 0})
+        accept(place(batch, patch), photographs={"trained": NAMES, "held_out": []})
     ended = invoke("merge", batch=batch)
     assert ended.code == 0
-    assert (
-        "warning: all patches have another hold-out than partition.json: its hold-out is another: of the scene's"
-        in ended.err
-    )
+    assert "warning: hold-out: partition.json and YAML now hold out img0.png, img8.png" in ended.err
+    assert record(batch)["held_out"] == []
+
+
+def hold_out_today(batch: FakeBatch, name: str) -> None:
+    path = batch.folder / "patches/partition.json"
+    known = json.loads(path.read_text())
+    known["train"].remove(name)
+    path.write_text(json.dumps({**known, "test": [*known["test"], name]}))
+
+
+def test_a_photograph_that_was_trained_on_is_not_held_out_by_a_change_of_the_partition(batch: FakeBatch) -> None:
+    hold_out_today(batch, "img3.png")
+    ended = invoke("merge", batch=batch)
+    assert ended.code == 0, ended.err
+    assert record(batch)["held_out"] == ["img0.png", "img8.png"]
+    said = "hold-out: partition.json and YAML now hold out img3.png, which was trained on: as recorded it is not"
+    assert record(batch)["warnings"] == [said]
+    assert ended.err.count("img3.png") == 1
 
 
 # what is no scene

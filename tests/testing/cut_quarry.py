@@ -85,14 +85,18 @@ def stretched(gaussians: Gaussians, about: tuple[float, ...], by: float) -> Gaus
     )
 
 
-def accept(output: Path, name: str, gaussians: Gaussians, psnrs: Mapping[str, float] | None = None) -> Path:
+def accept(
+    output: Path, name: str, gaussians: Gaussians, psnrs: Mapping[str, float] | None = None, **more: object
+) -> Path:
     """Leave a splat as a night does that has trained it; its own figures as given."""
     folder = OutputFolder(output).patch(name)
     folder.path.mkdir(parents=True, exist_ok=True)
     write_splat(folder.splat, gaussians, 1)
     images = {photo: {"psnr": psnr, "ssim": 0.5} for photo, psnr in (psnrs or {}).items()}
     facts = splat_facts(folder.splat, len(gaussians)).to_record()
-    write_json(folder.result, {"attempt": "attempt-01", "splat": facts, "metrics": {"final": {"images": images}}})
+    write_json(
+        folder.result, {"attempt": "attempt-01", "splat": facts, "metrics": {"final": {"images": images}}, **more}
+    )
     return folder.splat
 
 

@@ -43,6 +43,7 @@ class FakeTrainer:
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         record = {"patch": folder.task, "sparse": str(patch.sparse), "images": str(patch.images)}
         record["recipe"] = self.recipe.model_dump(mode="json")
+        record["holdout"] = held_out_of(patch, self.recipe)
         if "measure" in Path(os.environ.get(SCRIPT_VARIABLE, os.devnull)).read_text():
             record["resolution"] = resolution_of(patch, self.recipe)
         write_json(folder.settings, record)
@@ -53,6 +54,12 @@ class FakeTrainer:
         splat = check_splat(folder.splat, self.recipe.training.max_steps)
         metrics = read_json(folder.metrics)
         return replace(splat, metrics=metrics) if isinstance(splat, Splat) and metrics else splat
+
+
+def held_out_of(patch: Patch, recipe: Recipe) -> tuple[str, ...]:
+    from splatbatch.scene.holdout import choose_holdout
+
+    return choose_holdout(patch, recipe.evaluation)
 
 
 def resolution_of(patch: Patch, recipe: Recipe) -> dict[str, Any]:

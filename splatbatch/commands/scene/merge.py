@@ -20,7 +20,6 @@ from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene.cleaning import Cleaning
 from splatbatch.tasks.scene.merging import Parts, gather
 from splatbatch.tasks.scene.merging import merge as merge_parts
-from splatbatch.tasks.task import patches_of
 
 HEADINGS = ("patch", "Gaussians", "in the core", "cleaned away", "attempt")
 
@@ -75,7 +74,7 @@ def merged_to(batch: Batch, parts: Parts, files: MergedFiles, options: MergeOpti
         return merge_parts(parts, files)
     if options.keep_uncleaned:
         merge_parts(parts, _uncleaned(files))
-    return merge_parts(parts, files, Cleaning(parts.partition, patches_of(batch.every), parts.offset))
+    return merge_parts(parts, files, Cleaning(parts.partition, parts.with_cameras(), parts.offset))
 
 
 def _uncleaned(files: MergedFiles) -> MergedFiles:

@@ -128,6 +128,8 @@ class EvaluationSettings(TrainingSettings):
     own: dict[str, dict[str, Figures]] = field(default_factory=dict, metadata=reads(_own))
     """By patch, what its splat reached on its held-out photographs."""
     inputs: str = ""
+    notes: tuple[str, ...] = ()
+    """On its hold-out."""
     before_backdrop: tuple[str, ...] = ()
     """Patches that were trained with the backdrop behind them which is there now."""
     held_share: float = field(default=0.3, metadata=reads(lambda value: number(value) or 0.3))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,8 @@ from splatbatch.store.records.record import TypedRecord, reads
 
 MODEL = "sparse/"
 """What the names of a model's files begin with."""
+IMAGES = "images/"
+"""What the keys of photographs begin with."""
 
 
 def is_content(key: str) -> bool:
@@ -23,6 +25,11 @@ def is_content(key: str) -> bool:
 def files_to_record(files: Mapping[str, FileFact]) -> dict[str, Any]:
     """Return the JSON form of some files."""
     return {key: list(fact) for key, fact in files.items()}
+
+
+def photographs_of(files: Iterable[str]) -> Iterator[str]:
+    """Yield the names of the photographs among the keys of files."""
+    return (key.removeprefix(IMAGES) for key in files if key.startswith(IMAGES))
 
 
 def files_from_record(record: Any) -> Files:
@@ -75,6 +82,11 @@ class Fingerprint(TypedRecord):
     """Hash of the boxes of a patch with a core; empty: it had none."""
     backdrop: str = ""
     """SHA-256 of the splat that was drawn behind it; empty: none was."""
+
+    @property
+    def photographs(self) -> tuple[str, ...]:
+        """Return the names of the patch's photographs, of those held out, too; none where no files were recorded."""
+        return tuple(photographs_of(self.files))
 
     @property
     def trainer(self) -> str:

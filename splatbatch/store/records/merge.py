@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from splatbatch.fields import mapping, number, whole
+from splatbatch.fields import mapping, number, texts, whole
 from splatbatch.store.records.fingerprint import Place, place
 from splatbatch.store.records.record import TypedRecord, reads
 
@@ -103,5 +103,9 @@ class Merge(TypedRecord):
     """None: nothing was cleaned."""
     warnings: tuple[str, ...] = ()
     """Of the scene as a whole."""
+    held_out: tuple[str, ...] | None = field(
+        default=None, metadata=reads(lambda value: texts(value) if isinstance(value, list | tuple) else None)
+    )
+    """Photographs that some part holds out and none was trained on; None: versions up to 0.2.0 did not say."""
     version: str = ""
     """Of the splatbatch that wrote it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +35,24 @@ def _splat(value: object) -> SplatFacts | None:
     return (
         SplatFacts.from_record(value) if isinstance(value, dict) else None
     )  # {} is no splat that it tells from others
+
+
+@dataclass(frozen=True)
+class Photographs(TypedRecord):
+    """The photographs of a patch, by what the training of its splat did with them."""
+
+    trained: tuple[str, ...] = ()
+    held_out: tuple[str, ...] = ()
+    is_assumed: bool = False
+    """An external program was given all of them: `held_out` are those that the settings hold out, and whether the
+    program does is not known."""
+
+    @classmethod
+    def of(cls, names: Iterable[str], held_out: Collection[str], *, is_assumed: bool = False) -> Photographs:
+        """Return all photographs of a patch as those that were held out, and the others."""
+        every = sorted(names)
+        trained = tuple(name for name in every if name not in held_out)
+        return cls(trained, tuple(name for name in every if name in held_out), is_assumed)
 
 
 @dataclass(frozen=True)
@@ -83,6 +102,12 @@ class Result(KeptRecord):
     def metrics(self) -> Metrics:
         """How good it is."""
         return Metrics.from_record(self.written.get("metrics"))
+
+    @cached_property
+    def photographs(self) -> Photographs | None:
+        """What it was trained on and what was held out; None: versions up to 0.2.0 did not write it down."""
+        told = mapping(self.written.get("photographs"))
+        return Photographs.from_record(told) if told else None
 
     @cached_property
     def trained_from(self) -> Fingerprint:

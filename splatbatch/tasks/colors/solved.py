@@ -9,7 +9,6 @@ from splatbatch.store.records.colors import tone_to_record
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.colors.tones import tones_of, wants_tones, why_moved
-from splatbatch.tasks.fingerprints.inputs import photographs_of
 from splatbatch.tasks.task import Task
 
 ASKS_FOR_COLORS = frozenset({"training.colors", "evaluation.colors_from"})
@@ -35,5 +34,5 @@ class SolvedColors:
         now = tones_of(self._colors, task.patch.name, task.recipe, self._scene)
         if not now and not held.tones:
             return ""
-        names = list(photographs_of(held.files))
+        names = list(held.photographs)
         return why_moved(held.tones, {name: tone_to_record(now[name]) for name in names if name in now}, names)

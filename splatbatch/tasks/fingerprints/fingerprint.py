@@ -14,8 +14,8 @@ from splatbatch.identity import short_hash
 from splatbatch.scene.patches import Patch
 from splatbatch.store.folders.patch import backdrop_sha256
 from splatbatch.store.records.colors import tone_to_record
-from splatbatch.store.records.fingerprint import Fingerprint
-from splatbatch.tasks.fingerprints.inputs import inputs_of, photographs_of
+from splatbatch.store.records.fingerprint import Fingerprint, photographs_of
+from splatbatch.tasks.fingerprints.inputs import inputs_of
 
 NEWER = (
     *(("training", "colors", "auto"), ("training", "border", "auto")),

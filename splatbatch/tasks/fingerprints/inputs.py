@@ -23,8 +23,6 @@ from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
 from splatbatch.scene.photos.resolution import DIVISORS
 from splatbatch.store.records.fingerprint import MODEL, is_content
 
-IMAGES = "images/"
-"""What the keys of photographs begin with."""
 COPIES = tuple(divisor for divisor in DIVISORS.values() if divisor > 1)
 """images_2, images_4, images_8 beside the photographs."""
 
@@ -64,11 +62,6 @@ def inputs_of(patch: Patch, recipe: Recipe, facts: FileFacts | None = None) -> I
             digest.update(f"{name}\0{fact.num_bytes}\0".encode())
         files |= {key: facts.of(locate(key, patch, recipe)) for key in _further(patch, recipe, names)}
     return Inputs(digest.hexdigest()[:16], files)
-
-
-def photographs_of(files: Iterable[str]) -> Iterator[str]:
-    """Yield the names of the photographs among the keys of files."""
-    return (key.removeprefix(IMAGES) for key in files if key.startswith(IMAGES))
 
 
 def state_of(files: Mapping[str, FileFact]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from splatbatch.errors import SceneError
@@ -16,6 +17,7 @@ from splatbatch.store.records.quality.inspection import Inspection, InspectionSe
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.provenance import photographs_of, recipe_of
 from splatbatch.tasks.scene import evaluation
 from splatbatch.tasks.task import Task
 from splatbatch.trainers.builtin import settings_for
@@ -49,11 +51,13 @@ def order(batch: Batch, task: Task, *, measures_drop: bool = False) -> Inspectio
     """
     folder = batch.output.patch(task.name)
     result = accepted(folder)
-    told = settings_for(task.recipe, task.patch, task.name)
-    piece = sorted(in_one_piece(task.patch, task.recipe.evaluation) & set(told.holdout))
+    recipe, held_out = recipe_of(task, result), photographs_of(task, folder, result).held_out
+    patch = replace(task.patch, offset=result.trained_from.offset)
+    told = replace(settings_for(recipe, patch, task.name), holdout=held_out)
+    piece = sorted(in_one_piece(patch, recipe.evaluation).intersection(held_out))
     depends = [VERSION, result.sha256, result.trained_from.inputs, told.to_record(), piece]
     return InspectionSettings(
-        **{**vars(told), "recipe": task.recipe.model_dump(mode="json", exclude={"program"})},
+        **{**vars(told), "recipe": recipe.model_dump(mode="json", exclude={"program"})},
         splat=str(folder.splat_of(result)),
         sha256=result.sha256,
         inputs=_hash(depends),

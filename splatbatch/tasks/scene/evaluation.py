@@ -14,7 +14,6 @@ from splatbatch.errors import SceneError
 from splatbatch.identity import file_fact, sha256_of, short_hash
 from splatbatch.outcome import Rejected
 from splatbatch.plain_text import spell_place
-from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, spell
 from splatbatch.scene.photos.folders import Folders, Found
@@ -22,13 +21,16 @@ from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
 from splatbatch.store.folders.patch import BACKDROP, accepted_backdrop, backdrop_sha256
+from splatbatch.store.folders.scene import MergedFiles
 from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.store.records.metrics import Figures
+from splatbatch.store.records.result import Photographs
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.provenance import as_today, assumptions, never_trained_on, photographs_of, unlike_today
 from splatbatch.tasks.scene.partition import offset_of, partition_for
-from splatbatch.tasks.task import patches_of
+from splatbatch.tasks.task import Task, patches_of
 
 VERSION = 2
 """Raise it when something is measured otherwise: scenes are then measured again."""
@@ -57,6 +59,8 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
     partition = partition_for(batch)
     offset = offset_of(batch, partition)
     check_place(splat, partition, offset)
+    splat = splat.absolute()  # its process works in another folder
+    holdout, notes = held_out(batch, splat)
     patches = patches_of(batch.every)
     images, masks = _folders(patches)
     splats = _splats(batch, partition, offset)
@@ -71,7 +75,8 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
         tones=tones_to_record(tones),
         splats=dict(splats.paths),
         lacking=dict(splats.lacking),
-        holdout=held_out(batch),
+        holdout=holdout,
+        notes=notes,
         backdrop=str(accepted_backdrop(batch.output.patch(BACKDROP).path)[0]),
         before_backdrop=splats.before_backdrop,
         own={name: dict(figures) for name, figures in splats.own.items()},
@@ -137,24 +142,35 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> _Splats:
     return _Splats(paths, lacking, own, hashes, tuple(before))
 
 
-def held_out(batch: Batch) -> tuple[str, ...]:
-    """Return the photographs that some patch holds out and none is trained on, sorted.
+def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the photographs that a scene's splat was not trained on, sorted, and what is odd about that choice.
+
+    What was merged says so itself. Of another splat the records of all patches say it; where no patch is trained yet,
+    the settings of today.
 
     Raises:
         SceneError: there is none, or a model cannot be read.
     """
-    from splatbatch.scene.colmap.reconstruction import read_images
-
-    test, train = set[str](), set[str]()
-    for task in batch.every:
-        if not task.patch.is_backdrop:
-            own = set(choose_holdout(task.patch, task.recipe.evaluation))
-            test |= own
-            train |= {image.name for image in read_images(task.patch.sparse)} - own
-    if not test - train:
+    scene = batch.output.scene
+    files = scene.merged if splat.resolve() == scene.splat.resolve() else MergedFiles.at(splat)
+    merged, parts = files.read(), _recorded(batch)
+    if merged is not None and merged.held_out is not None:
+        names = merged.held_out
+    else:
+        names = never_trained_on([one for _, one in parts] or [as_today(task) for task in batch.every])
+    if not names:
         message = "evaluation.holdout_every: no photograph is held out in every patch: there is nothing to measure on"
         raise SceneError(message, "Hold some out, as holdout_every: 8, and train again.")
-    return tuple(sorted(test - train))
+    of_patches = [(task, one) for task, one in parts if not task.patch.is_backdrop]
+    notes = (unlike_today(of_patches), assumptions({task.name: one for task, one in of_patches}))
+    return names, tuple(filter(None, notes))
+
+
+def _recorded(batch: Batch) -> list[tuple[Task, Photographs]]:
+    """Return what the splats were trained on that there are."""
+    folders = [(task, batch.output.patch(task.name)) for task in batch.every]
+    results = [(task, folder, folder.read_result()) for task, folder in folders]
+    return [(task, photographs_of(task, folder, result)) for task, folder, result in results if result is not None]
 
 
 def _photographs(images: Path, names: Sequence[str]) -> list[str]:

@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 
 from splatbatch import __version__
 from splatbatch.config import Offset
-from splatbatch.errors import OutputError
+from splatbatch.errors import OutputError, SceneError
 from splatbatch.files import write_json
 from splatbatch.identity import file_fact, sha256_of, short_hash
 from splatbatch.processes import abandoned
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.partition.border import reach_of
 from splatbatch.scene.partition.boxes import Box, open_sides
 from splatbatch.scene.partition.record import Partition
+from splatbatch.scene.patches import Patch
 from splatbatch.splats.export import Source
 from splatbatch.splats.merge.clean.rules import IN_WORDS
 from splatbatch.splats.merge.ranges import Earlier, Written
@@ -25,9 +27,11 @@ from splatbatch.store.folders.scene import MergedFiles
 from splatbatch.store.records.merge import FORMAT, Cleaned, Hole, Merge, MergedPart
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.provenance import never_trained_on
 from splatbatch.tasks.scene.cleaning import Cleaning
 from splatbatch.tasks.scene.partition import check_scene, offset_of, partition_for
 from splatbatch.tasks.scene.usable import Candidate, look
+from splatbatch.tasks.task import patches_of
 
 MOST_REASONS = 20
 """That a message holds."""
@@ -49,6 +53,15 @@ class Parts:
         """Return what was taken off the coordinates of all of them: one in another frame is stale."""
         return offset_of(self.batch, self.partition)
 
+    def with_cameras(self) -> tuple[Patch, ...]:
+        """Return all patches, merged or not, but for those that are missing and whose model cannot be read."""
+        lacking = {one.name for one in self.lacking}
+        return tuple(one for one in patches_of(self.batch.every) if one.name not in lacking or _can_be_read(one))
+
+    def held_out(self) -> tuple[str, ...]:
+        """Return the photographs that some of them hold out and none was trained on."""
+        return never_trained_on(one.photographs for one in self.usable if one.photographs)
+
     def holes(self) -> tuple[Hole, ...]:
         """Return the boxes of what is missing, infinite sides as None."""
         return tuple(
@@ -56,6 +69,14 @@ class Parts:
             for one in self.lacking
             for box in [one.core.core if one.core else None]
         )
+
+
+def _can_be_read(patch: Patch) -> bool:
+    try:
+        read_reconstruction(patch.sparse)
+    except SceneError:
+        return False
+    return True
 
 
 def gather(batch: Batch, *, allow_missing: bool) -> Parts:
@@ -104,6 +125,7 @@ def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None) ->
         parts=_named(parts, merged.parts),
         holes=parts.holes(),
         warnings=parts.warnings,
+        held_out=parts.held_out(),
     )
     if merged != before:
         write_json(files.record, merged.to_record())

@@ -84,7 +84,7 @@ def measure(scene: Scene, folder: AttemptFolder) -> SceneEvaluation:
         inputs=settings.inputs,
         lacking=settings.lacking,
         photos=photos,
-        notes=tuple(note for note in (photographs.note, lpips, own) if isinstance(note, str) and note),
+        notes=tuple(note for note in (*settings.notes, photographs.note, lpips, own) if isinstance(note, str) and note),
         peak={name: float(mib) for name, mib in peaks.to_record().items()},
         seconds=round(time.monotonic() - began, 2),
         made_with={"torch": str(torch.__version__), "on": _name_of(scene.device)},
