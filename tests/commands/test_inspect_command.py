@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Ended, invoke
@@ -77,8 +81,10 @@ def test_what_is_gained_without_named_photographs_is_measured_if_it_is_asked_for
     photo = tmp_path / "quarry/images" / name
     with Pillow.open(photo) as picture:
         picture.filter(ImageFilter.GaussianBlur(4)).save(photo, quality=95)
-    config = tmp_path / "quarry/splat_config.yml"
-    config.write_text(config.read_text().replace("max_steps: 300", "max_steps: 40"))
+    result = OutputFolder(tmp_path / "quarry/output").patch("p0").result
+    told = json.loads(result.read_text())
+    told["settings"]["training"]["max_steps"] = 40
+    result.write_text(json.dumps(told))
     ended = inspect(tmp_path / "quarry", "p0", "--measure-drop")
     assert ended.code == 0, ended.err
     found = OutputFolder(tmp_path / "quarry/output").patch("p0").read_inspection()
@@ -144,6 +150,93 @@ def change_versions(quarry: Path) -> None:
     file = OutputFolder(quarry / "output").patch("p0").certificate
     change_certificate(quarry, made_with={**json.loads(file.read_text())["made_with"], "torch": "0.1"})
     change_certificate(quarry, seal=seal_of(json.loads(file.read_text())))
+
+
+def forge(quarry: Path, **keys: object) -> None:
+    """Change a certificate and seal it anew."""
+    file = OutputFolder(quarry / "output").patch("p0").certificate
+    change_certificate(quarry, **keys)
+    change_certificate(quarry, seal=seal_of(json.loads(file.read_text())))
+
+
+FORGED = [
+    (lambda said: {"patch": "p7"}, "says patch p7, result.json p0"),
+    (lambda said: {"num_gaussians": 7}, "says num_gaussians 7, result.json "),
+    (lambda said: {"offset": [5, 0, 0]}, "says offset (5, 0, 0), result.json (0, 0, 0)"),
+    (
+        lambda said: {"settings": {**said["settings"], "training": {**said["settings"]["training"], "max_steps": 7}}},
+        "says training.max_steps 7, result.json 300",
+    ),
+    (lambda said: {"settings_hash": "0" * 16}, "names other settings than result.json does: settings_hash 0000"),
+    (lambda said: {"inputs": said["inputs"] | {"sparse/images.bin": "00"}}, "names other files than result.json does"),
+    (lambda said: {"inputs": said["inputs"] | {"images/no.jpg": "00"}}, "names files that result.json does not"),
+    (lambda said: {"holdout": raised(said, psnr=40.0)}, "says psnr 40 of "),
+    (lambda said: {"holdout": raised(said, x=9e9)}, "says x 9e+09 of "),
+    (
+        lambda said: {"holdout": dict([*said["holdout"].items()][1:])},
+        "lacks held-out photographs otherwise than result",
+    ),
+    (
+        lambda said: {"holdout": said["holdout"] | {"left/no.jpg": {}}},
+        "names held-out photographs otherwise than result",
+    ),
+    (
+        lambda said: {"figures": [one | {"value": 0} for one in said["figures"]], "grade": "A"},
+        "has other figures than inspection.json: ",
+    ),
+]
+
+
+def raised(said: dict[str, Any], **figures: float) -> dict[str, Any]:
+    return {name: {**one, **figures} for name, one in said["holdout"].items()}
+
+
+@pytest.fixture
+def measured(quarry: Path, tmp_path: Path) -> Path:
+    """The same, of which each held-out photograph has a PSNR in result.json."""
+    shutil.copytree(quarry, tmp_path / "quarry")
+    folder = OutputFolder(tmp_path / "quarry/output").patch("p0")
+    (task,) = open_batch(tmp_path / "quarry/splat_config.yml", ["p0"]).tasks
+    psnrs = {name: {"psnr": 20.0} for name in choose_holdout(task.patch, task.recipe.evaluation)}
+    result = json.loads(folder.result.read_text()) | {"metrics": {"final": {"images": psnrs}}}
+    folder.result.write_text(json.dumps(result))
+    assert inspect(tmp_path / "quarry", "p0").code == 0
+    return tmp_path / "quarry"
+
+
+def test_a_certificate_that_was_forged_and_sealed_anew_contradicts_the_records(measured: Path) -> None:
+    file = OutputFolder(measured / "output").patch("p0").certificate
+    genuine = file.read_text()
+    assert verify(measured, "p0").out.strip() == "p0: holds"
+    for forged, words in FORGED:
+        forge(measured, **forged(json.loads(genuine)))
+        for ended in (verify(measured, "p0"), verify(measured, "--file", str(file))):
+            assert (ended.code, words in ended.out) == (1, True), (words, ended.out)
+        file.write_text(genuine)
+
+
+def test_a_certificate_without_the_records_that_it_speaks_of_does_not_hold(measured: Path) -> None:
+    folder = OutputFolder(measured / "output").patch("p0")
+    folder.inspection.unlink()
+    assert "its figures cannot be compared with inspection.json: there is none" in verify(measured, "p0").out
+
+
+def test_a_certificate_calls_nothing_held_out_that_was_trained_on(measured: Path) -> None:
+    folder = OutputFolder(measured / "output").patch("p0")
+    name = next(iter(json.loads(folder.certificate.read_text())["holdout"]))
+    result = json.loads(folder.result.read_text()) | {"photographs": {"trained": [name]}}
+    folder.result.write_text(json.dumps(result))
+    assert f"calls held out what it was trained on by result.json: {name}" in verify(measured, "p0").out
+
+
+@pytest.mark.parametrize("name", ["certificate.json", "splat.ply"])
+def test_a_pipe_is_never_waited_for(tmp_path: Path, name: str) -> None:
+    (tmp_path / "certificate.json").write_text("{}")
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    command = [sys.executable, "-m", "splatbatch", "verify-certificate", "--file", str(tmp_path / "certificate.json")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode in (1, 6) and "Traceback" not in ended.stderr
 
 
 def cut_certificate(quarry: Path) -> None:

@@ -12,10 +12,17 @@ from splatbatch.errors import OutputError
 from splatbatch.identity import sha256_of
 from splatbatch.plain_text import one_line
 from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders.scene import SceneFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.quality.certificate import read_certificate
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.quality.certificate import why_not_genuine, why_outdated, why_scene_outdated
+from splatbatch.tasks.quality.certificate import (
+    why_contradicted,
+    why_not_genuine,
+    why_outdated,
+    why_scene_contradicted,
+    why_scene_outdated,
+)
 from splatbatch.tasks.quality.inspection import SCENE
 from splatbatch.tasks.task import Task
 
@@ -42,7 +49,13 @@ def _of_file(file: Path) -> list[str]:
     record = read_certificate(file)
     if record is None:
         raise OutputError(f"{file}: is no certificate: no JSON object can be read there", "Name a certificate.json.")
-    return list(why_not_genuine(record, sha256_of(file.with_name("splat.ply"))))
+    broken = list(why_not_genuine(record, sha256_of(file.with_name("splat.ply"))))
+    patch, scene = PatchFolder(file.parent), SceneFolder(file.parent)
+    if broken or file.name != patch.certificate.name:
+        return broken
+    if patch.result.exists():  # it was not handed on: its records lie beside it
+        return list(why_contradicted(record, patch))
+    return list(why_scene_contradicted(record, scene)) if scene.merge.exists() else []
 
 
 def _of_batch(config: Path | None, names: Sequence[str]) -> dict[str, list[str]]:
@@ -64,7 +77,7 @@ def _of_scene(output: OutputFolder) -> list[str]:
     if record is None:
         return [INSPECT]
     broken = list(why_not_genuine(record, sha256_of(output.scene.splat)))
-    return broken or list(why_scene_outdated(record, output))
+    return broken or [*why_scene_contradicted(record, output.scene), *why_scene_outdated(output)]
 
 
 def _of_patch(task: Task, folder: PatchFolder) -> list[str]:
@@ -73,4 +86,4 @@ def _of_patch(task: Task, folder: PatchFolder) -> list[str]:
         return [INSPECT]
     splat = folder.splat_of(result) if result else folder.splat
     broken = list(why_not_genuine(record, sha256_of(splat)))
-    return broken or list(why_outdated(record, task, folder))
+    return broken or [*why_contradicted(record, folder), *why_outdated(record, task, folder)]

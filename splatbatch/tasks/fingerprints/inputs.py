@@ -21,7 +21,7 @@ from splatbatch.identity import Difference, FileFact, FileFacts, Files, changed,
 from splatbatch.scene.partition.place import PATCH
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
 from splatbatch.scene.photos.resolution import DIVISORS
-from splatbatch.store.records.fingerprint import MODEL, is_content
+from splatbatch.store.records.fingerprint import MODEL, is_content, photographs_of
 
 COPIES = tuple(divisor for divisor in DIVISORS.values() if divisor > 1)
 """images_2, images_4, images_8 beside the photographs."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from splatbatch.identity import sha256_of
-from splatbatch.plain_text import spell_files
-from splatbatch.store.folders.patch import PatchFolder
-from splatbatch.store.folders.scene import SceneFolder
+from splatbatch.plain_text import spell_files, spell_place
+from splatbatch.scene.patches import spell
+from splatbatch.splats import read_header
+from splatbatch.store.folders.inspecting import InspectingFolder
+from splatbatch.store.folders.patch import RESULT, PatchFolder
+from splatbatch.store.folders.scene import MERGE, SceneFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.merge import Merge
 from splatbatch.store.records.quality.certificate import Certificate, lacks, seal_of
@@ -16,28 +20,38 @@ from splatbatch.store.records.quality.inspection import Inspection, InspectionSe
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import locate
+from splatbatch.tasks.plan import leaves
 from splatbatch.tasks.task import Task
+
+FEW = 3
+"""Names that a message holds."""
+INSPECTION = "inspection.json"
 
 
 def certificate_of(task: Task, result: Result, found: Inspection) -> Certificate:
     """Return the certificate of a product that was inspected."""
-    depends = result.trained_from
-    files = {key: fact for key, fact in depends.files.items() if fact.num_bytes >= 0 and not key.endswith("/")}
+    files = {key: fact for key, fact in result.trained_from.files.items() if fact.num_bytes >= 0 and key[-1:] != "/"}
     hashes = {key: fact.sha256 or sha256_of(locate(key, task.patch, task.recipe)) for key, fact in files.items()}
+    inputs = {key: sha256 for key, sha256 in hashes.items() if sha256}
+    return replace(_by_records(task.name, result, found), inputs=inputs).sealed()
+
+
+def _by_records(name: str, result: Result, found: Inspection) -> Certificate:
+    """Return what records say of a product, but for the files that it was made from."""
+    depends = result.trained_from
     psnrs = {name: one.psnr for name, one in result.metrics.photos().items()}
     return Certificate(
-        patch=task.name,
+        patch=name,
         grade=found.grade,
         figures=found.figures,
         splat=result.sha256,
         num_gaussians=result.num_gaussians,
         settings=depends.settings,
         settings_hash=depends.effective or depends.recipe,
-        inputs={key: sha256 for key, sha256 in hashes.items() if sha256},
         holdout={name: _known_of(found, name, psnr) for name, psnr in psnrs.items() if psnr is not None},
         offset=depends.offset,
         made_with=_versions(result),
-    ).sealed()
+    )
 
 
 def certificate_of_scene(folder: SceneFolder, settings: InspectionSettings, found: Inspection) -> Certificate:
@@ -61,20 +75,6 @@ def certificate_of_scene(folder: SceneFolder, settings: InspectionSettings, foun
 
 def _parts(merged: Merge) -> dict[str, str]:
     return {f"patches/{one.patch}/splat.ply": one.sha256 for one in merged.parts if one.sha256}
-
-
-def why_scene_outdated(record: dict[str, Any], output: OutputFolder) -> Iterator[str]:
-    """Yield what of the merged scene, and of its patches, is no longer as a certificate says."""
-    said, merged = Certificate.from_record(record), output.scene.merged.read()
-    if merged is not None and said.settings_hash != merged.key:
-        yield "is of another merge than merge.json"
-    found = output.scene.read_inspection()
-    if found is not None and found.splat == said.splat and found.figures != said.figures:
-        yield "has other figures than inspection.json"
-    for one in merged.parts if merged else ():
-        result = output.patch(one.patch).read_result()
-        if one.sha256 and result is not None and result.sha256 != one.sha256:
-            yield f"was made from another splat of {one.patch} than is accepted"
 
 
 def _versions(result: Result) -> dict[str, str]:
@@ -104,20 +104,128 @@ def why_not_genuine(record: dict[str, Any], splat_sha256: str) -> Iterator[str]:
         yield f"speaks of another splat: {said.splat[:12]}…, not {splat_sha256[:12]}…"
 
 
-def why_outdated(record: dict[str, Any], task: Task, folder: PatchFolder) -> Iterator[str]:
-    """Yield what of the batch is no longer as a certificate says."""
-    said, result = Certificate.from_record(record), folder.read_result()
-    if result is not None and said.splat != result.sha256:
+def why_contradicted(record: dict[str, Any], folder: PatchFolder) -> Iterator[str]:
+    """Yield in which fields a certificate contradicts the records beside a patch's product."""
+    said, result, found = Certificate.from_record(record), folder.read_result(), folder.read_inspection()
+    if result is None:
+        yield f"cannot be compared: there is no {RESULT}"
+        return
+    if said.splat != result.sha256:
         yield "is not of the accepted splat"
-    if result is not None and said.settings_hash not in (result.trained_from.effective, result.trained_from.recipe):
-        yield "names other settings than result.json does"
-    if not result or (not result.changes and said.settings_hash != recipe_hash(task.recipe)):
+    yield from _of_inspection(said, found)
+    name = result.patch or folder.path.name
+    known = _by_records(name, result, found or Inspection())
+    yield from _unlike(said, known, RESULT, ("patch", "num_gaussians", "offset"))
+    yield from _other_settings(said, known, RESULT)
+    if said.settings_hash not in (result.trained_from.effective, result.trained_from.recipe):
+        yield f"names other settings than {RESULT} does: settings_hash {said.settings_hash}"
+    if said.made_with != known.made_with:
+        yield f"names other versions than {RESULT} does: {_keys_of(said.made_with, known.made_with)}"
+    yield from _other_photographs(said, known, RESULT)
+    if result.photographs and (trained := sorted(said.holdout.keys() & set(result.photographs.trained))):
+        yield f"calls held out what it was trained on by {RESULT}: {spell(trained, FEW)}"
+    files = result.trained_from.files
+    recorded = {key: fact.sha256 for key, fact in files.items() if fact.sha256 and fact.num_bytes >= 0}
+    if differing := [key for key, sha256 in recorded.items() if said.inputs.get(key) != sha256]:
+        yield f"names other files than {RESULT} does: {spell_files(differing)}"
+    if files and (unknown := sorted(said.inputs.keys() - files.keys())):
+        yield f"names files that {RESULT} does not: {spell_files(unknown)}"
+
+
+def why_outdated(record: dict[str, Any], task: Task, folder: PatchFolder) -> Iterator[str]:
+    """Yield what of the YAML and of the files of a batch is no longer as a certificate says."""
+    said, result = Certificate.from_record(record), folder.read_result()
+    if result is not None and not result.changes and said.settings_hash != recipe_hash(task.recipe):
         yield "names other settings than the YAML has now"
-    if result is not None and said.made_with != _versions(result):
-        yield "names other versions than result.json does"
-    found = folder.read_inspection()
-    if found is not None and found.splat == said.splat and found.figures != said.figures:
-        yield "has other figures than inspection.json"
     now = {key: sha256_of(locate(key, task.patch, task.recipe)) for key in said.inputs}
     if differing := [key for key, sha256 in said.inputs.items() if now[key] != sha256]:
         yield f"was made from other files: {spell_files(differing)}"
+
+
+def why_scene_contradicted(record: dict[str, Any], folder: SceneFolder) -> Iterator[str]:
+    """Yield in which fields a certificate contradicts the records beside the merged scene."""
+    said, merged, found = Certificate.from_record(record), folder.merged.read() or Merge(), folder.read_inspection()
+    if said.settings_hash != merged.key:
+        yield f"is of another merge than {MERGE}"
+    yield from _of_inspection(said, found)
+    if found is None:
+        return
+    told = InspectingFolder(folder.inspecting.path / found.attempt).read_inspection_settings()
+    known = certificate_of_scene(folder, replace(told, offset=read_header(folder.splat).offset), found)
+    yield from _unlike(said, known, INSPECTION, ("patch",))
+    yield from _unlike(said, known, MERGE, ("num_gaussians",))
+    yield from _unlike(said, known, folder.splat.name, ("offset",))
+    if told.recipe:
+        yield from _other_settings(said, known, f"settings.json of {found.attempt}")
+    if said.made_with != known.made_with:
+        yield f"names other versions than {MERGE} does: {_keys_of(said.made_with, known.made_with)}"
+    if said.inputs != known.inputs:
+        yield f"names other splats than {MERGE} does: {_keys_of(said.inputs, known.inputs)}"
+    yield from _other_photographs(said, known, INSPECTION)
+    if merged.held_out is not None and (others := sorted(said.holdout.keys() - set(merged.held_out))):
+        yield f"calls held out what {MERGE} does not: {spell(others, FEW)}"
+
+
+def why_scene_outdated(output: OutputFolder) -> Iterator[str]:
+    """Yield which patches have another splat by now than the merged scene was made from."""
+    merged = output.scene.merged.read()
+    for one in merged.parts if merged else ():
+        result = output.patch(one.patch).read_result()
+        if one.sha256 and result is not None and result.sha256 != one.sha256:
+            yield f"was made from another splat of {one.patch} than is accepted"
+
+
+def _of_inspection(said: Certificate, found: Inspection | None) -> Iterator[str]:
+    """Yield in what a grade and its figures are not those of the inspection."""
+    if found is None or found.splat != said.splat:
+        why = "there is none" if found is None else "it is of another splat"
+        yield f"its figures cannot be compared with {INSPECTION}: {why}"
+        return
+    if said.grade != found.grade:
+        yield f"says grade {said.grade}, {INSPECTION} {found.grade or 'none'}"
+    if said.figures != found.figures:
+        pairs = ({one.name: one for one in figures} for figures in (said.figures, found.figures))
+        yield f"has other figures than {INSPECTION}: {_keys_of(*pairs)}"
+
+
+def _unlike(said: Certificate, known: Certificate, file: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield which of some fields differ from what a file says."""
+    for name in names:
+        here, there = getattr(said, name), getattr(known, name)
+        if here != there:
+            yield f"says {name} {_WORDS.get(name, str)(here)}, {file} {_WORDS.get(name, str)(there)}"
+
+
+_WORDS: Mapping[str, Callable[[Any], str]] = {"offset": spell_place}
+
+
+def _other_settings(said: Certificate, known: Certificate, file: str) -> Iterator[str]:
+    """Yield which settings differ from those in a file."""
+    here, there = leaves(said.settings), leaves(known.settings)
+    for key in sorted(here.keys() | there.keys()):
+        if here.get(key) != there.get(key):
+            yield f"says {key} {here.get(key)}, {file} {there.get(key)}"
+
+
+def _other_photographs(said: Certificate, known: Certificate, file: str) -> Iterator[str]:
+    """Yield what of held-out photographs differs from what records say."""
+    for names, words in (
+        (said.holdout.keys() - known.holdout.keys(), "names"),
+        (known.holdout.keys() - said.holdout.keys(), "lacks"),
+    ):
+        if names:
+            yield f"{words} held-out photographs otherwise than {file}: {spell(sorted(names), FEW)}"
+    for name in sorted(said.holdout.keys() & known.holdout.keys()):
+        here, there = said.holdout[name], known.holdout[name]
+        for key in sorted(key for key in here.keys() | there.keys() if here.get(key) != there.get(key)):
+            source = file if key == "psnr" else INSPECTION
+            yield f"says {key} {_number(here.get(key))} of {name}, {source} {_number(there.get(key))}"
+
+
+def _number(value: float | None) -> str:
+    return "nothing" if value is None else f"{value:.6g}"
+
+
+def _keys_of(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Return the keys under which two mappings differ."""
+    return spell(sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key)), FEW)
