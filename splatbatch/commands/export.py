@@ -15,7 +15,8 @@ from splatbatch.files import Record
 from splatbatch.outcome import Rejected
 from splatbatch.plain_text import one_line
 from splatbatch.splats import check_splat
-from splatbatch.splats.export import Cut, Place, Source, changed_on_disk, export_splat
+from splatbatch.splats.export import ChangedOnDisk, Cut, Place, Source, export_splat
+from splatbatch.store.results import note_damage, noting_damage
 from splatbatch.tasks.batch import Batch, open_batch
 
 SUFFIX = ".ply"
@@ -50,7 +51,8 @@ def export(config: Path | None, names: Sequence[str], to: To, cut: Cut, *, as_js
     rows = []
     for name, file in files.items():
         try:
-            rows.append(_export(sources[name], file, cut, is_told=not as_json))
+            with noting_damage(batch.output):
+                rows.append(_export(sources[name], file, cut, is_told=not as_json))
         except OutputError as error:
             refused.append(error)
     if as_json:
@@ -65,7 +67,9 @@ def _sources(batch: Batch, *, is_named: bool) -> tuple[dict[str, Source], list[O
     Raises:
         OutputError: one that was asked for was never trained, or none was.
     """
-    sources, missing, refused = {}, [], []
+    sources: dict[str, Source] = {}
+    missing: list[str] = []
+    refused: list[OutputError] = []
     for name in batch.names:
         folder = batch.output.patch(name)
         result = folder.read_result()
@@ -74,7 +78,8 @@ def _sources(batch: Batch, *, is_named: bool) -> tuple[dict[str, Source], list[O
         if not isinstance(checked, Rejected):
             sources[name] = Source(path, name, result.sha256 if result else "")
         elif result is not None:
-            refused.append(changed_on_disk(name, checked.reason))
+            note_damage(folder, result)
+            refused.append(ChangedOnDisk(name, checked.reason))
         else:
             missing.append(name)
     if missing and (is_named or not (sources or refused)):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from splatbatch.publish.rows import folder_bytes
+from splatbatch.plain_text import spell_files
+from splatbatch.publish.rows import damaged_in
 from splatbatch.publish.rows import put as put_whole
 from splatbatch.publish.source import Published
 from splatbatch.publish.target import Target
@@ -18,6 +20,8 @@ class Kept:
 
     target: Target
     known: Publication
+    say: Callable[[str], None] = lambda _: None
+    """Told what was found damaged."""
 
     def place(self, name: str) -> Path:
         """Return where an output goes.
@@ -28,9 +32,14 @@ class Kept:
         return self.target.check_place(name, self.known)
 
     def is_there(self, name: str, key: str) -> bool:
-        """Return whether the very same lies there already."""
+        """Return whether the very same lies there already, every byte of it."""
         known, place = self.known.outputs.get(name), self.target.folder / name
-        return known is not None and known.key == key and place.exists() and folder_bytes(place) == known.bytes
+        if known is None or known.key != key or not place.exists():
+            return False
+        damaged = damaged_in(place, known.sha256)
+        if damaged and known.sha256:  # of an earlier version: written anew in any case
+            self.say(f"{name}: damaged on disk: written anew" + (f" ({spell_files(damaged)})" * (damaged != (name,))))
+        return not damaged
 
     def remember(self, splat: Published) -> None:
         """Keep what is known of a splat, to be written with the next output."""

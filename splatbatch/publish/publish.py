@@ -17,7 +17,7 @@ from splatbatch.publish.kept import Kept
 from splatbatch.publish.loss import Loss, measure, measure_tiles
 from splatbatch.publish.page.page import VERSION as PAGE_VERSION
 from splatbatch.publish.page.write import page_name, write_page
-from splatbatch.publish.rows import folder_bytes
+from splatbatch.publish.rows import folder_bytes, hashes_in
 from splatbatch.publish.source import Part, Published, key_of
 from splatbatch.publish.tiling import Place, tile
 from splatbatch.publish.tool import VERSION as TOOL_VERSION
@@ -83,8 +83,10 @@ class Publishing:
         place = self.kept.put(page.aside, name, Output(PAGE, splat.name))
         size, seconds = folder_bytes(place), round(time.monotonic() - began, 2)
         bytes_before = splat.header.file_bytes - splat.header.header_bytes
+        hashes = hashes_in(place)
         self.kept.note(
-            name, Output(PAGE, splat.name, key, size, bytes_before, splat.num_gaussians, seconds, notes=page.notes)
+            name,
+            Output(PAGE, splat.name, key, size, hashes, bytes_before, splat.num_gaussians, seconds, notes=page.notes),
         )
         self.telling.say(f"{name}: {size / 1e6:.1f} MB, {seconds:.0f} s")
         whole = Part(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)
@@ -97,7 +99,7 @@ class Publishing:
         began, is_new = time.monotonic(), not place.exists()
         self.kept.begin(TILES, Output(TILES))
         try:
-            tiled = tile(splats, Place(place, self.work, self.wish.crs, self.telling.advance), before)
+            tiled = tile(splats, Place(place, self.work, self.wish.crs, self.telling.advance, self.telling.say), before)
         except BaseException:
             if is_new:
                 shutil.rmtree(place, ignore_errors=True)
@@ -150,6 +152,7 @@ class Publishing:
             of=splat.name,
             key=key,
             bytes=folder_bytes(place),
+            sha256=hashes_in(place),
             bytes_before=part_bytes,
             num_gaussians=job.part.num_gaussians,
             seconds=round(time.monotonic() - began, 2),
@@ -242,7 +245,7 @@ def publish(splats: Sequence[Published], wish: Wish, output: Path, telling: Tell
     known = wish.target.check(output)
     with wish.target.work() as work:
         wish.target.check_room(sum(splat.header.file_bytes for splat in splats))
-        publishing = Publishing(wish, telling, Kept(wish.target, known), work)
+        publishing = Publishing(wish, telling, Kept(wish.target, known, telling.say), work)
         publishing.all(splats)
     if publishing.failed:
         first = publishing.failed[0]

@@ -13,14 +13,16 @@ from splatbatch.identity import sha256_of, short_hash
 from splatbatch.outcome import Rejected
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, read_header
-from splatbatch.splats.export import changed_on_disk
+from splatbatch.splats.export import ChangedOnDisk
 from splatbatch.splats.ply import SplatHeader
 from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.metrics import Metrics, TrainingSettings
 from splatbatch.store.records.result import Result
+from splatbatch.store.results import noting_damage
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.provenance import photographs_of, recipe_of
 from splatbatch.tasks.scene.evaluation import held_out
+from splatbatch.tasks.scene.merging import see_whole
 from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.scene.usable import Candidate, look
 from splatbatch.tasks.status import PatchStatus, read_status
@@ -141,7 +143,8 @@ def _patch(batch: Batch, task: Task) -> Published:
     path = folder.splat_of(result)
     if not path.exists():
         raise ConfigError(f"{task.name}: has no splat yet", "`splatbatch status` says how far it is.")
-    header, digest = _checked(path, task.name, result.sha256)
+    with noting_damage(batch.output):
+        header, digest = _checked(path, task.name, result.sha256)
     offset = result.trained_from.offset
     setup = TrainingSettings(
         recipe=recipe_of(task, result).model_dump(mode="json", exclude={"program"}),
@@ -171,7 +174,7 @@ def _scene(batch: Batch) -> Published:
     """
     partition = partition_for(batch)
     files, offset = batch.output.scene.merged, offset_of(batch, partition)
-    merged = files.read()
+    merged = see_whole(files)
     if merged is None:
         raise OutputError(
             f"{files.splat}: there is no merged scene, or not the one that merge.json tells of", MERGE_FIRST
@@ -231,9 +234,9 @@ def _checked(path: Path, name: str, sha256: str) -> tuple[SplatHeader, str]:
     """
     found, digest = check_splat(path), sha256_of(path)
     if isinstance(found, Rejected):
-        raise changed_on_disk(name, found.reason)
+        raise ChangedOnDisk(name, found.reason)
     if sha256 and digest != sha256:
-        raise changed_on_disk(name, "it is not the splat that was accepted")
+        raise ChangedOnDisk(name, "it is not the splat that was accepted")
     return read_header(path), digest
 
 

@@ -37,6 +37,8 @@ class Place:
     crs: str
     """Empty: nowhere on Earth."""
     done: Callable[[str, int, int], None]
+    say: Callable[[str], None] = lambda _: None
+    """Told what was found damaged."""
 
 
 def tile(splats: Sequence[Published], place: Place, before: Output) -> Output:
@@ -55,7 +57,9 @@ def tile(splats: Sequence[Published], place: Place, before: Output) -> Output:
     parts = _parts(splats)
     ground, placed = _ground(splats, place.crs, known)
     _see_one_degree({name: splat for name, (splat, _) in parts.items()}, known)
-    tiled = Tiles(place.folder, place.work, ground, place.done).write(parts, known.patches, keeps=of == PATCHES)
+    tiled = Tiles(place.folder, place.work, ground, place.done, place.say).write(
+        parts, known.patches, keeps=of == PATCHES
+    )
     keys = {splat.name: key_of_tiles(splat, tiled) for splat in splats}
     losses = {name: one for name, one in known.losses.items() if keys.get(name, one.key) == one.key}
     return Output(

@@ -66,12 +66,15 @@ class Source:
                 digest.update(chunk)
                 take(chunk)
         if self.sha256 and digest.hexdigest() != self.sha256:
-            raise changed_on_disk(self.name, "it is not the splat that was accepted")
+            raise ChangedOnDisk(self.name, "it is not the splat that was accepted")
 
 
-def changed_on_disk(name: str, why: str) -> OutputError:
-    """Return what is said of a patch whose splat is no longer the one that was accepted."""
-    return OutputError(f"{name}: changed on disk ({why})", f"Train it again: splatbatch train {name}.")
+class ChangedOnDisk(OutputError):
+    """The splat of a patch is no longer the one that was accepted."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name}: changed on disk ({why})", f"Train it again: splatbatch train {name}.")
+        self.name = name
 
 
 def export_splat(source: Source, target: Path, cut: Cut = Cut()) -> Splat:

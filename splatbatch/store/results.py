@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from splatbatch import __version__
-from splatbatch.files import Record, link_whole, sync_folder, write_json
-from splatbatch.identity import FileFacts, Verdict, compare, file_fact, sha256_of, short_hash
+from splatbatch.files import Record, link_whole, read_json, sync_folder, write_json
+from splatbatch.identity import FileFact, FileFacts, Verdict, compare, file_fact, sha256_of, short_hash
 from splatbatch.outcome import Rejected, Trained
 from splatbatch.store import retention
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
@@ -132,6 +134,7 @@ def put_up(folder: PatchFolder, result: Result) -> None:
     """Make splat.ply and result.json of the splat that an attempt has left."""
     attempt = folder.path / result.attempt
     folder.result.unlink(missing_ok=True)
+    folder.damage.unlink(missing_ok=True)
     link_whole(attempt / SPLAT, folder.splat, within=attempt, is_ours=True)
     # a copy, where links are not possible, has a time of its own
     splat = replace(result.splat or SplatFacts(), mtime_ns=file_fact(folder.splat).mtime_ns)
@@ -144,14 +147,55 @@ def splat_facts(path: Path, num_gaussians: int) -> SplatFacts:
     return SplatFacts(sha256_of(path), fact.num_bytes, fact.mtime_ns, num_gaussians)
 
 
+def note_damage(folder: PatchFolder, result: Result) -> None:
+    """Write down that splat.ply, as it is now, is not what was accepted, whatever its size and time say.
+
+    So that the patch is stale for everybody, on every machine, until the file changes or another splat is accepted.
+    """
+    path = folder.splat_of(result)
+    fact = file_fact(path)
+    if not result.sha256 or fact.num_bytes < 0 or sha256_of(path) == result.sha256:
+        return
+    with contextlib.suppress(OSError):  # whoever found it says so in any case
+        folder.damage.parent.mkdir(exist_ok=True)
+        write_json(folder.damage, SplatFacts(result.sha256, fact.num_bytes, fact.mtime_ns).to_record())
+
+
+@contextlib.contextmanager
+def noting_damage(output: OutputFolder) -> Iterator[None]:
+    """Write down which patch's splat was found to be another than was accepted, where that ends what is done here."""
+    from splatbatch.splats.export import ChangedOnDisk  # which loads numpy
+
+    try:
+        yield
+    except ChangedOnDisk as found:
+        folder = output.patch(found.name)
+        if (result := folder.read_result()) is not None:
+            note_damage(folder, result)
+        raise
+
+
+def _is_known_for_damaged(folder: PatchFolder, result: Result, now: FileFact) -> bool:
+    found = SplatFacts.from_record(read_json(folder.damage) or {})
+    return bool(found.sha256) and found.sha256 == result.sha256 and found.fact[:2] == now[:2]
+
+
 def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts) -> Verdict | None:
     """Compare splat.ply with what result.json speaks of; None where an earlier version wrote down too little."""
-    return None if result.splat is None else compare(folder.splat_of(result), result.splat.fact, facts)
+    if result.splat is None:
+        return None
+    path = folder.splat_of(result)
+    if not _is_known_for_damaged(folder, result, facts.of(str(path))):
+        return compare(path, result.splat.fact, facts)
+    content = facts.sha256(str(path)) if facts.reads else ""  # it may have come back, its time as it was
+    return "same" if content == result.sha256 else "changed"
 
 
 def has_moved(folder: PatchFolder, result: Result, facts: FileFacts) -> bool:
-    """Return whether size or time of splat.ply are not those written down."""
-    return result.splat is not None and facts.of(str(folder.splat_of(result)))[:2] != result.splat.fact[:2]
+    """Return whether size or time of splat.ply are not those written down, or were found to prove nothing."""
+    now = facts.of(str(folder.splat_of(result)))
+    is_other = result.splat is not None and now[:2] != result.splat.fact[:2]
+    return is_other or _is_known_for_damaged(folder, result, now)
 
 
 def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth, facts: FileFacts | None = None) -> str:

@@ -143,12 +143,12 @@ class Standing:
             return plan.Evidence()
         held = result.held_against
         other_tones = self._colors.why_other_tones(result, held, task)
-        if self._index and not result.is_ahead:
-            self._index.learn(name, (seen[0], seen[2]), result, "" if other_tones else self._key_of_colors(task))
         elsewhere = moved(held.files, task.patch, task.recipe, self._facts)
         inputs, is_unread = self._why_other_inputs(held, elsewhere, task)
         splat = why_not_the_splat(folder, result, self._depth, self._facts)
         beheld = compare_splat(folder, result, self._facts)
+        if self._index and not result.is_ahead and not splat:
+            self._index.learn(name, (seen[0], seen[2]), result, "" if other_tones else self._key_of_colors(task))
         return plan.Evidence(
             result=result,
             splat=splat,

@@ -47,3 +47,4 @@ def _refresh(batch: Batch, standing: Standing, name: str) -> None:
     num_gaussians = (result.splat and result.splat.num_gaussians) or result.num_gaussians or 0
     splat = results.splat_facts(folder.splat, num_gaussians)
     write_json(folder.result, result.with_files(files).but(splat=splat).to_record())
+    folder.damage.unlink(missing_ok=True)  # it was read, and is what was accepted

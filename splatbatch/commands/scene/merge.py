@@ -18,7 +18,7 @@ from splatbatch.store.folders.scene import MergedFiles
 from splatbatch.store.records.merge import Hole, Merge
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene.cleaning import Cleaning
-from splatbatch.tasks.scene.merging import Parts, gather
+from splatbatch.tasks.scene.merging import Done, Parts, gather
 from splatbatch.tasks.scene.merging import merge as merge_parts
 
 HEADINGS = ("patch", "Gaussians", "in the core", "cleaned away", "attempt")
@@ -51,8 +51,9 @@ def merge(config: Path | None, options: MergeOptions, *, as_json: bool) -> None:
     # where nothing was ever trained there is nothing to lock, and nothing to merge
     with held_alone(batch.output, batch.terms, tell) if batch.output.path.is_dir() else nullcontext():
         parts = gather(batch, allow_missing=options.allow_missing)
-        merged, num_new = merged_to(batch, parts, files, options)
-    print_warnings(_warnings(merged))
+        done = merged_to(batch, parts, files, options)
+    merged, num_new = done.merged, done.num_new
+    print_warnings([*([f"{done.damage}: merged anew"] if done.damage else []), *_warnings(merged)])
     if as_json:
         print_json({"splat": str(files.splat), "parts_written": num_new, **merged.to_record()})
         return
@@ -64,8 +65,8 @@ def merge(config: Path | None, options: MergeOptions, *, as_json: bool) -> None:
         )
 
 
-def merged_to(batch: Batch, parts: Parts, files: MergedFiles, options: MergeOptions) -> tuple[Merge, int]:
-    """Merge parts to some files; return what was merged, and how many parts were not there already.
+def merged_to(batch: Batch, parts: Parts, files: MergedFiles, options: MergeOptions) -> Done:
+    """Merge parts to some files.
 
     Raises:
         SplatbatchError: they cannot be merged; what stands there is as it was.

@@ -20,7 +20,8 @@ import numpy as np
 
 from splatbatch.errors import OutputError
 from splatbatch.files import read_json, write_json
-from splatbatch.publish.rows import folder_bytes, put, read_part
+from splatbatch.plain_text import spell_files
+from splatbatch.publish.rows import damaged_in, folder_bytes, hashes_in, put, read_part
 from splatbatch.publish.source import Part, Published, key_of
 from splatbatch.publish.tiles.geodesy import Frame, Ground
 from splatbatch.publish.tiles.tileset import of_patch, of_scene
@@ -44,6 +45,8 @@ class Tiles:
     ground: Ground
     done: Callable[[str, int, int], None] = lambda _name, _done, _total: None
     """Told how many Gaussians of which patch have been written, of how many."""
+    say: Callable[[str], None] = lambda _: None
+    """Told what was found damaged."""
 
     def write(
         self, splats: Mapping[str, tuple[Published, Part]], known: Mapping[str, Tiled], *, keeps: bool = False
@@ -73,15 +76,19 @@ class Tiles:
         ground = [self.ground.crs, self.ground.rotation.tolist(), self.ground.scale]
         key = key_of(VERSION, part.key, splat.header.sh_degree, splat.offset, ground, MOST_PER_TILE)
         place = self.folder / name / key
-        if known.key == key and (place / ROOT).is_file() and folder_bytes(place) == known.num_bytes:
-            return known
+        if known.key == key and (place / ROOT).is_file():
+            damaged = damaged_in(place, known.sha256)
+            if not damaged:
+                return known
+            if known.sha256:  # of an earlier version: written anew in any case
+                self.say(f"tiles of {name}: damaged on disk: written anew ({spell_files(damaged)})")
         aside = self.work / f"tiles-{key}"
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
         num_tiles = self._written(name, splat, part, aside)
         place.parent.mkdir(parents=True, exist_ok=True)
         put(aside, place)
-        return Tiled(key, part.num_gaussians, num_tiles, folder_bytes(place))
+        return Tiled(key, part.num_gaussians, num_tiles, folder_bytes(place), hashes_in(place))
 
     def _written(self, name: str, splat: Published, part: Part, aside: Path) -> int:
         """Write the tiles of a patch into a folder; return how many there are."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ class Written:
     """Of its whole splat."""
     removed: Mapping[str, int] = field(default_factory=dict)
     """By cleaning, by rule; what is neither here nor there lies outside its region."""
+    sha256: str = ""
+    """Of its rows as they lie there; empty: nobody knows."""
     is_taken_over: bool = False
     """From the merged splat that was there before."""
 
@@ -52,6 +55,32 @@ class Earlier:
             0 <= one.start <= one.start + one.num_gaussians <= header.num_gaussians for one in self.parts.values()
         )
         return size == header.file_bytes and header.properties == names_at(degree) and are_there
+
+    def holds(self, part: Written) -> bool:
+        """Return whether the rows of a part are those that were merged; all of them are read.
+
+        Raises:
+            OSError: one of them cannot be read.
+        """
+        header, digest = read_header(self.path), hashlib.sha256()
+        row_bytes = 4 * len(header.properties)
+        with open_regular(self.path) as file:
+            file.seek(header.header_bytes + part.start * row_bytes)
+            left = part.num_gaussians * row_bytes
+            while left and (chunk := file.read(min(MIB, left))):
+                digest.update(chunk)
+                left -= len(chunk)
+        return digest.hexdigest() == part.sha256
+
+    def damaged(self) -> tuple[str, ...]:
+        """Return the parts whose rows are not those that were merged, or cannot be read."""
+        return tuple(one.name for one in self.parts.values() if one.sha256 and not self._is_whole(one))
+
+    def _is_whole(self, part: Written) -> bool:
+        try:
+            return self.holds(part)
+        except (OSError, ValueError):
+            return False
 
     def copy(self, part: Written, target: BinaryIO) -> None:
         """Append the rows of a part to another splat of the same form.

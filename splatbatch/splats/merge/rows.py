@@ -13,7 +13,7 @@ from splatbatch.errors import OutputError
 from splatbatch.files import open_regular
 from splatbatch.plain_text import spell_place
 from splatbatch.splats.check import Flaws, flaws_of
-from splatbatch.splats.export import Source, changed_on_disk
+from splatbatch.splats.export import ChangedOnDisk, Source
 from splatbatch.splats.merge.columns import degree_of
 from splatbatch.splats.ply import FloatArray, SplatHeader, read_header
 
@@ -61,7 +61,7 @@ def read_rows(source: Source, header: SplatHeader) -> Iterator[FloatArray]:
             flaws += flaws_of(rows, header)
             yield rows
     if source.sha256 and digest.hexdigest() != source.sha256:
-        raise changed_on_disk(source.name, "it is not the splat that was accepted")
+        raise ChangedOnDisk(source.name, "it is not the splat that was accepted")
     if flaws.not_finite or flaws.unturned:
         num = f"of {header.num_gaussians} Gaussians"
         raise _unusable(source, f"{flaws.not_finite} {num} are not finite, {flaws.unturned} have no rotation")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -84,7 +85,7 @@ def merge_splats(target: Path, parts: Sequence[Part], offset: Offset, earlier: E
         for part, header in zip(parts, headers, strict=True):
             start = sum(one.num_gaussians for one in found)
             known = kept.parts.get(part.key) if kept else None
-            if kept and known:
+            if kept and known and kept.holds(known):
                 kept.copy(known, file)
                 found.append(replace(known, start=start, is_taken_over=True))
             else:
@@ -108,6 +109,7 @@ def _write(part: Part, header: SplatHeader, degree: int, file: BinaryIO) -> Writ
         OutputError: that is nothing, or it is not whole and sound.
     """
     columns, removed, num_inside = Columns(header, degree), Counter[str](), 0
+    digest = hashlib.sha256()
     for piece in read_rows(part.source, header):
         rows = columns.of(piece)
         inside = part.region.holds(rows[:, :3])
@@ -115,13 +117,15 @@ def _write(part: Part, header: SplatHeader, degree: int, file: BinaryIO) -> Writ
         num_inside += len(rows)
         if part.rules is not None and len(rows):
             rows = _cleaned(rows, part.rules, removed)
+        digest.update(rows.data)
         file.write(rows.data)
     if not num_inside and not part.may_be_empty:
         raise OutputError(
             f"{part.source.name}: none of its {counted(header.num_gaussians, 'Gaussian')} lies in its core",
             f"It was trained in another frame: train it again, splatbatch retry {part.source.name} --force.",
         )
-    return Written(part.source.name, 0, num_inside - removed.total(), header.num_gaussians, dict(removed))
+    num_left = num_inside - removed.total()
+    return Written(part.source.name, 0, num_left, header.num_gaussians, dict(removed), digest.hexdigest())
 
 
 def _cleaned(rows: FloatArray, rules: Rules, removed: Counter[str]) -> FloatArray:

@@ -76,6 +76,11 @@ class PatchFolder:
         """Return where an accepted record is made: which attempt's splat is the product; the newest counts."""
         return Path(f"{self.path}/{ACCEPTED}/{number}.json")
 
+    @property
+    def damage(self) -> Path:
+        """Which state of the splat was found not to be what was accepted, though its size and time are."""
+        return Path(f"{self.path}/{ACCEPTED}/damage.json")
+
     def newest_accepted(self) -> int:
         """Return the number of the newest accepted record; 0 if an earlier version accepted, or nobody did."""
         return max(numbers_in(f"{self.path}/{ACCEPTED}", suffix=".json"), default=0)

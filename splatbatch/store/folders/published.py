@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from splatbatch import __version__
-from splatbatch.fields import number
+from splatbatch.fields import mapping, number
 from splatbatch.files import read_json, write_json
 from splatbatch.store.records.record import TypedRecord, by_name, maybe, numbers, reads
 
@@ -16,6 +16,10 @@ FORMAT = 1
 
 def _list(value: object) -> list[float]:
     return [known for one in value if (known := number(one)) is not None] if isinstance(value, list | tuple) else []
+
+
+def _hashes(value: object) -> dict[str, str]:
+    return {path: one for path, one in mapping(value).items() if isinstance(one, str)}
 
 
 def _place(value: object) -> tuple[float, float, float] | None:
@@ -33,6 +37,8 @@ class Tiled(TypedRecord):
     num_gaussians: int = 0
     num_tiles: int = 0
     num_bytes: int = 0
+    sha256: dict[str, str] = field(default_factory=dict, metadata=reads(_hashes))
+    """Of each of its files, by its path in the folder."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,8 @@ class Output(TypedRecord):
     key: str = ""
     """Hash of all that decides what is in it."""
     bytes: int = 0
+    sha256: dict[str, str] = field(default_factory=dict, metadata=reads(_hashes))
+    """Of a file, by its name; of a folder each of its files, by its path there; tiles say it patch by patch."""
     bytes_before: int = 0
     """Of the same Gaussians as PLY."""
     num_gaussians: int = 0

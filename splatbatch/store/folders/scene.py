@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatbatch.files import read_json
-from splatbatch.identity import file_fact
+from splatbatch.identity import FileFacts, file_fact
 from splatbatch.store.attempt_folder import FileIn
 from splatbatch.store.folders.patch import SPLAT, PatchFolder
 
@@ -32,12 +32,33 @@ class MergedFiles:
         return MergedFiles(splat, splat.with_name(f"{splat.stem}.{MERGE}"))
 
     def read(self) -> Merge | None:
-        """Return what the splat was made of; None if nobody knows, or another file stands there by now."""
+        """Return what the splat was made of; None if nobody knows, or a file of another size stands there by now."""
         from splatbatch.store.records.merge import Merge  # of which `status` knows nothing
 
-        record, fact = read_json(self.record), file_fact(self.splat)
+        record, now = read_json(self.record), file_fact(self.splat)
         found = Merge.from_record(record)
-        return found if record is not None and (found.bytes, found.mtime_ns) == fact[:2] else None
+        is_told_apart = found.mtime_ns == now.mtime_ns or found.sha256  # by its time, or by `damage`
+        return found if record is not None and found.bytes == now.num_bytes and is_told_apart else None
+
+    def damage(self, merged: Merge, facts: FileFacts | None = None) -> str:
+        """Say what of the splat is not as it was merged, every byte considered; empty if all is.
+
+        Args:
+            merged: what `read` has returned.
+            facts: what is known of files, and whether more may be read.
+        """
+        facts = facts or FileFacts()
+        content = facts.sha256(str(self.splat))
+        if content == merged.sha256 or not merged.sha256 or not (content or facts.reads):
+            return ""
+        from splatbatch.splats.merge.ranges import Earlier, Written
+
+        parts = {
+            one.key: Written(one.patch, one.start, one.num_gaussians, 0, {}, one.rows_sha256) for one in merged.parts
+        }
+        damaged = Earlier(self.splat, parts).damaged() if facts.reads else ()
+        what = f"the rows of {', '.join(damaged)} are" if damaged else "it is"
+        return f"{self.splat}: damaged on disk: {what} not {'those that were' if damaged else 'what was'} merged"
 
 
 @dataclass(frozen=True)

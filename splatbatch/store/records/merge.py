@@ -44,6 +44,8 @@ class MergedPart(TypedRecord):
     """Of its training."""
     key: str = ""
     """Hash of all that decides which Gaussians it has here."""
+    rows_sha256: str = ""
+    """Of its rows as they lie in the merged splat; empty where an earlier version merged it."""
 
     @property
     def survivors(self) -> float:
@@ -86,6 +88,8 @@ class Merge(TypedRecord):
     bytes: int | None = None
     """Of the splat."""
     mtime_ns: int | None = None
+    sha256: str = ""
+    """Of the splat; empty where an earlier version merged it."""
     num_gaussians: int = 0
     sh_degree: int = 0
     offset: Place = field(default=(0.0, 0.0, 0.0), metadata=reads(place))

@@ -29,6 +29,7 @@ from splatbatch.store.records.result import Photographs
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.provenance import as_today, assumptions, never_trained_on, photographs_of, unlike_today
+from splatbatch.tasks.scene.merging import see_whole
 from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.task import Task, patches_of
 
@@ -58,6 +59,8 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
     """
     partition = partition_for(batch)
     offset = offset_of(batch, partition)
+    scene = batch.output.scene
+    see_whole(scene.merged if splat.resolve() == scene.splat.resolve() else MergedFiles.at(splat))
     check_place(splat, partition, offset)
     splat = splat.absolute()  # its process works in another folder
     holdout, notes = held_out(batch, splat)

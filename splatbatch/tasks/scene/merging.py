@@ -26,6 +26,7 @@ from splatbatch.splats.merge.write import Part, merge_splats
 from splatbatch.store.folders.scene import MergedFiles
 from splatbatch.store.records.merge import FORMAT, Cleaned, Hole, Merge, MergedPart
 from splatbatch.store.records.result import Result
+from splatbatch.store.results import noting_damage
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.provenance import never_trained_on
 from splatbatch.tasks.scene.cleaning import Cleaning
@@ -100,8 +101,31 @@ def gather(batch: Batch, *, allow_missing: bool) -> Parts:
     return Parts(batch, partition, usable, lacking, warnings)
 
 
-def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None) -> tuple[Merge, int]:
-    """Merge to some files, unless they hold the very same already; return what was merged, and how many parts anew.
+@dataclass(frozen=True)
+class Done:
+    """What a merge has left."""
+
+    merged: Merge
+    num_new: int
+    """Parts that were not there already."""
+    damage: str = ""
+    """What was wrong with the splat that stood there."""
+
+
+def see_whole(files: MergedFiles) -> Merge | None:
+    """Return what a merged splat was made of, once every byte is seen to be as it was merged; None if nobody knows.
+
+    Raises:
+        OutputError: it was damaged since.
+    """
+    merged = files.read()
+    if merged is not None and (damage := files.damage(merged)):
+        raise OutputError(damage, "Merge again: splatbatch merge.")
+    return merged
+
+
+def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None) -> Done:
+    """Merge to some files, unless they hold the very same already, whole.
 
     What stands there is as it was before until the splat is whole; merge.json follows, and counts for no other splat.
 
@@ -113,10 +137,12 @@ def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None) ->
     wanted = [_part(parts, one, cleaning) for one in parts.usable]
     key = _hash([FORMAT, *(part.key for part in wanted)])
     before = files.read()
-    if before is not None and before.key == key:
+    damage = files.damage(before) if before else ""
+    if before is not None and before.key == key and before.sha256 and not damage:
         merged, num_new = before, 0
     else:
-        merged, num_new = _written(wanted, files, before, parts.offset)
+        with noting_damage(parts.batch.output):
+            merged, num_new = _written(wanted, files, before, parts.offset)
         cleaned = Cleaned(dict(IN_WORDS), _totals(merged.parts)) if cleaning else None
         merged = replace(merged, key=key, cleaned=cleaned)
     merged = replace(
@@ -129,7 +155,7 @@ def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None) ->
     )
     if merged != before:
         write_json(files.record, merged.to_record())
-    return merged, num_new
+    return Done(merged, num_new, damage)
 
 
 def _written(wanted: Sequence[Part], files: MergedFiles, before: Merge | None, offset: Offset) -> tuple[Merge, int]:
@@ -140,6 +166,7 @@ def _written(wanted: Sequence[Part], files: MergedFiles, before: Merge | None, o
     merged = Merge(
         bytes=fact.num_bytes,
         mtime_ns=fact.mtime_ns,
+        sha256=sha256_of(files.splat),
         num_gaussians=found.num_gaussians,
         sh_degree=found.sh_degree,
         offset=offset,
@@ -178,11 +205,12 @@ def _record(part: Part, one: Written) -> MergedPart:
         num_outside=one.num_read - one.num_gaussians - sum(one.removed.values()),
         removed=dict(one.removed),
         key=part.key,
+        rows_sha256=one.sha256,
     )
 
 
 def _as_written(one: MergedPart) -> Written:
-    return Written(one.patch, one.start, one.num_gaussians, one.num_read, one.removed)
+    return Written(one.patch, one.start, one.num_gaussians, one.num_read, one.removed, one.rows_sha256)
 
 
 def _named(parts: Parts, records: Sequence[MergedPart]) -> tuple[MergedPart, ...]:
