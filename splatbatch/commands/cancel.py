@@ -26,6 +26,7 @@ from splatbatch.store.ledger import events
 from splatbatch.store.lock import SILENCE_S, holder, sequence_of
 from splatbatch.store.records.run import Holder, WorkerRecord
 from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import read_status, summary
 
 LOOK_S = 0.1
@@ -64,7 +65,8 @@ def cancel(config: Path | None, wanted: Sequence[str]) -> None:
     if not patches:
         _end(crew)
     names = patches or _patches_of(output)
-    chosen = [one for one in read_status(output, names) if one.patch in names]
+    standing = _standing(config)
+    chosen = [one for one in read_status(output, names, standing=standing) if one.patch in names]
     for one in chosen if patches else ():
         typer.echo(f"{one.patch}: {one.state}{f': {spelled(one.cause)}' if one.cause else ''}")
     typer.echo(f"cancelled. {'Of the named' if patches else 'Of that run'}: {summary(chosen)}")
@@ -136,6 +138,15 @@ def _opened(config: Path | None, names: Sequence[str]) -> tuple[Config, list[str
         return configuration.load(configuration.find_config(config)), []
     batch = open_batch(config, names)
     return batch.config, batch.names
+
+
+def _standing(config: Path | None) -> Standing | None:
+    """Return what decides which splats count, as for `status`; None, and say so, where the scene is gone by now."""
+    try:
+        return open_batch(config).standing()
+    except SplatbatchError as error:
+        typer.echo(one_line(f"which splats are stale cannot be told: {error.message}"), err=True)
+        return None
 
 
 def _patches_of(output: OutputFolder) -> list[str]:

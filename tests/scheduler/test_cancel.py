@@ -28,6 +28,13 @@ def start(batch: FakeBatch, *running: str) -> subprocess.Popen[str]:
     return parent
 
 
+def start_again(batch: FakeBatch) -> subprocess.Popen[str]:
+    """Start a batch whose p0 was trained once; return when it trains anew."""
+    parent = batch.start("train")
+    wait_until((batch.output / "patches/p0/attempt-02/progress.jsonl").exists)
+    return parent
+
+
 def outcomes(batch: FakeBatch) -> dict[str, str]:
     return {event["patch"]: event["outcome"] for event in batch.events("attempt_ended")}
 
@@ -43,6 +50,27 @@ def test_cancel_ends_the_batch_as_sigterm_does_and_says_what_came_of_it(batch: F
     assert "cancelled. Of that run: 0 of 2 patches trained; stopped: p0; waiting: p1" in ended.stdout
     assert outcomes(batch) == {"p0": "stopped"}
     assert requests(batch) == []
+
+
+def test_an_older_splat_of_other_settings_does_not_count_as_trained(batch: FakeBatch) -> None:
+    assert batch.make("p0", "p1").run("train").returncode == 0
+    batch.change(training={"max_steps": 30})
+    parent = start_again(batch.script(p0=["hang"]))
+    ended = batch.run("cancel")
+    assert (ended.returncode, parent.wait(5)) == (0, 143)
+    stands = batch.run("status").stdout
+    assert "cancelled. Of that run: 0 of 2 patches trained; stopped: p0; stale: p1" in ended.stdout
+    assert "0 of 2 patches trained; stopped: p0; stale: p1" in stands
+
+
+def test_cancel_says_that_nobody_can_tell_what_is_stale_where_the_scene_is_gone(batch: FakeBatch) -> None:
+    assert batch.make("p0").run("train").returncode == 0
+    batch.change(training={"max_steps": 30})
+    parent = start_again(batch.script(p0=["hang"]))
+    (batch.folder / "patches").rename(batch.folder / "moved")
+    ended = batch.run("cancel")
+    assert (ended.returncode, parent.wait(5)) == (0, 143)
+    assert "which splats are stale cannot be told" in ended.stdout + ended.stderr
 
 
 def test_where_nothing_runs_there_is_nothing_to_cancel(batch: FakeBatch) -> None:
