@@ -7,6 +7,7 @@ SplatbatchError             message, hint, exit_code
 ├── MissingPartError   4    an optional part of the program is not installed (extras: view, notify)
 ├── ExecutorError      5    the executor cannot run here (no such GPU, no Slurm)
 └── OutputError        6    another run holds the output folder, or it cannot be written or read
+    └── BusyError      6    somebody else is at it just now
 """
 
 from __future__ import annotations
@@ -59,3 +60,7 @@ class OutputError(SplatbatchError):
     """The output folder is held by another run, or cannot be read or written."""
 
     exit_code = 6
+
+
+class BusyError(OutputError):
+    """Somebody else is at it just now: it can be done once they have ended."""

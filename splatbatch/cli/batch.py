@@ -152,11 +152,11 @@ def train(
         from splatbatch.commands.train import detach
 
         return detach.detach(config, all_named(patches, patch), only, verify=not no_verify)
-    from splatbatch.commands.publish.night import publishing_after
     from splatbatch.commands.train import train
 
-    with publishing_after(config):
-        train.train(config, all_named(patches, patch), only, verify=not no_verify, dry_run=dry_run)
+    if dry_run:
+        return train.dry_run(config, all_named(patches, patch), only)
+    train.train(config, all_named(patches, patch), only, verify=not no_verify)
 
 
 @app.command()
@@ -171,12 +171,10 @@ def retry(
     save: Annotated[bool, typer.Option("--save", help="Write the settings of --set into the YAML.")] = False,
 ) -> None:
     """Train named patches, or all failed ones, again; with --set under other settings. The better splat is kept."""
-    from splatbatch.commands.publish.night import publishing_after
     from splatbatch.commands.train import train
 
     wish = train.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only), save=save)
-    with publishing_after(config):
-        train.retry(config, all_named(patches, patch), wish)
+    train.retry(config, all_named(patches, patch), wish)
 
 
 @app.command()
@@ -190,13 +188,11 @@ def work(
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
 ) -> None:
     """Train beside other workers, on as many machines as see the output folder; 75: start it again."""
-    from splatbatch.commands.publish.night import publishing_after
     from splatbatch.commands.train import work as working
     from splatbatch.scheduler.work.time_left import parse_duration
 
     for_s = parse_duration(for_) if for_ else None
-    with publishing_after(config, is_worker=True):
-        working.work(config, all_named(patches, patch), for_s, verify=not no_verify)
+    working.work(config, all_named(patches, patch), for_s, verify=not no_verify)
 
 
 @app.command()

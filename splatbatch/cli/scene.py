@@ -44,9 +44,7 @@ def scene(
     ] = None,
 ) -> None:
     """Split, train, merge and evaluate a COLMAP scene in one go; run it again, and it goes on where it ended."""
-    from splatbatch.commands.publish.night import publishing_after
     from splatbatch.commands.scene import scene as whole
 
     wanted = whole.SceneOptions(source, images, out, max_images, tuple(settings or ()), allow_missing, clean)
-    with publishing_after(wanted.config, merges=False):
-        whole.scene(wanted)
+    whole.scene(wanted)

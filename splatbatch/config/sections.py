@@ -125,13 +125,15 @@ class Publish(Section):
     """What a night ends with: files for other programs, in a folder to hand over."""
 
     formats: Annotated[tuple[PublishedAs, ...], BeforeValidator(as_list)] = ()
-    """As which the merged scene, else every trained patch, is published once all are trained; []: nothing is."""
+    """As which the merged scene, else every trained patch, is published at the end of a night; []: nothing is."""
     folder: FilePath = Path("published")
     """They go there."""
     wall_s: SomeSeconds = 1800.0
     """Longest time of one call of splat-transform, and of measuring what compression costs."""
     memory_mib: Annotated[int, Field(ge=256)] = 8192
     """Memory of one such call, at most."""
+    allow_missing: bool = False
+    """Merge and publish the scene also if patches are missing: it has holes there."""
     measure: bool = True
     """Render what was compressed, on held-out photographs, and write down what that costs in dB."""
 
@@ -140,14 +142,14 @@ class Tracking(Section):
     """Where else a batch is written down: runs of MLflow, one for each attempt, below one for the batch."""
 
     mlflow: str = ""
-    """Its tracking store (extra `mlflow`): a URL, or a folder beside the YAML as file:mlruns. Empty: none. A password
-    belongs into $MLFLOW_TRACKING_PASSWORD."""
+    """Its tracking store (extra `mlflow`): sqlite:///mlflow.db for a file beside the YAML, or a server's URL. Empty:
+    none. A password belongs into $MLFLOW_TRACKING_PASSWORD."""
     experiment: Annotated[str, Field(min_length=1)] = "splatbatch"
     """Under which name the runs stand there."""
     splats: bool = False
     """Store the splats, too; else logs, figures and the report."""
     timeout_s: SomeSeconds = 120.0
-    """Longest time for writing what has ended since the last time; more is left for the next."""
+    """Longest time for writing what has ended since the last time; more is left for the next. At a batch's end 30 s."""
 
 
 def _from_environment(value: Any) -> Any:
@@ -181,7 +183,7 @@ class Notify(Section):
     urls: Annotated[tuple[Secret, ...], BeforeValidator(as_list)] = ()
     """Apprise URLs (extra `notify`), such as mailto://, ntfy://, slack://; $VARIABLES are expanded."""
     timeout_s: Annotated[float, Field(gt=0, le=600)] = 30.0
-    """A command, or a delivery, that takes longer is ended."""
+    """A command, or a delivery, that takes longer is ended; at a batch's end after 30 s at the latest."""
 
     @field_serializer("command", "urls", when_used="always")
     def _hidden(self, secrets: tuple[SecretStr, ...]) -> list[str]:

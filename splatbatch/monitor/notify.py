@@ -9,6 +9,8 @@ The command of `notify.command` gets one JSON object on stdin:
     patches      those that failed since the last message, or all: [{"patch", "state", "cause", "advice", "psnr",
                  "num_gaussians", "seconds"}]
     stopped      why the batch was stopped, as "SIGTERM"; empty if it was not
+    afterwards   what follows the training: [{"what", "state", "words", "command", "at"}]; what: inspect, merge,
+                 evaluate, publish; state: done, partly, left out; command: what makes it good
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from importlib.util import find_spec
 from splatbatch.config import Notify
 from splatbatch.errors import MissingPartError
 from splatbatch.files import Record
+from splatbatch.monitor.sinks.sink import End
 from splatbatch.outcome import Diagnosis
 from splatbatch.store.events import AttemptEnded, Event, GaveUp, Refused
 from splatbatch.store.layout import OutputFolder
@@ -31,12 +34,15 @@ from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import PatchStatus, read_status
 
 SCHEMA = 1
-LOOK_S = 0.05
+PATIENCE_S = 5.0
+"""So long the last message waits for an earlier one that is still being delivered."""
 SHOWN = ("patch", "state", "cause", "advice", "psnr", "num_gaussians", "seconds")
 
 
 class Notifier:
     """Starts at most one delivery per way at a time; what fails meanwhile is told together."""
+
+    name = "notify"
 
     def __init__(
         self, settings: Notify, output: OutputFolder, names: Sequence[str], standing: Standing | None = None
@@ -50,7 +56,10 @@ class Notifier:
             raise MissingPartError("notify.urls: Apprise is not installed", "pip install 'splatbatch[notify]'")
         self._settings, self._output, self._names, self._standing = settings, output, names, standing
         self._failed: dict[str, None] = {}
-        self._running: dict[str, Hook] = {}
+        self._running: list[tuple[str, Hook]] = []
+        self._last: Record | None = None
+        """The message that the batch has ended, until it is on its way."""
+        self._last_at = 0.0
 
     def tell(self, event: Event) -> None:
         """Hear an event of the ledger."""
@@ -66,17 +75,33 @@ class Notifier:
     def beat(self) -> Iterator[str]:
         """Start what waits, look after what runs; yield why a delivery failed."""
         yield from self._look()
-        if self._failed and not self._running:
+        if self._last is not None:
+            if not self._running or time.monotonic() > self._last_at:
+                last, self._last = self._last, None
+                yield from self._start(last)
+        elif self._failed and not self._running:
             failed = tuple(one for one in self._statuses() if one.patch in self._failed)
             self._failed.clear()
             names = ", ".join(one.patch for one in failed)
-            yield from self._start(self._message("patches_failed", f"failed: {names}", failed, ""))
+            yield from self._start(self._message("patches_failed", f"failed: {names}", failed, End("")))
 
-    def finish(self, summary: str, stopped: str) -> Iterator[str]:
-        """Tell that the batch has ended and wait until that is delivered, or for as long as it may take."""
-        yield from self._wait()
-        yield from self._start(self._message("batch_ended", summary, self._statuses(), stopped))
-        yield from self._wait()
+    def close(self, end: End) -> None:
+        """Have it told that the batch has ended, soon also if an earlier delivery hangs."""
+        self._failed.clear()  # the last message names them
+        self._last = self._message("batch_ended", end.summary, self._statuses(), end) if self._ways() else None
+        self._last_at = time.monotonic() + PATIENCE_S
+
+    def is_done(self) -> bool:
+        """Return whether all is delivered."""
+        return self._last is None and not self._running
+
+    def give_up(self) -> Iterator[str]:
+        """End the deliveries that hang."""
+        ways = dict.fromkeys([way for way, _ in self._running] or self._ways())
+        for _, hook in self._running:
+            hook.end()
+        self._running, self._last = [], None
+        yield from (f"{way}: not delivered in time: no answer" for way in ways)
 
     def _statuses(self) -> tuple[PatchStatus, ...]:
         if not self._ways():
@@ -84,10 +109,11 @@ class Notifier:
         found = read_status(self._output, self._names, standing=self._standing)
         return tuple(one for one in found if one.patch in set(self._names))
 
-    def _message(self, event: str, summary: str, patches: Sequence[PatchStatus], stopped: str) -> Record:
+    def _message(self, event: str, summary: str, patches: Sequence[PatchStatus], end: End) -> Record:
         shown = [{key: getattr(one, key) for key in SHOWN} for one in patches]
         place = {"output": str(self._output.path), "host": socket.gethostname()}
-        return {"schema": SCHEMA, "event": event, **place, "summary": summary, "patches": shown, "stopped": stopped}
+        told = {"stopped": end.stopped, "afterwards": [one.to_record() for one in end.afterwards]}
+        return {"schema": SCHEMA, "event": event, **place, "summary": summary, "patches": shown, **told}
 
     def _ways(self) -> dict[str, tuple[str, ...]]:
         """Return the commands that deliver, by the setting that asks for them."""
@@ -100,7 +126,8 @@ class Notifier:
         for way, argv in self._ways().items():
             told = message if way == "notify.command" else self._letter(message)
             try:
-                self._running[way] = Hook(argv, json.dumps(told, default=str).encode(), self._settings.timeout_s)
+                hook = Hook(argv, json.dumps(told, default=str).encode(), self._settings.timeout_s)
+                self._running.append((way, hook))
             except (OSError, ValueError) as error:  # its text could quote the command
                 yield f"{way}: cannot be started ({type(error).__name__})"
 
@@ -109,18 +136,11 @@ class Notifier:
         urls = [url.get_secret_value() for url in self._settings.urls]
         lines = [f"{one['patch']}: {one['state']} {one['cause']}. {one['advice']}" for one in message["patches"]
                  if one["state"] != "trained"]  # fmt: skip
+        lines += [f"{one['words']}. {one['command']}".strip() for one in message["afterwards"]]
         place = f"{message['host']}: {message['output']}"
         return {"urls": urls, "title": f"splatbatch: {message['summary']}", "body": "\n".join([place, *lines])}
 
     def _look(self) -> Iterator[str]:
-        for way, hook in list(self._running.items()):
-            verdict = hook.verdict()
-            if verdict is not None:
-                del self._running[way]
-            if verdict:
-                yield f"{way}: {verdict}"
-
-    def _wait(self) -> Iterator[str]:
-        while self._running:
-            yield from self._look()
-            time.sleep(LOOK_S)
+        verdicts = [(way, hook, hook.verdict()) for way, hook in self._running]
+        self._running = [(way, hook) for way, hook, verdict in verdicts if verdict is None]
+        yield from (f"{way}: {verdict}" for way, _, verdict in verdicts if verdict)

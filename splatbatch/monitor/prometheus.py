@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from splatbatch.files import write_text
 from splatbatch.identity import Stamp, stamp_of
+from splatbatch.monitor.sinks.sink import End
 from splatbatch.monitor.table import batch_eta_s
 from splatbatch.store.claims.at_work import AtWork, at_work
 from splatbatch.store.claims.workers import Watcher
@@ -64,10 +65,17 @@ class MetricsFile:
         self._seen = self._stamp()
         self._next = time.monotonic() + max(EVERY_S, (time.thread_time() - began_s) / MOST_OF_TIME)
 
-    def finish(self, but: str = "") -> None:
-        """Write it for the last time: the worker of this name, too, is about to end."""
+    def close(self, end: End | None = None, but: str = "") -> None:
+        """Write it for the last time, whatever the end; the worker of this name, too, is about to end."""
         others = at_work(self._watcher, but)
         self._write(others, is_running=bool(others))
+
+    def is_done(self) -> bool:
+        """Return whether all is written: once it is closed."""
+        return True
+
+    def give_up(self) -> None:
+        """Nothing is left to be written."""
 
     def _stamp(self) -> Stamp:
         return stamp_of(str(self._output.metrics))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatbatch.errors import ConfigError, OutputError
+from splatbatch.errors import BusyError, ConfigError, OutputError
 from splatbatch.files import MIB, free_mib, path_beside
 from splatbatch.plain_text import one_line
 from splatbatch.processes import abandoned, start_ticks
@@ -121,7 +121,7 @@ class Target:
             shutil.rmtree(aside, ignore_errors=True)
             time.sleep(random.uniform(0, STEP_BACK_S))  # noqa: S311 - so that they do not come at once again
         who = one_line(others[0].name.removeprefix(f".{WORK}."))
-        raise OutputError(f"{self.folder}: another publish is at work there ({who})", "Wait for it to end.")
+        raise BusyError(f"{self.folder}: another publish is at work there ({who})", "Wait for it to end.")
 
 
 def _may_be_at_work(folder: Path) -> bool:

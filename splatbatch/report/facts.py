@@ -27,6 +27,8 @@ colors                  one object per scene whose photographs were looked at, "
   photographs           those that differ most: [{"name", "gain", "tone", "words"}], tone: as in colors.json
 scene                   null, or see `splatbatch.report.scene.merged.scene_facts`
 map                     null, or patches and cameras from above where no partition says it; as in scene
+afterwards              what followed the training: [{"what", "state", "words", "command", "at"}]; what: inspect, merge,
+                        evaluate, publish; state: done, partly, left out; command: what makes it good
 todo                    [{"kind", "patches", "what", "command"}]: see `splatbatch.report.todo`
 config_file             the YAML; empty where it is not known
 deadline                null, or deadline.json with `ended_at` and what to say of it, `words`
@@ -97,6 +99,7 @@ def build(
         "scene": scene,
         "map": overview(output, standing.patches_in_one_world()) if standing and not scene else None,
         "deadline": deadline_of(output, history, standing),
+        "afterwards": [one.to_record() for one in output.read_afterwards()],
         "audit": _audit(audits[-1], statuses) if audits else None,
         "config": read_tail(output.config, MOST_CONFIG_BYTES),
         "config_file": str(standing.config_file.absolute()) if standing else "",

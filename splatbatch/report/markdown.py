@@ -32,6 +32,7 @@ def to_markdown(report: Record) -> str:
         "",
         *_todo(report["todo"]),
         *([*(f"- {_plain(words)}" for words in report["deadline"]["words"]), ""] if report["deadline"] else []),
+        *_afterwards(report["afterwards"]),
         *_comparison(report["sweep"]),
         *_patches(report["patches"]),
         *_workers(report["workers"]),
@@ -47,6 +48,11 @@ def to_markdown(report: Record) -> str:
     elif audit and audit["warnings"]:
         lines += ["", "## Warnings of the audit", "", *(f"- {_plain(warning)}" for warning in audit["warnings"])]
     return "\n".join(lines) + "\n"
+
+
+def _afterwards(every: Sequence[Record]) -> list[str]:
+    """Return what followed the training, and what was left out."""
+    return [*(f"- {_plain(one['words'])}" for one in every), ""] if every else []
 
 
 def _todo(items: Sequence[Record]) -> list[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from splatbatch.failures.remedies import REMEDIES
 from splatbatch.files import Record
 from splatbatch.plain_text import counted
+from splatbatch.store.records.afterwards import DONE
 from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.status import INSIST
 
@@ -105,6 +106,9 @@ def _of_product(patch: Record) -> Iterator[Item]:
 
 def _of_batch(report: Record) -> Iterator[Item]:
     audit, scene = report["audit"], report["scene"]
+    for one in report["afterwards"]:
+        if one["state"] != DONE:
+            yield Item("do", one["words"], one["command"])
     if audit and audit["warnings"]:
         yield Item("look", f"the audit: {counted(len(audit['warnings']), 'warning')}", "splatbatch verify-dims")
     if not scene or not scene["cores"]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch.errors import OutputError
-from splatbatch.files import read_json, sweep
+from splatbatch.files import read_json, sweep, write_json
 from splatbatch.store.attempt_folder import FileIn
 from splatbatch.store.folders.patch import PatchFolder, names_in
 from splatbatch.store.folders.scene import SceneFolder
+from splatbatch.store.records.afterwards import KINDS, Afterwards
 from splatbatch.store.records.colors import Colors
 from splatbatch.store.records.deadline.choice import Choice
 from splatbatch.store.records.frame import Frame
@@ -85,6 +87,34 @@ class OutputFolder:
         """Return what was chosen for a deadline; None if nothing was, or it is no JSON object."""
         record = read_json(self.deadline)
         return None if record is None else Choice.from_record(record)
+
+    def note_afterwards(self, what: str, found: Afterwards | None) -> None:
+        """Write down what came of one thing that follows the training; None: nobody wants it any more.
+
+        Written by whoever did it last. That it cannot be written harms nothing: it is told all the same.
+        """
+        path = self._afterwards(what)
+        with contextlib.suppress(OSError):
+            if found is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.parent.mkdir(exist_ok=True)
+                write_json(path, found.to_record())
+
+    def forget_afterwards(self) -> None:
+        """Forget what followed an earlier training."""
+        for what in KINDS:
+            self.note_afterwards(what, None)
+
+    def read_afterwards(self) -> tuple[Afterwards, ...]:
+        """Return what came of all that followed the training, in its order."""
+        records = {what: read_json(self._afterwards(what)) for what in KINDS}
+        return tuple(
+            replace(Afterwards.from_record(record), what=what) for what, record in records.items() if record is not None
+        )
+
+    def _afterwards(self, what: str) -> Path:
+        return self.path / "afterwards" / f"{what}.json"
 
     def cancels(self, worker: str = "") -> list[Path]:
         """Return the requests that `train`, or a worker, end: one file each."""

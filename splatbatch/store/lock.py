@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from splatbatch.errors import OutputError
+from splatbatch.errors import BusyError, OutputError
 from splatbatch.fields import whole
 from splatbatch.files import Record, read_json
 from splatbatch.processes import boot_id, start_ticks
@@ -151,10 +151,10 @@ def _moves(path: Path, before: Record) -> bool:
     return False
 
 
-def _held(path: Path, holder: Record) -> OutputError:
+def _held(path: Path, holder: Record) -> BusyError:
     known = {"pid", "host", "since"} <= holder.keys()
     who = f"process {holder['pid']} on {holder['host']} since {holder['since']}" if known else "another run"
-    return OutputError(
+    return BusyError(
         f"{path.parent}: {who} is training into this folder",
         "Wait for it, end it with `splatbatch cancel`, or name another output.folder. See `splatbatch status`.",
     )

@@ -107,3 +107,18 @@ def test_what_was_killed_goes_on_where_it_ended(tmp_path: Path, after: str) -> N
     assert scene(tmp_path / "scene").code == 0
     found = OutputFolder(tmp_path / "scene/output").scene.read_evaluation()
     assert found is not None and found.total.num_photos == 4
+
+
+@pytest.mark.slow
+def test_the_first_run_publishes_what_its_settings_ask_for(tmp_path: Path) -> None:
+    made = scene(tmp_path, "publish.formats=[ply]", "publish.measure=false")
+    assert made.code == 0, made.err
+    assert sorted(path.name for path in (tmp_path / "published").iterdir()) == ["publish.json", "scene.ply"]
+    assert "published: " in made.out
+
+
+def test_a_scene_that_is_not_merged_says_that_nothing_is_published(tmp_path: Path) -> None:
+    ended = scene(tmp_path, "limits.wall_s=0.2", "limits.grace_s=0.1", "publish.formats=[ply]")
+    assert ended.code == 1
+    assert "not published: the scene is not merged: a patch is missing" in ended.err
+    assert "not published" in (tmp_path / "output/report.md").read_text()

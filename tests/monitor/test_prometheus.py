@@ -77,5 +77,5 @@ def test_workers_leave_the_metrics_of_their_batch(batch: FakeBatch) -> None:
 
 
 def test_a_folder_that_cannot_be_written_costs_only_the_metrics(tmp_path: Path) -> None:
-    MetricsFile(OutputFolder(tmp_path / "gone"), ["p0"]).finish()
+    MetricsFile(OutputFolder(tmp_path / "gone"), ["p0"]).close()
     assert not (tmp_path / "gone").exists()

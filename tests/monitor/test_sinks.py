@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from splatbatch.commands.train import summary as ending
 from splatbatch.config import Tracking
 from splatbatch.errors import MissingPartError
-from splatbatch.monitor.sinks import MlflowSink, Sinks, mlflow_sink
+from splatbatch.monitor.sinks import End, MlflowSink, Sinks, mlflow_runs, mlflow_sink
 from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.layout import OutputFolder
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
 
-CLIENT = os.environ.get("SPLATBATCH_MLFLOW_PYTHON", sys.executable if find_spec("mlflow") else "")
+IS_HERE = all(find_spec(name) for name in ("mlflow", "sqlalchemy", "alembic"))
+CLIENT = os.environ.get("SPLATBATCH_MLFLOW_PYTHON", sys.executable if IS_HERE else "")
 """A Python that has MLflow: this one, or that of a venv of its own, which then sees this one's packages."""
 needs_mlflow = pytest.mark.skipif(
     not CLIENT, reason="MLflow is not installed: pip install 'splatbatch[mlflow]', or name a Python that has it in"
@@ -45,32 +47,35 @@ print(json.dumps(found))
 """
 
 
+RUN = (
+    "import runpy, sys; sys.path += sys.argv[1:]; "
+    "runpy.run_module('splatbatch.monitor.sinks.mlflow_runs', run_name='__main__')"
+)
+
+
 @pytest.fixture
 def with_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the sink find the client, wherever that is installed."""
-    ours = f"{Path(__file__).parents[2]}:{':'.join(path for path in sys.path if path.endswith('site-packages'))}"
+    """Let the sink find the client, wherever that is installed; its own packages come before ours."""
+    ours = [str(Path(__file__).parents[2]), *(path for path in sys.path if path.endswith("site-packages"))]
     monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
-    monkeypatch.setattr(mlflow_sink, "PROGRAM", (CLIENT, *mlflow_sink.PROGRAM[1:]))
-    if sys.executable != CLIENT:
-        monkeypatch.setenv("PYTHONPATH", ours)
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setattr(mlflow_sink, "PROGRAM", (CLIENT, "-c", RUN, *ours))
+    monkeypatch.setattr(ending, "BUDGET_S", 240.0)  # where all cores are busy, MLflow alone takes half a minute
 
 
-def runs(store: Path) -> list[dict[str, Any]]:
-    environment = {**os.environ, "PYTHONPATH": ""}
-    command = [CLIENT, "-c", READ, store.as_uri()]
-    return json.loads(subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout)
+def runs(batch: FakeBatch) -> list[dict[str, Any]]:
+    command = [CLIENT, "-c", READ, f"sqlite:///{batch.folder}/mlflow.db"]
+    return json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
 
 @needs_mlflow
 @pytest.mark.slow
 def test_mlflows_own_client_reads_a_run_per_attempt_below_one_of_the_batch(batch: FakeBatch, with_client: None) -> None:
-    batch.make("p0", "p1", tracking={"mlflow": "file:mlruns", "experiment": "reef"})
+    batch.make("p0", "p1", tracking={"mlflow": "sqlite:///mlflow.db", "experiment": "reef"})
     batch.script(
         p0=["exit 1 CUDA error: out of memory", "train"], p1=["exit 1 ModuleNotFoundError: No module named 'x'"]
     )
     assert batch.run("train").returncode == 1
-    found = runs(batch.folder / "mlruns")
+    found = runs(batch)
     by_name = {run["tags"]["mlflow.runName"]: run for run in found}
     parent = by_name.pop(batch.folder.name)
     assert by_name.keys() == {"p0/1", "p0/2", "p1/1"}
@@ -93,13 +98,72 @@ def test_mlflows_own_client_reads_a_run_per_attempt_below_one_of_the_batch(batch
 @needs_mlflow
 @pytest.mark.slow
 def test_what_is_written_down_is_not_written_again(batch: FakeBatch, with_client: None) -> None:
-    batch.make("p0", tracking={"mlflow": "file:mlruns", "splats": True}).run("train")
+    batch.make("p0", tracking={"mlflow": "sqlite:///mlflow.db", "splats": True}).run("train")
     assert batch.run("retry", "p0", "--set", "training.seed=7").returncode == 0
-    found = runs(batch.folder / "mlruns")
+    found = runs(batch)
     assert sorted(run["tags"]["splatbatch.attempt"] for run in found) == ["", "p0/1", "p0/2"]
     seeds = {run["tags"]["splatbatch.attempt"]: run["params"].get("training.seed") for run in found}
     assert seeds == {"": None, "p0/1": "42", "p0/2": "7"}
     assert all("splat.ply" in run["files"] for run in found if run["tags"]["splatbatch.attempt"])
+
+
+@needs_mlflow
+@pytest.mark.slow
+def test_the_files_of_runs_lie_beside_the_database(batch: FakeBatch, with_client: None) -> None:
+    assert batch.make("p0", tracking={"mlflow": "sqlite:///mlflow.db"}).run("train").returncode == 0
+    assert list(batch.folder.glob("mlartifacts/*/artifacts/train.log"))
+    assert not (batch.folder / "mlruns").exists()
+
+
+@needs_mlflow
+@pytest.mark.slow
+def test_what_an_earlier_night_could_not_write_the_next_one_writes(batch: FakeBatch, with_client: None) -> None:
+    away = batch.make("p0", tracking={"mlflow": "http://127.0.0.1:9"}).run("train")
+    assert (away.returncode, "Connection refused" in away.stderr) == (0, True)
+    batch.change(tracking={"mlflow": "sqlite:///mlflow.db"})
+    assert batch.run("train").returncode == 0
+    assert sorted(run["tags"]["splatbatch.attempt"] for run in runs(batch)) == ["", "p0/1"]
+
+
+@needs_mlflow
+@pytest.mark.slow
+def test_what_a_store_objects_to_is_said_in_its_own_words(batch: FakeBatch, with_client: None) -> None:
+    (batch.folder / "mlflow.db").mkdir(parents=True)
+    ended = batch.make("p0", tracking={"mlflow": "sqlite:///mlflow.db"}).run("train")
+    assert (ended.returncode, "2 of 2" in ended.stdout) == (0, False)
+    assert "unable to open database file" in ended.stderr
+    assert "is on a disk that can be written" not in ended.stderr.replace(str(batch.folder), "")
+
+
+@needs_mlflow
+@pytest.mark.slow
+def test_a_store_in_a_folder_is_written_or_its_refusal_is_shown_with_what_to_write(
+    batch: FakeBatch, with_client: None
+) -> None:
+    ended = batch.make("p0", tracking={"mlflow": "file:mlruns"}).run("train")
+    refusal = [line for line in ended.stderr.splitlines() if "tracking.mlflow" in line]
+    assert ended.returncode == 0
+    assert list(batch.folder.glob("mlruns/*/*/artifacts/train.log")) or "maintenance mode" in refusal[0]
+    assert not refusal or "write tracking.mlflow: sqlite:///mlflow.db" in refusal[0]
+
+
+def test_passwords_of_a_store_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "t0ken-of-mine")
+    said = mlflow_runs.without_passwords("E: http://me:hunter2@host/api\n  refused t0ken-of-mine")
+    assert said == "E: http://***@host/api refused ***"
+
+
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("sqlite:///mlflow.db", "sqlite:////reef/mlflow.db"),
+        ("sqlite:////data/m.db", "sqlite:////data/m.db"),
+        ("file:mlruns", "file:///reef/mlruns"),
+        ("https://host", "https://host"),
+    ],
+)
+def test_a_store_in_a_file_lies_beside_the_yaml(store: str, told: str) -> None:
+    assert mlflow_sink.anchored(store, Path("/reef")) == told
 
 
 @pytest.mark.parametrize("program", ["import sys; sys.exit(3)", "import time; time.sleep(60)", "raise SystemError"])
@@ -119,6 +183,12 @@ def test_a_program_that_is_not_there_costs_the_batch_nothing(batch: FakeBatch, m
     monkeypatch.setattr(mlflow_sink, "PROGRAM", ("/nowhere/python",))
     ended = batch.make("p0", tracking={"mlflow": "file:mlruns"}).run("train")
     assert (ended.returncode, "tracking.mlflow: cannot be started" in ended.stderr) == (0, True)
+
+
+def test_a_store_in_a_database_needs_what_the_extra_brings(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlflow_sink, "find_spec", lambda name: None if name == "alembic" else True)
+    ended = batch.make("p0", tracking={"mlflow": "sqlite:///mlflow.db"}).run("train")
+    assert (ended.returncode, "alembic is not installed" in ended.stderr) == (4, True)
 
 
 def test_without_mlflow_a_batch_that_asks_for_it_ends_before_it_begins(
@@ -151,23 +221,30 @@ class Spoilt:
         self._at("beat")
         yield from ()
 
-    def finish(self) -> Iterator[str]:
-        self._at("finish")
+    def close(self, end: End) -> None:
+        self._at("close")
+
+    def is_done(self) -> bool:
+        self._at("is_done")
+        return False
+
+    def give_up(self) -> Iterator[str]:
+        self._at("give_up")
         yield "left over"
 
 
-@pytest.mark.parametrize("where", ["tell", "beat", "finish"])
+@pytest.mark.parametrize("where", ["tell", "beat", "close", "is_done", "give_up"])
 def test_a_sink_that_raises_is_told_of_once_and_left_alone(where: str) -> None:
     spoilt, sound = Spoilt(where), Spoilt("")
     sinks, said = Sinks([spoilt, sound]), []
     for _ in range(2):
         sinks.tell(AttemptEnded("p0", 1, "trained"))
-        said += [*sinks.beat(), *sinks.finish()]
+        said += [*sinks.beat(), *sinks.finish(End(""), lambda: 0.0)]
     assert [line for line in said if "spoilt" in line] == [
         "spoilt: RuntimeError: no such server; nothing more is written there"
     ]
     assert said.count("left over") == 2
-    assert sound.heard == 6
+    assert sound.heard > 6
 
 
 def test_a_beat_never_waits(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,4 +256,28 @@ def test_a_beat_never_waits(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -
     for _ in range(20):
         assert list(sink.beat()) == []
     assert time.monotonic() - began < 2
-    assert any("ended after 3 s" in line for line in sink.finish())
+    assert any("not all was written in time" in line for line in Sinks([sink]).finish(End(""), lambda: 0.0))
+
+
+class Failing:
+    """A store that fails each time it is asked."""
+
+    num_started = 0
+
+    def __init__(self, *_: object, **__: object) -> None:
+        Failing.num_started += 1
+
+    def verdict(self) -> str:
+        return "exit code 1: MlflowException: away"
+
+
+def test_a_store_that_is_away_all_night_is_told_of_once_and_not_asked_without_pause(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
+    monkeypatch.setattr(mlflow_sink, "Hook", Failing)
+    sink = MlflowSink(Tracking(mlflow="http://x"), OutputFolder(batch.output), batch.folder, lambda: {"p0": {}})
+    said = [line for _ in range(50) for line in sink.beat()]
+    assert (len(said), Failing.num_started) == (1, 1)
+    assert "MlflowException: away" in said[0]
+    assert len([*Sinks([sink]).finish(End(""), lambda: 30.0)]) == 1

@@ -23,7 +23,8 @@ def facts(*patches: dict[str, Any], config: str = "", **more: Any) -> dict[str, 
     known = [{**BLANK, **one} for one in patches]
     states = [one["state"] for one in known]
     counts = {state: states.count(state) for state in ("trained", "running", "failed")}
-    report = {"patches": known, "counts": counts, "audit": None, "scene": None, "config_file": config, **more}
+    of_batch = {"audit": None, "scene": None, "afterwards": [], "config_file": config}
+    report = {"patches": known, "counts": counts, **of_batch, **more}
     return {**report, "todo": todo(report)}
 
 
@@ -118,3 +119,11 @@ def test_a_batch_of_nothing_has_nothing_to_do(tmp_path: Path) -> None:
     made = MadeOutput(tmp_path)
     made.output.create()
     assert verdict(facts()) == "0 of 0 patches trained. Nothing to do"
+
+
+def test_what_was_left_out_after_the_training_is_to_be_done_and_what_was_done_is_not() -> None:
+    said = {"what": "publish", "words": "not published: p1: failed", "command": "splatbatch train"}
+    trained = {"patch": "p0", "state": "trained"}
+    (item,) = facts(trained, afterwards=[{**said, "state": "left out"}])["todo"]
+    assert (item["kind"], item["what"], item["command"]) == ("do", said["words"], said["command"])
+    assert facts(trained, afterwards=[{**said, "state": "done"}])["todo"] == []

@@ -148,9 +148,9 @@ def test_a_report_that_cannot_be_made_does_not_hide_how_it_went(
 ) -> None:
     batch.make("p0").run("train")
     monkeypatch.setattr(summary, "write_report", lambda *_, **__: 1 / 0)
-    assert (
-        summary.conclude(open_batch(batch.config), summary.Run(fresh=("p0",)), open_batch(batch.config).standing()) == 0
-    )
+    opened, run = open_batch(batch.config), summary.Run(fresh=("p0",))
+    stand = summary.Stand.of(opened, run, opened.standing())
+    assert summary.conclude(opened, run, stand, opened.standing()) == 0
     said = capsys.readouterr()
     assert "1 of 1 patches trained" in said.out
     assert "the report could not be written" in said.err

@@ -47,4 +47,4 @@ def demo(folder: Path, *, trains: bool) -> None:
 def _train(config: Path) -> None:
     from splatbatch.commands.train.train import train
 
-    train(config, [], [], verify=True, dry_run=False)
+    train(config, [], [], verify=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from splatbatch.publish.source import SCENE, published
 from splatbatch.publish.target import Target
 from splatbatch.publish.wish import Wish
 from splatbatch.store.folders.published import FILE, Publication
+from splatbatch.store.records.afterwards import DONE, Afterwards
 from splatbatch.tasks.batch import Batch, open_batch
 
 HEADINGS = ("file", "MB", "of the PLY", "Gaussians", "PSNR dB", "lost dB", "s", "note")
@@ -48,6 +50,9 @@ def publish(config: Path | None, names: Sequence[str], options: PublishOptions, 
     batch = open_batch(config)
     print_warnings(batch.config.warnings)
     done = run(batch, names, options)
+    if not names and options == PublishOptions(is_measured=options.is_measured):  # as a night does
+        found = Afterwards("publish", DONE, f"published: {batch.config.publish.folder}", "", time.time())
+        batch.output.note_afterwards("publish", found)
     if as_json:
         print_json({"folder": str(options.to or batch.config.publish.folder), **done.to_record()})
         return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,9 +18,11 @@ from splatbatch.errors import SplatbatchError
 from splatbatch.files import write_json
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report.quality import drop_in_words
+from splatbatch.scene.patches import spell
 from splatbatch.scheduler.scene.attempt import Hooks
 from splatbatch.scheduler.scene.inspecting import inspect as measure
 from splatbatch.scheduler.work.holding import held_alone
+from splatbatch.store.records.afterwards import DONE, LEFT_OUT, PARTLY, Afterwards
 from splatbatch.store.records.quality.certificate import Certificate, read_certificate
 from splatbatch.store.records.quality.inspection import Inspection, QualityFigure
 from splatbatch.tasks.batch import Batch, open_batch
@@ -56,6 +59,8 @@ def inspect(config: Path | None, names: Sequence[str], wish: Wish, *, as_json: b
         batch = open_batch(config, names)
     print_warnings(batch.config.warnings)
     found, failed = inspected(batch, Interruption(), replace(wish, of_scene=is_of_scene))
+    if wanted_by(batch.whole()):  # what a night has left out is made good
+        batch.output.note_afterwards("inspect", not_inspected(batch.whole(), "splatbatch inspect was not asked for it"))
     renew_report(batch.whole())
     if as_json:
         print_json({name: one.to_record() for name, one in found.items()})
@@ -94,20 +99,54 @@ def inspect_tasks(
         except SplatbatchError as error:
             failed[name] = f"{error.message} {error.hint}" if error.hint else error.message
             continue
+        except Exception as error:  # noqa: BLE001 - a fault of ours over one splat keeps the others from nothing
+            failed[name] = f"internal fault: {type(error).__name__}: {error}"
+            continue
         if is_new:
             say(one_line(in_words(name, found[name])))
     return found, failed
 
 
-def inspect_wanted(batch: Batch, hooks: Hooks) -> None:
-    """Inspect the splats that are there, where the YAML asks for it; whatever comes of that, they are trained."""
-    wanted = [task.name for task in batch.tasks if task.recipe.evaluation.inspect]
+def inspect_wanted(batch: Batch, hooks: Hooks) -> Afterwards | None:
+    """Inspect the splats that are there, where the YAML asks for it; return what came of that: they are trained."""
+    wanted = wanted_by(batch)
     trained = [name for name in wanted if batch.output.patch(name).read_result() is not None]
-    if not trained:
-        return
-    _, failed = inspect_tasks(batch.only(trained), hooks)
+    found, failed = inspect_tasks(batch.only(trained), hooks) if trained else ({}, {})
     for name, why in failed.items():
         tell(plain(f"{name}: not inspected: {why}"))
+    skipped = {name: f"interrupted ({hooks.stop()})" for name in trained if name not in {**found, **failed}}
+    return came_of(wanted, found, {**failed, **skipped})
+
+
+def wanted_by(batch: Batch) -> list[str]:
+    """Return the patches whose splats the YAML wants inspected."""
+    return [task.name for task in batch.tasks if task.recipe.evaluation.inspect and not task.patch.is_backdrop]
+
+
+def not_inspected(batch: Batch, why: str) -> Afterwards | None:
+    """Return that nobody has inspected what is trained, although the YAML asks for it; None: it does not."""
+    wanted = wanted_by(batch)
+    folders = {name: batch.output.patch(name) for name in wanted}
+    known = [name for name, folder in folders.items() if folder.read_inspection() is not None]
+    trained = [name for name, folder in folders.items() if folder.read_result() is not None]
+    return came_of(wanted, known, {name: why for name in trained if name not in known})
+
+
+def came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[str, str]) -> Afterwards | None:
+    """Return what came of an inspection that the YAML asks for; None where it asks for none.
+
+    What has no splat is missing, and no more than that: training it comes first.
+    """
+    if not wanted:
+        return None
+    state = PARTLY if found and failed else LEFT_OUT if failed or not found else DONE
+    lacking = [name for name in wanted if name not in found and name not in failed]
+    parts = [f"inspected: {spell([*found], MOST_NAMED)}"] if found else []
+    parts += [f"not inspected: {name}: {why}" for name, why in [*failed.items()][:MOST_NAMED]]
+    parts += [f"and {len(failed) - MOST_NAMED} more"] if len(failed) > MOST_NAMED else []
+    parts += [f"not inspected, for want of a splat: {spell(lacking, MOST_NAMED)}"] if lacking else []
+    command = "splatbatch inspect" if failed else "splatbatch train" if state == LEFT_OUT else ""
+    return Afterwards("inspect", state, one_line("; ".join(parts)), command, time.time())
 
 
 def _of_task(batch: Batch, task: Task, hooks: Hooks, wish: Wish) -> tuple[Inspection, bool]:

@@ -6,8 +6,9 @@ import contextlib
 import shlex
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -18,9 +19,10 @@ from splatbatch.commands.scene import evaluate as evaluating
 from splatbatch.commands.scene import merge as merging
 from splatbatch.commands.scene import split as splitting
 from splatbatch.commands.train import train as training
+from splatbatch.commands.train.afterwards import After, Night, guarded, left_out, publish_after
 from splatbatch.commands.train.interruption import Interruption
 from splatbatch.config.yaml.edit import save_settings
-from splatbatch.errors import ConfigError
+from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.files import MOST_JSON_BYTES, read_regular, write_text
 from splatbatch.machine.gpu import presence
 from splatbatch.plain_text import moment, one_line
@@ -29,6 +31,7 @@ from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.partition.split import Asked
 from splatbatch.scene.partition.wish import Wish
 from splatbatch.scene.template import config_for
+from splatbatch.store.records.afterwards import DONE, Afterwards
 from splatbatch.store.records.evaluation import SceneEvaluation
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene.evaluation import order
@@ -69,21 +72,75 @@ def scene(options: SceneOptions) -> None:
     _cut(options)
     _write_config(options, changes)
     _say("train: 2 of 4")
-    code = _trained(options.config)
-    if code not in (0, NOT_WHOLE) or (code and not options.allow_missing):
-        if code == NOT_WHOLE:
-            _say("not merged: a patch is missing, as said above; --allow-missing merges the others")
-        raise typer.Exit(code)
-    _say("merge: 3 of 4")
-    merged = merging.MergeOptions(allow_missing=options.allow_missing, clean=options.clean)
-    merging.merge(options.config, merged, as_json=False)
-    _say("evaluate: 4 of 4")
-    batch = open_batch(options.config)
-    found = _evaluated(batch)
-    evaluating.show(found)
-    evaluating.renew_report(batch)
-    typer.echo(one_line(f"{batch.output.scene.splat}; again, step by step: see {shlex.quote(str(options.config))}"))
-    raise typer.Exit(NOT_WHOLE if code or found.lacking else 0)
+    rest = Rest(options)
+    code = _trained(options.config, rest.follow)
+    if rest.error:
+        raise rest.error
+    raise typer.Exit(code or rest.code)
+
+
+@dataclass
+class Rest:
+    """What follows the training of a scene: merged, measured, and published as its YAML says."""
+
+    options: SceneOptions
+    error: SplatbatchError | None = None
+    """Why a step could not be done."""
+    code: int = 0
+
+    def follow(self, night: Night) -> Sequence[Afterwards]:
+        """Do it as far as it can be done; return what came of each."""
+        done: list[Afterwards] = []
+        for what, make in (("merge", self._merge), ("evaluate", self._evaluate)):
+            asks = what == "evaluate"  # its supervisor is to end the process that measures
+            found = guarded(what, night.interruption, partial(self._kept, make, night), asks=asks)
+            night.batch.output.note_afterwards(what, found)
+            done.append(found)
+            if not found.is_done:
+                return [*done, *self._nothing_published(night, found)]
+        allow_missing = self.options.allow_missing
+        return [*done, *publish_after(night, merges=False, allow_missing=allow_missing)]
+
+    def _kept(self, make: Callable[[Night], Afterwards], night: Night) -> Afterwards:
+        try:
+            return make(night)
+        except SplatbatchError as error:
+            self.error = error
+            raise
+
+    def _merge(self, night: Night) -> Afterwards:
+        code, options = night.code, self.options
+        if code not in (0, NOT_WHOLE) or (code and not options.allow_missing):
+            return left_out("merge", "not merged: a patch is missing; --allow-missing merges the others", self._again)
+        _say("merge: 3 of 4")
+        merged = merging.MergeOptions(allow_missing=options.allow_missing, clean=options.clean)
+        merging.merge(options.config, merged, as_json=False)
+        return _done("merge", f"merged: {night.batch.output.scene.splat}")
+
+    def _evaluate(self, night: Night) -> Afterwards:
+        _say("evaluate: 4 of 4")
+        batch = open_batch(self.options.config)
+        found = _evaluated(batch, night.interruption)
+        evaluating.show(found)
+        self.code = NOT_WHOLE if found.lacking else 0
+        how = shlex.quote(str(self.options.config))
+        typer.echo(one_line(f"{batch.output.scene.splat}; again, step by step: see {how}"))
+        return _done("evaluate", "evaluated: the merged scene")
+
+    def _nothing_published(self, night: Night, found: Afterwards) -> Sequence[Afterwards]:
+        """Return that nothing was published, if the YAML asks for it."""
+        output, is_asked = night.batch.output, bool(night.batch.config.publish.formats)
+        said = left_out("publish", f"not published: the scene is {found.words}", self._again) if is_asked else None
+        output.note_afterwards("publish", said)
+        return [said] if said else []
+
+    @property
+    def _again(self) -> str:
+        return "splatbatch train"
+
+
+def _done(what: str, words: str) -> Afterwards:
+    return Afterwards(what, DONE, one_line(words), "", time.time())
 
 
 def _cut(options: SceneOptions) -> None:
@@ -128,25 +185,24 @@ def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:
         raise
 
 
-def _trained(config: Path) -> int:
-    """Train what is not trained; return the exit code of `train`."""
+def _trained(config: Path, after: After) -> int:
+    """Train what is not trained, and do the rest; return the exit code of `train`."""
     with _handlers_kept():
         try:
-            training.train(config, (), (), verify=True, dry_run=False)
+            training.train(config, (), (), verify=True, after=after)
         except typer.Exit as ended:
             return int(ended.exit_code)
     return 0
 
 
-def _evaluated(batch: Batch) -> SceneEvaluation:
+def _evaluated(batch: Batch, interruption: Interruption) -> SceneEvaluation:
     """Return how good the merged scene is: measured now, unless nothing has changed since it was."""
     settings = order(batch, batch.output.scene.splat)
     known = batch.output.scene.read_evaluation()
     if known is not None and known.inputs == settings.inputs:
         _say("measured already: nothing has changed")
         return known
-    with _handlers_kept():
-        return evaluating.evaluated(batch, settings, Interruption())
+    return evaluating.evaluated(batch, settings, interruption)
 
 
 @contextlib.contextmanager

@@ -129,6 +129,16 @@ class Todo(TypedDict):
     command: str
 
 
+class Followed(TypedDict):
+    """What came of one thing that follows the training, or why it was left out, and what makes it good."""
+
+    what: Literal["inspect", "merge", "evaluate", "publish"]
+    state: Literal["done", "partly", "left out"]
+    words: str
+    command: str
+    at: float | None
+
+
 class Report(TypedDict):
     """`report --json`, and report.json in the output folder."""
 
@@ -148,6 +158,7 @@ class Report(TypedDict):
     scene: dict[str, Any] | None
     map: dict[str, Any] | None
     deadline: PastDeadline | None
+    afterwards: list[Followed]
     audit: dict[str, Any] | None
     config: str
     config_file: str

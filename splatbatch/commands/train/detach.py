@@ -47,7 +47,7 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
         raise ConfigError(f"train --detach --only {only[0]}: a worker takes patches by name", "Name them: p0@base …")
     batch = open_batch(config, names)
     if is_elsewhere(batch.config.executor):
-        return follow.train(batch, names, only, verify=verify, detach=True)
+        return follow.train(batch, names, only, verify=verify, after=None)
     file, output = batch.file, batch.output
     output.create()
     if run := holder(output.lock):

@@ -15,21 +15,23 @@ import typer
 
 from splatbatch import terminal
 from splatbatch.commands.output import print_warnings, tell
+from splatbatch.commands.train.afterwards import After, Night, inspection_left_out
 from splatbatch.commands.train.ends import why_ended
 from splatbatch.commands.train.interruption import Interruption
 from splatbatch.commands.train.muster import Muster
-from splatbatch.commands.train.summary import Run, conclude, statuses_of
+from splatbatch.commands.train.summary import Run, Stand, conclude, tell_the_end
 from splatbatch.engines.crew import Crew
 from splatbatch.errors import ConfigError, ExecutorError
 from splatbatch.monitor.console import open_listener
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
-from splatbatch.plain_text import plain
+from splatbatch.monitor.sinks import End, Sinks
 from splatbatch.scheduler.work.left import Left
 from splatbatch.store.claims.workers import Watcher
 from splatbatch.store.events import AttemptEnded, Event, NotifyFailed, WorkersSeen
 from splatbatch.store.ledger import Tail
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import summary
 
 LOOK_S = 8.0
@@ -39,8 +41,15 @@ MOST_IDLE = 2
 """So often in a row workers may end without having ended an attempt; then it makes no sense to ask for more."""
 
 
-def train(batch: Batch, names: Sequence[str], only: Sequence[str], *, verify: bool, detach: bool) -> None:
+def train(batch: Batch, names: Sequence[str], only: Sequence[str], *, verify: bool, after: After | None) -> None:
     """Have workers train what is not trained; exit with 0 if every patch is, with 1 if not.
+
+    Args:
+        batch: what is to be trained.
+        names: of the patches that were named; none for all.
+        only: conditions, which workers cannot take.
+        verify: the photographs are checked first.
+        after: does what follows the training; None: leave as soon as workers are asked for.
 
     Raises:
         ConfigError: it is to train under conditions only.
@@ -55,22 +64,29 @@ def train(batch: Batch, names: Sequence[str], only: Sequence[str], *, verify: bo
     muster = Muster(batch, names, verify, crew, watcher, Left.of(batch))
     if said := muster.call():
         tell(said)
-    if detach and not said:
+    if after is None and not said:
         tell("nothing is left to be trained")
-    elif detach:
+    elif after is None:
         tell("`splatbatch attach` shows it, `splatbatch status` says how far it is, `splatbatch cancel` ends it")
-    if detach:
+    if after is None:
         return
-    interruption, whole = Interruption(), batch.whole()
-    standing = whole.standing()
-    with _listening(batch, interruption) as listeners:
+    interruption, standing, run = Interruption(), batch.whole().standing(), Run(tuple(batch.names))
+    names_of_all = batch.whole().names
+    notifier = Notifier(batch.config.notify, batch.output, names_of_all, standing)
+    sinks = Sinks([MetricsFile(batch.output, names_of_all, standing), notifier])
+    with _listening(batch, sinks, standing) as listeners:
         if said:
             Follower(muster, listeners, interruption).follow()
     standing.forget()
-    if interruption.signal:
+    if interruption.signal:  # the batch goes on
         tell("they go on; `splatbatch train` or `attach` shows them again, `splatbatch cancel` ends them")
         raise typer.Exit(interruption.exit_code)
-    raise typer.Exit(conclude(batch, Run(tuple(batch.names)), standing))
+    batch.output.forget_afterwards()
+    stand = Stand.of(batch, run, standing)
+    afterwards = (*inspection_left_out(batch), *after(Night(batch, stand.code, interruption)))
+    code = conclude(batch, run, stand, standing, afterwards)
+    tell_the_end(sinks, End(summary(stand.statuses), "", afterwards), interruption, batch.config)
+    raise typer.Exit(interruption.exit_code if interruption.signal else code)
 
 
 @dataclass(frozen=True)
@@ -82,31 +98,20 @@ class Listeners:
 
 
 @contextmanager
-def _listening(batch: Batch, interruption: Interruption) -> Iterator[Listeners]:
-    """Show the batch, and tell whoever wants to be told, also of its end."""
-    whole = batch.whole()
-    names, standing = whole.names, whole.standing()
-    notifier = Notifier(batch.config.notify, batch.output, names, standing)
-    metrics = MetricsFile(batch.output, names, standing)
-    with open_listener(batch.output, names, standing) as console:
+def _listening(batch: Batch, sinks: Sinks, standing: Standing) -> Iterator[Listeners]:
+    """Show the batch, and tell whoever wants to be told."""
+    with open_listener(batch.output, batch.whole().names, standing) as console:
 
         def hear(event: Event) -> None:
             console.tell(event)
-            notifier.tell(event)
+            sinks.tell(event)
 
         def beat() -> None:
             console.beat()
-            metrics.beat()
-            for reason in notifier.beat():
+            for reason in sinks.beat():
                 console.tell(NotifyFailed(reason))
 
         yield Listeners(hear, beat)
-    if interruption.signal:  # the batch goes on
-        return
-    standing.forget()
-    metrics.finish()
-    for reason in notifier.finish(summary(statuses_of(whole, standing)), ""):
-        typer.echo(plain(f"notification failed: {reason}"), err=True)
 
 
 @dataclass

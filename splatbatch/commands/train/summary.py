@@ -12,12 +12,16 @@ import typer
 
 from splatbatch.commands.compare import attempt_table, rows_of
 from splatbatch.commands.output import open_console
+from splatbatch.commands.train.interruption import Budget, Interruption
+from splatbatch.config import Config
 from splatbatch.config.yaml.edit import save_overrides
 from splatbatch.errors import ConfigError, SceneError, SplatbatchError
 from splatbatch.failures.causes.words import spelled
+from splatbatch.monitor.sinks import BUDGET_S, End, Sinks
 from splatbatch.outcome import Outcome, Trained
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report import write_report
+from splatbatch.store.records.afterwards import Afterwards
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.evidence import Standing
@@ -47,24 +51,52 @@ class Run:
         return patch in self.fresh or isinstance(self.outcomes.get(patch), Trained)
 
 
-def conclude(batch: Batch, run: Run, standing: Standing) -> int:
-    """Write the report, print how it went, and return the exit code; all of it by one look at the whole batch.
+@dataclass(frozen=True)
+class Stand:
+    """How a batch stands once nothing trains any more, by one look at the whole of it."""
 
-    That is 0 if every requested patch is trained and fresh, 3 if the audit refused every one of them, else 1.
-    """
+    statuses: tuple[PatchStatus, ...]
+    """Of all patches."""
+    requested: tuple[PatchStatus, ...]
+    done: tuple[PatchStatus, ...]
+    """Of the requested ones those that are trained and fresh."""
+
+    @classmethod
+    def of(cls, batch: Batch, run: Run, standing: Standing) -> Stand:
+        """Look at a batch."""
+        statuses, names = statuses_of(batch.whole(), standing), set(batch.names)
+        requested = tuple(one for one in statuses if one.patch in names)
+        return cls(
+            statuses,
+            requested,
+            tuple(one for one in requested if one.state == "trained" and run.has_done(one.patch)),
+        )
+
+    @property
+    def code(self) -> int:
+        """Return 0 if every requested patch is trained and fresh, 3 if the audit refused every one of them, else 1."""
+        if {one.state for one in self.requested} == {"refused"}:
+            return SceneError.exit_code
+        return 0 if len(self.done) == len(self.requested) else SplatbatchError.exit_code
+
+
+def conclude(batch: Batch, run: Run, stand: Stand, standing: Standing, afterwards: Sequence[Afterwards] = ()) -> int:
+    """Write the report, print how it went, and what of all that follows was left out; return the exit code."""
     whole = batch.whole()
     write_the_report(whole, standing)
-    statuses = statuses_of(whole, standing)
-    requested = [one for one in statuses if one.patch in set(batch.names)]
-    done = [one for one in requested if one.state == "trained" and run.has_done(one.patch)]
-    lines = _lines(requested, done, statuses, run)
+    lines = _lines(stand, run)
     if told := note(batch.output.read_frame(), (task.patch.name for task in whole.tasks)):
         lines.append(one_line(told))
     for line in (*lines, f"report: {batch.output.report('html')}"):
         typer.echo(plain(line))
-    if {one.state for one in requested} == {"refused"}:
-        return SceneError.exit_code
-    return 0 if len(done) == len(requested) else SplatbatchError.exit_code
+    for one in afterwards:
+        typer.echo(in_words(one), err=not one.is_done)
+    return stand.code
+
+
+def in_words(one: Afterwards) -> str:
+    """Return what came of something that follows the training, and what makes it good."""
+    return one_line(f"{one.words}; again: {one.command}" if one.command else one.words)
 
 
 def statuses_of(batch: Batch, standing: Standing | None = None) -> tuple[PatchStatus, ...]:
@@ -72,9 +104,8 @@ def statuses_of(batch: Batch, standing: Standing | None = None) -> tuple[PatchSt
     return read_status(batch.output, batch.names, standing=standing or batch.standing())
 
 
-def _lines(
-    requested: Sequence[PatchStatus], done: Sequence[PatchStatus], statuses: Sequence[PatchStatus], run: Run
-) -> list[str]:
+def _lines(stand: Stand, run: Run) -> list[str]:
+    requested, done, statuses = stand.requested, stand.done, stand.statuses
     lines = []
     undone = [one for one in requested if one not in done]
     if run.stopped:
@@ -109,6 +140,13 @@ def write_the_report(batch: Batch, standing: Standing) -> None:
         typer.echo(f"the report could not be written ({error.strerror})", err=True)
     except Exception:  # noqa: BLE001 - a mistake of ours, over files that anybody may have changed
         typer.echo(plain(f"the report could not be written:\n{traceback.format_exc()}"), err=True)
+
+
+def tell_the_end(sinks: Sinks, end: End, interruption: Interruption, config: Config) -> None:
+    """Have all sinks write what is left, and tell people; what fails is told in a line each, and harms nothing."""
+    budget = Budget(BUDGET_S, interruption, config.limits.grace_s)
+    for reason in sinks.finish(end, budget.left_s):
+        typer.echo(one_line(f"notification failed: {reason}"), err=True)
 
 
 MOST_TABLES = 5

@@ -14,18 +14,26 @@ from splatbatch import terminal
 from splatbatch.commands.look import print_plan
 from splatbatch.commands.output import print_warnings, tell
 from splatbatch.commands.quality.inspect import inspect_wanted
+from splatbatch.commands.train.afterwards import After, Night, publish_as_asked
 from splatbatch.commands.train.decided import Wish, look, refuse, settle_deadline, settle_frame, settle_tones
 from splatbatch.commands.train.decoding import Decoding
 from splatbatch.commands.train.interruption import Interruption
-from splatbatch.commands.train.summary import Run, check_savable, conclude, print_retried, statuses_of
+from splatbatch.commands.train.summary import (
+    Run,
+    Stand,
+    check_savable,
+    conclude,
+    print_retried,
+    statuses_of,
+    tell_the_end,
+)
 from splatbatch.config import Executor
 from splatbatch.errors import ConfigError
 from splatbatch.monitor.console import open_listener
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
-from splatbatch.monitor.sinks import MlflowSink, Sinks
+from splatbatch.monitor.sinks import End, MlflowSink, Sinks
 from splatbatch.outcome import Outcome
-from splatbatch.plain_text import plain
 from splatbatch.reader import Patience
 from splatbatch.scheduler import session
 from splatbatch.scheduler.running import Rounds
@@ -53,17 +61,21 @@ def is_elsewhere(executor: Executor) -> bool:
     return executor.engine != "local" or executor.workers > 1
 
 
-def train(config: Path | None, names: Sequence[str], only: Sequence[str], *, verify: bool, dry_run: bool) -> None:
-    """Train what is not trained; exit with 0 if every patch is, with 1 if not."""
+def dry_run(config: Path | None, names: Sequence[str], only: Sequence[str]) -> None:
+    """Say what would be trained."""
+    print_plan(open_batch(config, names, conditions=only), as_json=False)
+
+
+def train(
+    config: Path | None, names: Sequence[str], only: Sequence[str], *, verify: bool, after: After = publish_as_asked
+) -> None:
+    """Train what is not trained, and do what follows; exit with 0 if every patch is trained, with 1 if not."""
     batch = open_batch(config, names, conditions=only)
-    if dry_run:
-        print_plan(batch, as_json=False)
-        return
     if is_elsewhere(batch.config.executor):
         from splatbatch.commands.train import follow
 
-        return follow.train(batch, names, only, verify=verify, detach=False)
-    _train(needed_first(batch), Wish(verify=verify))
+        return follow.train(batch, names, only, verify=verify, after=after)
+    _train(needed_first(batch), Wish(verify=verify), after)
 
 
 @dataclass(frozen=True)
@@ -101,7 +113,8 @@ def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> N
             f"{', '.join(done)}: trained and fresh already" + (", with these settings" if changes else ""),
             "Add --force to train it again.",
         )
-    _train(needed_first(batch), Wish(force=options.force or bool(changes), is_retry=True), save=options.save)
+    wish = Wish(force=options.force or bool(changes), is_retry=True)
+    _train(needed_first(batch), wish, publish_as_asked, save=options.save)
 
 
 TO_RETRY = ("failed", "stopped")
@@ -120,7 +133,7 @@ def _trained_so_already(batch: Batch) -> tuple[str, ...]:
     )
 
 
-def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
+def _train(batch: Batch, wish: Wish, after: After, *, save: bool = False) -> None:
     terminal.never_block()
     print_warnings(batch.config.warnings)
     interruption, whole = Interruption(), batch.whole()
@@ -128,31 +141,34 @@ def _train(batch: Batch, wish: Wish, *, save: bool = False) -> None:
     batch.output.create()
     standing, contents = whole.standing(), Contents(batch)
     notifier = Notifier(batch.config.notify, batch.output, names, standing)
-    sinks = Sinks([MetricsFile(batch.output, names, standing), _mlflow(batch)])
+    sinks = Sinks([MetricsFile(batch.output, names, standing), _mlflow(batch), notifier])
     with (
         held(batch.output, batch.terms, tell) as ours,
         open_listener(batch.output, names, standing) as console,
     ):
-        listeners = (console.tell, notifier.tell, contents.tell, sinks.tell)
+        listeners = (console.tell, contents.tell, sinks.tell)
         ledger = Ledger(batch.output.ledger, *listeners, generation_of=ours.claims.generation)
 
         def beat() -> None:
             ours.beat()
             console.beat()
             contents.beat()
-            for reason in (*sinks.beat(), *notifier.beat()):
+            for reason in sinks.beat():
                 ledger.write(NotifyFailed(reason))
 
         hooks = Hooks(interruption.reason, beat, ours.beat, contents.want, standing.forget)
         run = _run(batch, ledger, wish, hooks, ours.claims)
+        inspected = inspect_wanted(batch, attempt.Hooks(hooks.stop, hooks.beat))
         if not run.stopped:
-            inspect_wanted(batch, attempt.Hooks(hooks.stop, hooks.beat))
             contents.finish()  # after a stop, the next run reads on
     standing.forget()
-    code = conclude(batch, run, standing)
-    told = notifier.finish(summary(statuses_of(whole, standing)), interruption.reason())
-    for reason in (*sinks.finish(), *told):
-        typer.echo(plain(f"notification failed: {reason}"), err=True)
+    stand = Stand.of(batch, run, standing)
+    batch.output.forget_afterwards()
+    batch.output.note_afterwards("inspect", inspected)
+    afterwards = (*([inspected] if inspected else []), *after(Night(batch, stand.code, interruption)))
+    code = conclude(batch, run, stand, standing, afterwards)
+    end = End(summary(stand.statuses), interruption.reason(), afterwards)
+    tell_the_end(sinks, end, interruption, batch.config)
     if wish.is_retry:
         print_retried(batch, run, save=save)
     raise typer.Exit(interruption.exit_code if interruption.signal else code)

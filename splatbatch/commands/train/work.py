@@ -12,14 +12,16 @@ from pathlib import Path
 import typer
 
 from splatbatch import __version__, terminal
-from splatbatch.commands.output import print_warnings
+from splatbatch.commands.output import print_warnings, tell
+from splatbatch.commands.quality.inspect import wanted_by
+from splatbatch.commands.train.afterwards import Night, inspection_left_out, publish_as_asked
 from splatbatch.commands.train.decided import Looked, Wish, look, refuse, settle_deadline, settle_frame, settle_tones
 from splatbatch.commands.train.ends import AGAIN
 from splatbatch.commands.train.interruption import Interruption
-from splatbatch.commands.train.summary import Run, conclude
+from splatbatch.commands.train.summary import Run, Stand, conclude, in_words, write_the_report
 from splatbatch.engines.crew import Crew
 from splatbatch.engines.engine import JOB, TERMS
-from splatbatch.errors import ExecutorError
+from splatbatch.errors import ExecutorError, OutputError, SplatbatchError
 from splatbatch.files import sweep
 from splatbatch.machine.place import given_cards
 from splatbatch.monitor.console import open_listener
@@ -31,7 +33,7 @@ from splatbatch.scheduler.running import Rounds
 from splatbatch.scheduler.work.adopt import adopt_task
 from splatbatch.scheduler.work.claiming import Claiming, Snapshot
 from splatbatch.scheduler.work.left import Left
-from splatbatch.scheduler.work.others import see_same_terms
+from splatbatch.scheduler.work.others import see_no_workers, see_same_terms
 from splatbatch.scheduler.work.past import Past
 from splatbatch.scheduler.work.time_left import TimeLeft
 from splatbatch.store.claims.claims import PREPARING, Claim, Claims
@@ -62,7 +64,26 @@ def work(config: Path | None, names: Sequence[str], for_s: float | None, *, veri
         see_same_terms(watcher, presence.record, presence.beat, _say)
         worker = Worker(batch, presence, watcher, TimeLeft.of(batch, for_s), interruption)
         code = worker.work(Wish(verify=verify))
+    if code in (0, SplatbatchError.exit_code):
+        _follow(Night(batch, code, interruption))
     raise typer.Exit(code)
+
+
+def _follow(night: Night) -> None:
+    """Do what follows the training, if no other worker is at it any more, and show it in the report."""
+    batch = night.batch
+    if not (batch.config.publish.formats or wanted_by(batch.whole())):
+        return
+    try:
+        see_no_workers(Watcher(batch.output), lambda: None, tell)
+    except OutputError:
+        tell("others are at work: the last of them does what follows the training")
+        return
+    afterwards = (*inspection_left_out(batch), *publish_as_asked(night))
+    whole = batch.whole()
+    write_the_report(whole, whole.standing())
+    for one in afterwards:
+        typer.echo(in_words(one), err=not one.is_done)
 
 
 @dataclass(frozen=True)
@@ -113,10 +134,11 @@ class Worker:
             if not (is_stopped := bool(self.stop())):
                 contents.finish()
         shown.forget()
-        metrics.finish(but=self.presence.name)
+        metrics.close(but=self.presence.name)
         if is_stopped:
             return CANCELLED if self._is_cancelled() else AGAIN
-        code = conclude(self.batch, replace(run, fresh=tuple(self.batch.names)), shown)  # whoever has trained them
+        run = replace(run, fresh=tuple(self.batch.names))  # whoever has trained them
+        code = conclude(self.batch, run, Stand.of(self.batch, run, shown), shown)
         if not left.names(shown):
             _take_back(self.batch, os.environ.get(JOB, ""))
         return AGAIN if code and self.is_over else code

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,16 +25,41 @@ BATCH, ATTEMPT, PARENT = "splatbatch.batch", "splatbatch.attempt", "mlflow.paren
 CURVES = ("loss", "grad_norm", "num_gaussians", "peak_mib", "psnr", "ssim", "lpips", "training_psnr", "psnr_even")
 MOST_CHARS = 500
 """Of a parameter's value."""
-METRICS_AT_ONCE, PARAMS_AT_ONCE = 1000, 100
-"""So many a server takes in one request."""
+METRICS_AT_ONCE, PARAMS_AT_ONCE, RUNS_AT_ONCE = 1000, 100, 1000
+"""So many a server takes, or gives, in one request."""
 MOST_LOG_BYTES = 8 * MIB
+PATIENCE = {
+    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # by itself MLflow goes on for four minutes before it says why
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+}
+"""What MLflow reads from the environment, unless somebody has set it."""
+SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+IN_A_URL = re.compile(r"//[^/@\s]+@")
 STATES = {"trained": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
-def main() -> None:
-    """Read the order and obey it."""
-    os.environ.setdefault("MLFLOW_ENABLE_ASYNC_LOGGING", "false")
-    Book(json.load(sys.stdin)).write()
+def main() -> int:
+    """Read the order and obey it; what the store objects to is the last line that is printed."""
+    out = os.dup(1)
+    os.dup2(2, 1)  # what MLflow prints is no answer of ours
+    for variable, value in PATIENCE.items():
+        os.environ.setdefault(variable, value)
+    try:
+        Book(json.load(sys.stdin)).write()
+    except Exception as error:  # noqa: BLE001 - whatever a store raises is told, and harms nothing
+        os.write(out, without_passwords(f"{type(error).__name__}: {error}").encode())
+        return 1
+    return 0
+
+
+def without_passwords(words: str) -> str:
+    """Return what a store says in a line, without the passwords of its URL and of the environment."""
+    words = IN_A_URL.sub("//***@", " ".join(words.split()))
+    for variable in SECRETS:
+        if value := os.environ.get(variable):
+            words = words.replace(value, "***")
+    return words[:MOST_CHARS]
 
 
 class Book:
@@ -44,9 +70,12 @@ class Book:
 
         self.order, self.output = order, OutputFolder(Path(order["output"]))
         self.client = MlflowClient(tracking_uri=order["uri"])
-        known = self.client.get_experiment_by_name(order["experiment"])
-        self.experiment = known.experiment_id if known else self.client.create_experiment(order["experiment"])
-        self.parent = self._find("") or self._begin_batch()
+        name = order["experiment"]
+        known = self.client.get_experiment_by_name(name)
+        self.experiment = known.experiment_id if known else self.client.create_experiment(name, order["artifacts"])
+        self.batch = str(self.output.path).replace("'", "")
+        self.runs = self._runs()
+        self.parent = self.runs.get("") or self._begin_batch()
 
     def write(self) -> None:
         """Write the attempts that are not there yet, and how the batch has ended."""
@@ -54,20 +83,24 @@ class Book:
         for patch in self.order["settings"]:
             for folder in self.output.patch(patch).attempts():
                 event, name = ends.get((patch, folder.number)), f"{patch}/{folder.number}"
-                if event and self._find(name) is None:
+                if event and name not in self.runs:
                     self._write_attempt(name, folder, event)
         if self.order["has_ended"]:
             self._end_batch()
 
-    def _find(self, name: str) -> str | None:
-        batch = str(self.output.path).replace("'", "")
-        words = f"tags.`{BATCH}` = '{batch}' and tags.`{ATTEMPT}` = '{name.replace(chr(39), '')}'"
-        found = self.client.search_runs([self.experiment], words, max_results=1)
-        return found[0].info.run_id if found else None
+    def _runs(self) -> dict[str, str]:
+        """Return the runs of the batch, by the attempts that they are of; the batch's own by an empty name."""
+        found, page = dict[str, str](), None
+        while True:
+            of_batch = f"tags.`{BATCH}` = '{self.batch}'"
+            runs = self.client.search_runs([self.experiment], of_batch, max_results=RUNS_AT_ONCE, page_token=page)
+            found |= {run.data.tags[ATTEMPT]: run.info.run_id for run in runs if ATTEMPT in run.data.tags}
+            if not (page := runs.token):
+                return found
 
     def _begin_batch(self) -> str:
         name = self.output.path.resolve().parent.name or "batch"
-        tags = {BATCH: str(self.output.path).replace("'", ""), ATTEMPT: "", "mlflow.runName": name}
+        tags = {BATCH: self.batch, ATTEMPT: "", "mlflow.runName": name}
         return str(self.client.create_run(self.experiment, tags=tags).info.run_id)
 
     def _end_batch(self) -> None:
@@ -88,8 +121,8 @@ class Book:
         self._log_figures(run, list(_figures(folder, event, end_ms)))
         for path in _artifacts(folder, with_splat=self.order["splats"]):
             self.client.log_artifact(run, str(path))
-        self.client.set_tag(run, BATCH, str(self.output.path).replace("'", ""))
-        self.client.set_tag(run, ATTEMPT, name.replace("'", ""))
+        self.client.set_tag(run, BATCH, self.batch)
+        self.client.set_tag(run, ATTEMPT, name)
         self.client.set_terminated(run, STATES.get(event.outcome, "FAILED"), end_ms)
 
     def _log_settings(self, run: str, settings: Mapping[str, Any]) -> None:
@@ -129,4 +162,4 @@ def _artifacts(folder: AttemptFolder, *, with_splat: bool) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,18 +1,37 @@
-"""A sink: hears what happens to a batch, and writes it down elsewhere. One that fails harms nothing.
+"""A sink: hears what happens to a batch, and tells it elsewhere. One that fails harms nothing.
 
 TensorBoard's event files are written by the training itself, which has the figures of every step in hand.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from splatbatch.store.events import Event
+from splatbatch.store.records.afterwards import Afterwards
+
+BUDGET_S = 30.0
+"""So long all sinks together may keep a batch that has ended."""
+LOOK_S = 0.05
+
+
+@dataclass(frozen=True)
+class End:
+    """How a batch has ended."""
+
+    summary: str
+    """In one line."""
+    stopped: str = ""
+    """Why it was stopped, as "SIGTERM"."""
+    afterwards: tuple[Afterwards, ...] = ()
+    """What came of publishing, and of all else that follows the training."""
 
 
 class Sink(Protocol):
-    """Must never wait: `tell` and `beat` are called by the loop that trains, `beat` many times a second."""
+    """Must never wait: all of it is called by the loop that trains, `beat` many times a second."""
 
     name: str
 
@@ -22,8 +41,15 @@ class Sink(Protocol):
     def beat(self) -> Iterable[str] | None:
         """Write what is due; return why something could not be written."""
 
-    def finish(self) -> Iterable[str] | None:
-        """Write what is left, in bounded time."""
+    def close(self, end: End) -> None:
+        """Hear that the batch has ended: beats follow until all is written, or its time is up."""
+
+    def is_done(self) -> bool:
+        """Return whether nothing is left to be written; asked once it is closed."""
+        ...
+
+    def give_up(self) -> Iterable[str] | None:
+        """End what still writes; return what was not written."""
 
 
 class Sinks:
@@ -42,12 +68,29 @@ class Sinks:
         """Let all of them write what is due; yield why something could not be written."""
         yield from self._each(lambda sink: sink.beat())
 
-    def finish(self) -> Iterator[str]:
-        """Let all of them write what is left."""
-        yield from self._each(lambda sink: sink.finish())
+    def finish(self, end: End, left_s: Callable[[], float]) -> Iterator[str]:
+        """Let all of them write what is left, side by side and in one budget; yield what was not written.
 
-    def _each(self, call: Callable[[Sink], Iterable[str] | None]) -> Iterator[str]:
+        Args:
+            end: how the batch has ended.
+            left_s: returns the seconds that are left of the budget; it may shrink meanwhile.
+        """
+        yield from self._each(lambda sink: sink.close(end))
+        yield from self.beat()
+        while self._busy() and left_s() > 0:
+            time.sleep(LOOK_S)
+            yield from self.beat()
+        for sink in self._busy():
+            yield from self._each(lambda sink: sink.give_up(), [sink])
+
+    def _busy(self) -> list[Sink]:
+        busy: list[Sink] = []
         for sink in list(self._sinks):
+            self._guarded(sink, lambda sink=sink: None if sink.is_done() else busy.append(sink))  # type: ignore[misc]
+        return busy
+
+    def _each(self, call: Callable[[Sink], Iterable[str] | None], sinks: Sequence[Sink] | None = None) -> Iterator[str]:
+        for sink in list(self._sinks if sinks is None else sinks):
             self._guarded(sink, lambda sink=sink: self._unsaid.extend(call(sink) or ()))  # type: ignore[misc]
         said, self._unsaid = self._unsaid, []
         yield from said

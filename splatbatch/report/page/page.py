@@ -75,6 +75,7 @@ def _parts(report: Record, previews: Previews, folders: Folders) -> Iterator[Htm
     sections = {patch["patch"]: patch_section(patch, links[patch["patch"]], budget, previews) for patch in by_psnr}
     yield first_screen(report, links)
     yield from _section("Deadline", join(tag("p", words) for words in (report["deadline"] or {"words": ()})["words"]))
+    yield from _section("After the training", join(tag("p", one["words"]) for one in report["afterwards"]))
     yield from _section("Comparison", comparison(report["sweep"]))
     yield from _section("Pictures", contact_sheet(output, shown, links, small))
     yield from _section("Patches", patch_table(shown, links))

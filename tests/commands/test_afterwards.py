@@ -1,0 +1,171 @@
+"""What follows a night: published as far as may be; what is left out stands in terminal, report and notification."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import invoke
+from cut_batch import copy_of, trained
+from fake_batch import FakeBatch
+from process_family import wait_until
+
+from splatbatch.commands.publish import publish as publishing
+
+KEEP = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))"
+FAILS = ["exit 1 ModuleNotFoundError: No module named 'x'"]
+
+
+@pytest.fixture(scope="module")
+def cut_once(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
+    return trained(tmp_path_factory.mktemp("trained") / "batch")
+
+
+@pytest.fixture
+def cut(cut_once: FakeBatch, tmp_path: Path) -> FakeBatch:
+    """Return four patches of one scene; p1 has lost its splat, and fails from now on."""
+    batch = copy_of(cut_once, tmp_path / "cut")
+    for path in (batch.output / "patches/p1").iterdir():
+        path.unlink() if path.is_file() else None
+    for record in (batch.output / "patches/p1/accepted").glob("*.json"):
+        record.unlink()
+    return batch.script(p1=FAILS)
+
+
+def asked(batch: FakeBatch, **publish: Any) -> FakeBatch:
+    """Have a batch publish PLYs, and tell a file."""
+    told = [sys.executable, "-c", KEEP, str(batch.folder / "told")]
+    batch.change(publish={"formats": ["ply"], "folder": "site", "measure": False, **publish}, notify={"command": told})
+    return batch
+
+
+def site(batch: FakeBatch) -> list[str]:
+    folder = batch.folder / "site"
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def told_everywhere(batch: FakeBatch) -> str:
+    """Return what report and notification say of publishing, if they say the same."""
+    report = json.loads((batch.output / "report.json").read_text())
+    message = json.loads((batch.folder / "told").read_text().splitlines()[-1])
+    (said,) = [one for one in report["afterwards"] if one["what"] == "publish"]
+    assert [one for one in message["afterwards"] if one["what"] == "publish"] == [said]
+    assert said["words"] in [one["what"] for one in report["todo"]] or said["state"] == "done"
+    words = said["words"].split(":")[0]
+    assert words in (batch.output / "report.md").read_text() and words in (batch.output / "report.html").read_text()
+    return f"{said['state']}: {said['words']}"
+
+
+def test_one_untrained_patch_keeps_no_other_patch_from_being_published(batch: FakeBatch) -> None:
+    asked(batch.make("p0", "p1")).script(p1=FAILS)
+    ended = batch.run("train")
+    assert (ended.returncode, site(batch)) == (1, ["p0.ply", "publish.json"])
+    assert "not published: p1: failed: a package is missing" in ended.stderr and "splatbatch train" in ended.stderr
+    assert told_everywhere(batch).startswith("partly: published: p0")
+
+
+def test_where_nothing_is_trained_it_is_said_that_nothing_is_published(batch: FakeBatch) -> None:
+    asked(batch.make("p0")).script(p0=FAILS)
+    ended = batch.run("train")
+    assert (ended.returncode, site(batch)) == (1, [])
+    assert "not published: p0: failed" in ended.stderr
+    assert told_everywhere(batch).startswith("left out: not published: p0: failed")
+
+
+def test_a_scene_that_lacks_a_patch_is_not_published_and_that_is_said(cut: FakeBatch) -> None:
+    ended = asked(cut).run("train")
+    assert (ended.returncode, site(cut)) == (1, [])
+    assert "not published: p1: " in ended.stderr and "publish.allow_missing: true" in ended.stderr
+    assert told_everywhere(cut).startswith("left out: not published: p1: ")
+
+
+def test_a_scene_may_be_published_with_holes(cut: FakeBatch) -> None:
+    ended = asked(cut, allow_missing=True).run("train")
+    assert (ended.returncode, site(cut)) == (1, ["publish.json", "scene.ply"]), ended.stderr
+    assert told_everywhere(cut).startswith("partly: published with holes: ")
+
+
+def test_a_batch_that_is_interrupted_says_that_nothing_is_published(batch: FakeBatch) -> None:
+    asked(batch.make("p0", "p1")).script(p0=["hang"])
+    parent = batch.start("train")
+    wait_until((batch.output / "patches/p0/attempt-01/progress.jsonl").exists)
+    parent.send_signal(signal.SIGTERM)
+    _, said = parent.communicate(timeout=60)
+    assert parent.returncode == 143 and "not published: interrupted (SIGTERM)" in said
+    assert told_everywhere(batch).startswith("left out: not published: interrupted")
+
+
+def test_publishing_is_interrupted_at_once_and_people_are_told(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(*_: object) -> None:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        time.sleep(60)
+
+    monkeypatch.setattr(publishing, "publish_splats", hang)
+    began = time.monotonic()
+    assert asked(batch.make("p0")).run("train").returncode == 143
+    assert time.monotonic() - began < 40
+    assert told_everywhere(batch) == "left out: not published: interrupted (SIGTERM)"
+
+
+@pytest.mark.parametrize("fault", [MemoryError("too much"), RecursionError("too deep"), ValueError("x"), OSError("y")])
+def test_a_fault_while_publishing_changes_no_exit_code(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(publishing, "publish_splats", fail)
+    ended = asked(batch.make("p0")).run("train")
+    assert ended.returncode == 0 and "Traceback" not in ended.stderr
+    assert "not published: " in ended.stderr and str(fault) in told_everywhere(batch)
+
+
+def test_what_is_published_by_hand_is_no_longer_missing_in_the_report(batch: FakeBatch) -> None:
+    asked(batch.make("p0")).script(p0=FAILS)
+    assert batch.run("train").returncode == 1
+    batch.change(publish={"formats": []})
+    assert batch.script().run("train").returncode == 0
+    report = json.loads((batch.output / "report.json").read_text())
+    assert (report["afterwards"], report["todo"]) == ([], [])
+    asked(batch)
+    assert batch.run("publish").returncode == 0 and batch.run("report").returncode == 0
+    report = json.loads((batch.output / "report.json").read_text())
+    assert [one["state"] for one in report["afterwards"]] == ["done"]
+
+
+def test_workers_publish_once_and_say_what_is_left_out(batch: FakeBatch) -> None:
+    asked(batch.make("p0", "p1")).script(p1=FAILS)
+    ended = batch.run("work")
+    assert (ended.returncode, site(batch)) == (1, ["p0.ply", "publish.json"])
+    assert "not published: p1: failed" in ended.stderr
+    batch.change(evaluation={"inspect": True})
+    assert "not inspected: p0: workers do not inspect" in batch.run("work").stderr
+    report = json.loads((batch.output / "report.json").read_text())
+    assert [one["state"] for one in report["afterwards"]] == ["left out", "partly"]
+
+
+def test_an_inspection_that_is_left_out_is_said(batch: FakeBatch) -> None:
+    batch.make("p0", evaluation={"inspect": True}).script(p0=FAILS)
+    ended = batch.run("train")
+    assert "not inspected, for want of a splat: p0" in ended.stderr
+    report = json.loads((batch.output / "report.json").read_text())
+    assert [(one["what"], one["state"]) for one in report["afterwards"]] == [("inspect", "left out")]
+
+
+def test_a_turn_is_awaited_while_another_publish_is_at_work(batch: FakeBatch) -> None:
+    asked(batch.make("p0"))
+    left = batch.folder / "site" / f".work.{os.uname().nodename}.{os.getppid()}"  # of a process that lives
+    left.mkdir(parents=True)
+    threading.Timer(6, left.rmdir).start()
+    assert batch.run("train").returncode == 0
+    assert site(batch) == ["p0.ply", "publish.json"]
+    assert invoke("report", batch=batch).code == 0

@@ -1,0 +1,145 @@
+"""The end of a batch: all who are told of it share one budget, and what that does not hold is said in a line each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_batch import FakeBatch
+from process_family import wait_until
+
+from splatbatch.commands.train import summary
+from splatbatch.commands.train.interruption import Budget, Interruption
+from splatbatch.monitor.sinks import Sinks, mlflow_sink
+from splatbatch.supervisor.hook import Hook
+
+HANG = [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"]
+KEEP = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))"
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """Return where a server takes connections, and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def hanging(batch: FakeBatch, silent_server: str, monkeypatch: pytest.MonkeyPatch) -> FakeBatch:
+    """Return a batch whose command, mail server and MLflow hang for as long as they are let."""
+    monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
+    monkeypatch.setattr(mlflow_sink, "PROGRAM", tuple(HANG))
+    notify = {"command": HANG, "urls": [f"mailto://me:pw@{silent_server}?to=a@b.c&from=a@b.c"], "timeout_s": 600}
+    return batch.make("p0", "p1", notify=notify, tracking={"mlflow": "http://127.0.0.1:9", "timeout_s": 600})
+
+
+def left_running() -> list[str]:
+    pids = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+    return [pid for pid in pids if f"\0{HANG[-1]}\0" in command(pid)]
+
+
+def command(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def test_all_that_hang_share_one_budget_and_are_told_in_a_line_each(
+    hanging: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("apprise")
+    monkeypatch.setattr(summary, "BUDGET_S", 3.0)
+    times: list[float] = []
+    finish = Sinks.finish
+
+    def timed(*arguments: object) -> Iterator[str]:
+        times.append(time.monotonic())
+        yield from finish(*arguments)  # type: ignore[arg-type]
+        times.append(time.monotonic())
+
+    monkeypatch.setattr(Sinks, "finish", timed)
+    ended = hanging.run("train")
+    assert (ended.returncode, times[1] - times[0] < 3 + 4) == (0, True)
+    said = [line.partition("notification failed: ")[2] for line in ended.stderr.splitlines() if "notification" in line]
+    assert sorted(line.split(":")[0] for line in said) == ["notify.command", "notify.urls", "tracking.mlflow"], said
+    assert left_running() == []
+
+
+@pytest.mark.slow
+def test_a_night_whose_mlflow_server_and_command_are_away_ends_within_its_budget(batch: FakeBatch) -> None:
+    pytest.importorskip("mlflow")
+    batch.make("p0", notify={"command": HANG, "timeout_s": 600}, tracking={"mlflow": "http://127.0.0.1:9"})
+    parent = batch.start("train")
+    wait_until((batch.output / "report.html").exists)
+    began = time.monotonic()
+    _, said = parent.communicate(timeout=60)
+    assert parent.returncode == 0 and time.monotonic() - began < 30 + 5
+    assert said.count("notification failed: notify.command") == 1
+
+
+def test_after_sigterm_those_who_are_told_have_what_is_left_of_the_grace(hanging: FakeBatch) -> None:
+    hanging.change(limits={"grace_s": 3}, tracking={"mlflow": ""})
+    parent = hanging.script(p0=["hang"]).start("train")
+    wait_until((hanging.output / "patches/p0/attempt-01/progress.jsonl").exists)
+    parent.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    _, said = parent.communicate(timeout=60)
+    assert parent.returncode == 143 and "notify.command: not delivered in time" in said
+    assert time.monotonic() - began < 15
+
+
+def test_after_sigterm_those_who_listen_are_told(batch: FakeBatch) -> None:
+    told = batch.folder / "told"
+    batch.make("p0", notify={"command": [sys.executable, "-c", KEEP, str(told)]}).script(p0=["hang deaf"])
+    parent = batch.start("train")
+    wait_until((batch.output / "patches/p0/attempt-01/progress.jsonl").exists)
+    parent.send_signal(signal.SIGTERM)
+    parent.communicate(timeout=60)
+    assert '"stopped": "SIGTERM"' in told.read_text()
+
+
+@pytest.mark.parametrize(
+    ("grace_s", "since_s", "left_s"),
+    [(10.0, None, 30.0), (10.0, 4.0, 6.0), (10.0, 20.0, 2.0), (100.0, 1.0, 30.0)],
+)
+def test_the_budget_is_thirty_seconds_or_what_is_left_of_the_grace(
+    grace_s: float, since_s: float | None, left_s: float
+) -> None:
+    interruption = Interruption.__new__(Interruption)
+    interruption.signal, interruption._at = 0, 0.0
+    if since_s is not None:
+        interruption.signal, interruption._at = signal.SIGTERM, time.monotonic() - since_s
+    assert Budget(30.0, interruption, grace_s).left_s() == pytest.approx(left_s, abs=0.2)
+
+
+def test_no_beat_waits_for_those_who_hang(hanging: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summary, "BUDGET_S", 1.0)
+    took: list[float] = []
+    beat = Sinks.beat
+
+    def timed(sinks: Sinks) -> list[str]:
+        began = time.monotonic()
+        said = list(beat(sinks))
+        took.append(time.monotonic() - began)
+        return said
+
+    monkeypatch.setattr(Sinks, "beat", timed)
+    hanging.change(notify={"timeout_s": 0.2}, retry={"max_attempts": 1})
+    hanging.script(p0=["exit 1 CUDA error: out of memory"])
+    assert hanging.run("train").returncode == 1
+    assert len(took) > 5 and max(took) < 2
+
+
+def test_a_command_that_was_stopped_holds_nobody_up() -> None:
+    hook = Hook(["/bin/sh", "-c", "kill -STOP $$"], b"", 0.5)
+    began = time.monotonic()
+    while (verdict := hook.verdict()) is None:
+        assert time.monotonic() - began < 5
+    assert verdict == "ended after 0.5 s"
