@@ -77,7 +77,8 @@ def _follow(night: Night) -> None:
     try:
         see_no_workers(Watcher(batch.output), lambda: None, tell)
     except OutputError:
-        tell("others are at work: the last of them does what follows the training")
+        what = "publishes" if batch.config.publish.formats else "says what is not inspected"
+        tell(f"others are at work: the last of them {what}")
         return
     afterwards = (*inspection_left_out(batch), *publish_as_asked(night))
     whole = batch.whole()
