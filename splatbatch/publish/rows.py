@@ -15,11 +15,12 @@ from splatbatch.files import MIB, open_regular, sync_folder, write_whole
 from splatbatch.identity import FileFacts
 from splatbatch.machine.slots import available_mib
 from splatbatch.publish.source import Part
-from splatbatch.splats.merge.columns import HIGHEST_DEGREE, degree_of
 from splatbatch.splats.ply import (
+    HIGHEST_DEGREE,
     FloatArray,
     Gaussians,
     columns_of,
+    degree_of,
     encode_header,
     offset_comments,
     property_names,

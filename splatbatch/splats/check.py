@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from splatbatch.files import open_regular
 from splatbatch.outcome import Rejected, Splat
-from splatbatch.splats.ply import SplatHeader, property_names, read_header
+from splatbatch.splats.ply import LARGEST_COORDINATE, SplatHeader, degree_of, read_header
 
 ROWS_AT_ONCE = 1 << 16
 QUATS = tuple(f"rot_{i}" for i in range(4))
+MEANS = ("x", "y", "z")
 SCALES = tuple(f"scale_{i}" for i in range(3))
 LARGEST_LOG_SCALE = float(np.log(np.finfo(np.float32).max))
 """A Gaussian's size is exp(scale): above this it is infinite in float32, and nothing can be rendered of it."""
@@ -28,10 +29,13 @@ class Flaws:
     unturned: int = 0
     """The rotation is 0, 0, 0, 0, which is none: nobody has written it. Programs that give a file its size before its
     content leave such rows; trained rotations have any length, and never this one."""
+    out_of_reach: int = 0
+    """A coordinate is finite and beyond `LARGEST_COORDINATE`."""
 
     def __add__(self, more: Flaws) -> Flaws:
         """Return the flaws of both."""
-        return Flaws(self.not_finite + more.not_finite, self.unturned + more.unturned)
+        not_finite, unturned = self.not_finite + more.not_finite, self.unturned + more.unturned
+        return Flaws(not_finite, unturned, self.out_of_reach + more.out_of_reach)
 
 
 def check_splat(path: Path, last_step: int | None = None) -> Splat | Rejected:
@@ -57,14 +61,19 @@ def check_splat(path: Path, last_step: int | None = None) -> Splat | Rejected:
         return Rejected(f"not finite: {flaws.not_finite} of {header.num_gaussians} Gaussians")
     if flaws.unturned:
         return Rejected(f"unfilled: {flaws.unturned} of {header.num_gaussians} Gaussians have no rotation")
+    if flaws.out_of_reach:
+        num = f"{flaws.out_of_reach} of {header.num_gaussians} Gaussians"
+        return Rejected(f"out of reach: {num} lie beyond {LARGEST_COORDINATE:g}")
     return Splat(path, header.num_gaussians, header.sh_degree, header.step or 0)
 
 
 def _why_rejected(size: int, header: SplatHeader, last_step: int | None) -> str:
+    try:
+        degree_of(header)
+    except ValueError as error:
+        return f"no splat: {error}"
     if size != header.file_bytes:
         return f"cut: {size} of {header.file_bytes} bytes"
-    if missing := set(property_names(0)) - set(header.properties):
-        return f"no splat: property {min(missing)} is missing"
     if header.num_gaussians == 0:
         return "empty: 0 Gaussians"
     if last_step is not None and header.planned != last_step:
@@ -94,7 +103,8 @@ def count_flaws(path: Path, header: SplatHeader) -> Flaws | None:
 
 def flaws_of(rows: npt.NDArray[np.float32], header: SplatHeader) -> Flaws:
     """Count the flaws of some rows, [N, properties]; one look at all of them tells whether there are any to count."""
-    scales, quats = (rows[:, [header.properties.index(name) for name in names]] for names in (SCALES, QUATS))
+    means, scales, quats = (rows[:, [header.properties.index(name) for name in of]] for of in (MEANS, SCALES, QUATS))
     finite, huge, turned = np.isfinite(rows), scales > LARGEST_LOG_SCALE, quats != 0
     not_finite = 0 if finite.all() and not huge.any() else int((~finite.all(axis=1) | huge.any(axis=1)).sum())
-    return Flaws(not_finite, int((~turned.any(axis=1)).sum()))
+    beyond = (np.abs(means) > np.float32(LARGEST_COORDINATE)) & np.isfinite(means)
+    return Flaws(not_finite, int((~turned.any(axis=1)).sum()), int(beyond.any(axis=1).sum()))

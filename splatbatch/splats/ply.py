@@ -21,6 +21,11 @@ from splatbatch.files import open_regular, write_whole
 
 FloatArray = npt.NDArray[np.float32]
 MOST_HEADER_BYTES = 65536
+HIGHEST_DEGREE = 4
+"""Of spherical harmonics; beyond it no program writes any."""
+CHANNELS = 3
+LARGEST_COORDINATE = 1e18
+"""Of a Gaussian: beyond it a squared distance is infinite in float32, and nothing can be computed with the splat."""
 _OFFSET = re.compile(r"^comment splatbatch offset (\S+) (\S+) (\S+)$", re.MULTILINE)
 _STEP = re.compile(r"^comment splatbatch step (\d+)(?: of (\d+), stopped early)?$", re.MULTILINE)
 
@@ -80,6 +85,35 @@ def property_names(num_rest: int) -> tuple[str, ...]:
         *(f"scale_{i}" for i in range(3)),
         *(f"rot_{i}" for i in range(4)),
     )
+
+
+def num_coefficients(degree: int) -> int:
+    """Return how many harmonics each channel has besides the constant one."""
+    return (degree + 1) ** 2 - 1
+
+
+def names_at(degree: int) -> tuple[str, ...]:
+    """Return the properties of a splat with harmonics up to a degree, in their order in a file of ours."""
+    return property_names(CHANNELS * num_coefficients(degree))
+
+
+def degree_of(header: SplatHeader) -> int:
+    """Return the degree of the harmonics that a splat has: whoever reads, checks, merges or publishes one asks here.
+
+    Raises:
+        ValueError: properties that every splat has are missing, or the harmonics are those of no degree.
+    """
+    names = set(header.properties)
+    if len(names) < len(header.properties):
+        twice = next(name for name in header.properties if header.properties.count(name) > 1)
+        raise ValueError(f"property {twice} stands there twice")
+    if missing := set(names_at(0)) - names:
+        raise ValueError(f"property {min(missing)} is missing")
+    rest = {name for name in names if name.startswith("f_rest_")}
+    for degree in range(HIGHEST_DEGREE + 1):
+        if rest == set(names_at(degree)) - set(names_at(0)):
+            return degree
+    raise ValueError(f"{len(rest)} properties f_rest are the harmonics of no degree from 0 to {HIGHEST_DEGREE}")
 
 
 def write_splat(
@@ -205,8 +239,10 @@ def read_table(path: Path, header: SplatHeader) -> FloatArray:
     """Map the rows of a splat file, [N, properties], without reading them.
 
     Raises:
-        ValueError: the file is smaller than its header says.
+        ValueError: the file has another size than its header says.
     """
+    if (size := path.stat().st_size) != header.file_bytes:
+        raise ValueError(f"cut: {size} of {header.file_bytes} bytes")
     shape = (header.num_gaussians, len(header.properties))
     if header.num_gaussians == 0:
         return np.zeros(shape, dtype=np.float32)
@@ -234,12 +270,10 @@ def read_splat(path: Path) -> Gaussians:
         OSError: it cannot be read.
     """
     header = read_header(path)
+    num = num_coefficients(degree_of(header))
     table = read_table(path, header)
     take = columns_of(table, header)
-    rest = [name for name in header.properties if name.startswith("f_rest_")]
-    if len(rest) % 3:
-        raise ValueError(f"{len(rest)} properties f_rest are no whole number for each of 3 channels")
-    shn = take(*(f"f_rest_{i}" for i in range(len(rest)))).reshape(len(table), 3, len(rest) // 3)  # [N, 3, K]
+    shn = take(*(f"f_rest_{i}" for i in range(CHANNELS * num))).reshape(len(table), CHANNELS, num)
     return Gaussians(
         means=take("x", "y", "z"),
         scales=take("scale_0", "scale_1", "scale_2"),

@@ -107,7 +107,7 @@ def test_the_largest_and_smallest_numbers_survive(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        (b"property float opacity\n", b"", "no property opacity"),
+        (b"property float opacity\n", b"", "property opacity is missing"),
         (b"property float f_rest_8\n", b"", "8 properties f_rest"),
         (b"property float x\n", b"property double x\n", "float properties"),
         (b"property float x\n", b"property\n", "float properties"),

@@ -64,7 +64,7 @@ def test_the_middle_is_where_most_gaussians_are(tmp_path: Path) -> None:
 def test_a_cut_or_empty_splat_has_no_preview(tmp_path: Path) -> None:
     path = splat(tmp_path / "s.ply", 100)
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ValueError, match="mmap"):
+    with pytest.raises(ValueError, match="cut: "):
         make_preview(path)
     with pytest.raises(ValueError, match="no Gaussians"):
         make_preview(splat(tmp_path / "empty.ply", 0))

@@ -16,9 +16,9 @@ from splatbatch.scene.frame import shifted_image
 from splatbatch.scene.photos.folders import Folders, Found
 from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.splats.export import Source
-from splatbatch.splats.merge.columns import Columns, degree_of, names_at
+from splatbatch.splats.merge.columns import Columns
 from splatbatch.splats.merge.rows import read_rows
-from splatbatch.splats.ply import encode_header, read_header
+from splatbatch.splats.ply import degree_of, encode_header, names_at, read_header
 
 MOST_PHOTOS = 2000
 """To choose from, spread over all."""

@@ -4,39 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from splatbatch.splats.ply import FloatArray, SplatHeader, property_names
-
-HIGHEST_DEGREE = 4
-"""Of spherical harmonics; beyond it no program writes any."""
-CHANNELS = 3
-
-
-def num_coefficients(degree: int) -> int:
-    """Return how many harmonics each channel has besides the constant one."""
-    return (degree + 1) ** 2 - 1
-
-
-def names_at(degree: int) -> tuple[str, ...]:
-    """Return the properties of a splat with harmonics up to a degree, in their order in a file of ours."""
-    return property_names(CHANNELS * num_coefficients(degree))
-
-
-def degree_of(header: SplatHeader) -> int:
-    """Return the degree of the harmonics that a splat has.
-
-    Raises:
-        ValueError: properties that every splat has are missing, or the harmonics are those of no degree.
-    """
-    names = set(header.properties)
-    if len(names) < len(header.properties):
-        raise ValueError("a property stands there twice")
-    if missing := [name for name in names_at(0) if name not in names]:
-        raise ValueError(f"property {missing[0]} is missing")
-    rest = {name for name in names if name.startswith("f_rest_")}
-    for degree in range(HIGHEST_DEGREE + 1):
-        if rest == set(names_at(degree)) - set(names_at(0)):
-            return degree
-    raise ValueError(f"{len(rest)} properties f_rest are the harmonics of no degree from 0 to {HIGHEST_DEGREE}")
+from splatbatch.splats.ply import CHANNELS, FloatArray, SplatHeader, degree_of, names_at, num_coefficients
 
 
 class Columns:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from splatbatch.files import MIB, open_regular
-from splatbatch.splats.merge.columns import names_at
-from splatbatch.splats.ply import read_header
+from splatbatch.splats.ply import names_at, read_header
 
 NOT_HERE = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.ETXTBSY})
 """What the kernel says where it cannot copy from file to file: other file systems, older kernels, some shares."""

@@ -14,8 +14,7 @@ from splatbatch.files import open_regular
 from splatbatch.plain_text import spell_place
 from splatbatch.splats.check import Flaws, flaws_of
 from splatbatch.splats.export import ChangedOnDisk, Source
-from splatbatch.splats.merge.columns import degree_of
-from splatbatch.splats.ply import FloatArray, SplatHeader, read_header
+from splatbatch.splats.ply import LARGEST_COORDINATE, FloatArray, SplatHeader, degree_of, read_header
 
 ROWS_AT_ONCE = 1 << 15
 """Of 8 MB at most: a merge needs no more memory for ten thousand patches than for two."""
@@ -62,9 +61,9 @@ def read_rows(source: Source, header: SplatHeader) -> Iterator[FloatArray]:
             yield rows
     if source.sha256 and digest.hexdigest() != source.sha256:
         raise ChangedOnDisk(source.name, "it is not the splat that was accepted")
-    if flaws.not_finite or flaws.unturned:
-        num = f"of {header.num_gaussians} Gaussians"
-        raise _unusable(source, f"{flaws.not_finite} {num} are not finite, {flaws.unturned} have no rotation")
+    if flaws != Flaws():
+        num, far = f"of {header.num_gaussians} Gaussians", f"{flaws.out_of_reach} lie beyond {LARGEST_COORDINATE:g}"
+        raise _unusable(source, f"{flaws.not_finite} {num} are not finite, {flaws.unturned} have no rotation, {far}")
 
 
 def _fill(file: BufferedReader, target: memoryview) -> int:

@@ -16,11 +16,11 @@ from splatbatch.errors import OutputError
 from splatbatch.files import write_whole
 from splatbatch.plain_text import counted
 from splatbatch.splats.export import Source
-from splatbatch.splats.merge.columns import Columns, degree_of, names_at
+from splatbatch.splats.merge.columns import Columns
 from splatbatch.splats.merge.ranges import Earlier, Written
 from splatbatch.splats.merge.regions import Mask, Region
 from splatbatch.splats.merge.rows import header_of, read_rows
-from splatbatch.splats.ply import FloatArray, SplatHeader, encode_header, offset_comments
+from splatbatch.splats.ply import FloatArray, SplatHeader, degree_of, encode_header, names_at, offset_comments
 
 MERGED = "splatbatch merge of"
 """Begins the comment in the header of a splat that was merged."""

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.splats.merge.clean.tracks import Tracks
 from splatbatch.splats.merge.clean.views import Views
-from splatbatch.splats.merge.columns import names_at
 from splatbatch.splats.merge.regions import Mask
-from splatbatch.splats.ply import FloatArray
+from splatbatch.splats.ply import FloatArray, names_at
 
 Rows = NDArray[np.intp]
 
