@@ -11,9 +11,10 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from io import BufferedReader
-from pathlib import Path
+from pathlib import Path, PurePath
 from stat import S_ISREG
 from typing import Any, BinaryIO
 
@@ -27,6 +28,10 @@ MOST_JSON_BYTES = 256 * MIB
 """Of a file that is read as JSON: a result of 10,000 photographs has 3 MiB. A larger one is nobody's record."""
 LONGEST_LINE_BYTES = 16 * MIB
 """Of a .jsonl file; the rest of a longer line is passed over."""
+MOST_FILES = 200_000
+"""Looked at below a folder that a program of others has filled."""
+MOST_LEVELS_BELOW = 64
+"""Of folders in each other: a program that leaves more has lost its way."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the file system itself; nothing of ours is written there
 
 
@@ -248,6 +253,45 @@ def read_tail(path: Path, tail_bytes: int = 65536) -> str:
             return file.read().decode("utf-8", errors="replace")
     except OSError:
         return ""
+
+
+class TooManyFiles(Exception):
+    """There are more files below a folder than are looked through."""
+
+
+def find_files(folder: Path, globs: Iterable[str], most: int) -> list[Path]:
+    """Return the files below a folder that globs name, sorted; no deeper than `MOST_LEVELS_BELOW` folders.
+
+    As `Path.glob` does, which cannot be bounded: `**` stands for folders that are no links, any number of them.
+
+    Raises:
+        TooManyFiles: more than `most` names had to be looked at.
+    """
+    wanted = frozenset(PurePath(one).parts for one in globs)
+    found: set[Path] = set()
+    todo, num = [(folder, wanted)], 0
+    while todo:
+        place, patterns = todo.pop()
+        patterns |= {parts[1:] for parts in patterns if parts[:1] == ("**",)}
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                num += 1
+                if num > most:
+                    raise TooManyFiles(f"more than {most:,} files below {folder}")
+                below = _patterns_below(entry, patterns)
+                if () in below and entry.is_file():
+                    found.add(place / entry.name)
+                if deeper := below - {()}:
+                    inside = place / entry.name
+                    if entry.is_dir() and len(inside.parts) - len(folder.parts) <= MOST_LEVELS_BELOW:
+                        todo.append((inside, deeper))
+    return sorted(found)
+
+
+def _patterns_below(entry: os.DirEntry[str], patterns: frozenset[tuple[str, ...]]) -> frozenset[tuple[str, ...]]:
+    """Return what is left of some globs behind the name of a file or folder; of one that ends here, nothing: ()."""
+    left = {parts[1:] for parts in patterns if parts and parts[0] != "**" and fnmatchcase(entry.name, parts[0])}
+    return frozenset(left | {parts for parts in patterns if parts[:1] == ("**",) and not entry.is_symlink()})
 
 
 def free_mib(path: Path) -> int | None:

@@ -16,7 +16,7 @@ from splatbatch.outcome import Rejected, Trained
 from splatbatch.store import retention
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
 from splatbatch.store.claims.once import made_once
-from splatbatch.store.folders.patch import SPLAT, PatchFolder
+from splatbatch.store.folders.patch import SPLAT, PatchFolder, names_in
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.attempt import AttemptFacts, JobSpec
 from splatbatch.store.records.fingerprint import Fingerprint
@@ -219,6 +219,30 @@ def _why_unlike_of_old(folder: PatchFolder, result: Result, num_bytes: int, dept
     if isinstance(splat, Rejected):
         return splat.reason
     return "" if result.num_gaussians in (None, splat.num_gaussians) else CHANGED
+
+
+def whose_splat(patches: Path, splat: Path, task: str, inputs: str) -> str:
+    """Return which other task's accepted splat a file is, if that was trained from other inputs; empty if none.
+
+    The same hash has the same size: of hundreds of tasks, the record of hardly one is read.
+
+    Args:
+        patches: the folder of all tasks.
+        splat: the file.
+        task: whose it is to become.
+        inputs: the hash of what it was trained from.
+    """
+    size, sha256 = splat.stat().st_size, ""
+    for name in sorted(names_in(str(patches))):
+        if name == task or file_fact(f"{patches}/{name}/{SPLAT}").num_bytes != size:
+            continue
+        accepted = PatchFolder(patches / name).read_result()
+        if accepted is None or not accepted.sha256 or accepted.trained_from.inputs == inputs:
+            continue
+        sha256 = sha256 or sha256_of(splat)
+        if accepted.sha256 == sha256:
+            return name
+    return ""
 
 
 def restore(folder: PatchFolder) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from splatbatch.files import MOST_FILES, TooManyFiles, find_files
 from splatbatch.store import best
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders.patch import PatchFolder
@@ -57,8 +58,9 @@ def splat_files(attempt: AttemptFolder) -> Iterator[Superfluous]:
     yield from _kind(attempt.splat, "splat")
     try:
         number = attempt.splat.stat().st_ino
-        names = [path for path in attempt.output.rglob("*") if path.is_file() and path.stat().st_ino == number]
-    except OSError:
+        below = find_files(attempt.output, ["**/*"], MOST_FILES)
+        names = [path for path in below if path.stat().st_ino == number]
+    except (OSError, TooManyFiles):
         return
     yield from (Superfluous(path, "splat, as its trainer named it", 0) for path in names)
 

@@ -12,7 +12,7 @@ from typing import Any
 from splatbatch.config import Recipe
 from splatbatch.config.trainers.programs import Program, fill, in_words, names_in
 from splatbatch.errors import SceneError
-from splatbatch.files import PRIVATE, write_json
+from splatbatch.files import PRIVATE, TooManyFiles, write_json
 from splatbatch.outcome import Exit, Exited, Lost, Rejected, Splat
 from splatbatch.scene.colors.evened import write_evened
 from splatbatch.scene.frame import write_shifted
@@ -20,12 +20,22 @@ from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.attempt import JobSpec
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.records.watch import Finish, Then, Watch
+from splatbatch.store.results import whose_splat
 from splatbatch.supervisor.external.finish import Artifacts
 from splatbatch.supervisor.external.patterns import TooSlow
 from splatbatch.supervisor.job import GPU_PLACE
-from splatbatch.trainers.last_step import SILENT, Words, why_not_last, why_too_old, words_of, written_at
+from splatbatch.trainers.last_step import (
+    SILENT,
+    Words,
+    why_from_before,
+    why_not_last,
+    why_too_old,
+    words_of,
+    written_at,
+)
 from splatbatch.trainers.measures import read_measures
 
 
@@ -68,6 +78,8 @@ class ExternalTrainer:
             return Rejected(
                 f"not found: the regular expression artifact.step {step!r} takes too long over a file's name"
             )
+        except TooManyFiles as error:
+            return Rejected(f"not found: {error}")
 
     def _collect(self, folder: AttemptFolder) -> Splat | Rejected:
         watch = folder.read_watch()
@@ -84,6 +96,8 @@ class ExternalTrainer:
         splat = check_splat(artifacts.real_file(product))
         if isinstance(splat, Rejected):
             return splat
+        if reason := _why_not_its_own(folder, splat.path):
+            return Rejected(reason)
         words = words_of(folder.read_progress())
         if reason := self._why_not_trusted(folder, artifacts) or self._why_not_last(folder, artifacts, splat, words):
             return Rejected(reason)
@@ -143,6 +157,15 @@ class ExternalTrainer:
             then=Then(_filled(artifact.export, values), product) if artifact.export else None,
             metrics=metrics,
         )
+
+
+def _why_not_its_own(folder: AttemptFolder, splat: Path) -> str:
+    """Return why a splat is not what the attempt has made; empty if it may be."""
+    if reason := why_from_before(splat, folder.start):
+        return reason
+    inputs = (folder.read_job() or JobSpec()).depends_on.inputs
+    other = whose_splat(folder.path.parent.parent, splat, folder.task, inputs)
+    return f"it is the splat of {other}, which was trained from other inputs" if other else ""
 
 
 def exit_of(folder: AttemptFolder) -> Exit:

@@ -15,6 +15,8 @@ from splatbatch.supervisor.external.steps_heard import StepsHeard
 CLOCK_S = 2.0
 """A step is written down up to so much later than it was said, and a share of the run on top."""
 CLOCK_SHARE = 1 / 100
+CLOCKS_APART_S = 60.0
+"""A file that was made on another file system has the time of its clock."""
 SILENT = "the program said nothing of its steps: that its splat is from the last is not known"
 
 
@@ -73,6 +75,16 @@ def why_too_old(words: Words, written_at: float, max_steps: int) -> str:
     if before and written_at < before[-1].at - before[-1].slack_s:
         return f"from step {before[-1].step} or before, not from the last step {max_steps}: the file is older"
     return ""
+
+
+def why_from_before(splat: Path, start: Path) -> str:
+    """Return why a splat is not of an attempt: it was written before the supervisor wrote start.json; or nothing.
+
+    The time of the content decides, of the file behind a link: it stays when a file is moved or copied with its times,
+    and a program may have made it elsewhere, by another clock.
+    """
+    seconds = (start.stat().st_mtime_ns - splat.stat().st_mtime_ns) / 1e9
+    return f"older than the attempt, by {seconds:,.0f} s: {splat.name}" if seconds > CLOCKS_APART_S else ""
 
 
 def written_at(splat: Path, progress: Path, words: Words) -> float:

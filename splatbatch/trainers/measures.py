@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from splatbatch.config.trainers.programs import Measures
-from splatbatch.files import Record, read_json
+from splatbatch.files import MIB, Record, read_regular
+from splatbatch.json_text import parse
 from splatbatch.store.records.progress import Progress
 from splatbatch.supervisor.external.finish import Artifacts
+
+MOST_FIGURES_BYTES = 32 * MIB
+"""Of a program's figures: those of 10,000 photographs have 3 MiB. A larger file is left unread."""
 
 
 def read_measures(measures: Measures, artifacts: Artifacts, globs: Sequence[str], lines: Iterable[Progress]) -> Record:
@@ -17,7 +22,7 @@ def read_measures(measures: Measures, artifacts: Artifacts, globs: Sequence[str]
     figures = _from_log(measures, lines)
     newest = Artifacts(artifacts.folder, tuple(globs), artifacts.step, artifacts.last_step).newest()
     if newest is not None:
-        tree = read_json(newest.path)
+        tree = _tree(newest.path)
         found = {name: _figure(_at(tree, keys.split("."))) for name, keys in measures.keys.items()}
         figures |= {name: value for name, value in found.items() if value is not None}
     return {"final": figures, "measured_by": "the program itself"} if figures else {}
@@ -27,6 +32,13 @@ def _from_log(measures: Measures, lines: Iterable[Progress]) -> dict[str, float]
     """Return the last figures that the supervisor read in the log."""
     told = ((name, line.figure(name)) for line in lines for name in measures.log)
     return {name: value for name, value in told if value is not None}
+
+
+def _tree(path: Path) -> Any:
+    try:
+        return parse(read_regular(path, MOST_FIGURES_BYTES))
+    except (OSError, ValueError, MemoryError):
+        return None
 
 
 def _at(tree: Any, keys: Sequence[str]) -> Any:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from splatbatch.files import TooManyFiles
 from splatbatch.outcome import Cancelled, Exit, NotStarted, TimedOut
 from splatbatch.store.records.watch import Watch
 from splatbatch.supervisor.external.finish import Artifacts, FinishWatch
@@ -24,7 +25,7 @@ def what_follows(job: Job, end: Exit) -> Job | None:
     artifacts = Artifacts.of(watch.finish)
     try:
         return job.then(watch, watch.then) if artifacts and artifacts.all_there() else None
-    except TooSlow:  # the parent says so when it looks for the splat
+    except (TooSlow, TooManyFiles):  # the parent says so when it looks for the splat
         return None
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from splatbatch.files import open_regular
+from splatbatch.files import MOST_FILES, TooManyFiles, find_files, open_regular
 from splatbatch.store.records.watch import Finish
 from splatbatch.supervisor.external.patterns import TooSlow, time_limit
 
@@ -59,6 +58,7 @@ class Artifacts:
 
         Raises:
             TooSlow: the regular expression of the step takes too long.
+            TooManyFiles: there are more than `MOST_FILES`.
         """
 
         def key(one: Product) -> tuple[object, ...]:
@@ -79,6 +79,7 @@ class Artifacts:
 
         Raises:
             TooSlow: the regular expression of the step takes too long.
+            TooManyFiles: there are more than `MOST_FILES`.
         """
         product = self.newest()
         if self.products and (product is None or not self.is_last(product) or not _may_be_splat(product.path)):
@@ -127,9 +128,7 @@ class Artifacts:
         return int(digits) if digits.isdecimal() and len(digits) <= MOST_DIGITS else None
 
     def _below(self, globs: Iterable[str]) -> list[Path]:
-        with suppress(OSError):
-            return sorted({path for glob in globs for path in self.folder.glob(glob) if path.is_file()})
-        return []
+        return find_files(self.folder, globs, MOST_FILES)
 
 
 @dataclass
@@ -141,7 +140,7 @@ class FinishWatch:
     is_named: bool = False
     """The last step stands in a name of what was left."""
     is_given_up: bool = False
-    """Its regular expression takes too long: whether the program is done is not asked any more."""
+    """Its regular expression takes too long, or there are too many files: whether it is done is not asked any more."""
     _said: int = 0
     _traces: tuple[object, ...] = ()
     _silent_since: float = field(default_factory=time.monotonic)
@@ -161,7 +160,7 @@ class FinishWatch:
             return
         try:
             there = self.artifacts.all_there()
-        except TooSlow:
+        except (TooSlow, TooManyFiles):
             self.is_given_up, self._traces = True, ()
             return
         now = time.monotonic()

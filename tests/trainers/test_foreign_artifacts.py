@@ -1,0 +1,123 @@
+"""What a program leaves that is not its own work, or is too much to look through: refused, in words, within bounds."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import external_program
+import pytest
+from external_runs import RUN, Run
+from fake_batch import FakeBatch, write_model
+
+from splatbatch.files import find_files
+from splatbatch.outcome import Rejected, Trained
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.results import whose_splat
+from splatbatch.trainers import measures
+
+YEAR_S = 365 * 86400
+BY_HAND = "import os, pathlib, shutil, sys; out = pathlib.Path(sys.argv[1]) / 'point_cloud_10.ply'; {}"
+
+
+def doing(code: str) -> dict[str, object]:
+    """Return a program that leaves its splat by some Python."""
+    return {"command": [sys.executable, "-c", BY_HAND.format(code), "{output}"]}
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    external_program.write_ply(tmp_path / "old.ply")
+    os.utime(tmp_path / "old.ply", (time.time() - YEAR_S,) * 2)
+    return tmp_path / "old.ply"
+
+
+@pytest.mark.parametrize("by", ["shutil.copy2({!r}, out)", "out.symlink_to({!r})", "os.link({!r}, out)"])
+def test_a_splat_that_was_there_before_the_attempt_is_not_its_own(run: Run, old: Path, by: str) -> None:
+    found = run(**doing(by.format(str(old)))).outcome()
+    assert not isinstance(found, Trained)
+    assert "older than the attempt" in " ".join(found.diagnosis.evidence)
+
+
+@pytest.mark.parametrize("by", ["shutil.copy({!r}, out)", "shutil.copy({!r}, 'x'); os.replace('x', out)"])
+def test_a_splat_that_was_written_during_the_attempt_counts_wherever_it_was_written(
+    run: Run, old: Path, by: str
+) -> None:
+    assert isinstance(run(**doing(by.format(str(old)))).outcome(), Trained)
+
+
+@pytest.mark.parametrize("by", ["out.symlink_to({!r})", "shutil.copy({!r}, out)"])
+def test_the_splat_of_another_patch_is_refused_and_that_patch_is_named(batch: FakeBatch, by: str) -> None:
+    batch.make("p0", "p1", training={"trainer": "foreign", "max_steps": 10}, trainers={"foreign": RUN})
+    write_model(batch.folder / "patches/p1/sparse/0", [f"img{i}.png" for i in range(7)])
+    assert batch.run("train", "p0").returncode == 0
+    batch.change(trainers={"foreign": {**RUN, **doing(by.format(f"{batch.output}/patches/p0/splat.ply"))}})
+    ended = batch.run("train", "p1")
+    assert ended.returncode == 1
+    assert "it is the splat of p0, which was trained from other inputs" in json.dumps(batch.events("attempt_ended"))
+
+
+def test_whose_splat_it_is_costs_milliseconds_among_hundreds(tmp_path: Path) -> None:
+    output = OutputFolder(tmp_path)
+    for index in range(300):
+        folder = output.patch(f"p{index}").path
+        folder.mkdir(parents=True)
+        (folder / "splat.ply").write_bytes(b"x" * (1000 + index))
+        (folder / "result.json").write_text(json.dumps({"metrics": {"per_image": [0.5] * 20_000}}))
+    (tmp_path / "new.ply").write_bytes(b"y" * 1299)
+    began = time.process_time()
+    assert whose_splat(tmp_path / "patches", tmp_path / "new.ply", "p299", "") == ""
+    assert time.process_time() - began < 0.1
+
+
+def test_thousands_of_nested_folders_are_not_searched_and_harm_nothing(run: Run) -> None:
+    nest = "os.chdir(out.parent); [(os.mkdir('d'), os.chdir('d')) for _ in range(3000)]"
+    program = doing(f"shutil.copy(__import__('glob').glob({str(external_ply())!r})[0], out); {nest}")
+    attempt = run(**program, artifact={"ply": "**/point_cloud_*.ply"})
+    assert isinstance(attempt.outcome(), Trained)
+
+
+def external_ply() -> Path:
+    place = Path(os.environ.get("PYTEST_DEBUG_TEMPROOT", "/tmp")) / f"splat-{os.getpid()}.ply"
+    external_program.write_ply(place)
+    return place
+
+
+def test_more_files_than_can_be_looked_through_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splatbatch.supervisor.external.finish.MOST_FILES", 50)
+    many = f"shutil.copy({str(external_ply())!r}, out); [(out.parent / str(i)).touch() for i in range(60)]"
+    found = run(**doing(many), artifact={"ply": "**/point_cloud_*.ply"})
+    found.process.wait(30)
+    assert found.collect() == Rejected(f"not found: more than 50 files below {found.folder.output}")
+
+
+@pytest.mark.parametrize(
+    ("glob", "names"),
+    [
+        ("*.ply", {"a.ply", ".h.ply"}),
+        ("**/*.ply", {"a.ply", ".h.ply", "b/a.ply", "b/c/x.ply"}),
+        ("b/*/x.ply", {"b/c/x.ply"}),
+        ("b/**/x.ply", {"b/c/x.ply"}),
+        ("[[]1[]]/a.txt", {"[1]/a.txt"}),
+        ("l/*.ply", {"l/a.ply"}),
+        ("b", set()),
+    ],
+)
+def test_files_are_found_as_pathlib_finds_them(tmp_path: Path, glob: str, names: set[str]) -> None:
+    for name in ("a.ply", ".h.ply", "b/a.ply", "b/c/x.ply", "[1]/a.txt", "b/pipe.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "l").symlink_to("b")
+    found = {path.relative_to(tmp_path).as_posix() for path in find_files(tmp_path, [glob], 1000)}
+    assert found == names == {p.relative_to(tmp_path).as_posix() for p in tmp_path.glob(glob) if p.is_file()}
+
+
+def test_figures_of_60_gib_are_left_out(run: Run) -> None:
+    big = f"shutil.copy({str(external_ply())!r}, out); f = open(out.parent / 'f.json', 'w'); f.truncate(60 << 30)"
+    found = run(**doing(big), metrics={"file": "f.json", "keys": {"psnr": "psnr"}}).outcome()
+    assert isinstance(found, Trained)
+    assert found.splat.metrics == {}
+    assert measures.MOST_FIGURES_BYTES <= 64 << 20
