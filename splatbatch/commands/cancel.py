@@ -47,7 +47,7 @@ def cancel(config: Path | None, wanted: Sequence[str]) -> None:
     watcher, crew = Watcher(output), Crew(settings.executor, output)
     crew.look()
     run = holder(output.lock)
-    workers = [one for one in watcher.living(but=LOCAL) if not crew.is_gone(one.job)]
+    workers = [one for one in watcher.present(but=LOCAL) if not crew.is_gone(one.job)]  # frozen ones may thaw
     if run is None and not workers and not crew.lives():
         typer.echo(f"{output.path}: no batch is running there, nothing to cancel")
         return
@@ -129,7 +129,7 @@ class AskedWorker:
 
     def is_over(self) -> bool:
         """Return whether it has ended."""
-        return self.watcher.is_gone(self.run)
+        return not self.watcher.is_present(self.run)
 
 
 def _opened(config: Path | None, names: Sequence[str]) -> tuple[Config, list[str]]:

@@ -44,6 +44,7 @@ _REMARKABLE = (
     events.NotifyFailed,
     events.Unwell,
     events.WorkersSeen,
+    events.Awaited,
 )
 
 
@@ -191,6 +192,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.Forecasted: lambda event: event.text,
     events.Paced: lambda event: event.text,
     events.WorkersSeen: lambda event: event.words,
+    events.Awaited: lambda event: event.words,
     events.Unwell: lambda event: f"{event.check}: {event.message}",
     events.AttemptStarted: lambda event: (
         f"{event.patch}: attempt {event.attempt} started on {event.slot}{_changes(event)}"

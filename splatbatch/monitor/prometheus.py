@@ -68,7 +68,7 @@ class MetricsFile:
     def close(self, end: End | None = None, but: str = "") -> None:
         """Write it for the last time, whatever the end; the worker of this name, too, is about to end."""
         others = at_work(self._watcher, but)
-        self._write(others, is_running=bool(others))
+        self._write(others, is_running=any(not one.is_frozen for one in others))
 
     def is_done(self) -> bool:
         """Return whether all is written: once it is closed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -138,6 +139,51 @@ def test_a_worker_of_another_host_that_freezes_is_replaced_and_its_twin_is_not_a
     assert sorted(path.name for path in batch.output.glob("patches/p0/accepted/*")) == ["1.json"]
     assert batch.result("p0")["attempt"] == "attempt-02"
     assert left_of(batch) == []
+
+
+def patient(batch: FakeBatch, silence_s: float, **more: float) -> dict[str, str]:
+    """Return the environment of a worker that counts others as gone after so many seconds of silence."""
+    constants = {"splatbatch.store.claims.workers.SILENCE_S": silence_s, **more}
+    return {**batch.environment(), "FAKE_TRAINER_CONSTANTS": json.dumps(constants)}
+
+
+def test_a_frozen_worker_of_the_same_host_is_replaced_and_what_it_brings_later_is_not_accepted(
+    batch: FakeBatch,
+) -> None:
+    batch.make("p0", "p1", **QUICK).script(p0=["await go", "train"], p1=["train"])
+    with working(batch) as frozen:
+        frozen.send_signal(signal.SIGSTOP)
+        other = subprocess.run(
+            batch.command("work"), env=patient(batch, 8), capture_output=True, text=True, timeout=100, check=False
+        )
+        assert (other.returncode, batch.result("p0")["attempt"]) == (0, "attempt-02"), other.stderr
+        (batch.folder / "go").touch()
+        frozen.send_signal(signal.SIGCONT)
+        assert frozen.wait(60) == 0  # the patch is trained, whoever did it
+    assert sorted(path.name for path in batch.output.glob("patches/p0/accepted/*")) == ["1.json"]
+    assert (batch.result("p0")["attempt"], left_of(batch)) == ("attempt-02", [])
+
+
+def test_status_says_for_how_long_a_worker_has_been_silent_and_when_its_tasks_are_free(batch: FakeBatch) -> None:
+    batch.make("p0", **QUICK).script(p0=["train 600"])
+    with working(batch) as frozen:
+        frozen.send_signal(signal.SIGSTOP)
+        time.sleep(5.5)
+        env = patient(batch, 180, **{"splatbatch.store.claims.workers.QUIET_S": 5})
+        told = subprocess.run(batch.command("status"), env=env, capture_output=True, text=True, check=False).stdout
+        words = " ".join(told.split())
+        assert re.search(r"p0; silent for \d+ s, its tasks are taken over after 180 s", words), told
+        assert "Running: 1 worker" in words
+
+
+def test_a_worker_says_on_whom_it_waits_that_has_fallen_silent(batch: FakeBatch) -> None:
+    batch.make("p0", **QUICK).script(p0=["train 600", "train"])
+    with working(batch) as frozen:
+        frozen.send_signal(signal.SIGSTOP)
+        env = patient(batch, 9, **{"splatbatch.store.claims.workers.QUIET_S": 3})
+        other = subprocess.run(batch.command("work"), env=env, capture_output=True, text=True, check=False)
+    assert other.returncode == 0, other.stderr
+    assert re.search(r"waiting for p0: worker \S+ on \S+ has it; silent for \d+ s", other.stderr), other.stderr
 
 
 def test_failures_count_whoever_has_seen_them(batch: FakeBatch) -> None:

@@ -148,6 +148,25 @@ def test_on_one_host_and_boot_the_process_decides(
     assert lives_here(mine.record)
 
 
+def test_a_frozen_process_of_this_host_and_boot_is_silent_like_any_other(output: OutputFolder) -> None:
+    now = [0.0]
+    watcher, here = Watcher(output, clock=lambda: now[0]), Presence(output).__enter__()
+    for now[0], gone in ((0.0, False), (SILENCE_S - 1, False), (SILENCE_S, True)):
+        assert watcher.is_gone(here.record) is gone
+    assert (watcher.living(), watcher.present()) == ([], [here.record])  # it may thaw
+    here._write()
+    assert (watcher.is_gone(here.record), watcher.living()) == (False, [here.record])
+
+
+def test_one_look_tells_how_long_a_worker_of_this_boot_has_been_silent(output: OutputFolder) -> None:
+    here, far = Presence(output).__enter__(), elsewhere(output)
+    later = time.monotonic() + 75
+    assert Watcher(output, clock=lambda: later).silent_s(here.record) == pytest.approx(75, abs=1)
+    assert Watcher(output, clock=lambda: later).silent_s(far.record) == 0  # of another host's clock nothing is known
+    assert not Watcher(output, clock=lambda: later).lives(here.record)
+    assert Watcher(output).lives(here.record)
+
+
 def test_a_worker_whose_name_another_has_by_now_is_gone(output: OutputFolder) -> None:
     before = Presence(output, "local").__enter__()
     claims = Claims(output, before, lambda _: False)

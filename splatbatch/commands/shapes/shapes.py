@@ -54,6 +54,8 @@ class AtWork(WorkerRecord):
     """A worker, and the tasks that it trains."""
 
     tasks: tuple[str, ...] = ()
+    silent_s: float = 0.0
+    """For how long it is known not to have moved."""
 
 
 class Job(TypedDict):

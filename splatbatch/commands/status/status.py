@@ -58,10 +58,11 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     crew.look()
     running = holder(batch.output.lock)
     statuses = statuses if running else _audited(batch, statuses)
-    workers = [one for one in at_work(Watcher(batch.output), but=LOCAL) if not crew.is_gone(one.worker.job)]
+    present = [one for one in at_work(Watcher(batch.output)) if not crew.is_gone(one.worker.job)]
+    workers = [one for one in present if one.worker.worker != LOCAL]
     if options.as_json:
         facts = {"summary": summary(statuses), "run": running and running.to_record(), "eta_s": batch_eta_s(statuses)}
-        who = [{**one.worker.to_record(), "tasks": one.tasks} for one in workers]
+        who = [{**one.worker.to_record(), "tasks": one.tasks, "silent_s": one.silent_s} for one in workers]
         jobs = [{"job": handle, **_spell(seen)} for handle, seen in crew.seen.items()]
         print_json({**facts, "workers": who, "jobs": jobs, "patches": [asdict(one) for one in statuses]})
         return
@@ -71,9 +72,11 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     if len(shown) < len(statuses):
         console.print(f"… and {len(statuses) - len(shown)} more: --json has all, a name shows one", markup=False)
     lines = [f"{one.patch}: {warning}" for one in shown for warning in one.warnings]
-    for line in (*lines, *(one.in_words() for one in workers), *crew.in_words()):
+    named = [one for one in present if one in workers or one.is_quiet]
+    for line in (*lines, *(one.in_words() for one in named), *crew.in_words()):
         console.print(one_line(line), markup=False)
-    console.print(one_line(_last_line(statuses, running, workers)), markup=False)
+    working = [one for one in workers if not one.is_frozen]
+    console.print(one_line(_last_line(statuses, running, working)), markup=False)
 
 
 def _audited(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus, ...]:

@@ -41,10 +41,11 @@ from splatbatch.scheduler.scene import attempt
 from splatbatch.scheduler.work.adopt import adopt, adopt_task
 from splatbatch.scheduler.work.claiming import Claiming, Snapshot
 from splatbatch.scheduler.work.holding import held
+from splatbatch.scheduler.work.others import Waits
 from splatbatch.scheduler.work.past import Past
 from splatbatch.store.claims.claims import Claims
-from splatbatch.store.claims.workers import LOCAL
-from splatbatch.store.events import NotifyFailed, StillGivenUp
+from splatbatch.store.claims.workers import LOCAL, Watcher
+from splatbatch.store.events import Awaited, NotifyFailed, StillGivenUp
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.result import Result
 from splatbatch.tasks import plan as planning
@@ -222,6 +223,7 @@ def _train_stale(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks, claims:
 
     past = Past(batch.output, batch.output.ledger, is_alone=True)
     claiming = Claiming(LOCAL, claims, before, looked.standing, past, settle)
+    claiming.waits = Waits(Watcher(batch.output), lambda words: ledger.write(Awaited(words))).on
     if todo.tasks:
         refused = refuse(todo, looked.audits, ledger, verify=wish.verify)
         todo = todo.only(name for name in todo.names if name not in refused)

@@ -33,11 +33,12 @@ from splatbatch.scheduler.running import Rounds
 from splatbatch.scheduler.work.adopt import adopt_task
 from splatbatch.scheduler.work.claiming import Claiming, Snapshot
 from splatbatch.scheduler.work.left import Left
-from splatbatch.scheduler.work.others import see_no_workers, see_same_terms
+from splatbatch.scheduler.work.others import PREPARATION, Waits, see_no_workers, see_same_terms
 from splatbatch.scheduler.work.past import Past
 from splatbatch.scheduler.work.time_left import TimeLeft
 from splatbatch.store.claims.claims import PREPARING, Claim, Claims
 from splatbatch.store.claims.workers import Presence, Watcher
+from splatbatch.store.events import Awaited
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks import plan as planning
 from splatbatch.tasks import upkeep
@@ -49,6 +50,8 @@ from splatbatch.tasks.task import Task
 CANCELLED = 143
 """Exit code of one that `cancel` has ended: nobody should start it again."""
 WAIT_S = 0.2
+PATIENCE_S = 5.0
+"""So long the preparation by another worker is waited for without a word."""
 
 
 def work(config: Path | None, names: Sequence[str], for_s: float | None, *, verify: bool) -> None:
@@ -159,6 +162,7 @@ class Worker:
 
         claiming = Claiming(self.presence.name, desk.claims, before, looked.standing, past, settle_task)
         claiming.will_hold = self.time_left.holds
+        claiming.waits = Waits(self.watcher, lambda words: desk.ledger.write(Awaited(words))).on
         outcomes = self._train(desk, looked, claiming)
         self.is_over |= claiming.is_over
         fresh = planning.fresh(looked.decisions)
@@ -191,10 +195,12 @@ class Worker:
     @contextmanager
     def _preparing(self, desk: Desk) -> Iterator[bool]:
         """Let one worker after the other prepare; give False if it was told to stop meanwhile."""
-        while not isinstance(desk.claims.take(PREPARING), Claim):
+        waits, began = Waits(self.watcher, lambda words: desk.ledger.write(Awaited(words))), time.monotonic()
+        while not isinstance(held := desk.claims.take(PREPARING), Claim):
             if self.stop():
                 yield False
                 return
+            waits.on(held, PREPARATION, though_well=time.monotonic() - began > PATIENCE_S)
             desk.beat()
             time.sleep(WAIT_S)
         try:

@@ -11,7 +11,7 @@ from splatbatch.config import TaskId
 from splatbatch.failures.retry import Failure, History
 from splatbatch.scheduler.queue import Closed, Elsewhere, Look, Ours
 from splatbatch.scheduler.work.past import Past
-from splatbatch.store.claims.claims import Claim, Claims
+from splatbatch.store.claims.claims import Claim, Claims, Held
 from splatbatch.store.folders.patch import BACKDROP, backdrop_sha256
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.attempt import Claimed
@@ -62,6 +62,8 @@ class Claiming:
     """Settles what a worker that is gone has left of a task that is ours now."""
     will_hold: Callable[[Task], bool] = lambda _: True
     """Says whether our time will hold another task."""
+    waits: Callable[[Held, str], None] = lambda held, name: None
+    """Hears of a task that another worker has."""
     is_over: bool = False
     """Our time did not hold another one."""
     trained_elsewhere: list[str] = field(default_factory=list)
@@ -83,7 +85,10 @@ class Claiming:
             found = self.claims.take(task.name)
         except OSError:  # a full disk, say: its attempt tells, and what two make of one task is accepted once
             return Ours(task)
-        return self._begun(task, found) if isinstance(found, Claim) else Elsewhere(LOOK_S)
+        if isinstance(found, Claim):
+            return self._begun(task, found)
+        self.waits(found, task.name)
+        return Elsewhere(LOOK_S)
 
     def is_elsewhere(self, name: str) -> bool:
         """Return whether another worker has a task at the moment, also one that is none of ours."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from splatbatch.scheduler.work.others import see_no_workers
+from splatbatch.scheduler.work.others import PREPARATION, Waits, see_no_workers
 from splatbatch.store.claims.claims import PREPARING, Claim, Claims
 from splatbatch.store.claims.workers import LOCAL, Presence, Watcher
 from splatbatch.store.layout import OutputFolder
@@ -57,7 +57,9 @@ def held_alone(output: OutputFolder, terms: str, say: Callable[[str], None]) -> 
     """
     with held(output, terms, say) as ours:
         with contextlib.suppress(OSError):  # no claim can be made: what is read is held against its hash all the same
-            while not isinstance(ours.claims.take(PREPARING), Claim):
+            waits = Waits(Watcher(output), say)
+            while not isinstance(found := ours.claims.take(PREPARING), Claim):
+                waits.on(found, PREPARATION)
                 ours.see_no_workers()
                 time.sleep(LOOK_S)
         try:

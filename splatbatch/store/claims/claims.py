@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from splatbatch.files import read_json
 from splatbatch.store.claims.once import made_once, numbers_in
@@ -39,6 +40,13 @@ class Held:
 
     owner: WorkerRecord
     generation: int
+    path: Path = Path()
+    """The claim itself."""
+
+    @property
+    def is_legible(self) -> bool:
+        """Return whether its owner is known: the claim was not torn."""
+        return bool(self.owner.worker)
 
 
 class Claims:
@@ -58,10 +66,10 @@ class Claims:
         if (ours := self._claims.get(task)) and ours.generation >= highest:
             return ours
         if highest and highest != self.done(task) and not self._is_gone(owner := self.owner(task, highest)):
-            return Held(owner, highest)
+            return Held(owner, highest, self._output.claim(task, highest))
         if not self._made(task, highest + 1):
             now = max(self._highest(task), highest + 1)  # a listing may lag behind the name that is taken
-            return Held(self.owner(task, now), now)
+            return Held(self.owner(task, now), now, self._output.claim(task, now))
         # the newest accepted record is read only now: what is decided by it follows it
         follows = self._output.patch(task).newest_accepted()
         self._claims[task] = Claim(task, highest + 1, follows)

@@ -1,7 +1,7 @@
 """The workers of a batch: each shows by a file of its own that it lives, and learns of the others by theirs alone.
 
 A worker lives as long as the content of its file moves, by the clock of whoever looks: clocks of two hosts are never
-compared. On one host and boot its process decides.
+compared. On one host and boot a process that has ended is gone at once; one that is frozen is silent like any other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from splatbatch.store.records.run import WorkerRecord
 
 BEAT_S = 5.0
 SILENCE_S = 180.0
-"""So long unchanged, its writer is dead or cut off; three times what NFS may keep an old content for."""
+"""So long unchanged, its writer is dead, frozen or cut off; three times what NFS may keep an old content for."""
+QUIET_S = 30.0
+"""So long unchanged, people are told: a busy worker moves six times in that time."""
 RECORD_BYTES = 1024
 LOCAL = "local"
 """The worker that `train` is."""
@@ -73,7 +75,7 @@ class Presence:
 
     def _write(self) -> None:
         self._next_beat = time.monotonic() + BEAT_S
-        self.record = replace(self.record, sequence=self.record.sequence + 1)
+        self.record = replace(self.record, sequence=self.record.sequence + 1, beaten_at=time.monotonic())
         descriptor = os.open(self.path, os.O_WRONLY)
         try:
             os.pwrite(descriptor, self._text().encode(), 0)  # in place and of one length: no reader sees it torn
@@ -94,6 +96,7 @@ def _new_record(name: str, terms: str) -> WorkerRecord:
         pid=pid,
         boot_id=boot_id(),
         ticks=start_ticks(pid),
+        beaten_at=time.monotonic(),
         since=time.strftime("%Y-%m-%d %H:%M:%S"),
         terms=terms,
         job=os.environ.get("SPLATBATCH_JOB") or os.environ.get("SLURM_JOB_ID", ""),
@@ -118,32 +121,51 @@ class Watcher:
 
     def is_gone(self, owner: WorkerRecord) -> bool:
         """Return whether the worker that a claim names has ended, has died, or has been silent for so long."""
-        now = self.read(owner.worker)
-        if now is not None and now.token != owner.token:
-            return True  # another has its name by now, as each `train` has
-        if now is not None and now.has_ended:
-            return True
-        is_here = lives_here(owner)
-        return not is_here if is_here is not None else self._is_silent(owner, now or owner)
+        return self.has_ended(owner) or self.silent_s(owner) >= SILENCE_S
 
-    def _is_silent(self, owner: WorkerRecord, now: WorkerRecord) -> bool:
-        time_s = self.clock()
+    def has_ended(self, owner: WorkerRecord) -> bool:
+        """Return whether a worker has let go of all that it had, or its process is known to be no more."""
+        now = self.read(owner.worker)
+        if now is not None and (now.token != owner.token or now.has_ended):
+            return True  # another has its name by now, as each `train` has
+        return lives_here(owner) is False
+
+    def silent_s(self, owner: WorkerRecord) -> float:
+        """Return for how long the content of a worker's file is known not to have changed."""
+        now, time_s = self.read(owner.worker) or owner, self.clock()
         before, since = self._seen.get(owner.token, (None, time_s))
         if before is not None and now != before:
             self._moved.add(owner.token)
         if now != before:
-            before, since = now, time_s
+            since = time_s
         self._seen[owner.token] = (now, since)
-        return time_s - since >= SILENCE_S
+        is_our_clock = now.beaten_at is not None and lives_here(owner)
+        return max(time_s - since, time_s - now.beaten_at if is_our_clock and now.beaten_at is not None else 0.0)
 
     def living(self, but: str = "") -> list[WorkerRecord]:
         """Return the workers that are not known to be gone, except one."""
+        return [one for one in self.present(but) if self.silent_s(one) < SILENCE_S]
+
+    def present(self, but: str = "") -> list[WorkerRecord]:
+        """Return the living, and those whose processes are here although they count as gone: they may thaw."""
         found = [self.read(name) for name in self.output.workers()]
-        return [one for one in found if one and one.worker != but and not self.is_gone(one)]
+        return [one for one in found if one and one.worker != but and self.is_present(one)]
+
+    def is_present(self, worker: WorkerRecord) -> bool:
+        """Return whether a worker may still do something: one that is frozen on this host may thaw."""
+        return not self.has_ended(worker) and (lives_here(worker) is True or self.silent_s(worker) < SILENCE_S)
 
     def lives(self, worker: WorkerRecord) -> bool:
-        """Return whether a worker, seen just now not to be gone, is known to live: on another host it has moved."""
-        return lives_here(worker) is True or worker.token in self._moved
+        """Return whether a worker, seen just now not to be gone, is known to live: it moves."""
+        if lives_here(worker):
+            return self.silent_s(worker) < QUIET_S
+        return worker.token in self._moved
+
+
+def spelled(worker: WorkerRecord) -> str:
+    """Return how people are told of a worker: "worker a-17-3f2 on a", "train on a"."""
+    name = "train" if worker.worker == LOCAL else f"worker {worker.worker}"
+    return f"{name} on {worker.host}"
 
 
 def lives_here(worker: WorkerRecord) -> bool | None:

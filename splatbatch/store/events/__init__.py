@@ -12,6 +12,7 @@ from splatbatch.store.events.attempt import (
 )
 from splatbatch.store.events.batch import (
     Audited,
+    Awaited,
     BatchEnded,
     BatchStarted,
     CancelRequested,
@@ -39,6 +40,7 @@ __all__ = [
     "AttemptEnded",
     "AttemptStarted",
     "Audited",
+    "Awaited",
     "BatchEnded",
     "BatchStarted",
     "CancelRequested",

@@ -166,6 +166,13 @@ class NotifyFailed(Event, event="notify_failed"):
 
 
 @dataclass(frozen=True)
+class Awaited(Event, event="awaited"):
+    """A task waits for a worker that is silent, or for a claim that nobody can read."""
+
+    words: str
+
+
+@dataclass(frozen=True)
 class WorkersSeen(Event, event="workers_seen"):
     """An engine says how its workers are, otherwise than before."""
 

@@ -49,6 +49,8 @@ class WorkerRecord(TypedRecord):
     ticks: int | None = None
     sequence: int = 0
     """Moves while it lives."""
+    beaten_at: float | None = None
+    """When it moved last, by time.monotonic(): of this boot of this machine one look tells how long ago that is."""
     since: str = ""
     terms: str = ""
     """Hash of what it trains by."""
