@@ -9,6 +9,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,10 @@ MOST_FILES = 200_000
 """Looked at below a folder that a program of others has filled."""
 MOST_LEVELS_BELOW = 64
 """Of folders in each other: a program that leaves more has lost its way."""
+LOCAL_DISKS = frozenset(
+    {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "reiserfs", "tmpfs", "xfs", "zfs"}
+)
+"""File systems of which this machine's kernel knows who locks what."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the file system itself; nothing of ours is written there
 
 
@@ -98,6 +103,22 @@ def read_regular(path: str | Path, most_bytes: int) -> bytes:
     """
     with open_regular(path, most_bytes) as file:
         return file.read(most_bytes)  # it may grow meanwhile
+
+
+def is_on_local_disk(path: Path) -> bool:
+    """Return whether a path is known to lie on a disk of this machine, not on one that machines share."""
+    try:
+        mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()]
+    except OSError:
+        return False
+    # proc(5): the mount point, blanks in it in octal, …, "-", type
+    places = ((Path(re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), one[4])), one) for one in mounts)
+    above = [(len(place.parts), number, one) for number, (place, one) in enumerate(places) if _holds(place, path)]
+    return bool(above) and (mount := max(above)[2])[mount.index("-") + 1] in LOCAL_DISKS
+
+
+def _holds(place: Path, path: Path) -> bool:
+    return path.resolve().is_relative_to(place)
 
 
 def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = False) -> os.stat_result:

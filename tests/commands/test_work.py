@@ -186,6 +186,31 @@ def test_a_worker_says_on_whom_it_waits_that_has_fallen_silent(batch: FakeBatch)
     assert re.search(r"waiting for p0: worker \S+ on \S+ has it; silent for \d+ s", other.stderr), other.stderr
 
 
+def with_torn_claim(batch: FakeBatch) -> None:
+    """Leave what a killed train and a torn file leave."""
+    batch.make("p0", **QUICK).script(p0=["train 600", "train"])
+    killed = batch.start("train")
+    wait_for(batch, "patches/*/attempt-*/start.json")
+    killed.kill()
+    killed.communicate()
+    (batch.output / "claims/p0/1").write_bytes(b"")
+
+
+def test_a_torn_claim_of_a_train_that_was_killed_holds_up_nobody(batch: FakeBatch) -> None:
+    with_torn_claim(batch)
+    began = time.monotonic()
+    assert batch.run_apart("train").returncode == 0
+    assert time.monotonic() - began < 30
+
+
+def test_where_a_torn_claim_has_to_be_waited_for_it_is_named_at_once(batch: FakeBatch) -> None:
+    with_torn_claim(batch)
+    env = {**patient(batch, 4), "FAKE_TRAINER_NO_FLOCK": "1"}
+    ended = subprocess.run(batch.command("train"), env=env, capture_output=True, text=True, timeout=60, check=False)
+    words = r"waiting for p0: its claim \S+/claims/p0/1 cannot be read; silent for 0 s, .* taken over after 4 s"
+    assert (ended.returncode, bool(re.search(words, ended.stderr))) == (0, True), ended.stderr
+
+
 def test_failures_count_whoever_has_seen_them(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK, retry={"first_wait_s": 60}).script(p0=["exit 1 Traceback: IndexError"])
     worker = batch.start("work")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from splatbatch import files
 from splatbatch.files import write_json
 from splatbatch.store import results
 from splatbatch.store.claims import once
@@ -177,16 +178,50 @@ def test_a_worker_whose_name_another_has_by_now_is_gone(output: OutputFolder) ->
     assert not Watcher(output).is_gone(after.record)
 
 
-@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff" * 64])
-def test_a_claim_that_nobody_can_read_holds_until_it_has_been_silent(output: OutputFolder, content: bytes) -> None:
+TORN = [b"", b"[1]", b"{", b"\xff" * 64]
+
+
+def torn(output: OutputFolder, content: bytes) -> Presence:
+    """Have a worker claim p0, and spoil the file that is claim and sign of life; return the worker."""
+    owner = Presence(output, "owner").__enter__()
+    assert isinstance(Claims(output, owner, lambda _: False).take("p0"), Claim)
+    output.claim("p0", 1).write_bytes(content)
+    return owner
+
+
+def waits_for_silence(output: OutputFolder) -> bool:
+    """Return whether p0 can be claimed only once its claim has been silent for as long as a worker may be."""
     now = [0.0]
     watcher = Watcher(output, clock=lambda: now[0])
     claims = Claims(output, Presence(output, "one").__enter__(), watcher.is_gone)
-    output.claim("p0", 1).parent.mkdir(parents=True)
-    output.claim("p0", 1).write_bytes(content)
-    assert isinstance(claims.take("p0"), Held)
+    before = claims.take("p0")
     now[0] = SILENCE_S
+    return isinstance(before, Held) and not before.is_legible and claims.take("p0") == Claim("p0", 2)
+
+
+@pytest.mark.parametrize("content", TORN)
+def test_a_torn_claim_whose_owner_is_gone_is_taken_over_at_once_on_a_local_disk(
+    output: OutputFolder, content: bytes
+) -> None:
+    torn(output, content).__exit__(None, None, None)
+    output.worker("owner").write_bytes(content)
+    claims = Claims(output, Presence(output, "one").__enter__(), lambda _: False)
     assert claims.take("p0") == Claim("p0", 2)
+
+
+@pytest.mark.parametrize("content", TORN)
+def test_a_torn_claim_whose_owner_lives_holds_until_it_has_been_silent(output: OutputFolder, content: bytes) -> None:
+    assert torn(output, content)
+    assert waits_for_silence(output)
+
+
+def test_where_others_may_hold_the_disk_too_a_torn_claim_holds_until_it_has_been_silent(
+    output: OutputFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LOCAL_DISKS", frozenset({"none"}))
+    torn(output, b"").__exit__(None, None, None)
+    output.worker("owner").write_bytes(b"")
+    assert waits_for_silence(output)
 
 
 def test_the_protocol_costs_less_than_five_milliseconds_per_task(

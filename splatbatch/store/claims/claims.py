@@ -14,7 +14,7 @@ from pathlib import Path
 
 from splatbatch.files import read_json
 from splatbatch.store.claims.once import made_once, numbers_in
-from splatbatch.store.claims.workers import Presence
+from splatbatch.store.claims.workers import Presence, is_let_go
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.run import WorkerRecord
 
@@ -65,7 +65,11 @@ class Claims:
         highest = self._highest(task)
         if (ours := self._claims.get(task)) and ours.generation >= highest:
             return ours
-        if highest and highest != self.done(task) and not self._is_gone(owner := self.owner(task, highest)):
+        if (
+            highest
+            and highest != self.done(task)
+            and not self._is_left(task, owner := self.owner(task, highest), highest)
+        ):
             return Held(owner, highest, self._output.claim(task, highest))
         if not self._made(task, highest + 1):
             now = max(self._highest(task), highest + 1)  # a listing may lag behind the name that is taken
@@ -81,7 +85,7 @@ class Claims:
         if not highest or highest == self.done(task):
             return False
         owner = self.owner(task, highest)
-        return owner.token != self._mine.record.token and not self._is_gone(owner)
+        return owner.token != self._mine.record.token and not self._is_left(task, owner, highest)
 
     def renew(self, task: str) -> Claim:
         """Return our claim of a task once more, to follow what was accepted since: what others had left of it, say."""
@@ -117,8 +121,15 @@ class Claims:
         return ours.generation if ours else self._highest(task)
 
     def owner(self, task: str, generation: int) -> WorkerRecord:
-        """Return who made a claim; blank if nobody can read it."""
-        return WorkerRecord.from_record(read_json(self._output.claim(task, generation)))
+        """Return who made a claim; one without a name, silent by itself, if nobody can read it."""
+        found = WorkerRecord.from_record(read_json(self._output.claim(task, generation)))
+        return found if found.worker else WorkerRecord(token=f"{task}/{generation}")
+
+    def _is_left(self, task: str, owner: WorkerRecord, generation: int) -> bool:
+        """Return whether the worker that made a claim is gone."""
+        if not owner.worker and is_let_go(self._output.claim(task, generation)):
+            return True
+        return self._is_gone(owner)
 
     def _highest(self, task: str) -> int:
         return max(numbers_in(f"{self._output.claims}/{task}"), default=0)

@@ -7,6 +7,7 @@ compared. On one host and boot a process that has ended is gone at once; one tha
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import socket
@@ -14,10 +15,11 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import TracebackType
 
 from splatbatch.errors import OutputError
-from splatbatch.files import read_json, sweep, write_text
+from splatbatch.files import is_on_local_disk, open_regular, read_json, sweep, write_text
 from splatbatch.processes import boot_id, pid_space, start_ticks
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.run import WorkerRecord
@@ -46,6 +48,8 @@ class Presence:
         self.record = _new_record(name, terms)
         self.path = output.worker(self.record.worker)
         self._next_beat = 0.0
+        self._held = -1
+        """Our file, locked as long as we live: that tells on a local disk, also if what we write there is torn."""
 
     @property
     def name(self) -> str:
@@ -59,6 +63,10 @@ class Presence:
             write_text(self.path, self._text())  # a new file, never one in which another has beaten
         except OSError as error:
             raise OutputError(f"{self.path}: cannot be written ({error.strerror})") from error
+        if is_on_local_disk(self.path.parent):
+            with contextlib.suppress(OSError):
+                self._held = os.open(self.path, os.O_RDONLY)
+                fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._next_beat = time.monotonic() + BEAT_S
         return self
 
@@ -66,6 +74,9 @@ class Presence:
         self.record = replace(self.record, has_ended=True)
         with contextlib.suppress(OSError):
             self._write()
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
 
     def beat(self) -> None:
         """Show that we live, at most every few seconds; that it cannot be written must not end a batch."""
@@ -160,6 +171,21 @@ class Watcher:
         if lives_here(worker):
             return self.silent_s(worker) < QUIET_S
         return worker.token in self._moved
+
+
+def is_let_go(claim: Path) -> bool:
+    """Return whether nobody who lives can have made a claim, whatever stands in it; False where that is uncertain.
+
+    A claim is the file in which its worker beats, by another name, and is locked as long as that worker lives.
+    """
+    if not is_on_local_disk(claim.parent):
+        return False
+    try:
+        with open_regular(claim) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return True
+    except OSError:
+        return False
 
 
 def spelled(worker: WorkerRecord) -> str:
