@@ -40,7 +40,7 @@ def read_job(folder: AttemptFolder) -> Job | None:
     if spec is None or watch is None:
         return None if spec is None else Job(spec)
     env = {name: value.replace(GPU_PLACE, spec.gpu or "") for name, value in watch.env.items()}
-    return Job(replace(spec, argv=_filled(spec.argv, spec.gpu), env=spec.env | env), watch)
+    return Job(replace(spec, argv=_filled(spec.argv, spec.gpu), env=spec.env | env), replace(watch, env=env))
 
 
 def _filled(argv: tuple[str, ...], gpu: str | None) -> tuple[str, ...]:

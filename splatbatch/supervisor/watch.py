@@ -26,6 +26,7 @@ from splatbatch.supervisor.external import external
 from splatbatch.supervisor.host.host_monitor import HostMonitor
 from splatbatch.supervisor.job import Job, read_job
 from splatbatch.supervisor.log import BoundedLog
+from splatbatch.supervisor.secrets import Secrets
 from splatbatch.supervisor.timers import Every, StopRequest
 from splatbatch.supervisor.watchdog import Watchdog
 
@@ -138,7 +139,7 @@ def _start(folder: AttemptFolder, job: Job, output: int) -> subprocess.Popen[byt
             preexec_fn=before_exec,  # noqa: PLW1509 - one thread here
         )
     except (OSError, ValueError) as error:
-        return NotStarted(f"{argv[0]}: {error}")
+        return NotStarted(Secrets(job.watch).mask_text(f"{argv[0]}: {error}"))
 
 
 @dataclass
@@ -161,6 +162,7 @@ class _Watch:
         self.limits = self.job.spec.limits
         self.stall = Watchdog(self.folder.progress, self.process.pid)
         self.external = external.ExternalWatch(self.folder.progress, self.job.watch)
+        self.secrets = Secrets(self.job.watch)
         self.timers = self._timers()
 
     def until_the_end(self) -> Exit:
@@ -177,6 +179,7 @@ class _Watch:
                 self._end_if_due()
         processes.end_orphans(self.process.pid)
         self._drain()  # once: nobody is left who could write more
+        self._keep(self.secrets.rest())
         self.external.close()
         self.log.close()
         return self._verdict(self.process.poll())
@@ -238,9 +241,12 @@ class _Watch:
             data = os.read(self.output, PIPE_BYTES)
         except BlockingIOError:
             return 0
+        self._keep(self.secrets.mask(data))
+        return len(data) or None
+
+    def _keep(self, data: bytes) -> None:
         self.log.write(data)
         self.external.hear(data)
-        return len(data) or None
 
     def _beat(self) -> None:
         self.beats += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import glob
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from splatbatch.store.results import whose_splat
 from splatbatch.supervisor.external.finish import Artifacts
 from splatbatch.supervisor.external.patterns import TooSlow
 from splatbatch.supervisor.job import GPU_PLACE
+from splatbatch.supervisor.secrets import Secrets, shown_anyway
 from splatbatch.trainers.last_step import (
     SILENT,
     Words,
@@ -72,7 +74,10 @@ class ExternalTrainer:
     def collect(self, folder: AttemptFolder) -> Splat | Rejected:
         """Return the newest splat if it is from the last step, whole and finite, with the program's own figures."""
         try:
-            return self._collect(folder)
+            found = self._collect(folder)
+            if isinstance(found, Rejected):  # it may quote what the program has written into its files
+                return dataclasses.replace(found, reason=Secrets(folder.read_watch()).mask_text(found.reason))
+            return found
         except TooSlow:
             step = self._program.artifact.step
             return Rejected(
@@ -147,9 +152,13 @@ class ExternalTrainer:
             awaited=metrics,
         )
         before = dataclasses.replace(product, products=(), awaited=())
+        env = {name: fill(in_words(value), values) for name, value in program.env.items()}
+        literal = {name: fill(in_words(value), defaultdict(str)) for name, value in program.env.items()}
+        settings = [in_words(value) for value in self._recipe.as_given().values()]
         return Watch(
             cwd=str(program.working_folder or folder.output),
-            env={name: fill(in_words(value), values) for name, value in program.env.items()},
+            env=env,
+            shown=shown_anyway(literal, env, (*settings, *_filled(program.command, values), *values.values())),
             progress=program.progress.model_dump() | program.metrics.log,
             max_steps=self._recipe.training.max_steps,
             finish=before if artifact.export else product,

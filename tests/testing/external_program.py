@@ -6,11 +6,13 @@ external_program.py --steps 10 --output FOLDER --do "train"
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import sys
 import time
 from pathlib import Path
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 
@@ -172,7 +174,32 @@ def ask(output: Path, steps: int, rest: str) -> int:
     return 0
 
 
+def leak(output: Path, steps: int, rest: str) -> int:
+    """Train, and tell its environment in every way in which programs do; `rest`: "fail", or nothing."""
+    token, url = os.environ["HF_TOKEN"], os.environ["TRACKING_URL"]
+    print(token, dict(os.environ), json.dumps(dict(os.environ)), f"https://user:{quote(token, safe='')}@host/", url)
+    print(f"logged in to https://me:{urlsplit(url).password}@elsewhere, step 7/10 {token}\r{token}\r", flush=True)
+    for half in (token[:11], token[11:], f"{token}\n{token[:-1]}", f"{token[-1]}\n"):
+        os.write(1, half.encode())
+        time.sleep(0.15)
+    print(os.environ["A_KEY"].replace("\n", "\r\n"), os.environ["MODE"], os.environ["SHARE"], flush=True)
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "figures.json").write_text(json.dumps({token: token, "psnr": f"21 {token}"}))
+    if rest == "fail":
+        words = f"401 Client Error: token {token} is refused by {url}"
+        raise RuntimeError(words)
+    return trained(output, steps, "")
+
+
+def leak_to_end(output: Path, steps: int, rest: str) -> int:
+    """End in the middle of the word."""
+    os.write(1, os.environ["HF_TOKEN"][:-2].encode())
+    return 3
+
+
 BEHAVIOURS = {
+    "leak": leak,
+    "leak-to-end": leak_to_end,
     "train": trained,
     "train-to": train_to,
     "points-first": points_first,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from command_line import invoke
@@ -26,6 +27,52 @@ def test_the_environment_of_a_program_is_named_and_never_shown(foreign_batch: Fa
     assert {path.name for path in holding} == {"watch.json"}
     assert {path.stat().st_mode & 0o777 for path in holding} == {0o600}
     assert not any(secret in one.out + one.err for one in said for secret in (SECRET, "7123456"))
+
+
+PASSWORD = "tr0ub4dor&3"
+KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n-----END KEY-----"
+LEAKS = {
+    "HF_TOKEN": "hf_Zß'/+secret \\of ours",
+    "TRACKING_URL": f"https://me:{PASSWORD}@tracking:5000/x",
+    "A_KEY": KEY,
+    "MODE": "train",
+    "SHARE": "/usr/share",
+}
+HIDDEN = (LEAKS["HF_TOKEN"], quote(LEAKS["HF_TOKEN"], safe=""), "+secret", PASSWORD, "MIIEvQIBADANBgkq", "hkiG9w0")
+
+
+def leaking(batch: FakeBatch, do: str) -> dict[str, bytes]:
+    """Have a trainer tell what it must not, and ask every command; return all that is kept, and all that was said."""
+    other = {**batch.settings["trainers"]["foreign"], "env": LEAKS, "settings": {"do": do}}
+    other["metrics"] = {"file": "figures.json", "keys": {"psnr": "psnr"}}
+    told = ["sh", "-c", f"cat >> {batch.folder}/told"]
+    batch.change(trainers={"foreign": other}, notify={"command": told}, retry={"max_attempts": 1})
+    commands = ("train", "status", "explain p0", "report", "logs p0", "status --json", "plan", "config show")
+    said = [invoke(*words.split(), batch=batch) for words in commands]
+    files = [path for path in batch.output.rglob("*") if path.is_file() and path.name != "watch.json"]
+    kept = {str(path): path.read_bytes() for path in files if "attempt-01/output/" not in str(path)}
+    words = {name: (one.out + one.err).encode() for name, one in zip(commands, said, strict=True)}
+    return {**kept, **words, "told": (batch.folder / "told").read_bytes()}
+
+
+@pytest.mark.parametrize("do", ["leak", "leak fail", "leak-to-end"])
+def test_what_a_program_tells_of_its_environment_is_kept_and_shown_nowhere(foreign_batch: FakeBatch, do: str) -> None:
+    found = leaking(foreign_batch, do)
+    leaks = {(name, one) for name, text in found.items() for one in HIDDEN if one.encode() in text}
+    assert leaks == set()
+    [log] = [text for name, text in found.items() if name.endswith("p0/attempt-01/train.log")]
+    assert b"[HF_TOKEN]" in log
+    if do == "leak":
+        assert b"\n[HF_TOKEN][HF_TOKEN]\n[HF_TOKEN]\n" in log  # in two halves
+        assert b"https://me:[TRACKING_URL]@elsewhere, step 7/10 [HF_TOKEN]\r" in log
+        assert b"train /usr/share" in log  # too short, or a path: no secret
+
+
+def test_the_cause_of_a_failure_is_still_found_where_secrets_are_masked(foreign_batch: FakeBatch) -> None:
+    found = leaking(foreign_batch, "leak fail")
+    [report] = [text for name, text in found.items() if name.endswith("report.json")]
+    assert b"RuntimeError: 401 Client Error: token [HF_TOKEN] is refused by [TRACKING_URL]" in report
+    assert b"[HF_TOKEN]" in found["logs p0"]
 
 
 @pytest.mark.parametrize(

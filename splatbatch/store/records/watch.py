@@ -39,6 +39,8 @@ class Watch(TypedRecord):
 
     cwd: str | None = None
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
+    shown: tuple[str, ...] = ()
+    """Variables whose values are no secrets: settings that are shown anyway."""
     progress: dict[str, str] = field(
         default_factory=dict, metadata=reads(lambda value: {name: text(one) for name, one in mapping(value).items()})
     )
