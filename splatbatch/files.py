@@ -111,14 +111,12 @@ def is_on_local_disk(path: Path) -> bool:
         mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()]
     except OSError:
         return False
-    # proc(5): the mount point, blanks in it in octal, …, "-", type
-    places = ((Path(re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), one[4])), one) for one in mounts)
-    above = [(len(place.parts), number, one) for number, (place, one) in enumerate(places) if _holds(place, path)]
-    return bool(above) and (mount := max(above)[2])[mount.index("-") + 1] in LOCAL_DISKS
-
-
-def _holds(place: Path, path: Path) -> bool:
-    return path.resolve().is_relative_to(place)
+    real, deepest, kind = f"{os.path.realpath(path)}/", -1, ""
+    for fields in mounts:  # proc(5): …, the mount point with its blanks in octal, …, "-", type
+        place = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), fields[4]).rstrip("/") + "/"
+        if real.startswith(place) and len(place) >= deepest:
+            deepest, kind = len(place), fields[fields.index("-") + 1]
+    return kind in LOCAL_DISKS
 
 
 def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = False) -> os.stat_result:

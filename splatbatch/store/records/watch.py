@@ -39,8 +39,6 @@ class Watch(TypedRecord):
 
     cwd: str | None = None
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
-    shown: tuple[str, ...] = ()
-    """Variables whose values are no secrets: settings that are shown anyway."""
     progress: dict[str, str] = field(
         default_factory=dict, metadata=reads(lambda value: {name: text(one) for name, one in mapping(value).items()})
     )
@@ -53,6 +51,8 @@ class Watch(TypedRecord):
     then: Then | None = field(default=None, metadata=maybe(Then))
     metrics: tuple[str, ...] = ()
     """Globs of the file that holds its own figures."""
+    shown: tuple[str, ...] = ()
+    """Variables whose values are no secrets: settings that are shown anyway."""
 
     def final(self) -> Finish:
         """Return what the last of its commands should leave."""
