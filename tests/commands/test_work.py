@@ -180,7 +180,7 @@ def test_a_worker_says_on_whom_it_waits_that_has_fallen_silent(batch: FakeBatch)
     batch.make("p0", **QUICK).script(p0=["train 600", "train"])
     with working(batch) as frozen:
         frozen.send_signal(signal.SIGSTOP)
-        env = patient(batch, 9, **{"splatbatch.store.claims.workers.QUIET_S": 3})
+        env = patient(batch, 25, **{"splatbatch.store.claims.workers.QUIET_S": 1})
         other = subprocess.run(batch.command("work"), env=env, capture_output=True, text=True, check=False)
     assert other.returncode == 0, other.stderr
     assert re.search(r"waiting for p0: worker \S+ on \S+ has it; silent for \d+ s", other.stderr), other.stderr
