@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch.config import Offset
-from splatbatch.errors import ConfigError, OutputError
+from splatbatch.errors import ConfigError, OutputError, SplatbatchError
+from splatbatch.failures.causes.words import spelled
 from splatbatch.identity import sha256_of, short_hash
 from splatbatch.outcome import Rejected
 from splatbatch.scene.patches import Patch
@@ -101,6 +102,22 @@ def published(batch: Batch, names: Sequence[str]) -> list[Published]:
         _see_trained(statuses[task.name])
     found = [_patch(batch, task) for task in tasks]
     return [*found, _scene(batch)] if SCENE in names else found
+
+
+def publishable(batch: Batch) -> tuple[list[Published], dict[str, str]]:
+    """Return every patch that may be published, and of each other one why not: one that is damaged hinders none."""
+    found, lacking = list[Published](), dict[str, str]()
+    statuses = {one.patch: one for one in read_status(batch.output, batch.names, None, batch.standing("content"))}
+    for task in _own(batch):
+        status = statuses[task.name]
+        if status.state != "trained":
+            lacking[task.name] = f"{status.state}: {spelled(status.cause)}" if status.cause else status.state
+            continue
+        try:
+            found.append(_patch(batch, task))
+        except SplatbatchError as error:
+            lacking[task.name] = error.message.removeprefix(f"{task.name}: ")
+    return found, lacking
 
 
 def viewed(batch: Batch, names: Sequence[str]) -> list[Published]:

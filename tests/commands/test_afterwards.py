@@ -169,3 +169,19 @@ def test_a_turn_is_awaited_while_another_publish_is_at_work(batch: FakeBatch) ->
     assert batch.run("train").returncode == 0
     assert site(batch) == ["p0.ply", "publish.json"]
     assert invoke("report", batch=batch).code == 0
+
+
+def test_a_damaged_splat_keeps_no_other_patch_from_being_published(batch: FakeBatch) -> None:
+    assert asked(batch.make("p0", "p1")).run("train").returncode == 0
+    splat = batch.output / "patches/p0/splat.ply"
+    before = splat.stat()
+    for path in (splat, *splat.parent.glob("attempt-*/splat.ply")):
+        data = bytearray(path.read_bytes())
+        data[-40:] = b"\xff" * 40
+        path.chmod(0o644)
+        path.write_bytes(data)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    batch.change(publish={"folder": "again"})
+    ended = batch.run("train", "p1")
+    assert (ended.returncode, (batch.folder / "again/p1.ply").exists()) == (0, True), ended.stderr
+    assert "not published: p0: " in ended.stderr

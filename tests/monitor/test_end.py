@@ -16,10 +16,13 @@ from process_family import wait_until
 
 from splatbatch.commands.train import summary
 from splatbatch.commands.train.interruption import Budget, Interruption
+from splatbatch.errors import ExecutorError
 from splatbatch.monitor.sinks import Sinks, mlflow_sink
+from splatbatch.scheduler import session
 from splatbatch.supervisor.hook import Hook
 
-HANG = [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"]
+SLEEP = f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)  # {os.getpid()}"
+HANG = [sys.executable, "-c", SLEEP]
 KEEP = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))"
 
 
@@ -41,7 +44,7 @@ def hanging(batch: FakeBatch, silent_server: str, monkeypatch: pytest.MonkeyPatc
 
 def left_running() -> list[str]:
     pids = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
-    return [pid for pid in pids if f"\0{HANG[-1]}\0" in command(pid)]
+    return [pid for pid in pids if f"\0{SLEEP}\0" in command(pid)]
 
 
 def command(pid: str) -> str:
@@ -143,3 +146,14 @@ def test_a_command_that_was_stopped_holds_nobody_up() -> None:
     while (verdict := hook.verdict()) is None:
         assert time.monotonic() - began < 5
     assert verdict == "ended after 0.5 s"
+
+
+def test_a_night_that_ends_with_an_error_is_told_of(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ExecutorError("GPU 7: there is none", "Name another.")
+
+    monkeypatch.setattr(session, "run", fail)
+    told = batch.folder / "told"
+    ended = batch.make("p0", notify={"command": [sys.executable, "-c", KEEP, str(told)]}).run("train")
+    assert (ended.returncode, "GPU 7: there is none" in ended.stderr) == (5, True)
+    assert "ended with an error: GPU 7: there is none" in told.read_text()

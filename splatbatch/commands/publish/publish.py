@@ -18,7 +18,7 @@ from splatbatch.machine.bounded import Bounds
 from splatbatch.plain_text import one_line
 from splatbatch.publish.formats import KINDS
 from splatbatch.publish.publish import publish as publish_splats
-from splatbatch.publish.source import SCENE, published
+from splatbatch.publish.source import SCENE, Published, published
 from splatbatch.publish.target import Target
 from splatbatch.publish.wish import Wish
 from splatbatch.store.folders.published import FILE, Publication
@@ -65,6 +65,16 @@ def run(batch: Batch, names: Sequence[str], options: PublishOptions = PublishOpt
     Raises:
         SplatbatchError: some of it could not be written; the rest is there.
     """
+    wish = wish_of(batch, options)
+    return run_as(batch, published(batch, names), wish)
+
+
+def wish_of(batch: Batch, options: PublishOptions = PublishOptions()) -> Wish:
+    """Return as what and where the options, else the YAML, want something published.
+
+    Raises:
+        SplatbatchError: nothing could be published so.
+    """
     settings = batch.config.publish
     kinds = parse_kinds(options.formats) if options.formats else tuple(dict.fromkeys(settings.formats))
     if not kinds:
@@ -77,7 +87,15 @@ def run(batch: Batch, names: Sequence[str], options: PublishOptions = PublishOpt
         batch.config.scene.crs or "",
     )
     wish.target.check(batch.output.path)
-    splats = published(batch, names)
+    return wish
+
+
+def run_as(batch: Batch, splats: Sequence[Published], wish: Wish) -> Publication:
+    """Publish splats.
+
+    Raises:
+        SplatbatchError: some of it could not be written; the rest is there.
+    """
     print_warnings(warning for splat in splats for warning in splat.warnings)
     with open_telling() as telling:
         return publish_splats(splats, wish, batch.output.path, telling)

@@ -15,21 +15,21 @@ import typer
 
 from splatbatch.commands.train.interruption import Interrupted, Interruption
 from splatbatch.errors import BusyError, SplatbatchError
-from splatbatch.failures.causes.words import spelled
 from splatbatch.plain_text import counted, one_line
+from splatbatch.publish.source import publishable
 from splatbatch.scene.partition.record import partition_of
+from splatbatch.scene.patches import spell
 from splatbatch.store.folders.published import Publication
 from splatbatch.store.records.afterwards import DONE, LEFT_OUT, PARTLY, Afterwards
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene.partition import partition_for
 from splatbatch.tasks.scene.usable import look
-from splatbatch.tasks.status import read_status
 
 LOOK_S = 0.5
 TURN_S = 1800.0
 """So long somebody else may take who is merging or publishing the same just now."""
 MOST_NAMED = 12
-AGAIN, TRAIN = "splatbatch publish", "splatbatch train"
+TRAIN = "splatbatch train"
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,6 @@ class Night:
 
 T = TypeVar("T")
 After = Callable[[Night], Sequence[Afterwards]]
-
-
-@dataclass(frozen=True)
-class Lacking:
-    """What cannot be published, by name with the reasons, and what can."""
-
-    names: tuple[str, ...]
-    lacking: Mapping[str, str]
-
-    def in_words(self) -> str:
-        """Return what is lacking: "p1: failed (cuda out of memory)"."""
-        named = [f"{name}: {why}" for name, why in [*self.lacking.items()][:MOST_NAMED]]
-        more = [f"and {len(self.lacking) - MOST_NAMED} more"] if len(self.lacking) > MOST_NAMED else []
-        return "; ".join([*named, *more])
 
 
 def publish_as_asked(night: Night) -> Sequence[Afterwards]:
@@ -82,13 +68,18 @@ def publish_after(night: Night, *, merges: bool, allow_missing: bool = False) ->
     return (found,)
 
 
-def inspection_left_out(batch: Batch) -> Sequence[Afterwards]:
+def follow(night: Night, inspected: Afterwards | None, after: After) -> tuple[Afterwards, ...]:
+    """Do what follows the training; return what came of all of it, the inspection too, and keep that for the report."""
+    night.batch.output.forget_afterwards()
+    night.batch.output.note_afterwards("inspect", inspected)
+    return (*([inspected] if inspected else []), *after(night))
+
+
+def inspection_left_out(batch: Batch) -> Afterwards | None:
     """Return that nobody has inspected what workers have trained, where the YAML asks for it."""
     from splatbatch.commands.quality.inspect import not_inspected
 
-    found = not_inspected(batch.whole(), "workers do not inspect")
-    batch.output.note_afterwards("inspect", found)
-    return (found,) if found else ()
+    return not_inspected(batch.whole(), "workers do not inspect")
 
 
 def guarded(what: str, interruption: Interruption, make: Callable[[], Afterwards], *, asks: bool = False) -> Afterwards:
@@ -129,46 +120,49 @@ def _publish(night: Night, *, merges: bool, allow_missing: bool) -> Afterwards:
     Raises:
         SplatbatchError: it cannot be done; what could be written is there.
     """
-    from splatbatch.commands.publish.publish import run, show
+    from splatbatch.commands.publish.publish import run, run_as, show, wish_of
 
     batch = open_batch(night.batch.path)  # with what the night has settled
-    settings = batch.config.publish
+    wish = wish_of(batch)
     is_scene = not batch.config.scene.scenes and partition_of(batch.config.scene.patches) is not None
-    may_lack = allow_missing or settings.allow_missing
-    found = _scene(batch) if is_scene else _patches(batch)
-    if found.lacking and (not found.names or (is_scene and not may_lack)):
-        hint = "; publish.allow_missing: true publishes the scene with holes" if is_scene and found.names else ""
-        before = f"; {settings.folder} is as it was" if Publication.read(settings.folder) else ""
-        return left_out("publish", f"not published: {found.in_words()}{hint}{before}", TRAIN)
-    if is_scene and merges:
-        _in_turn(lambda: _merge(batch, may_lack=may_lack))
-    done = _in_turn(lambda: run(batch, ["scene"] if is_scene else list(found.names)))
+    if is_scene:
+        lacking, is_empty = _lacking_in_scene(batch)
+        if lacking and (is_empty or not (allow_missing or batch.config.publish.allow_missing)):
+            hint = "" if is_empty else "; publish.allow_missing: true publishes the scene with holes"
+            return _nothing(batch, lacking, hint)
+        if merges:
+            _in_turn(lambda: _merge(batch, may_lack=bool(lacking)))
+        done, what = _in_turn(lambda: run(batch, ["scene"])), "published with holes" if lacking else "published"
+    else:
+        splats, lacking = publishable(batch)
+        if not splats:
+            return _nothing(batch, lacking)
+        done, what = _in_turn(lambda: run_as(batch, splats, wish)), f"published: {spell([one.name for one in splats])}"
     show(done)
-    files = f"{counted(len(done.outputs), 'output')} in {settings.folder}"
-    if not found.lacking:
-        return Afterwards("publish", DONE, one_line(f"published: {files}"), "", time.time())
-    what = "published with holes" if is_scene else f"published: {', '.join(found.names[:MOST_NAMED])}"
-    words = f"{what}: {files}; not published: {found.in_words()}"
-    return Afterwards("publish", PARTLY, one_line(words), TRAIN, time.time())
+    words = f"{what}: {counted(len(done.outputs), 'output')} in {batch.config.publish.folder}"
+    if not lacking:
+        return Afterwards("publish", DONE, one_line(words), "", time.time())
+    return Afterwards("publish", PARTLY, one_line(f"{words}; not published: {_listed(lacking)}"), TRAIN, time.time())
 
 
-def _scene(batch: Batch) -> Lacking:
-    """Return which parts of a scene it can be merged from, and why not from others."""
+def _nothing(batch: Batch, lacking: Mapping[str, str], hint: str = "") -> Afterwards:
+    """Return that nothing was published."""
+    folder = batch.config.publish.folder
+    before = f"; {folder} is as it was" if Publication.read(folder) else ""
+    return left_out("publish", f"not published: {_listed(lacking)}{hint}{before}", TRAIN)
+
+
+def _lacking_in_scene(batch: Batch) -> tuple[dict[str, str], bool]:
+    """Return which parts of a scene it cannot be merged from, and why, and whether it has no others."""
     candidates, _ = look(batch, partition_for(batch))
-    lacking = {one.name: one.lacking for one in candidates if one.lacking}
-    return Lacking(tuple(one.name for one in candidates if one.core and not one.lacking), lacking)
+    is_empty = not any(one.core and not one.lacking for one in candidates)
+    return {one.name: one.lacking for one in candidates if one.lacking}, is_empty
 
 
-def _patches(batch: Batch) -> Lacking:
-    """Return the patches that are trained and fresh, and how the others stand."""
-    own = [task.name for task in batch.tasks if not task.patch.is_backdrop]
-    statuses = read_status(batch.output, batch.names, standing=batch.standing("content"))
-    lacking = {
-        one.patch: f"{one.state}: {spelled(one.cause)}" if one.cause else f"{one.state}"
-        for one in statuses
-        if one.patch in own and one.state != "trained"
-    }
-    return Lacking(tuple(name for name in own if name not in lacking), lacking)
+def _listed(lacking: Mapping[str, str]) -> str:
+    """Return what is lacking: "p1: failed: a package is missing"."""
+    named = [f"{name}: {why}" for name, why in [*lacking.items()][:MOST_NAMED]]
+    return "; ".join([*named, *([f"and {len(lacking) - MOST_NAMED} more"] if len(lacking) > MOST_NAMED else [])])
 
 
 def _merge(batch: Batch, *, may_lack: bool) -> None:

@@ -15,7 +15,7 @@ import typer
 
 from splatbatch import terminal
 from splatbatch.commands.output import print_warnings, tell
-from splatbatch.commands.train.afterwards import After, Night, inspection_left_out
+from splatbatch.commands.train.afterwards import After, Night, follow, inspection_left_out
 from splatbatch.commands.train.ends import why_ended
 from splatbatch.commands.train.interruption import Interruption
 from splatbatch.commands.train.muster import Muster
@@ -81,9 +81,8 @@ def train(batch: Batch, names: Sequence[str], only: Sequence[str], *, verify: bo
     if interruption.signal:  # the batch goes on
         tell("they go on; `splatbatch train` or `attach` shows them again, `splatbatch cancel` ends them")
         raise typer.Exit(interruption.exit_code)
-    batch.output.forget_afterwards()
     stand = Stand.of(batch, run, standing)
-    afterwards = (*inspection_left_out(batch), *after(Night(batch, stand.code, interruption)))
+    afterwards = follow(Night(batch, stand.code, interruption), inspection_left_out(batch), after)
     code = conclude(batch, run, stand, standing, afterwards)
     tell_the_end(sinks, End(summary(stand.statuses), "", afterwards), interruption, batch.config)
     raise typer.Exit(interruption.exit_code if interruption.signal else code)

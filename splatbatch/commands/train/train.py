@@ -14,7 +14,7 @@ from splatbatch import terminal
 from splatbatch.commands.look import print_plan
 from splatbatch.commands.output import print_warnings, tell
 from splatbatch.commands.quality.inspect import inspect_wanted
-from splatbatch.commands.train.afterwards import After, Night, publish_as_asked
+from splatbatch.commands.train.afterwards import After, Night, follow, publish_as_asked
 from splatbatch.commands.train.decided import Wish, look, refuse, settle_deadline, settle_frame, settle_tones
 from splatbatch.commands.train.decoding import Decoding
 from splatbatch.commands.train.interruption import Interruption
@@ -28,7 +28,7 @@ from splatbatch.commands.train.summary import (
     tell_the_end,
 )
 from splatbatch.config import Executor
-from splatbatch.errors import ConfigError
+from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.monitor.console import open_listener
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
@@ -158,15 +158,17 @@ def _train(batch: Batch, wish: Wish, after: After, *, save: bool = False) -> Non
                 ledger.write(NotifyFailed(reason))
 
         hooks = Hooks(interruption.reason, beat, ours.beat, contents.want, standing.forget)
-        run = _run(batch, ledger, wish, hooks, ours.claims)
+        try:
+            run = _run(batch, ledger, wish, hooks, ours.claims)
+        except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
+            tell_the_end(sinks, End(f"ended with an error: {error.message}"), interruption, batch.config)
+            raise
         inspected = inspect_wanted(batch, attempt.Hooks(hooks.stop, hooks.beat))
         if not run.stopped:
             contents.finish()  # after a stop, the next run reads on
     standing.forget()
     stand = Stand.of(batch, run, standing)
-    batch.output.forget_afterwards()
-    batch.output.note_afterwards("inspect", inspected)
-    afterwards = (*([inspected] if inspected else []), *after(Night(batch, stand.code, interruption)))
+    afterwards = follow(Night(batch, stand.code, interruption), inspected, after)
     code = conclude(batch, run, stand, standing, afterwards)
     end = End(summary(stand.statuses), interruption.reason(), afterwards)
     tell_the_end(sinks, end, interruption, batch.config)

@@ -14,7 +14,7 @@ import typer
 from splatbatch import __version__, terminal
 from splatbatch.commands.output import print_warnings, tell
 from splatbatch.commands.quality.inspect import wanted_by
-from splatbatch.commands.train.afterwards import Night, inspection_left_out, publish_as_asked
+from splatbatch.commands.train.afterwards import Night, follow, inspection_left_out, publish_as_asked
 from splatbatch.commands.train.decided import Looked, Wish, look, refuse, settle_deadline, settle_frame, settle_tones
 from splatbatch.commands.train.ends import AGAIN
 from splatbatch.commands.train.interruption import Interruption
@@ -83,7 +83,7 @@ def _follow(night: Night) -> None:
         what = "publishes" if batch.config.publish.formats else "says what is not inspected"
         tell(f"others are at work: the last of them {what}")
         return
-    afterwards = (*inspection_left_out(batch), *publish_as_asked(night))
+    afterwards = follow(night, inspection_left_out(batch), publish_as_asked)
     whole = batch.whole()
     write_the_report(whole, whole.standing())
     for one in afterwards:
