@@ -260,6 +260,13 @@ def difference(
     return Difference(tuple(found["changed"]), tuple(found["unknown"]), tuple(found["unread"]))
 
 
+def with_contents(now: Mapping[str, FileFact], then: Mapping[str, FileFact], differ: Difference) -> Files:
+    """Return files with the contents that were written down of those that are the same."""
+    others = {*differ.changed, *differ.unknown, *differ.unread}
+    known = {key: then[key].sha256 for key in now if key in then and key not in others and not now[key].sha256}
+    return {key: fact._replace(sha256=known.get(key, fact.sha256)) for key, fact in now.items()}
+
+
 def changed(
     then: Mapping[str, FileFact],
     now: Mapping[str, FileFact],

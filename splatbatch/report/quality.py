@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from splatbatch.files import Record
-from splatbatch.identity import sha256_of
+from splatbatch.identity import FileFacts
 from splatbatch.plain_text import counted
 from splatbatch.store.folders.inspecting import PICTURES
 from splatbatch.store.folders.patch import PatchFolder
@@ -28,7 +28,7 @@ def quality_of(folder: PatchFolder, sha256: str) -> Record | None:
 def quality_of_scene(folder: SceneFolder) -> Record | None:
     """Return what an inspection has found of the merged scene as it is now; None if nobody has inspected that."""
     found = folder.read_inspection()
-    if found is None or not found.grade or found.splat != sha256_of(folder.splat):
+    if found is None or not found.grade or found.splat != FileFacts().sha256(str(folder.splat)):
         return None
     return _record(found, folder)
 

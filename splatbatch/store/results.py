@@ -11,7 +11,17 @@ from typing import Literal
 
 from splatbatch import __version__
 from splatbatch.files import Record, link_whole, read_json, sync_folder, write_json
-from splatbatch.identity import FileFact, FileFacts, Verdict, compare, file_fact, sha256_of, short_hash
+from splatbatch.identity import (
+    FileFact,
+    FileFacts,
+    Verdict,
+    compare,
+    difference,
+    file_fact,
+    sha256_of,
+    short_hash,
+    with_contents,
+)
 from splatbatch.outcome import Rejected, Trained
 from splatbatch.store import retention
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
@@ -89,6 +99,9 @@ def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result, follows:
 
 def pin(folder: PatchFolder, result: Result, now: Fingerprint, follows: int | None = None) -> None:
     """Hold a splat against other settings and inputs than it was trained from: somebody chose it for them."""
+    then = result.trained_from.files
+    differ = difference(then, now.files, lambda _: "", FileFacts(reads=False))
+    now = replace(now, files=with_contents(now.files, then, differ))
     pinned, number = result.but(pinned=now), 1 + (folder.newest_accepted() if follows is None else follows)
     if not (folder.path / result.attempt / SPLAT).exists():  # accepted by 0.1.0, which moved it away from there
         write_json(folder.result, pinned.to_record())

@@ -25,7 +25,7 @@ from splatbatch.tasks import given_up, plan
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.colors.solved import SolvedColors
 from splatbatch.tasks.deadline.kept import KeptChoice
-from splatbatch.tasks.fingerprints.fingerprint import border_hash, earlier_hash, recipe_hash, settings_of
+from splatbatch.tasks.fingerprints.fingerprint import border_hash, earlier_hashes, recipe_hash, settings_of
 from splatbatch.tasks.fingerprints.inputs import (
     Inputs,
     differences,
@@ -202,7 +202,9 @@ class Standing:
         if not held.settings:
             return "settings have changed"
         changed = plan.changed_settings(held.settings, settings_of(recipe), self._defaults)
-        is_as_before = result.version != __version__ or earlier_hash(recipe) in (held.recipe, held.effective)
+        is_as_before = result.version != __version__ or {held.recipe, held.effective}.intersection(
+            earlier_hashes(recipe)
+        )
         if not changed and is_as_before:
             return ""  # a version of ours that knows more or fewer settings changes nothing by itself
         return f"settings have changed: {', '.join(changed)}" if changed else "settings have changed"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from splatbatch.store.records.result import Result
 
 NOT_TRAINED = "not trained yet"
+PLACES = (("evaluation", "holdout_list"), ("program", "working_folder"))
+"""Settings that say where something lies: a copy of it elsewhere is the same."""
 UNCOMPARED = "times moved, contents not compared"
 
 
@@ -107,8 +110,16 @@ def changed_settings(then: Mapping[str, Any], now: Mapping[str, Any], defaults: 
     """
     before, after, standard = leaves(then), leaves(now), leaves(defaults)
     pairs = {key: (before.get(key, standard.get(key)), after.get(key, standard.get(key))) for key in before | after}
-    known = {key: pair for key, pair in pairs.items() if key in after}
+    known = {key: _named(key, pair) for key, pair in pairs.items() if key in after}
     return tuple(f"{key} {_shown(old)} -> {_shown(new)}" for key, (old, new) in sorted(known.items()) if old != new)
+
+
+def _named(key: str, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return two values; of places their names alone."""
+    if tuple(key.split(".")) not in PLACES:
+        return pair
+    old, new = (value and PurePath(str(value)).name for value in pair)
+    return old, new
 
 
 def leaves(tree: Any, above: str = "") -> dict[str, Any]:

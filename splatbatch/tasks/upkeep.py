@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 
 from splatbatch.files import write_json
-from splatbatch.identity import FileFacts
+from splatbatch.identity import FileFacts, with_contents
 from splatbatch.store import results
 from splatbatch.store.events import Restored
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.evidence import Standing
-from splatbatch.tasks.fingerprints.inputs import differences, inputs_of, places, with_content
+from splatbatch.tasks.fingerprints.inputs import differences, inputs_of, places
 from splatbatch.tasks.plan import Decision, Skip
 
 
@@ -43,7 +43,7 @@ def _refresh(batch: Batch, standing: Standing, name: str) -> None:
     result = folder.read_result() or Result()
     facts, then = FileFacts(), result.held_against.files
     now = inputs_of(task.patch, task.recipe, facts).files
-    files = with_content(now, then, differences(then, now, places(task.patch, task.recipe), facts))
+    files = with_contents(now, then, differences(then, now, places(task.patch, task.recipe), facts))
     num_gaussians = (result.splat and result.splat.num_gaussians) or result.num_gaussians or 0
     splat = results.splat_facts(folder.splat, num_gaussians)
     write_json(folder.result, result.with_files(files).but(splat=splat).to_record())

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
+from splatbatch.identity import FileFacts
 from splatbatch.plain_text import counted
 from splatbatch.report.quality import quality_of_scene
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import SceneEvaluation, SeamMeasured
+from splatbatch.store.records.merge import Merge
 
 if TYPE_CHECKING:
     from splatbatch.scene.partition.record import Partition
@@ -34,7 +36,9 @@ def scene_facts(output: OutputFolder, patches: Path) -> Record | None:
         return {**_blank(), "problem": error.message}
     if partition is None:
         return None
-    measured = output.scene.read_evaluation()
+    merged, measured = output.scene.merged.read(), output.scene.read_evaluation()
+    if merged and (damage := output.scene.merged.damage(merged, FileFacts(reads=False))):
+        return {**_blank(), "problem": f"{damage}. Merge again: splatbatch merge."}
     found = measured or SceneEvaluation()
     return {
         **_blank(),
@@ -45,7 +49,7 @@ def scene_facts(output: OutputFolder, patches: Path) -> Record | None:
         "cameras": _cameras(partition, found),
         "seams": _seams(partition, found),
         "evaluation": {**found.to_record(), "photos": {}, "seams": []} if measured else None,
-        "is_stale": measured is not None and _is_older(output),
+        "is_stale": measured is not None and _is_older(output, merged, measured),
         "quality": quality_of_scene(output.scene),
     }
 
@@ -62,9 +66,11 @@ def _blank() -> Record:
     }
 
 
-def _is_older(output: OutputFolder) -> bool:
+def _is_older(output: OutputFolder, merged: Merge | None, measured: SceneEvaluation) -> bool:
     """Return whether the scene was merged again since it was measured."""
-    try:
+    if merged and merged.sha256 and measured.splat_sha256:
+        return merged.sha256 != measured.splat_sha256
+    try:  # an earlier version merged or measured it
         return output.scene.splat.stat().st_mtime_ns > output.scene.evaluation.stat().st_mtime_ns
     except OSError:
         return False

@@ -89,6 +89,8 @@ class SceneEvaluation(TypedRecord):
 
     splat: str = ""
     """Its file."""
+    splat_sha256: str = ""
+    """Of that file; empty: an earlier version measured it."""
     num_gaussians: int | None = None
     inputs: str = ""
     """Hash of what it was measured from; the same again gives the same."""
@@ -120,6 +122,7 @@ class EvaluationSettings(TrainingSettings):
     """settings.json of an attempt that measures a scene: what its process is to do, on the model that was cut."""
 
     splat: str = ""
+    splat_sha256: str = ""
     partition: str = ""
     splats: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
     """Of the patches that have one."""

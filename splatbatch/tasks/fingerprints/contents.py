@@ -10,7 +10,6 @@ from pathlib import Path
 from splatbatch.files import write_json
 from splatbatch.identity import Files, file_fact, sha256_of
 from splatbatch.store.events import AttemptEnded, Event
-from splatbatch.store.records.fingerprint import files_to_record
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.inputs import unread
@@ -53,7 +52,7 @@ class Contents:
         """Read one more file of the first patch that waits; once there is none, write down what is known."""
         task = self._tasks[self._waiting[0]]
         if not self._unread:
-            files = (self._output.patch(task.name).read_result() or Result()).trained_from.files
+            files = (self._output.patch(task.name).read_result() or Result()).held_against.files
             self._unread = [path for _, path in unread(files, task.patch, task.recipe) if _key(path) not in self._known]
         if self._unread:
             path = self._unread.pop()
@@ -66,7 +65,7 @@ class Contents:
     def _write(self, name: str) -> None:
         task, folder = self._tasks[name], self._output.patch(name)
         result = folder.read_result() or Result()
-        files = result.trained_from.files
+        files = result.held_against.files
         found: Files = {}
         for key, place in unread(files, task.patch, task.recipe):
             fact = files[key]
@@ -74,7 +73,7 @@ class Contents:
                 found[key] = fact._replace(sha256=digest)
         if found:
             with contextlib.suppress(OSError):  # a full disk, or a folder that cannot be written: the next run tries
-                write_json(folder.result, result.but(files=files_to_record({**files, **found})).to_record())
+                write_json(folder.result, result.with_files({**files, **found}).to_record())
 
 
 def _key(path: Path) -> tuple[str, int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 from splatbatch import __version__
@@ -15,6 +16,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.store.folders.patch import backdrop_sha256
 from splatbatch.store.records.colors import tone_to_record
 from splatbatch.store.records.fingerprint import Fingerprint, photographs_of
+from splatbatch.tasks import plan
 from splatbatch.tasks.fingerprints.inputs import inputs_of
 
 NEWER = (
@@ -62,19 +64,28 @@ def recipe_hash(recipe: Recipe) -> str:
     return _hash(recipe, "no" if is_against else recipe.training.coarse_to_fine is True)
 
 
-def earlier_hash(recipe: Recipe) -> str:
-    """Return the hash that versions gave where coarse_to_fine was false unless asked for."""
-    return _hash(recipe, recipe.training.coarse_to_fine is True)
+def earlier_hashes(recipe: Recipe) -> tuple[str, ...]:
+    """Return the hashes of versions that hashed whole paths, or where coarse_to_fine was false unless asked for."""
+    is_coarse = recipe.training.coarse_to_fine is True
+    return tuple(_hash(recipe, is_coarse, has_paths=has_paths) for has_paths in (False, True))
 
 
-def _hash(recipe: Recipe, coarse_to_fine: bool | str) -> str:
-    tree = recipe.decisive()
+def _hash(recipe: Recipe, coarse_to_fine: bool | str, *, has_paths: bool = False) -> str:
+    tree = recipe.decisive() if has_paths else without_places(recipe.decisive())
     for section, setting, default in NEWER:
         if tree.get(section, {}).get(setting) == default:
             del tree[section][setting]
     if "program" not in tree:
         tree["training"] |= GONE_FROM_TRAINING | {"coarse_to_fine": coarse_to_fine}
     return short_hash(json.dumps(tree, sort_keys=True))
+
+
+def without_places(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return settings without where files lie: what is in a list is an input, and a folder may be copied elsewhere."""
+    for name, setting in plan.PLACES:
+        if (section := tree.get(name)) and section.get(setting) is not None:
+            tree = tree | {name: section | {setting: PurePath(section[setting]).name}}
+    return tree
 
 
 def settings_of(recipe: Recipe) -> dict[str, Any]:

@@ -133,13 +133,6 @@ def files_now(then: Mapping[str, FileFact], patch: Patch, recipe: Recipe, facts:
     return found
 
 
-def with_content(now: Mapping[str, FileFact], then: Mapping[str, FileFact], differ: Difference) -> Files:
-    """Return files with the contents that were written down of those that are the same."""
-    others = {*differ.changed, *differ.unknown, *differ.unread}
-    known = {key: then[key].sha256 for key in now if key in then and key not in others and not now[key].sha256}
-    return {key: fact._replace(sha256=known.get(key, fact.sha256)) for key, fact in now.items()}
-
-
 def unread(files: Mapping[str, FileFact], patch: Patch, recipe: Recipe) -> Iterator[tuple[str, Path]]:
     """Yield the files whose content nobody has read yet, with their paths."""
     for key, fact in files.items():

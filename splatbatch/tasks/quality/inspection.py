@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from splatbatch.errors import SceneError
-from splatbatch.identity import file_fact, sha256_of, short_hash
+from splatbatch.identity import FileFacts, short_hash
 from splatbatch.scene.holdout import in_one_piece
 from splatbatch.scene.partition.record import read_partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES
@@ -26,7 +26,7 @@ SCENE = "scene"
 """Stands for the merged scene where patches are named."""
 MOST_PHOTOS = 400
 """Of a scene, that are decoded at once."""
-VERSION = 2
+VERSION = 3
 """Raise it when a figure is made otherwise: splats are then inspected again."""
 
 
@@ -55,7 +55,8 @@ def order(batch: Batch, task: Task, *, measures_drop: bool = False) -> Inspectio
     patch = replace(task.patch, offset=result.trained_from.offset)
     told = replace(settings_for(recipe, patch, task.name), holdout=held_out)
     piece = sorted(in_one_piece(patch, recipe.evaluation).intersection(held_out))
-    depends = [VERSION, result.sha256, result.trained_from.inputs, told.to_record(), piece]
+    settings = told.to_record() | dict.fromkeys(evaluation.PLACES)
+    depends = [VERSION, result.sha256, result.trained_from.inputs, settings, piece]
     return InspectionSettings(
         **{**vars(told), "recipe": recipe.model_dump(mode="json", exclude={"program"})},
         splat=str(folder.splat_of(result)),
@@ -75,8 +76,8 @@ def order_scene(batch: Batch) -> InspectionSettings:
     """
     told = evaluation.order(batch, batch.output.scene.splat)
     source = read_partition(Path(told.partition)).source
-    sha256 = sha256_of(told.splat)
-    models = [file_fact(f"{source}/{name}")[:2] for name in MODEL_FILE_NAMES]
+    facts, sha256 = FileFacts(), told.splat_sha256
+    models = [facts.sha256(f"{source}/{name}") for name in MODEL_FILE_NAMES]
     return InspectionSettings(
         patch=SCENE,
         recipe=told.recipe,

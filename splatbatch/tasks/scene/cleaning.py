@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from splatbatch.config import Offset
-from splatbatch.identity import file_fact, short_hash
+from splatbatch.identity import FileFacts, short_hash
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images, read_reconstruction
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.record import Partition
@@ -30,9 +30,9 @@ class Cleaning:
         self._patches = {patch.name: patch for patch in patches if not patch.is_backdrop}
         self._everyone: Views | None = None
         self._last: tuple[str, Rules] | None = None
-        files = [patch.sparse / name for patch in self._patches.values() for name in MODEL_FILE_NAMES]
-        facts = {str(path): fact[:2] for path in files if (fact := file_fact(path)).num_bytes >= 0}
-        self.key = short_hash(json.dumps([dict(IN_WORDS), facts, partition.axes, offset]))
+        files, facts = [(patch, name) for patch in self._patches.values() for name in MODEL_FILE_NAMES], FileFacts()
+        contents = {f"{patch.name}/{name}": facts.sha256(f"{patch.sparse}/{name}") for patch, name in files}
+        self.key = short_hash(json.dumps([dict(IN_WORDS), contents, partition.axes, offset]))
         """Hash of all that decides what is removed, but for the Gaussians."""
 
     def rules(self, name: str) -> Rules:

@@ -11,12 +11,12 @@ import numpy as np
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
-from splatbatch.identity import file_fact, sha256_of, short_hash
+from splatbatch.identity import FileFacts, short_hash
 from splatbatch.outcome import Rejected
 from splatbatch.plain_text import spell_place
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, spell
-from splatbatch.scene.photos.folders import Folders, Found
+from splatbatch.scene.photos.folders import Folders, Found, find_masks
 from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
@@ -33,8 +33,10 @@ from splatbatch.tasks.scene.merging import see_whole
 from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.task import Task, patches_of
 
-VERSION = 2
+VERSION = 3
 """Raise it when something is measured otherwise: scenes are then measured again."""
+PLACES = ("splat", "partition", "sparse", "images", "masks", "splats", "backdrop")
+"""What settings say of where files lie: their contents count."""
 LEAST_INSIDE = 0.01
 """Of a splat's Gaussians that lie where the partition's scene is, at least, if it is a splat of that scene."""
 
@@ -70,6 +72,7 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
     tones = {name: tone for patch in patches for name, tone in patch.tones.items()}
     settings = EvaluationSettings(
         splat=str(splat),
+        splat_sha256=FileFacts().sha256(str(splat)),
         partition=str(partition.path),
         offset=offset,
         images=str(images),
@@ -191,9 +194,12 @@ def _photographs(images: Path, names: Sequence[str]) -> list[str]:
 
 
 def _inputs(settings: EvaluationSettings, partition: Partition, splats: _Splats, photographs: list[str]) -> str:
-    """Return a hash of all that the figures depend on."""
-    files = [settings.splat, *(f"{partition.source}/{name}" for name in MODEL_FILE_NAMES), *photographs]
-    facts = {path: file_fact(path)[:2] for path in files}
-    told = settings.to_record() | {"recipe": settings.recipe.get("training")}
-    known = [VERSION, sha256_of(partition.path), facts, dict(splats.hashes), told]
+    """Return a hash of all that the figures depend on, wherever it lies."""
+    facts = FileFacts()
+    models = [facts.sha256(f"{partition.source}/{name}") for name in MODEL_FILE_NAMES]
+    told = settings.to_record() | {"recipe": settings.recipe.get("training")} | dict.fromkeys(PLACES)
+    contents = [facts.sha256(path) for path in (str(partition.path), *photographs)]
+    folder = Path(settings.masks) if settings.masks else None
+    masks = [facts.sha256(str(mask)) for mask in find_masks(folder, settings.holdout).values()]
+    known = [VERSION, contents, masks, models, dict(splats.hashes), told]
     return short_hash(json.dumps(known, sort_keys=True, default=str))

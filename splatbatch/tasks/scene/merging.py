@@ -180,7 +180,7 @@ def _part(parts: Parts, one: Candidate, cleaning: Cleaning | None) -> Part:
     result = one.result or Result()
     splat = parts.batch.output.patch(one.name).splat_of(result)
     region, boxes = _region(parts, one)
-    content = result.sha256 or [*file_fact(splat)]  # 0.1.0 wrote no hash down
+    content = result.sha256 or sha256_of(splat)  # 0.1.0 wrote no hash down
     rules = cleaning.rules(one.name) if cleaning else None
     key = _hash([FORMAT, content, parts.offset, parts.partition.axes, boxes, cleaning.key if cleaning else ""])
     source = Source(splat, one.name, result.sha256)

@@ -81,6 +81,7 @@ def measure(scene: Scene, folder: AttemptFolder) -> SceneEvaluation:
     evaluation = SceneEvaluation(
         splat=settings.splat,
         num_gaussians=num_gaussians,
+        splat_sha256=settings.splat_sha256,
         inputs=settings.inputs,
         lacking=settings.lacking,
         photos=photos,

@@ -1,0 +1,135 @@
+"""A batch that is touched, copied and restored between commands, as functions: no process is started, no GPU needed."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import fake_attempt
+from fake_batch import FakeBatch
+from fake_trainer import FakeTrainer
+
+from splatbatch.files import write_json
+from splatbatch.outcome import Exited
+from splatbatch.scheduler.finalize import Ending, Rules, collect, collected, write_down
+from splatbatch.store.attempt_folder import Attempt
+from splatbatch.store.ledger import Ledger
+from splatbatch.store.records.attempt import Claimed, JobSpec, TimeLimits
+from splatbatch.tasks import upkeep
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.fingerprints.contents import Contents
+from splatbatch.tasks.fingerprints.fingerprint import fingerprint
+from splatbatch.tasks.fingerprints.inputs import places
+from splatbatch.tasks.plan import Train
+from splatbatch.tasks.scene.merging import gather, merge
+from splatbatch.tasks.status import read_status
+
+LONG_AGO = 1_600_000_000
+KINDS = ("images", "patches", "masks", "output", "sparse")
+
+
+class MovedBatch:
+    """What may happen to a batch between two commands, and what the commands say."""
+
+    def __init__(self, batch: FakeBatch, seed: int) -> None:
+        self.fake, self.random = batch, random.Random(seed)
+        self.places = 0
+
+    @property
+    def batch(self) -> Batch:
+        return open_batch(self.fake.config)
+
+    def files(self) -> list[Path]:
+        """Return the files of one kind, or of all."""
+        kinds = self.random.choice([KINDS, *((kind,) for kind in KINDS)])
+        return sorted(path for kind in kinds for path in (self.fake.folder / kind).rglob("*") if path.is_file())
+
+    def touch(self) -> None:
+        for path in self.files():
+            if self.random.random() < 0.7:
+                os.utime(path, (LONG_AGO + self.random.randrange(10**6),) * 2 if self.random.random() < 0.5 else None)
+
+    def copy_without_times(self) -> None:
+        """Put a copy in the place of each file: another inode, another time."""
+        for path in self.files():
+            aside = path.with_name(f"{path.name}.copy")
+            shutil.copyfile(path, aside)
+            aside.replace(path)
+
+    def copy_elsewhere(self, copy: Any = shutil.copyfile) -> None:
+        """Go on in a copy of the whole batch in another place."""
+        self.places += 1
+        folder = self.fake.folder.parent / f"place-{self.places}"
+        shutil.copytree(self.fake.folder, folder, copy_function=copy, symlinks=True)
+        shutil.rmtree(self.fake.folder)
+        self.fake.folder = folder
+
+    def restore(self) -> None:
+        """Bring it back as a backup with times does, after times have changed."""
+        backup = shutil.copytree(self.fake.folder, self.fake.folder.parent / "backup", symlinks=True)
+        self.touch()
+        shutil.rmtree(self.fake.folder)
+        backup.rename(self.fake.folder)
+
+    def moves(self) -> None:
+        self.random.choice((self.touch, self.copy_without_times, self.copy_elsewhere, self.restore))()
+
+    def plan(self) -> dict[str, str]:
+        """Return why patches are to be trained."""
+        batch = self.batch
+        standing = batch.standing("content")
+        decisions = [standing.decide(name) for name in batch.names]
+        return {one.patch: one.reason for one in decisions if isinstance(one, Train)}
+
+    def status(self) -> dict[str, str]:
+        """Return the patches that are not trained, with their state."""
+        batch = self.batch
+        found = read_status(batch.output, batch.names, None, batch.standing())
+        return {one.patch: f"{one.state} {one.cause}" for one in found if one.state != "trained"}
+
+    def train(self) -> dict[str, str]:
+        """Do what `train` does before it trains; return what it would train."""
+        batch = self.batch
+        upkeep.restore(batch, Ledger(batch.output.ledger))
+        standing = batch.standing("content")
+        decisions = tuple(standing.decide(name) for name in batch.names)
+        filled = Contents(batch)
+        for name in upkeep.refresh(batch, standing, decisions):
+            filled.want(name)
+        filled.finish()
+        return {one.patch: one.reason for one in decisions if isinstance(one, Train)}
+
+    def retry(self) -> dict[str, str]:
+        """Train p0 once more, worse than before; return what was said of it unless the better splat is kept."""
+        task = next(one for one in self.batch.tasks if one.name == "p0")
+        home = self.batch.output.patch("p0")
+        before, best = home.read_result(), home.splat.read_bytes()
+        attempt = Attempt("p0", home.new_attempt(), {}, fingerprint(task.patch, task.recipe), is_retry=True)
+        attempt = Attempt(**{**vars(attempt), "claim": Claimed(follows=home.newest_accepted())})
+        write_json(
+            attempt.folder.job,
+            JobSpec(depends_on=attempt.depends_on, is_retry=True, limits=TimeLimits(9, 9, 9)).to_record(),
+        )
+        fake_attempt.leave_splat(attempt.folder, 11, task.recipe.training.max_steps)
+        leave_figures(attempt.folder, psnr=20.0)
+        trainer = FakeTrainer(task.recipe)
+        said = collect(Ending(attempt, Exited(0), trainer, home, (), Rules(place=places(task.patch, task.recipe))))
+        filled = Contents(self.batch)
+        write_down(attempt, Exited(0), collected(said), Ledger(self.batch.output.ledger, filled.tell))
+        filled.finish()
+        after = home.read_result()
+        is_kept = before and after and before.attempt == after.attempt and home.splat.read_bytes() == best
+        return {} if is_kept else {"p0": str(said["said"])}
+
+    def merge(self) -> dict[str, str]:
+        """Merge; return what was written though nothing has changed."""
+        batch = self.batch
+        done = merge(gather(batch, allow_missing=False), batch.output.scene.merged)
+        return {"scene": f"{done.num_new} parts {done.damage}"} if done.num_new or done.damage else {}
+
+
+def leave_figures(folder: Any, psnr: float) -> None:
+    write_json(folder.metrics, {"final": {"psnr": psnr, "ssim": 0.9}})
