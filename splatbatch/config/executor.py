@@ -57,7 +57,7 @@ class Executor(Section):
 
     gpus: Literal["auto"] | tuple[Annotated[int, Field(ge=0)], ...] = "auto"
     """GPU indices as nvidia-smi shows them; `auto`: all; []: none, train on the CPU."""
-    cpu_slots: Annotated[int, Field(ge=1)] = 1
+    cpu_slots: Annotated[int, Field(ge=1, le=1024)] = 1
     """Patches trained at once when no GPU is used."""
     patches_per_gpu: Literal["auto"] | Annotated[int, Field(ge=1, le=8)] = 1
     """Patches trained on a GPU at once, if their memory fits; auto: as many as make all together faster."""

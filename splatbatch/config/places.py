@@ -25,5 +25,9 @@ def place_mistakes(scene: Scene, output: Output) -> Iterator[Mistake]:
             return
     if folder.is_relative_to(patches) and {"images", "masks", "sparse"} & set(folder.relative_to(patches).parts):
         yield KEY, f"{folder}: lies inside the scene: name a folder of its own"
+    elif folder == patches:
+        yield KEY, f"{folder}: is the folder of the patches (scene.patches): name a folder of its own"
+    elif scene.source and folder == Path(normpath(scene.source)):
+        yield KEY, f"{folder}: is the scene itself (scene.source): name a folder of its own"
     elif folder / "patches" == patches:
         yield KEY, f"{folder}: the splats would be written among the patches of the scene: name a folder of its own"

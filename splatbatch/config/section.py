@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +14,10 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     WrapValidator,
+    field_validator,
 )
 
 from splatbatch.plain_text import seconds_of
@@ -93,3 +96,24 @@ class Section(BaseModel):
         allow_inf_nan=False,
         defer_build=True,  # as part of the whole config, not once more for each section: half the time at start
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_word_for_a_number(cls, given: Any, about: ValidationInfo) -> Any:
+        """Take true for no number, which Python and pydantic do: to YAML yes, on and y are true."""
+        values = given if isinstance(given, list | tuple) else (given,)
+        if about.field_name and any(isinstance(one, bool) for one in values) and _is_number(cls, about.field_name):
+            word = str(next(one for one in values if isinstance(one, bool))).lower()
+            raise ValueError(f"should be a number; {word} is none, nor what YAML reads so: yes, no, on, off")
+        return given
+
+
+@cache
+def _is_number(section: type[BaseModel], name: str) -> bool:
+    """Return whether a setting takes numbers, and neither true and false nor just anything."""
+    todo, found = [section.model_fields[name].annotation], set()
+    while todo:
+        kind = todo.pop()
+        todo += getattr(kind, "__args__", ())
+        found.add(kind)
+    return bool(found & {int, float}) and not found & {bool, Any, object}

@@ -72,6 +72,10 @@ def our_doing(case: Case) -> Diagnosis | None:
         case TimedOut(limit="wall", limit_s=limit_s):
             advice = f"The limit of {limit_s:g} s was hit: give more time, or fewer steps."
             return diagnosis(case, Meaning("time_limit", "degrade", advice), case.log.last_words())
+        case TimedOut(limit="finished", limit_s=limit_s):
+            advice = f"The program did not end within {limit_s:g} s (artifact.finished_after_s) after it had left its"
+            advice += " splat, which does not count: ended, and tried once more."
+            return diagnosis(case, Meaning("hang", "retry", advice), case.log.last_words())
         case TimedOut(limit_s=limit_s):
             advice = f"Nothing moved for {limit_s:g} s: ended, and tried once more."
             return diagnosis(case, Meaning("hang", "retry", advice), case.log.last_words())

@@ -74,5 +74,7 @@ def for_patch(advice: str, patch: str) -> str:
 
 def with_remedy(cause: str, advice: str) -> str:
     """Return advice with what to type."""
+    if "(artifact.finished_after_s)" in advice:  # the program was ended by that, not by limits.stall_s
+        return f"{advice} Try: splatbatch logs PATCH"
     remedy = REMEDIES.get(cause)
     return f"{advice} Try: {remedy}" if remedy else advice

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from splatbatch.fields import mapping
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.events import AttemptEnded
 from splatbatch.store.folders.patch import PatchFolder
@@ -70,7 +71,10 @@ def _row(attempt: AttemptFolder, end: AttemptEnded | None, product: Result, toda
 
 
 def _changes(attempt: AttemptFolder, today: Mapping[str, Any]) -> dict[str, Any]:
-    settings = leaves(attempt.read_settings().recipe)
+    recipe = attempt.read_settings().recipe
+    if program := mapping(recipe.get("program")):  # of variables only the names are compared, as `today` has them
+        recipe = {**recipe, "program": {**program, "env": sorted(mapping(program.get("env")))}}
+    settings = leaves(recipe)
     now = leaves(today)
     differing = {key: settings[key] for key, value in now.items() if key in settings and settings[key] != value}
     return differing or (attempt.read_job() or JobSpec()).changes

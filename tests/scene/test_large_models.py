@@ -106,3 +106,10 @@ def test_a_moved_copy_of_a_model_is_written_piece_by_piece(scene: MadeScene, tmp
     assert np.allclose(there.points.xyz, here.points.xyz + by)
     assert np.allclose([i.center() for i in there.images], [i.center() + by for i in here.images])
     assert np.array_equal(there.points.tracks.image_ids, here.points.tracks.image_ids)
+
+
+def test_a_point_farther_away_than_anything_can_be_computed_with_is_a_finding(tmp_path: Path) -> None:
+    scene = MadeScene(tmp_path)
+    scene.xyz[3] = (1e300, 0, 4)
+    found = scene.write().audit().findings
+    assert any("1 of 12 points lie beyond 1e+18" in one.message for one in found), found

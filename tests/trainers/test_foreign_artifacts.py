@@ -121,3 +121,10 @@ def test_figures_of_60_gib_are_left_out(run: Run) -> None:
     assert isinstance(found, Trained)
     assert found.splat.metrics == {}
     assert measures.MOST_FIGURES_BYTES <= 64 << 20
+
+
+def test_what_ended_a_program_after_its_splat_is_named(run: Run) -> None:
+    artifact = {"ply": "point_cloud_*.ply", "finished_after_s": 0.3}
+    found = run(settings={"do": "fill-later 4"}, artifact=artifact).outcome()
+    assert "within 0.3 s (artifact.finished_after_s) after it had left its splat" in found.diagnosis.advice
+    assert "stall_s" not in found.diagnosis.advice

@@ -24,6 +24,12 @@ SHORT = 1 << 16
 FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 STDIN = Path("-")
+AS_WRITTEN = ("deadline",)
+"""Settings whose words are kept: to YAML 1.1 25:00 is the number 1500, and a date is no text."""
+TWICE = "stands here and in line"
+LONGEST_NUMBER = 40
+_SIXTIES = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
+_GAPS = re.compile(r"[-+]?(0[xb])?[0-9a-fA-F]*[0-9.]_[0-9a-fA-F_]*(\.[0-9_]*)?")
 _OCTAL = re.compile(r"[-+]?0[0-7_]+")
 
 Read = tuple[yaml.Node | None, Any]
@@ -72,13 +78,24 @@ def read_text(text: str) -> Read:
 
 
 def _read(text: str, kind: Any) -> Read:
-    _measure(yaml.parse(text, Loader=kind))
+    _measure(_with_plain_numbers(yaml.parse(text, Loader=kind)))
     loader = kind(text)
     try:
         node = loader.get_single_node()
+        _see_twice(node)  # before it is built: what << takes over stands among a mapping's own keys then
         return node, loader.construct_document(node) if node else None
     finally:
         loader.dispose()
+
+
+def _with_plain_numbers(events: Iterator[yaml.Event]) -> Iterator[yaml.Event]:
+    key = ""
+    for event in events:
+        if isinstance(event, yaml.ScalarEvent):
+            if event.implicit[0] and key not in AS_WRITTEN:
+                _see_number(event)
+            key = event.value
+        yield event
 
 
 def _measure(events: Iterator[yaml.Event]) -> None:
@@ -108,8 +125,6 @@ def _measure(events: Iterator[yaml.Event]) -> None:
 
 
 def _see_bounds(event: yaml.Event, num: int, level: int) -> None:
-    if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and _OCTAL.fullmatch(event.value):
-        _see_octal(event)
     what = ""
     if num > MOST_NODES:
         what = f"more than {MOST_NODES:,} keys and values, what aliases stand for counted each time"
@@ -121,16 +136,49 @@ def _see_bounds(event: yaml.Event, num: int, level: int) -> None:
         raise TooMuch(problem=what, problem_mark=_mark(event))
 
 
-def _see_octal(event: yaml.ScalarEvent) -> None:
-    """See that a number that YAML reads to the base of eight is the same to the base of ten.
+def _see_number(event: yaml.ScalarEvent) -> None:
+    """See that a number is the one that people read: YAML 1.1 has numbers to the base of 8 and 60, and 1_0 is 10.
 
     Raises:
         yaml.MarkedYAMLError: it is another.
     """
-    meant, taken = int(event.value), int(event.value, 8)
-    if meant != taken:
-        remedy = f"write {meant}, or quote what is no number"
+    if _OCTAL.fullmatch(event.value):
+        taken, instead = int(event.value, 8), str(int(event.value))
+        is_other = str(taken) != instead
+    elif _SIXTIES.fullmatch(event.value) or _GAPS.fullmatch(event.value):
+        if len(event.value) > LONGEST_NUMBER:
+            return  # nobody's number: what it is written for says so
+        taken = yaml.safe_load(event.value)
+        instead, is_other = str(taken), taken != event.value
+    else:
+        return
+    if is_other:
+        remedy = f"write {instead}, or quote what is no number"
         raise yaml.MarkedYAMLError(problem=f"{event.value} is read as {taken}: {remedy}", problem_mark=_mark(event))
+
+
+def _see_twice(top: yaml.Node | None) -> None:
+    """See that no mapping has a key twice: YAML takes the last, and hides the mistake.
+
+    Raises:
+        yaml.MarkedYAMLError: one has.
+    """
+    todo, looked_at = [top], set()
+    while todo:
+        node = todo.pop()
+        if not isinstance(node, yaml.CollectionNode) or id(node) in looked_at:
+            continue
+        looked_at.add(id(node))
+        if not isinstance(node, yaml.MappingNode):
+            todo += node.value
+            continue
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            name = str(key.value)  # a key may itself be a list or mapping, which nothing of ours is called
+            if name in seen:
+                raise yaml.MarkedYAMLError(problem=f"{name!r} {TWICE} {seen[name]}", problem_mark=key.start_mark)
+            seen[name] = key.start_mark.line + 1
+            todo += (key, value)
 
 
 def _mark(event: yaml.Event) -> yaml.Mark | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from splatbatch.config.yaml.bounded import STDIN, TooMuch, read_file, read_text
+from splatbatch.config.yaml.bounded import AS_WRITTEN, STDIN, TWICE, TooMuch, read_file, read_text
 from splatbatch.errors import ConfigError
 
 Keys = tuple[Any, ...]
@@ -18,9 +18,6 @@ MOST_NAMES = 20
 SYNTAX = "Look for a missing colon, a tab, or indentation that changes inside a section."
 LONGEST = 300
 TOO_LARGE = "A configuration is some lines of text: is this the right file?"
-TWICE = "stands here and in line"
-AS_WRITTEN = ("deadline",)
-"""Settings whose words are kept: to YAML 1.1 25:00 is the number 1500, and a date is no text."""
 
 
 @dataclass(frozen=True)
@@ -124,16 +121,11 @@ def _as_written(node: yaml.Node | None, tree: Mapping[Any, Any]) -> dict[str, st
 
 
 def _key_lines(node: yaml.Node, above: Keys = ()) -> Iterable[tuple[Keys, int]]:
-    """Yield (keys, line) for every key and list element; a key written twice is a mistake that YAML itself hides."""
+    """Yield (keys, line) for every key and list element; of a key that << takes over, the line of its own is last."""
     if isinstance(node, yaml.MappingNode):
-        seen: dict[Hashable, int] = {}
         for key, value in node.value:
-            # a key may itself be a list or mapping, which nothing of ours is called
-            name, line = str(key.value), key.start_mark.line + 1
-            if name in seen:
-                raise yaml.MarkedYAMLError(problem=f"{name!r} {TWICE} {seen[name]}", problem_mark=key.start_mark)
-            seen[name] = line
-            yield (*above, name), line
+            name = str(key.value)
+            yield (*above, name), key.start_mark.line + 1
             yield from _key_lines(value, (*above, name))
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):

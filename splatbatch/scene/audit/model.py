@@ -15,6 +15,8 @@ from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Image, Points
 
+_FARTHEST = 1e18  # a squared distance of more is infinite in float32; see splats.ply.LARGEST_COORDINATE
+_REMOVE = "Remove them (colmap point_filtering), or cut again."
 _HUGE = 1e100  # below it nothing overflows, and thousands of centres need not be computed
 _LEAST_TRAINED = 2  # photographs: below that nothing has depth
 _RECUT = "Cut the patch again from the source reconstruction."
@@ -78,7 +80,11 @@ def _check_points(points: Points, image_ids: set[int], scribe: Sink) -> Iterator
     broken = total - int(np.isfinite(points.xyz).all(axis=1).sum())
     if broken:
         message = f"{broken} of {total} points have coordinates that are not finite"
-        yield scribe.note("bad_points", "points3D", message, "Remove them (colmap point_filtering), or cut again.")
+        yield scribe.note("bad_points", "points3D", message, _REMOVE)
+    beyond = int((np.isfinite(points.xyz) & (np.abs(points.xyz) > _FARTHEST)).any(axis=1).sum())
+    if beyond:
+        message = f"{beyond} of {total} points lie beyond {_FARTHEST:.0e}, where float32 computes no distances"
+        yield scribe.note("bad_points", "points3D", message, _REMOVE)
     unseen = total - int(_is_seen(points, image_ids).sum())
     if unseen:
         message = f"{unseen} of {total} points are seen by no image of the patch"
