@@ -15,6 +15,7 @@ from splatbatch.report.todo import MOST_NAMED
 from splatbatch.report.units import photographs
 from splatbatch.report.workers import nodes_of
 from splatbatch.scene.patches import spell
+from splatbatch.store.records.quality.inspection import grade_in_words
 
 SPECIAL = re.compile(r"[\\`*\[|]")
 _FIRST = ("patch", "state", "photographs", "PSNR dB (before)", "SSIM", "Gaussians", "MiB")
@@ -80,7 +81,7 @@ def _quality(patch: Record) -> list[str]:
     over = exceeded(patch["quality"])
     if not over:
         return []
-    heading = f"## {_plain(patch['patch'])}: grade {patch['quality']['grade']}"
+    heading = f"## {_plain(patch['patch'])}: {grade_in_words(patch['quality']['grade'])}"
     words = (f"{one['name']} ({one['value']:.3g}, limit {one['limit']:.3g}): {one['advice']}" for one in over)
     return ["", heading, "", *(f"- {_plain(line)}" for line in words)]
 

@@ -24,6 +24,7 @@ from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.quality.certificate import seal_of
+from splatbatch.store.records.quality.inspection import GRADES
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import open_batch
 
@@ -277,7 +278,7 @@ def test_the_report_shows_grade_figures_and_advice(quarry: Path) -> None:
     told = {patch["patch"]: patch["quality"] for patch in report["patches"]}
     assert found is not None and found.found and told["p1"] is None
     assert told["p0"]["grade"] == found.grade and len(told["p0"]["figures"]) == 17
-    assert f"Grade {found.grade}: {found.found[0].name}" in page and "cells from above" in page
+    assert f"Grade {found.grade}: {GRADES[found.grade]} ({found.found[0].name}" in page and "cells from above" in page
     assert f"p0: grade {found.grade}" in text and found.found[0].advice.split(":")[0] in text
     assert "Certificate" in page and "data:image/webp;base64," in page and "held out" in page
     certificate = json.loads(output.patch("p0").certificate.read_text())

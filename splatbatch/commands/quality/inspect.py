@@ -24,7 +24,7 @@ from splatbatch.scheduler.scene.inspecting import inspect as measure
 from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.store.records.afterwards import DONE, LEFT_OUT, PARTLY, Afterwards
 from splatbatch.store.records.quality.certificate import Certificate, read_certificate
-from splatbatch.store.records.quality.inspection import Inspection, QualityFigure
+from splatbatch.store.records.quality.inspection import GRADES, Inspection, QualityFigure, grade_in_words
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.quality.certificate import certificate_of, certificate_of_scene
 from splatbatch.tasks.quality.inspection import SCENE, accepted, known, order, order_scene
@@ -177,7 +177,7 @@ def _certify(file: Path, made: Certificate) -> None:
 def in_words(name: str, found: Inspection) -> str:
     """Return what was found in a line."""
     over = ", ".join(figure.name for figure in found.found)
-    words = f"{name}: grade {found.grade or 'unknown'}" + (f": {over}" if over else "")
+    words = f"{name}: {grade_in_words(found.grade)}" + (f" ({over})" if over else "")
     return words + (f"; {told}" if (told := drop_in_words(found.dropped)) else "")
 
 
@@ -188,6 +188,8 @@ def show(found: Found) -> None:
         for figure in one.found or (QualityFigure("all within their limits"),):
             table.add_row(one_line(name), one.grade, *_row(figure))
     console.print(table)
+    for letter in sorted({one.grade for one in found.values()} & GRADES.keys()):
+        typer.echo(one_line(grade_in_words(letter)))
     for name, one in found.items():
         if told := drop_in_words(one.dropped):
             typer.echo(one_line(f"{name}: {told}"))

@@ -16,6 +16,7 @@ from splatbatch.report.page.quality.section import quality_section
 from splatbatch.report.page.side_by_side import attempts_side_by_side
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.viewer.viewer import Previews
+from splatbatch.store.records.quality.inspection import grade_in_words
 
 MOST_EVIDENCE = 30
 
@@ -54,7 +55,7 @@ def _key_figures(patch: Record) -> list[str]:
         evened = f", {patch['psnr_even']:.2f} evened" if patch["psnr_even"] is not None else ""
         figures.append(f"PSNR {patch['psnr']:.2f} dB{evened}{beside}")
     if patch["quality"]:
-        figures.append(f"grade {patch['quality']['grade']}")
+        figures.append(grade_in_words(patch["quality"]["grade"]))
     if patch["num_gaussians"]:
         figures.append(f"{patch['num_gaussians']:,} Gaussians")
     if patch["seconds"] is not None:

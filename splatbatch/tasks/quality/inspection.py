@@ -13,7 +13,7 @@ from splatbatch.scene.partition.record import read_partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.folders.scene import SceneFolder
-from splatbatch.store.records.quality.inspection import Inspection, InspectionSettings
+from splatbatch.store.records.quality.inspection import Inspection, InspectionSettings, health_rules
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
@@ -57,11 +57,13 @@ def order(batch: Batch, task: Task, *, measures_drop: bool = False) -> Inspectio
     piece = sorted(in_one_piece(patch, recipe.evaluation).intersection(held_out))
     settings = told.to_record() | dict.fromkeys(evaluation.PLACES)
     depends = [VERSION, result.sha256, result.trained_from.inputs, settings, piece]
+    depends += [rules] if (rules := health_rules(result.warnings)) else []
     return InspectionSettings(
         **{**vars(told), "recipe": recipe.model_dump(mode="json", exclude={"program"})},
         splat=str(folder.splat_of(result)),
         sha256=result.sha256,
         inputs=_hash(depends),
+        warnings=result.warnings,
         piece=tuple(piece),
         measures_drop=measures_drop,
     )
@@ -76,6 +78,9 @@ def order_scene(batch: Batch) -> InspectionSettings:
     """
     told = evaluation.order(batch, batch.output.scene.splat)
     source = read_partition(Path(told.partition)).source
+    merged = batch.output.scene.merged.read()
+    warnings = tuple(words for part in (merged.parts if merged else ()) for words in part.warnings)
+    rules = health_rules(warnings)
     facts, sha256 = FileFacts(), told.splat_sha256
     models = [facts.sha256(f"{source}/{name}") for name in MODEL_FILE_NAMES]
     return InspectionSettings(
@@ -89,7 +94,8 @@ def order_scene(batch: Batch) -> InspectionSettings:
         tones=told.tones,
         splat=told.splat,
         sha256=sha256,
-        inputs=_hash([VERSION, sha256, models, told.recipe.get("training"), told.holdout, told.tones]),
+        warnings=warnings,
+        inputs=_hash([VERSION, sha256, models, told.recipe.get("training"), told.holdout, told.tones, *rules]),
         most_photos=MOST_PHOTOS,
     )
 

@@ -39,7 +39,7 @@ def run(folder: InspectingFolder) -> None:
     tell("load")
     device = open_device(Recipe.model_validate(settings.recipe).training.device)
     subject = open_subject(settings, Path(settings.splat), device)
-    found = inspect(subject, tell)
+    found = inspect(subject, tell).aware_of(settings.warnings)
     tell("pictures")
     with contextlib.suppress(OSError):  # a full disk costs the pictures alone
         found = illustrated(subject, found, folder.pictures)

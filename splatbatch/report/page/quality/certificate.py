@@ -11,6 +11,7 @@ from splatbatch.report.page.html import Html, table, tag
 from splatbatch.report.page.quality.plots import holdout_map
 from splatbatch.report.quality import FIGURES, figure_row
 from splatbatch.store.records.quality.certificate import Certificate
+from splatbatch.store.records.quality.inspection import grade_in_words
 
 MOST_INPUTS = 300
 WORDS = ("figure", "state", "what", "", "file", "sha256", "made with")
@@ -19,7 +20,7 @@ WORDS = ("figure", "state", "what", "", "file", "sha256", "made with")
 def certificate_page(said: Certificate, cameras: Mapping[str, Record]) -> Html:
     """Return all that a certificate says, folded."""
     parts = [
-        tag("p", f"Grade {said.grade}. Check it: splatbatch verify-certificate {said.patch}", class_="quiet"),
+        tag("p", f"{_grade(said.grade)}. Check it: splatbatch verify-certificate {said.patch}", class_="quiet"),
         table(("", "sha256"), _rows(_hashes(said)), WORDS),
         table(FIGURES, _rows(figure_row(one.to_record() | {"state": one.state}) for one in said.figures), WORDS),
     ]
@@ -28,6 +29,10 @@ def certificate_page(said: Certificate, cameras: Mapping[str, Record]) -> Html:
     parts += [table(("made with", "version"), _rows(sorted(said.made_with.items())), (*WORDS, "version"))]
     parts += [*_inputs(said), tag("details", tag("summary", "Settings"), tag("pre", _spelt(said.settings)))]
     return tag("details", tag("summary", "Certificate"), *parts, class_="certificate")
+
+
+def _grade(grade: str) -> str:
+    return grade_in_words(grade).replace("grade", "Grade", 1)
 
 
 def _hashes(said: Certificate) -> Iterator[tuple[str, str]]:

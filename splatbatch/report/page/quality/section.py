@@ -12,6 +12,7 @@ from splatbatch.report.page.quality.pictures import Pictures
 from splatbatch.report.page.quality.plots import falloff_curve
 from splatbatch.report.quality import FIGURES, exceeded, figure_row, held_out_in_words
 from splatbatch.store.records.quality.certificate import Certificate
+from splatbatch.store.records.quality.inspection import grade_in_words
 
 MAP_PX = 240
 CELL_PX = 10
@@ -22,7 +23,8 @@ def quality_section(quality: Record | None, pictures: Pictures) -> Iterator[Html
     if quality is None:
         return
     over = exceeded(quality)
-    said = f"Grade {quality['grade']}: " + (", ".join(one["name"] for one in over) or "all within their limits")
+    names = f" ({', '.join(one['name'] for one in over)})" if over else ""
+    said = f"{grade_in_words(quality['grade']).replace('grade', 'Grade', 1)}{names}"
     yield tag("p", said, class_="mark" if over else "quiet")
     yield from (tag("p", f"{one['name']}: {one['advice']}", class_="quiet") for one in over)
     if quality["dropped"]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from splatbatch.fields import mapping, number, text
@@ -11,6 +11,15 @@ from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.records.record import TypedRecord, maybe, reads
 
 State = Literal["fine", "weak", "bad", "unknown"]
+HEALTH_RULES = ("loss_not_falling", "holdout_gap", "no_densification", "no_growth", "shrunk", "repeated_images")
+"""Begin what a training warns of itself and of its splat: "loss_not_falling: loss 0.2 at the start, ..."."""
+GRADES = {
+    "A": "no sickness found",
+    "B": "one sickness found",
+    "C": "several sicknesses found, or a bad one",
+    "D": "several bad sicknesses found",
+}
+"""What grades mean. A is no measure of quality: a splat of few steps that is blurred all over may have no sickness."""
 BAD = 3.0
 """Times its limit, from which on a figure is bad and not merely weak."""
 
@@ -123,6 +132,18 @@ class Inspection(TypedRecord):
         over = [one for one in self.figures if one.state in ("weak", "bad")]
         return tuple(sorted(over, key=lambda one: one.state))
 
+    def aware_of(self, warnings: Iterable[str]) -> Inspection:
+        """Return it with a figure, and the grade, for what the training of the splat warned of itself; if anything."""
+        if not (rules := health_rules(warnings)):
+            return self
+        meaning, advice = (
+            f"of the training about itself: {', '.join(rules)}",
+            "Read them in the report; train it again.",
+        )
+        figure = QualityFigure("health", float(len(rules)), 0, "warnings", (), meaning, advice)
+        figures = (*self.figures, figure)
+        return replace(self, figures=figures, grade=grade(figures))
+
     def to_record(self) -> dict[str, Any]:
         """Return it as inspection.json holds it."""
         figures = [one.to_record() | {"state": one.state} for one in self.figures]
@@ -144,6 +165,17 @@ def grade(figures: tuple[QualityFigure, ...]) -> str:
     return "D" if bad > 1 else "C" if bad or weak > 1 else "B" if weak else "A"
 
 
+def grade_in_words(grade: str) -> str:
+    """Return a grade with what it means: "grade A: no sickness found"."""
+    return f"grade {grade}: {GRADES[grade]}" if grade in GRADES else "grade unknown"
+
+
+def health_rules(warnings: Iterable[str]) -> tuple[str, ...]:
+    """Return the rules of health that warnings of a training name, each once."""
+    told = (words.removeprefix("health: ").partition(":")[0] for words in warnings)
+    return tuple(dict.fromkeys(rule for rule in told if rule in HEALTH_RULES))
+
+
 @dataclass(frozen=True)
 class InspectionSettings(TrainingSettings):
     """settings.json of an attempt that inspects a splat: what it was trained from, and where it lies."""
@@ -151,6 +183,8 @@ class InspectionSettings(TrainingSettings):
     splat: str = ""
     sha256: str = ""
     inputs: str = ""
+    warnings: tuple[str, ...] = ()
+    """Of its training."""
     piece: tuple[str, ...] = ()
     """Held-out photographs that were taken side by side."""
     measures_drop: bool = False
