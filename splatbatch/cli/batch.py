@@ -59,6 +59,9 @@ def split(
     holdout_block: options.BlockOption = 0.0,
     seed: options.SeedOption = 0,
     picture: options.PictureOption = None,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="Remove patches that the new cut does not have, though they are trained.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how it would be cut, write nothing.")] = False,
     json_: options.JsonOption = False,
     schema: Annotated[
@@ -73,7 +76,8 @@ def split(
     from splatbatch.scene.partition.split import Asked
 
     wish = splitting.wish_for(splitting.Cuts(max_images, overlap, grid, boxes, axis), holdout_block, seed)
-    splitting.run(Asked(source, images, out, wish), splitting.Output(picture, dry_run, json_))
+    trained = frozenset[str]() if drop else splitting.trained_in(out)
+    splitting.run(Asked(source, images, out, wish, trained), splitting.Output(picture, dry_run, json_))
 
 
 @app.command("import")

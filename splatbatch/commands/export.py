@@ -46,6 +46,8 @@ def export(config: Path | None, names: Sequence[str], to: To, cut: Cut, *, as_js
     folder = batch.output.path / "export"
     files = _files(to.path or folder, list(sources))
     place = Place(batch.output.path, folder, to.is_forced)
+    if to.path:
+        batch.see_apart("--to", to.path, next(iter(files.values()), to.path).parent)
     for name, file in files.items():  # before the first is written
         place.check(file, sources[name].path)
     rows = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatbatch import config as configuration
 from splatbatch.config import Config, Recipe
-from splatbatch.errors import ConfigError, SceneError
+from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.files import write_json
 from splatbatch.scene.patches import find_patches
 from splatbatch.store.layout import OutputFolder
@@ -23,7 +23,13 @@ from splatbatch.tasks import plan
 from splatbatch.tasks.colors.tones import in_tones
 from splatbatch.tasks.fingerprints.fingerprint import terms_of
 from splatbatch.tasks.frame import in_frame, known_frame, settle, spans_of
-from splatbatch.tasks.partition.backdrop import in_borders, partition_beside, with_backdrop, without_idle_backdrop
+from splatbatch.tasks.partition.backdrop import (
+    in_borders,
+    partition_beside,
+    see_no_other_backdrop,
+    with_backdrop,
+    without_idle_backdrop,
+)
 from splatbatch.tasks.task import Task, at_pace, only, patches_of, select, tasks_of, under
 
 if TYPE_CHECKING:
@@ -67,6 +73,20 @@ class Batch:
         if self.path == configuration.STDIN:
             raise ConfigError("the configuration came from standard input, and is needed again", "Write it to a file.")
         return self.path.resolve()
+
+    def see_apart(self, option: str, place: Path, folder: Path) -> None:
+        """See that a folder that is to be written to lies among no photographs, masks or models of the batch.
+
+        Raises:
+            OutputError: it does.
+        """
+        patches = patches_of(self.every)
+        homes = {home for one in patches for home in (one.images, one.masks, one.sparse) if home is not None}
+        there = folder.resolve()
+        for home in sorted(one.resolve() for one in homes):
+            if there.is_relative_to(home):
+                message = f"{option} {place}: lies among what the batch is trained from, {home}"
+                raise OutputError(message, "Name a place elsewhere.")
 
     @property
     def terms(self) -> str:
@@ -200,6 +220,7 @@ def open_batch(
         patches, output = find_patches(config.scene), OutputFolder(config.output.folder)
     except SceneError as error:
         raise SceneError(configuration.placed(file, error.message), error.hint) from error
+    see_no_other_backdrop(patches)
     frame = known_frame(config, output)
     if partition := partition_beside(config):
         config, patches = with_backdrop(config, partition), in_borders(patches, partition, output)

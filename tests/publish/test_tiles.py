@@ -95,6 +95,14 @@ def test_up_leads_away_from_the_earth_and_north_to_the_pole(pyproj: Any) -> None
     assert ground.scale == pytest.approx(1 / 0.9996, rel=1e-3)
 
 
+def test_a_local_model_is_not_taken_for_one_around_the_centre_of_the_earth(pyproj: Any) -> None:
+    with pytest.raises(ConfigError, match=r"scene.crs: EPSG:4978: .* would be 6,3\d\d km below the ground") as caught:
+        on_globe("EPSG:4978", np.array([3.0, -2.0, 1.0]))
+    assert "leave scene.crs out" in caught.value.hint
+    place = on_globe("EPSG:32632", UTM).convert(UTM[None])[0]
+    assert on_globe("EPSG:4978", place).scale == pytest.approx(1)
+
+
 def test_feet_are_metres_in_the_tileset(pyproj: Any) -> None:
     ground = on_globe("EPSG:2263", np.array([987_000.0, 205_000.0, 30.0]))  # New York, in US feet
     assert ground.scale == pytest.approx(0.3048, rel=1e-3)

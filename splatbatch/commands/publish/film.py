@@ -32,6 +32,7 @@ def film(config: Path | None, name: str, wanted: Film) -> None:
     print_warnings(batch.config.warnings)
     settings = batch.config.publish
     made = replace(wanted, bounds=Bounds(settings.wall_s, settings.memory_mib))
+    batch.see_apart("--out", made.out, made.out.parent)
     made.check(batch.output.path)
     for splat in published(batch, [name]):
         place = make_film(splat, made, tell)

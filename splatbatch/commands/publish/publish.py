@@ -87,6 +87,7 @@ def wish_of(batch: Batch, options: PublishOptions = PublishOptions()) -> Wish:
         batch.config.scene.crs or "",
     )
     wish.target.check(batch.output.path)
+    batch.see_apart("--to" if options.to else "publish.folder", wish.target.folder, wish.target.folder)
     return wish
 
 

@@ -40,6 +40,8 @@ def plan_capture(config: Path | None, names: Sequence[str], to: Path | None, *, 
     if to and to.suffix.lower() not in FORMATS:
         raise ConfigError(f"--to {to}: neither GeoJSON nor KML", "Name it *.geojson or *.kml.")
     batch = open_batch(config, [name for name in names if name != SCENE])
+    if to:
+        batch.see_apart("--to", to, to.parent)
     flight = flight_of(batch)
     if to:
         _write(flight, to)

@@ -47,6 +47,7 @@ def merge(config: Path | None, options: MergeOptions, *, as_json: bool) -> None:
     files = batch.output.scene.merged
     if options.out is not None:
         check_place(options.out, batch.output.path)
+        batch.see_apart("--out", options.out, options.out.parent)
         files = MergedFiles.at(options.out)
     # where nothing was ever trained there is nothing to lock, and nothing to merge
     with held_alone(batch.output, batch.terms, tell) if batch.output.path.is_dir() else nullcontext():

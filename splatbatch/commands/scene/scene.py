@@ -152,7 +152,7 @@ def _cut(options: SceneOptions) -> None:
         _say("split: 1 of 4: the scene is cut already")
         return
     _say("split: 1 of 4")
-    asked = Asked(options.source, options.images, patches, Wish(options.max_images))
+    asked = Asked(options.source, options.images, patches, Wish(options.max_images), splitting.trained_in(patches))
     splitting.run(asked, splitting.Output(picture=None, dry_run=False, as_json=False))
 
 

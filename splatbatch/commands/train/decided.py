@@ -11,6 +11,7 @@ import typer
 
 from splatbatch.plain_text import moment, one_line
 from splatbatch.scene.audit.audit import Audit
+from splatbatch.scene.patches import spell
 from splatbatch.store.events import Audited, Refused
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks import plan as planning
@@ -149,5 +150,7 @@ def refuse(todo: Batch, audits: Audits, ledger: Ledger, *, verify: bool) -> Mapp
             inputs = state_of(inputs_of(task.patch, task.recipe).files)
             ledger.write(Refused(task.name, reason, inputs))
     if len(refused) == len(todo.tasks):
-        typer.echo("every patch is refused by the audit: see `splatbatch verify-dims`", err=True)
+        others = [task.name for task in todo.every if not task.patch.is_backdrop and task.name not in refused]
+        said = f"{spell([*refused])}: refused by the audit, and nothing else is to be trained" if others else ""
+        typer.echo(one_line(f"{said or 'every patch is refused by the audit'}: see `splatbatch verify-dims`"), err=True)
     return refused

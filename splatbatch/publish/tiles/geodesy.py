@@ -25,6 +25,8 @@ GEOCENTRIC, DEGREES = "EPSG:4978", "EPSG:4979"
 """WGS 84 as x y z from the Earth's centre, which 3D Tiles are in, and as longitude, latitude, height."""
 BORDER_DEG = 1.0
 """So far beyond the area that a CRS is made for it may still be used."""
+LOWEST_M, HIGHEST_M = -15_000.0, 100_000.0
+"""Above the ellipsoid: where on Earth something can be photographed."""
 STEP = 1.0
 """In units of the CRS: over which its directions are taken."""
 UNEVEN = 0.01
@@ -156,13 +158,17 @@ def _check_area(crs: str, system: pyproj.CRS, middle: Floats) -> None:
     import pyproj
 
     transformer = pyproj.Transformer.from_crs(system.to_3d(), DEGREES, always_xy=True)
-    east, north, _ = transformer.transform(*middle)
+    east, north, height = transformer.transform(*middle)
     where = " ".join(f"{value:,.1f}" for value in middle)
     area = system.area_of_use
     is_outside = area is not None and not (
         area.south - BORDER_DEG <= north <= area.north + BORDER_DEG
         and _is_between(area.west - BORDER_DEG, east, area.east + BORDER_DEG)
     )
+    if math.isfinite(height) and not LOWEST_M <= height <= HIGHEST_M:
+        said = f"{abs(height) / 1000:,.0f} km {'below' if height < 0 else 'above'} the ground"
+        hint = f"{_HINT} For a model in coordinates of its own leave scene.crs out."
+        raise ConfigError(f"scene.crs: {crs}: the scene's middle, {where}, would be {said}", hint)
     if not (math.isfinite(east) and math.isfinite(north)) or is_outside:
         said = f"{east:.2f} E {north:.2f} N" if math.isfinite(east) else "nowhere on Earth"
         made_for = f", outside the area that it is made for ({area.name})" if area else ""

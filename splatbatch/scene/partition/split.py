@@ -23,6 +23,7 @@ from splatbatch.scene.partition.place import PARTITION
 from splatbatch.scene.partition.plan import Plan, plan_split
 from splatbatch.scene.partition.record import Core, write_partition
 from splatbatch.scene.partition.wish import Wish
+from splatbatch.scene.patches import natural_key, spell
 
 WRITERS = 2
 """Patches written at once: more would hold more in memory and gain nothing on two cores."""
@@ -37,6 +38,8 @@ class Asked:
     images: Path | None
     out: Path
     wish: Wish
+    trained: frozenset[str] = frozenset()
+    """Patches of an earlier split that have a splat: a cut without one of them is refused."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +96,8 @@ def split(asked: Asked, *, dry_run: bool = False) -> Split:
     source = find_source(asked.source)
     shared = find_shared(source, asked.images)
     plan = plan_split(source, asked.out, asked.wish)
+    if not dry_run:
+        _see_none_lost(asked, plan)
     _check_cameras(plan.sightings)
     rigs, why_not = _rigs(plan.sightings)
     notes = tuple(filter(None, (*plan.notes, why_not, missing_photographs(shared, plan.sightings))))
@@ -101,6 +106,18 @@ def split(asked: Asked, *, dry_run: bool = False) -> Split:
     if dry_run:
         return _described(plan, {name: _state(plan, name, content) for name, content in contents.items()}, notes)
     return _written(plan, contents, notes)
+
+
+def _see_none_lost(asked: Asked, plan: Plan) -> None:
+    """See that no patch is lost that is trained.
+
+    Raises:
+        SceneError: some would be.
+    """
+    if lost := sorted(asked.trained - {core.name for core in plan.partition.cores}, key=natural_key):
+        message = f"--out {asked.out}: {spell(lost, 5)}: trained, and no patch of the new cut"
+        hint = "`splatbatch split --drop` removes it all the same; or cut into a new folder, with another --out."
+        raise SceneError(message, hint)
 
 
 def _written(plan: Plan, contents: dict[str, Content], notes: tuple[str, ...]) -> Split:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from splatbatch.config import Config, Training
 from splatbatch.config.recipe import PatchOverrides
 from splatbatch.config.trainers.programs import OUR_TRAINER
+from splatbatch.errors import SceneError
 from splatbatch.scene.partition.place import find_partition
 from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.store.folders.patch import BACKDROP
@@ -28,6 +29,19 @@ SHARE_OF_CAP = 3
 """A backdrop has a third of the Gaussians that a patch may have: it is in the memory of every patch."""
 SHARE_OF_STEPS, FEWEST_STEPS = 4, 2_000
 """And a quarter of the steps, or 2,000, where a patch has as many."""
+
+
+def see_no_other_backdrop(patches: Iterable[Patch]) -> None:
+    """See that no patch, and no scene of a list, has the name of the backdrop: its results lie under that name.
+
+    Raises:
+        SceneError: one has.
+    """
+    for patch in patches:
+        if patch.name == BACKDROP:
+            folder = patch.sparse.parent.parent if patch.sparse.name.isdecimal() else patch.sparse.parent
+            message = f"{folder}: the name {BACKDROP} is that of the whole scene, which is drawn behind patches"
+            raise SceneError(message, "Rename the folder, as p0, or move it elsewhere.")
 
 
 def partition_beside(config: Config) -> Partition | None:
