@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 from pathlib import Path
+
+MOST_BATCHES = 64
+"""Whose caches are kept."""
 
 
 def cache_home() -> Path:
     """Return the folder that all of them lie in."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def own_cache() -> Path:
+    """Return the folder of what we have read of files, for all commands of this user."""
+    return Path(os.environ.get("SPLATBATCH_CACHE") or cache_home() / "splatbatch")
+
+
+def cache_of(folder: Path) -> Path:
+    """Return where a batch's caches lie: by its output folder, into which a query writes nothing."""
+    name = hashlib.sha256(os.fsencode(os.path.abspath(folder))).hexdigest()[:16]  # noqa: PTH100
+    return own_cache() / "batches" / name
+
+
+def make_cache(folder: Path) -> None:
+    """Make the folder of a batch's caches; of too many the oldest go.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    is_new = not folder.is_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    if is_new:
+        others = sorted(folder.parent.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)
+        for old in others[MOST_BATCHES:]:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def extensions_folder() -> Path:

@@ -17,7 +17,7 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import Literal, NamedTuple
 
-from splatbatch.caches import cache_home
+from splatbatch.caches import own_cache
 from splatbatch.files import PRIVATE, open_regular, write_whole
 
 SETTLED_S = 5.0
@@ -90,7 +90,7 @@ class Stamps:
 
     def __init__(self, path: Path | None = None) -> None:
         """Keep them in the user's cache, or elsewhere; nothing is read until somebody asks."""
-        self._path = path or cache_home() / "splatbatch" / "stamps"
+        self._path = path or own_cache() / "stamps"
         self._lines: dict[bytes, bytes] | None = None
 
     def get(self, path: str, stat: os.stat_result) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from hypothesis import settings
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+# what commands of tests have read of files is none of the user's
+os.environ["SPLATBATCH_CACHE"] = tempfile.mkdtemp(prefix="splatbatch-cache-")
 
 # a shell that starts us in the background has Ctrl-C ignored, also by all that we start: tests send it
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

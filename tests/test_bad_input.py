@@ -14,6 +14,7 @@ from command_line import invoke
 from PIL import Image
 
 from splatbatch.machine import gpu
+from splatbatch.store.layout import OutputFolder
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -274,7 +275,8 @@ def test_junk_in_the_output_folder_stops_nothing(batch: FakeBatch, junk: bytes) 
     (folder / "attempt-01").mkdir(parents=True)
     for name in ("splat.ply", "result.json", "attempt-01/job.json", "attempt-01/exit.json", "attempt-01/start.json"):
         (folder / name).write_bytes(junk)
-    for path in (batch.output / "lock", batch.output / "ledger.jsonl", batch.output / ".audit-cache.json"):
+    for path in (batch.output / "lock", batch.output / "ledger.jsonl", OutputFolder(batch.output).audit_cache):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(junk)
     assert invoke("status", "--json", batch=batch).code == 0
     ended = invoke("train", batch=batch)

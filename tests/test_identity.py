@@ -20,9 +20,9 @@ LONG_AGO = 1_700_000_000
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("SPLATBATCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(identity, "SETTLED_S", -60.0)  # files of this very moment count as settled
-    return tmp_path / "cache/splatbatch/stamps"
+    return tmp_path / "cache/stamps"
 
 
 @pytest.fixture

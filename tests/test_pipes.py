@@ -30,7 +30,7 @@ SCENE = (
     *(f"patches/p0/sparse/0/{name}.txt" for name in ("cameras", "images", "points3D")),
 )
 OUTPUT = (
-    *("batch.yaml", "ledger/local.jsonl", ".audit-cache.json", "frame.json", "lock", "colors.json", ".status-index"),
+    *("batch.yaml", "ledger/local.jsonl", "frame.json", "lock", "colors.json"),
     *(f"patches/p0/{name}" for name in ("splat.ply", "result.json", "accepted/1.json", "inspection.json")),
     *(f"patches/p0/attempt-01/{name}" for name in ("splat.ply", "result.json", "train.log", "progress.jsonl")),
     *(f"patches/p0/attempt-01/{name}" for name in ("metrics.json", "job.json", "exit.json", "start.json", "gpu.jsonl")),

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from splatbatch.caches import make_cache
 from splatbatch.files import MOST_JSON_BYTES, read_regular, write_text
 from splatbatch.identity import Stamp
 from splatbatch.store.records.fingerprint import MODEL
@@ -110,6 +111,7 @@ class Index:
         """Write the index; a folder that cannot be written is none the worse."""
         text = json.dumps({"patches": self._briefs, "others": self.others, "ledger": ledger}, separators=(",", ":"))
         with contextlib.suppress(OSError):
+            make_cache(self._path.parent)
             write_text(self._path, f"{_head(text.encode())}\n{text}")
         self._num_new = 0
 

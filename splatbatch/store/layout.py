@@ -7,6 +7,7 @@ import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from splatbatch.caches import cache_of
 from splatbatch.errors import OutputError
 from splatbatch.files import read_json, sweep, write_json
 from splatbatch.store.attempt_folder import FileIn
@@ -35,8 +36,6 @@ class OutputFolder:
     """What engines were asked to start."""
     claims = FileIn("claims")
     """Who works on which task: claims/<task>/<generation>."""
-    audit_cache = FileIn(".audit-cache.json")
-    """Sizes of the photographs as read from their headers."""
     frame = FileIn("frame.json")
     """The offset of the splats; there once a batch has been trained."""
     colors = FileIn("colors.json")
@@ -45,10 +44,18 @@ class OutputFolder:
     """What was given up so that the batch ends in time; there only with a deadline."""
     color_cache = FileIn(".color-cache.npz")
     """Colours of the photographs at their keypoints."""
-    index = FileIn(".status-index")
-    """What `status` has read of all that lies here; it may be removed at any time."""
     metrics = FileIn("metrics.prom")
     """For Prometheus: how far the batch is."""
+
+    @property
+    def audit_cache(self) -> Path:
+        """Sizes of the photographs as read from their headers; in the user's cache."""
+        return cache_of(self.path) / "headers.json"
+
+    @property
+    def index(self) -> Path:
+        """What `status` has read of all that lies here; in the user's cache."""
+        return cache_of(self.path) / "status"
 
     def claim(self, task: str, generation: int) -> Path:
         """Return where a generation of the claims of a task is made."""

@@ -136,7 +136,7 @@ def test_a_query_writes_nothing_into_the_output_folder(trained: FakeBatch) -> No
         trained.run(query)
     after = {path: path.lstat().st_mtime_ns for path in trained.output.rglob("*")}
     changed = {path.name for path in before | after if before.get(path) != after.get(path)}
-    assert changed <= {"output", "report.html", "report.md", "report.json", ".audit-cache.json"}  # asked for; a cache
+    assert changed <= {"output", "report.html", "report.md", "report.json"}  # a report is asked for
 
 
 def test_200_zeroed_bytes_of_a_splat_are_noticed_and_trained_again(trained: FakeBatch) -> None:

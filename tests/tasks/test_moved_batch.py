@@ -54,7 +54,7 @@ def put_measured(batch: FakeBatch, patch: str, seed: int) -> None:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("SPLATBATCH_CACHE", str(tmp_path / "cache"))
 
 
 def sequence(batch: FakeBatch, seed: int, steps: int = 5) -> None:

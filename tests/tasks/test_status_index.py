@@ -17,6 +17,7 @@ from fake_batch import FakeBatch
 
 from splatbatch.store import index as indexing
 from splatbatch.store.index import Index
+from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.plan import UNCOMPARED
 from splatbatch.tasks.status import read_status
@@ -56,7 +57,7 @@ def batch(night: FakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def index_of(batch: FakeBatch) -> Path:
-    return batch.output / ".status-index"
+    return OutputFolder(batch.output).index
 
 
 def look(batch: FakeBatch, *, with_index: bool = True) -> dict[str, str]:

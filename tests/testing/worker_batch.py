@@ -185,7 +185,7 @@ def drawn_against(patch: Path) -> str | None:
     return found
 
 
-KNOWN = (".prepare", ".audit-cache.json", ".status-index")
+KNOWN = (".prepare",)
 
 
 def _ended(batch: FakeBatch) -> Any:

@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from splatbatch.caches import make_cache
 from splatbatch.fields import whole
 from splatbatch.files import read_json, write_text
 from splatbatch.scene.photos.headers import read_known, unreadable
@@ -59,7 +60,7 @@ class Headers:
         """Bring the cache up to date."""
         if self._cache and self._fresh:
             with contextlib.suppress(OSError, ValueError):
-                self._cache.parent.mkdir(parents=True, exist_ok=True)
+                make_cache(self._cache.parent)
                 write_text(self._cache, json.dumps({"version": _VERSION, "photos": self._known | self._fresh}))
 
 
