@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ BAD_JSON: dict[str, tuple[Change, str]] = {
     "no frames": (put("frames", []), r"transforms.json: frames is empty"),
     "frames no list": (put("frames", {"a": 1}), r"frames is missing, or no list"),
     "frame no object": (put("frames", 3, "hello"), r"frames\[3\]: 'hello' is no frame"),
-    "no path": (put("frames", 3, "file_path", None), r"frames\[3\]: file_path None"),
+    "no path": (put("frames", 3, "file_path", None), r"frames\[3\]: file_path null"),
     "photo missing": (put("frames", 3, "file_path", "images/no.jpg"), r'frames\[3\] "images/no.jpg": no such photo'),
     "other suffix": (put("frames", 3, "file_path", "images/04.png"), r"no such photograph; there is 04.jpg"),
     "mirrored": (put("frames", 3, "transform_matrix", MIRROR), r'frames\[3\] "images/04.jpg": .* mirrors'),
@@ -117,7 +118,7 @@ BAD_JSON: dict[str, tuple[Change, str]] = {
     "contrary": (put("camera_angle_x", 0.3), r"contradicts camera_angle_x"),
     "pinhole with k": (lambda top: {**top, "camera_model": "PINHOLE", "k1": 0.1}, r"camera_model PINHOLE, but k1 0.1"),
     "k4 too large": (put("k4", -9e3), r"k4 -9000 of a radial polynomial: it folds over"),
-    "half a size": (put("h", None), r"h None is no finite number|w 96, h None"),
+    "half a size": (put("h", None), r"h null is no finite number|w 96, h null"),
     "other shape": (put("h", 50), r"camera 96x50, photograph 01.jpg 96x72: another shape"),
     "turned": (lambda top: {**top, "w": 72, "h": 96}, r"width and height are exchanged"),
     "applied mirrors": (put("applied_transform", MIRROR[:3]), r"applied_transform mirrors"),
@@ -467,3 +468,32 @@ def test_thousands_of_photographs_take_seconds(source: Path, tmp_path: Path) -> 
     for i in range(3000):
         (tmp_path / f"in/images/{i:05d}.jpg").hardlink_to(source / "made/images/01.jpg")
     assert len(bring_in(path, tmp_path / "out", QUICK).capture.shots) == 3000
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "utf-7", "shift_jis", "UTF-32"])
+def test_an_xml_in_an_encoding_that_is_not_read_is_a_mistake(source: Path, tmp_path: Path, encoding: str) -> None:
+    path = xml_with(source, tmp_path, ('encoding="UTF-8"', f'encoding="{encoding}"'))
+    assert re.search(r"its encoding is not read|no whole XML", mistakes(path, tmp_path))
+
+
+@pytest.mark.parametrize("token", ['<a b="{}"/>', '<a b="{}', "<!-- {} -->", "<?pi {} ?>"])
+def test_a_tag_of_30_mb_is_refused_at_once(source: Path, tmp_path: Path, token: str) -> None:
+    path = xml_with(source, tmp_path, ("<sensors>", f"{token.format('x>' * 15_000_000)}<sensors>"))
+    began = time.process_time()
+    assert "a tag or a comment longer than 1,048,576 bytes" in mistakes(path, tmp_path)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([put("k1", 1e30)], "k1 1e+30 is beyond what any lens has"),
+        ([put("fl_x", None)], "fl_x null is no finite number"),
+        ([put("fl_x", 0)], "fl_x 0, fl_y "),
+    ],
+)
+def test_what_is_said_of_numbers_is_true(source: Path, tmp_path: Path, changes: list, words: str) -> None:
+    said = mistakes(json_with(source, tmp_path, *changes), tmp_path)
+    assert words in said
+    assert "None" not in said
+    assert "1e+30 is no finite" not in said

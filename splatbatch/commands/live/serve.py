@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http
 import json
 import threading
@@ -24,8 +23,6 @@ MOST_STREAMS = 16
 """Pages that follow at once."""
 PING_S = 15.0
 """After which a page that has closed unseen is noticed."""
-STUCK_S = 30.0
-"""So long a browser may take nothing."""
 
 
 def serve(config: Path | None, port: int) -> None:
@@ -46,19 +43,16 @@ def serve(config: Path | None, port: int) -> None:
 class _Handler(LoopbackHandler):
     """Answers with the page, with how far the batch is, and with a stream of both."""
 
-    timeout = STUCK_S
-
     def __init__(self, guard: Guard, board: Board, streams: threading.BoundedSemaphore, *arguments: Any) -> None:
         self._board, self._streams = board, streams
         super().__init__(guard, *arguments)
 
     def answer(self, name: str) -> None:
         """Answer what was asked for below the token."""
-        with contextlib.suppress(ConnectionError, TimeoutError):
-            try:
-                self._answer(name)
-            except SplatbatchError as error:
-                self.say(http.HTTPStatus.SERVICE_UNAVAILABLE, f"{error.message}\n")
+        try:
+            self._answer(name)
+        except SplatbatchError as error:
+            self.say(http.HTTPStatus.SERVICE_UNAVAILABLE, f"{error.message}\n")
 
     def _answer(self, name: str) -> None:
         match name:

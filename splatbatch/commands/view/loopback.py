@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,8 @@ from splatbatch.errors import OutputError
 
 LOOPBACK = "127.0.0.1"
 INTERRUPTED = 130
+STUCK_S = 30.0
+"""Who sends no whole request, or takes nothing of an answer, for so long is let go: a thread waits for each."""
 MOST_PORTS = 100
 """Tried from the named one on."""
 
@@ -44,6 +47,8 @@ def serve_until_interrupted(server: ThreadingHTTPServer) -> None:
 class LoopbackHandler(BaseHTTPRequestHandler):
     """Lets requests in or not; what it answers is the matter of who derives from it."""
 
+    timeout = STUCK_S
+
     def __init__(self, guard: Guard, *arguments: Any) -> None:
         self._guard = guard
         super().__init__(*arguments)
@@ -57,7 +62,8 @@ class LoopbackHandler(BaseHTTPRequestHandler):
         if not self._guard.lets_in(self.path, hosts, origins):
             self.say(http.HTTPStatus.FORBIDDEN, "The whole URL is needed, as it was printed.\n")
             return
-        self.answer(self.path.partition("?")[0].replace(f"/{self._guard.token}", "", 1).lstrip("/"))
+        with contextlib.suppress(ConnectionError, TimeoutError):  # a page that was closed
+            self.answer(self.path.partition("?")[0].replace(f"/{self._guard.token}", "", 1).lstrip("/"))
 
     def answer(self, name: str) -> None:
         """Answer what was asked for below the token."""

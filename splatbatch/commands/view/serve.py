@@ -55,6 +55,7 @@ class _Handler(LoopbackHandler):
 
     def __init__(self, guard: Guard, shown: Together, page: str, *arguments: Any) -> None:
         self._shown, self._page = shown, page
+        self._numbers = {str(number): number for number in range(len(shown.photos))}
         super().__init__(guard, *arguments)
 
     def answer(self, name: str) -> None:
@@ -67,8 +68,8 @@ class _Handler(LoopbackHandler):
             self.send(f"{kind}; charset=utf-8", text().encode())
         elif name == "splat.ply":
             self._send_splat()
-        elif name.startswith("photo/") and photo.isdecimal() and int(photo) < len(self._shown.photos):
-            self._send_file(self._shown.photos[int(photo)])
+        elif name.startswith("photo/") and photo in self._numbers:
+            self._send_file(self._shown.photos[self._numbers[photo]])
         else:
             self.say(http.HTTPStatus.NOT_FOUND, "There is nothing of that name.\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,20 @@ class Mistakes:
 
 def spelt(value: Any) -> str:
     """Return a value as an error quotes it: short, on one line."""
-    text = " ".join(str(value).split()) if not isinstance(value, str) else repr(value)
+    words = json_word(value) if value is None or isinstance(value, bool) else " ".join(str(value).split())
+    text = repr(value) if isinstance(value, str) else words
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def json_word(value: bool | None) -> str:
+    """Return null, true or false, as they stand in a JSON file."""
+    return {None: "null", True: "true", False: "false"}[value]
+
+
+def why_no_number(value: Any) -> str:
+    """Return what is wrong with what should be a number of a lens."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return "is beyond what any lens has" if is_number else "is no finite number"
 
 
 def some(names: Sequence[str], most: int = 3) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 from xml.parsers import expat
 
 import numpy as np
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 LARGEST_MIB = 256
 MOST_LEVELS = 64
+MOST_TOKEN_BYTES = 1 << 20
+"""Of a tag with its attributes, or a comment: expat 2.5 takes a minute for 30 MB of one."""
+_PIECE_BYTES = 1 << 16
 _MIB = 1 << 20
 _REMEDY = "Export it again: File > Export > Export Cameras, as Agisoft XML."
 
@@ -47,7 +50,9 @@ def read_document(path: Path) -> Document:
             raise SceneError(f"{path}: {size // _MIB} MiB, more than the {LARGEST_MIB} MiB that are read", _REMEDY)
         builder = _Builder(path)
         try:
-            builder.parser.ParseFile(file)
+            builder.read(file)
+        except (LookupError, ValueError) as error:  # Python's, of an encoding
+            raise SceneError(f"{path}: its encoding is not read ({error})", f"{_REMEDY} It writes UTF-8.") from error
         except expat.ExpatError as error:
             what = expat.errors.messages[error.code]
             place = f"line {error.lineno}, column {error.offset + 1}"
@@ -71,6 +76,19 @@ class _Builder:
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self.tree.data
+
+    def read(self, file: BinaryIO) -> None:
+        """Take a file in pieces: expat looks at a token from its beginning whenever it gets a piece more of it."""
+        taken = 0
+        while piece := file.read(_PIECE_BYTES):
+            self.parser.Parse(piece)
+            taken += len(piece)
+            if taken - self.parser.CurrentByteIndex > MOST_TOKEN_BYTES:
+                what = (
+                    f"line {self.parser.CurrentLineNumber}: a tag or a comment longer than {MOST_TOKEN_BYTES:,} bytes"
+                )
+                raise SceneError(f"{self._path}: {what}", _REMEDY)
+        self.parser.Parse(b"", True)
 
     def _refuse(self, *_: object) -> None:
         what = f"line {self.parser.CurrentLineNumber}: declares a document type or an entity"

@@ -11,7 +11,7 @@ from splatbatch.fields import number, whole
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.imports.capture import Notes
 from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
-from splatbatch.scene.imports.mistakes import Mistakes, spelt
+from splatbatch.scene.imports.mistakes import Mistakes, spelt, why_no_number
 from splatbatch.scene.photos.sizes import Size
 
 DISTORTION = ("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")
@@ -49,7 +49,7 @@ class Intrinsics:
             if key in self._frame or key in self._top:
                 value = number(self.get(key))
                 if value is None:
-                    self.fault(f"{key} {spelt(self.get(key))} is no finite number", f"Write a number for {key}.")
+                    self.fault(f"{key} {spelt(self.get(key))} {why_no_number(self.get(key))}", f"Mend {key}.")
                 return value
         return None
 
@@ -120,8 +120,11 @@ def _focal_lengths(keys: Intrinsics, size: Size, *, is_fisheye: bool, notes: Not
             keys.fault(what, "Write the one that is right, and remove the other.")
     x = fl_x if fl_x is not None else of_angle[0]
     y = next((value for value in (fl_y, of_angle[1], x) if value is not None), None)
-    if x is None or y is None or min(x, y) <= 0:
-        keys.fault(f"fl_x {x}, fl_y {y}: a focal length is above 0", "Write fl_x and fl_y in pixels.")
+    if x is None or y is None:  # no angle of view that is written is one
+        keys.fault("fl_x is missing, and camera_angle_x is no angle of view", "Write fl_x and fl_y in pixels.")
+        return None
+    if min(x, y) <= 0:
+        keys.fault(f"fl_x {x:g}, fl_y {y:g}: a focal length is above 0", "Write fl_x and fl_y in pixels.")
         return None
     if fl_x is None:
         notes.convert("focal lengths are computed from camera_angle_x (and camera_angle_y where it is written)")
