@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 IS_HERE = all(find_spec(name) for name in ("mlflow", "sqlalchemy", "alembic"))
 CLIENT = os.environ.get("SPLATBATCH_MLFLOW_PYTHON", sys.executable if IS_HERE else "")
 """A Python that has MLflow: this one, or that of a venv of its own, which then sees this one's packages."""
+SERVER = os.environ.get("SPLATBATCH_MLFLOW_SERVER", "")
+"""URL of a server to write to."""
 needs_mlflow = pytest.mark.skipif(
     not CLIENT, reason="MLflow is not installed: pip install 'splatbatch[mlflow]', or name a Python that has it in"
     " SPLATBATCH_MLFLOW_PYTHON"
@@ -123,6 +125,31 @@ def test_what_an_earlier_night_could_not_write_the_next_one_writes(batch: FakeBa
     batch.change(tracking={"mlflow": "sqlite:///mlflow.db"})
     assert batch.run("train").returncode == 0
     assert sorted(run["tags"]["splatbatch.attempt"] for run in runs(batch)) == ["", "p0/1"]
+
+
+@needs_mlflow
+@pytest.mark.slow
+def test_a_run_that_was_cut_off_is_removed_by_the_next_night(batch: FakeBatch, with_client: None) -> None:
+    assert batch.make("p0", tracking={"mlflow": "sqlite:///mlflow.db"}).run("train").returncode == 0
+    (parent,) = [run for run in runs(batch) if not run["tags"]["splatbatch.attempt"]]
+    begin = (
+        "import sys, mlflow; c = mlflow.MlflowClient(sys.argv[1]); c.create_run('1', tags={sys.argv[2]: sys.argv[3]})"
+    )
+    store = f"sqlite:///{batch.folder}/mlflow.db"
+    subprocess.run([CLIENT, "-c", begin, store, "mlflow.parentRunId", parent["id"]], check=True)
+    assert len(runs(batch)) == 3
+    assert batch.run("train").returncode == 0
+    assert sorted(run["tags"]["splatbatch.attempt"] for run in runs(batch)) == ["", "p0/1"]
+
+
+@needs_mlflow
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not SERVER, reason="no MLflow server: name one in SPLATBATCH_MLFLOW_SERVER, as http://127.0.0.1:5000"
+)
+def test_a_server_gets_runs_and_their_files(batch: FakeBatch, with_client: None) -> None:
+    ended = batch.make("p0", tracking={"mlflow": SERVER, "experiment": batch.folder.parent.name}).run("train")
+    assert ended.returncode == 0 and "tracking.mlflow" not in ended.stderr
 
 
 @needs_mlflow

@@ -66,19 +66,24 @@ class Book:
     """What MLflow knows of a batch."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
+        import mlflow
         from mlflow import MlflowClient
 
+        mlflow.set_tracking_uri(order["uri"])  # 3.1 sends files to where this points, whatever its client was told
         self.order, self.output = order, OutputFolder(Path(order["output"]))
         self.client = MlflowClient(tracking_uri=order["uri"])
         name = order["experiment"]
         known = self.client.get_experiment_by_name(name)
         self.experiment = known.experiment_id if known else self.client.create_experiment(name, order["artifacts"])
         self.batch = str(self.output.path).replace("'", "")
-        self.runs = self._runs()
+        every = self._search(f"tags.`{BATCH}` = '{self.batch}'")
+        self.runs = {run.data.tags[ATTEMPT]: run.info.run_id for run in every if ATTEMPT in run.data.tags}
+        """By the attempts that they are of; the batch's own by an empty name."""
         self.parent = self.runs.get("") or self._begin_batch()
 
     def write(self) -> None:
         """Write the attempts that are not there yet, and how the batch has ended."""
+        self._sweep()
         ends = judged_attempts(self.output)
         for patch in self.order["settings"]:
             for folder in self.output.patch(patch).attempts():
@@ -88,15 +93,19 @@ class Book:
         if self.order["has_ended"]:
             self._end_batch()
 
-    def _runs(self) -> dict[str, str]:
-        """Return the runs of the batch, by the attempts that they are of; the batch's own by an empty name."""
-        found, page = dict[str, str](), None
+    def _search(self, words: str) -> Iterator[Any]:
+        page = None
         while True:
-            of_batch = f"tags.`{BATCH}` = '{self.batch}'"
-            runs = self.client.search_runs([self.experiment], of_batch, max_results=RUNS_AT_ONCE, page_token=page)
-            found |= {run.data.tags[ATTEMPT]: run.info.run_id for run in runs if ATTEMPT in run.data.tags}
+            runs = self.client.search_runs([self.experiment], words, max_results=RUNS_AT_ONCE, page_token=page)
+            yield from runs
             if not (page := runs.token):
-                return found
+                return
+
+    def _sweep(self) -> None:
+        """Remove runs that were cut off before they had the name of their attempt: they are written anew."""
+        for run in list(self._search(f"tags.`{PARENT}` = '{self.parent}'")):
+            if ATTEMPT not in run.data.tags:
+                self.client.delete_run(run.info.run_id)
 
     def _begin_batch(self) -> str:
         name = self.output.path.resolve().parent.name or "batch"
