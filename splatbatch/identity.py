@@ -180,13 +180,25 @@ class FileFacts:
             self._contents[path] = self._content(path)
         return self._contents[path]
 
-    def _content(self, path: str) -> str:
+    def known(self, path: str) -> str:
+        """Return the SHA-256 of a file as it was read in just this state; empty if nobody has; nothing is read."""
         try:
-            before = os.stat(path)  # noqa: PTH116
+            return self._stamps.get(path, os.stat(path))  # noqa: PTH116
         except (OSError, ValueError):
             return ""
-        if (found := self._stamps.get(path, before)) or not self.reads:
-            return found
+
+    def read_anew(self, path: str) -> str:
+        """Return the SHA-256 of a file, every byte of it read now, whatever is known of it; empty if that fails."""
+        try:
+            return self._read(path, os.stat(path))  # noqa: PTH116
+        except (OSError, ValueError):
+            return ""
+
+    def _content(self, path: str) -> str:
+        found = self.known(path)
+        return found or (self.read_anew(path) if self.reads else "")
+
+    def _read(self, path: str, before: os.stat_result) -> str:
         found = sha256_of(path)
         with contextlib.suppress(OSError):
             if found and _state(os.stat(path)) == _state(before):  # noqa: PTH116 - nobody wrote into it meanwhile

@@ -199,7 +199,9 @@ def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts) -> Verd
         return None
     path = folder.splat_of(result)
     if not _is_known_for_damaged(folder, result, facts.of(str(path))):
-        return compare(path, result.splat.fact, facts)
+        verdict = compare(path, result.splat.fact, facts)
+        known = facts.known(str(path)) if verdict == "same" and facts.reads else ""
+        return "changed" if known not in ("", result.sha256) else verdict  # as `status --verify` has read it
     content = facts.sha256(str(path)) if facts.reads else ""  # it may have come back, its time as it was
     return "same" if content == result.sha256 else "changed"
 
@@ -219,7 +221,7 @@ def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth, facts: 
     if result.splat is None:  # by 0.1.0
         return _why_unlike_of_old(folder, result, facts.of(str(path)).num_bytes, depth)
     if depth == "every byte":
-        return "" if sha256_of(path) == result.sha256 else CHANGED
+        return "" if facts.read_anew(str(path)) == result.sha256 else CHANGED
     return CHANGED if compare_splat(folder, result, facts) in ("changed", "unknown") else ""
 
 

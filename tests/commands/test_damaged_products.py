@@ -13,6 +13,7 @@ from command_line import invoke
 from cut_batch import copy_of, put, trained
 from fake_batch import FakeBatch
 
+from splatbatch import identity
 from splatbatch.splats import read_header, read_splat
 
 
@@ -117,6 +118,14 @@ def test_a_damaged_splat_that_came_back_whole_with_its_time_is_trained_again_by_
     }
     assert (state(batch, "p0")["state"], decisions["p0"]) == ("stale", "skip")
     assert (invoke("train", "p0", batch=batch).code, state(batch, "p0")["state"]) == (0, "trained")
+
+
+def test_a_splat_that_status_found_damaged_is_trained_again(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "SETTLED_S", -60.0)  # what was read a moment ago is remembered
+    flip(batch.output / "patches/p0/splat.ply")
+    assert "stale: p0" in invoke("status", "--verify", batch=batch).out
+    assert invoke("train", "p0", batch=batch).code == 0
+    assert "stale" not in invoke("status", "--verify", batch=batch).out
 
 
 def test_flipped_bytes_of_a_published_file_are_told_and_mended(batch: FakeBatch) -> None:
