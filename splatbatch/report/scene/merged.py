@@ -46,7 +46,7 @@ def scene_facts(output: OutputFolder, patches: Path) -> Record | None:
             {"patch": core.name, "lower": _place(core.bounds.lower), "upper": _place(core.bounds.upper)}
             for core in partition.cores
         ],
-        "cameras": _cameras(partition, found),
+        "cameras": _cameras(partition, found, output),
         "seams": _seams(partition, found),
         "evaluation": {**found.to_record(), "photos": {}, "seams": []} if measured else None,
         "is_stale": measured is not None and _is_older(output, merged, measured),
@@ -76,7 +76,7 @@ def _is_older(output: OutputFolder, merged: Merge | None, measured: SceneEvaluat
         return False
 
 
-def _cameras(partition: Partition, found: SceneEvaluation) -> list[Record]:
+def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder) -> list[Record]:
     """Return where photographs were taken from, those that are held out with what they show of the scene."""
     import numpy as np
 
@@ -87,7 +87,9 @@ def _cameras(partition: Partition, found: SceneEvaluation) -> list[Record]:
     except SceneError:
         return []
     places = partition.in_axes(np.array([image.center() for image in images]).reshape(-1, 3))
-    held_out = found.photos.keys() or partition.test
+    merged = output.scene.merged.read()
+    recorded = partition.test if merged is None or merged.held_out is None else merged.held_out
+    held_out = found.photos.keys() or {*recorded}
     return [
         {"at": _place(place), "name": image.name, "psnr": found.photos[image.name].psnr}
         if image.name in held_out and image.name in found.photos
