@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ PATIENT = LIMITS | {"wall_s": 30}
 """For rows in which every program ends by itself, so that a slow start is held against nobody."""
 STEPS = 20
 """What FakeBatch trains."""
+SITE = "site"
+DAMAGE = b"\x00\x00\x28\x42"
+"""A float: 42."""
 WORSE = 17
 """Gaussians of the splat of a retry that came out worse, by which it is known."""
 
@@ -36,7 +40,9 @@ class Run:
 
     @property
     def patches(self) -> tuple[str, ...]:
-        """What a loop is called with: the patches that the command names, else all."""
+        """What a loop is called with: the patches that the command names, else all; none to publish only."""
+        if self.command[0] == "publish":
+            return ()
         return tuple(patch for patch in PATCHES if patch in self.command) or PATCHES
 
 
@@ -55,6 +61,8 @@ class Row:
     """Whether the splat counts after the last run."""
     is_best: Callable[[Path], bool] = lambda path: True
     """Whether a splat that counts is the best that the patch ever had."""
+    is_published: bool = False
+    """What counts is what is published: by the YAML, or by a loop that copies what there is."""
 
     @property
     def fewest_attempts(self) -> int:
@@ -73,14 +81,14 @@ def of_scenario(scenario: Scenario) -> Row:
     return Row(scenario.name, make, scenario.attempts, scenario.state == "trained")
 
 
-def of_program(p5: str, others: str, product: str) -> Callable[[FakeBatch], object]:
-    """Return what makes a batch of an external trainer, which leaves its splat under one name."""
+def of_program(p5: str, others: str, *products: str) -> Callable[[FakeBatch], object]:
+    """Return what makes a batch of an external trainer, which leaves its splat under the first of some names."""
     words = ["--steps={steps}", "--output={output}", "--do={setting.do}"]
     program = {
         "command": [sys.executable, external_program.__file__, *words],
         "settings": {"do": others},
         "progress": {"step": r"step (\d+)/"},
-        "artifact": {"ply": product, "step": ""},
+        "artifact": {"ply": list(products), "step": ""},
     }
     return lambda batch: batch.make(
         *PATCHES,
@@ -99,6 +107,37 @@ def of_lines(*p5: str, others: str = "train") -> Callable[[FakeBatch], object]:
 
 def double_the_steps(batch: FakeBatch) -> None:
     batch.change(training={"max_steps": 2 * STEPS})
+
+
+def publishing(make: Callable[[FakeBatch], object]) -> Callable[[FakeBatch], object]:
+    """Return what makes a batch whose night ends with publishing."""
+
+    def made(batch: FakeBatch) -> None:
+        make(batch)
+        batch.change(publish={"formats": ["ply"], "folder": SITE, "measure": False})
+
+    return made
+
+
+def touch_photographs(batch: FakeBatch) -> None:
+    """Give every photograph another time, as a copied or restored folder has."""
+    for path in (batch.folder / "images").iterdir():
+        os.utime(path, (path.stat().st_atime, path.stat().st_mtime - 86_400))
+
+
+def damage_p5(batch: FakeBatch) -> None:
+    """Overwrite a float of the splat of p5, under all its names, and keep its time."""
+    for path in (batch.output / "patches/p5/splat.ply", batch.folder / "out/p5/splat.ply"):
+        if path.exists():
+            stat = path.stat()
+            with path.open("r+b") as file:
+                file.seek(-len(DAMAGE), os.SEEK_END)
+                file.write(DAMAGE)
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def is_undamaged(path: Path) -> bool:
+    return isinstance(check_splat(path), Splat) and not path.read_bytes().endswith(DAMAGE)
 
 
 def is_last(path: Path) -> bool:
@@ -141,6 +180,39 @@ ROWS = (
         attempts=2,
         runs=(Run(), Run(command=("retry", "p5", "--set", "training.init_scale=40"))),
         is_best=is_not_worse,
+    ),
+    Row(
+        "touched photographs: they get another time, and a retry of a patch of 24.6 dB gives 16.5 dB, twice",
+        of_lines("measure 24.6", f"measure 16.5 {WORSE}"),
+        attempts=3,
+        runs=(
+            Run(),
+            Run(touch_photographs, ("retry", "p5", "--set", "training.init_scale=40")),
+            Run(command=("retry", "p5", "--set", "training.init_scale=41")),
+        ),
+        is_best=is_not_worse,
+    ),
+    Row(
+        "strange leftovers: a training leaves 3,000 folders in each other",
+        of_program("nest 3000", "train-to splat.ply", "splat.ply", "**/final.ply"),
+        attempts=2,
+        is_trainable=False,
+        is_sound=is_last,
+    ),
+    Row(
+        "damaged splat: a float of it changes on the disk, its time does not, and all is published once more",
+        publishing(of_lines("train")),
+        attempts=1,
+        runs=(Run(), Run(damage_p5, ("publish",))),
+        is_sound=is_undamaged,
+        is_published=True,
+    ),
+    Row(
+        "untrained patch: the night is to be published, and one patch cannot be trained",
+        publishing(of_lines("exit 3 splatbatch: images/a.jpg: cannot identify image file, or it is truncated")),
+        attempts=1,
+        is_trainable=False,
+        is_published=True,
     ),
     Row(
         "unread terminal: nobody reads what is printed, and every training prints a MiB",

@@ -48,7 +48,8 @@ def with_parallel(batch: FakeBatch, run: Run) -> Products:
     out, log = out_of(batch), batch.folder / f"joblog-{len(logs_of(batch)) + 1}"
     call = ["parallel", "-j1", "--retries", str(PLAIN_ATTEMPTS), "--joblog", str(log), "--timeout", limit_of(batch)]
     program = [sys.executable, fake_trainer.__file__, "--plain", "{}", str(batch.config), str(out)]
-    commands = ([*call, *again, *program, ":::", *run.patches] for again in ([], ["--resume-failed"]))
+    calls = ([], ["--resume-failed"]) if run.patches else ()
+    commands = ([*call, *again, *program, ":::", *run.patches] for again in calls)
     ended = all(run_to_its_end(command, batch, run) for command in commands)
     return done_by(logs_of(batch)) if ended else set(), out, count_attempts(out)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tampering import Tampering
+from tampering import SceneTampering, Tampering
 
 SEED = 11
 NUMBERS = [pytest.param(25, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.long)]
@@ -21,3 +21,13 @@ def test_tampered_files_break_no_command_and_no_broken_splat_is_called_trained(
     record_property("did", found.in_words())
     assert found.faults == [], found.in_words()
     assert sum(found.kinds.values()) == number
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_spoiled_scene_is_told_mended_or_refused_and_never_passed_on_as_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, record_property: Callable[[str, object], None]
+) -> None:
+    monkeypatch.setenv("FAKE_TRAINER_PROGRAM", "")
+    found = SceneTampering(tmp_path, SEED).run(number)
+    record_property("did", found.in_words())
+    assert found.faults == [], found.in_words()

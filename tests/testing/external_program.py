@@ -168,6 +168,16 @@ def spoil(output: Path, steps: int, rest: str) -> int:
     return 0
 
 
+def nest(output: Path, steps: int, rest: str) -> int:
+    """Train, and leave so many folders in each other."""
+    train_to(output, steps, "splat.ply")
+    os.chdir(output)
+    for _ in range(int(rest)):
+        os.mkdir("again")  # noqa: PTH102 - their path is longer than any may be
+        os.chdir("again")
+    return 0
+
+
 def ask(output: Path, steps: int, rest: str) -> int:
     train(output, steps)
     input("Overwrite? [y/n] ")
@@ -214,6 +224,7 @@ BEHAVIOURS = {
     "fill-later": fill_later,
     "spoil": spoil,
     "ask": ask,
+    "nest": nest,
 }
 
 

@@ -1,4 +1,4 @@
-"""Flips and truncations of the files of an output folder, and what every command must make of them."""
+"""Flips and truncations of files of an output folder, a scene, or what is published; what commands make of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import light_trainer
 from command_line import invoke
+from cut_batch import trained
 from fake_batch import FakeBatch
 
 PATCHES = ("p0", "p1", "p2")
@@ -77,18 +78,21 @@ class Tampered:
     slowest_s: float = 0.0
     faults: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    num_commands: int = 0
 
     def in_words(self) -> str:
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(self.kinds.items()))
         return (
-            f"{sum(self.kinds.values())} tamperings ({kinds}) of {len(self.files)} files, {len(COMMANDS)} commands "
-            f"after each: exit codes of train {dict(self.codes)}, {self.trained_again} patches trained again, slowest "
-            f"command {self.slowest_s:.2f} s of CPU; {len(self.faults)} faults; {self.seconds:.0f} s"
+            f"{sum(self.kinds.values())} tamperings ({kinds}) of {len(self.files)} files, {self.num_commands} commands "
+            f"after each: exit codes of the last {dict(self.codes)}, {self.trained_again} patches trained again, "
+            f"slowest command {self.slowest_s:.2f} s of CPU; {len(self.faults)} faults; {self.seconds:.0f} s"
         )
 
 
 class Tampering:
     """An output folder that is spoiled, looked at, and put back, again and again."""
+
+    commands = COMMANDS
 
     def __init__(self, folder: Path, seed: int) -> None:
         os.environ["FAKE_TRAINER_PROGRAM"] = light_trainer.__file__
@@ -102,13 +106,18 @@ class Tampering:
             invoke(*command, batch=self.batch)
         self.put_back()
 
+    @property
+    def spoiled(self) -> Path:
+        """Return where the files lie."""
+        return self.batch.output
+
     def put_back(self) -> None:
         shutil.rmtree(self.batch.output, ignore_errors=True)
         subprocess.run(["cp", "-a", self.pristine, self.batch.output], check=True)
 
     def faults(self, number: int) -> Iterator[Fault]:
         """Yield faults, every file in its turn; files without content have nothing to spoil."""
-        files = sorted(path for path in self.pristine.rglob("*") if path.is_file() and path.stat().st_size)
+        files = sorted(path for path in self.files() if path.is_file() and path.stat().st_size)
         for index in range(number):
             if index % len(files) == 0:
                 self.random.shuffle(files)
@@ -124,11 +133,15 @@ class Tampering:
                 self.random.random() < LINKED,
             )
 
+    def files(self) -> Iterator[Path]:
+        """Yield what may be spoiled."""
+        return self.pristine.rglob("*")
+
     def run(self, number: int) -> Tampered:
         found, started = Tampered(), time.monotonic()
         for fault in self.faults(number):
             self.put_back()
-            fault.spoil(self.batch.output)
+            fault.spoil(self.spoiled)
             seen = in_child(lambda fault=fault: self.look(fault))
             found.kinds[fault.kind + (" in secret" if fault.is_secret else "")] += 1
             found.files.add(fault.file)
@@ -136,7 +149,7 @@ class Tampering:
             found.trained_again += seen.get("trained_again", 0)
             found.slowest_s = max(found.slowest_s, *seen.get("seconds", [0.0]), 0.0)
             found.faults += [f"{fault}: {one}" for one in seen["faults"]]
-        found.seconds = time.monotonic() - started
+        found.seconds, found.num_commands = time.monotonic() - started, len(self.commands)
         return found
 
     def look(self, fault: Fault) -> dict:
@@ -183,6 +196,89 @@ class Tampering:
         except OSError:
             return 0
         return WHOLE.get(hashlib.sha256(data).hexdigest(), 0)
+
+
+class SceneTampering(Tampering):
+    """A merged and published scene that is spoiled, or a splat that it is made of; then a patch may be taken out."""
+
+    commands = (("status",), ("publish",), ("merge",), ("publish",), ("report",))
+    places = ("output", "site")
+    without_p3 = (("merge", "--allow-missing"), ("publish",))
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        os.environ["FAKE_TRAINER_PROGRAM"] = light_trainer.__file__
+        self.random = random.Random(seed)
+        self.batch = trained(folder / "batch")
+        self.batch.change(publish={"formats": ["ply"], "folder": "site", "measure": False})
+        self.pristine = folder / "pristine"
+        self.do(("merge",), ("publish",))
+        self.whole = self.hashes()
+        self.pristine.mkdir()
+        for name in self.places:
+            (self.batch.folder / name).rename(self.pristine / name)
+        self.put_back()
+        self.take_out()
+        self.do(*self.without_p3)
+        self.smaller = self.hashes()
+        self.put_back()
+
+    def do(self, *commands: tuple[str, ...]) -> None:
+        """Run commands that go well."""
+        for command in commands:
+            ended = invoke(*command, batch=self.batch)
+            assert ended.code == 0, ended.out + ended.err
+
+    @property
+    def spoiled(self) -> Path:
+        """Return where the files lie: of the output folder, and of what is published."""
+        return self.batch.folder
+
+    def put_back(self) -> None:
+        for name in self.places:
+            shutil.rmtree(self.batch.folder / name, ignore_errors=True)
+            subprocess.run(["cp", "-a", self.pristine / name, self.batch.folder], check=True)
+
+    def take_out(self) -> None:
+        """Remove what a patch has come to."""
+        shutil.rmtree(self.batch.output / "patches/p3")
+
+    def hashes(self) -> list[str]:
+        """Return what is merged, and what is published of it."""
+        places = [self.batch.output / "scene/splat.ply", self.batch.folder / "site/scene.ply"]
+        return [hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "" for path in places]
+
+    def files(self) -> Iterator[Path]:
+        """Yield those of the scene, of what is published, and of splats that are merged."""
+        return (
+            path
+            for kind in ("output/scene/*", "site/*", "output/patches/p[0-2]/splat.ply")
+            for path in self.pristine.glob(kind)
+        )
+
+    def look(self, fault: Fault) -> dict:
+        """Run the commands; whatever ends well must have left what is whole, in the scene and beside it."""
+        seconds, wrong, ends = [], [], []
+        for after, commands in ((self.whole, self.commands), (self.smaller, self.without_p3)):
+            if after is self.smaller:
+                self.take_out()
+            for command in commands:
+                began = time.process_time()
+                try:
+                    ended = invoke(*command, batch=self.batch)
+                    code, said = ended.code, ended.out + ended.err
+                except BaseException:  # noqa: BLE001 - whatever a command lets through is what we look for
+                    code, said = -1, traceback.format_exc()
+                seconds.append(time.process_time() - began)
+                wrong += [f"{command}: {said[-1500:]}"] if "Traceback (most recent call last)" in said else []
+                wrong += [f"{command[0]} took {seconds[-1]:.1f} s"] if seconds[-1] > MOST_CPU_S else []
+                place = {"merge": 0, "publish": 1}.get(command[0])
+                is_told = any(f"{name}: stale" in said for name in PATCHES if f"/{name}/" in fault.file)
+                if place is not None and code and "hint: " not in said:
+                    wrong.append(f"{command} ended with {code}, without a remedy: {said[-500:]}")
+                if place is not None and code == 0 and self.hashes()[place] != after[place] and not is_told:
+                    wrong.append(f"{command} ended well, and what it left is not whole: {said[-500:]}")
+                ends += [code]
+        return {"seconds": seconds, "faults": wrong, "code": max(ends), "trained_again": 0}
 
 
 def make(folder: Path) -> FakeBatch:
