@@ -91,3 +91,9 @@ def test_trainers_needs_no_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SPLATBATCH_CONFIG", raising=False)
     assert os.linesep.join(invoke("trainers").out.splitlines()[1:]).startswith("gsplat")
+
+
+def test_an_attempt_with_the_settings_of_the_yaml_is_not_unlike_it(foreign_batch: FakeBatch) -> None:
+    assert foreign_batch.run("train", "p0").returncode == 0
+    attempts = json.loads(invoke("compare", "p0", "--json", batch=foreign_batch).out)["attempts"]
+    assert [one["changes"] for one in attempts] == [{}]
