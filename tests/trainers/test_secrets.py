@@ -11,7 +11,7 @@ from fake_batch import FakeBatch
 
 from splatbatch.config import Recipe, Training
 from splatbatch.config.trainers.programs import Program
-from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
+from splatbatch.tasks.fingerprints.fingerprint import earlier_hashes
 
 SECRET = "hunter2"
 OF_VERSION_0_1 = "daebe5e1dbea7b77"
@@ -89,4 +89,4 @@ def test_results_of_a_program_with_an_environment_stay_fresh() -> None:
     told = {"env": {"TOKEN": SECRET, "N": 1, "X": 0.5, "B": True}, "settings": {"a": 1}, "working_folder": "/opt/x"}
     program = Program.model_validate({"command": ["train", "{images}"], **told})
     recipe = Recipe(training=Training(trainer="other", max_steps=10), program=program)
-    assert recipe_hash(recipe) == OF_VERSION_0_1
+    assert OF_VERSION_0_1 in earlier_hashes(recipe)
