@@ -37,6 +37,8 @@ HANGS_S = 60.0
 """So long a reader may neither read nor compute until it counts as hanging; an NFS server's hiccup is shorter."""
 SAYS_S = 10.0
 """After so long without progress it is said what a reader waits for."""
+MOST_HANGS = 3
+"""So many items in a row that hang: the others lie where they do, and count as hanging at once."""
 LOOK_S = 0.5
 """Between two looks at whether a reader makes progress."""
 POLL_S = 0.05
@@ -129,18 +131,21 @@ class Reader(Generic[Item]):
     """Makes a call for each of some items in a process of its own, anew where one of them ended that process."""
 
     def __init__(
-        self, call: Call[Item], items: Sequence[Item], hangs_s: float = HANGS_S, *, is_low: bool = False
+        self, call: Call[Item], items: Sequence[Item], hangs_s: float | None = None, *, is_low: bool = False
     ) -> None:
         """Fork nothing yet: that is done when somebody looks.
 
         Args:
             call: is called in the reader, with an item; it sees everything as it is when the reader is forked.
             items: of the calls.
-            hangs_s: so long without progress counts as hanging.
+            hangs_s: so long without progress counts as hanging; None: `HANGS_S`.
             is_low: at the lowest priority: what trains goes first.
         """
-        self._call, self._left, self._hangs_s, self._is_low = call, deque(items), hangs_s, is_low
+        self._call, self._left, self._is_low = call, deque(items), is_low
+        self._hangs_s = HANGS_S if hangs_s is None else hangs_s
         self._process: _Process | None = None
+        self._hangs = 0
+        """Items in a row that hang."""
 
     @property
     def is_over(self) -> bool:
@@ -166,13 +171,16 @@ class Reader(Generic[Item]):
         if self._process is None:
             return []
         found = [(self._left.popleft(), answer) for answer in self._process.answers()]
+        self._hangs = 0 if found else self._hangs
         if not self._left:
             self.end()
         elif self._process.has_ended():
             found.append((self._left.popleft(), self._process.why_it_died()))
             self.end()
-        elif (idle_s := self._process.idle_s()) > self._hangs_s:
-            found.append((self._left.popleft(), Hang(self._process.note(), idle_s)))
+        elif not found and (idle_s := self._process.idle_s()) > self._hangs_s:
+            hang, self._hangs = Hang(self._process.note(), idle_s), self._hangs + 1
+            while self._left and (not found or self._hangs >= MOST_HANGS):
+                found.append((self._left.popleft(), hang))
             self.end()
         return found
 
@@ -187,7 +195,7 @@ class Here(Generic[Item]):
     """Makes the calls in our own process, at once: where a test's clock is not that of the world."""
 
     def __init__(
-        self, call: Call[Item], items: Sequence[Item], hangs_s: float = HANGS_S, *, is_low: bool = False
+        self, call: Call[Item], items: Sequence[Item], hangs_s: float | None = None, *, is_low: bool = False
     ) -> None:
         self._call, self._left = call, deque(items)
         self.wait: Wait | None = None
@@ -373,6 +381,7 @@ def _serve(call: Call[Item], items: Sequence[Item], page: mmap.mmap, step_aside:
     try:
         step_aside()
         files.note_reading = _Note(page)
+        globals()["USUAL"] = Here  # what reads is apart already
         for item in items:
             line = _made(call, item).encode() + b"\n"
             while line:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from splatbatch import config as configuration
+from splatbatch import reader
 from splatbatch.doctor.preflight import preflight
+from splatbatch.errors import SceneError
 from splatbatch.files import write_text
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import earlier_run
 from splatbatch.outcome import Outcome, Trained
+from splatbatch.reader import Done, Patience, ToldToStop, answers
+from splatbatch.scene import footprint
+from splatbatch.scene.footprint import Extent, Footprint
+from splatbatch.scene.patches import Patch
 from splatbatch.scheduler.loop import Runner
 from splatbatch.scheduler.pace.opened import pacer_of
 from splatbatch.scheduler.running import Rounds
@@ -21,6 +28,7 @@ from splatbatch.tasks import footprints
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline.words import in_words
 from splatbatch.tasks.forecast import check_place, forecast
+from splatbatch.tasks.task import patches_of
 from splatbatch.trainers.usable import check_usable
 
 
@@ -32,7 +40,7 @@ def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False)
     """
     recipes = batch.recipes()
     check_usable(recipes.values())
-    expected = footprints.footprints_of(batch.config, batch.tasks)
+    expected = _footprints(batch, rounds)
     outlook = forecast(batch, batch.names, expected)
     check_place(batch, outlook)
     unwell = preflight(batch.config, recipes, expected)
@@ -56,3 +64,28 @@ def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False)
     trained = sum(isinstance(outcome, Trained) for outcome in outcomes.values())
     ledger.write(BatchEnded(trained, len(batch.tasks), rounds.stop()))
     return outcomes
+
+
+def _footprints(batch: Batch, rounds: Rounds) -> dict[str, Footprint]:
+    """Return what each task is expected to need; nothing of one whose model cannot be read in time.
+
+    A batch that is told to stop meanwhile goes on without: it stops in its first round.
+    """
+    patches, extents = patches_of(batch.tasks), dict[Path, Extent]()
+    with contextlib.suppress(ToldToStop):
+        for patch, answer in answers(reader.USUAL(_measured, patches), Patience(rounds.beat, rounds.stop)):
+            if isinstance(answer, Done):
+                num_points, sizes, stored = answer.value
+                extents[patch.sparse] = Extent(num_points, tuple(map(tuple, sizes)), stored)
+
+    def measure(patch: Patch) -> Extent:
+        if patch.sparse not in extents:
+            raise SceneError(f"{patch.sparse}: cannot be read")
+        return extents[patch.sparse]
+
+    return footprints.footprints_of(batch.config, batch.tasks, measure)
+
+
+def _measured(patch: Patch) -> tuple[object, ...]:
+    extent = footprint.measure(patch)
+    return extent.num_points, extent.sizes, extent.stored

@@ -44,6 +44,26 @@ def value_of(answer: Answer, phase: str) -> Any:
             raise _hanging(hang, phase)
 
 
+def failure_of(answer: Answer, phase: str) -> Behind:
+    """Return what a call for a task came to, as its failure.
+
+    Raises:
+        SplatbatchError: the call raised it: it is about more than one task.
+    """
+    try:
+        value_of(answer, phase)
+    except SplatbatchError:
+        raise
+    except Exception as error:  # noqa: BLE001 - that is what is asked for
+        return behind(error, phase)
+    raise ValueError("the call has returned")
+
+
+def of_traceback(words: str, traceback: str, phase: str) -> Behind:
+    """Return a fault that was caught elsewhere."""
+    return _internal(Fault(words, traceback), phase)
+
+
 def behind(error: BaseException, phase: str) -> Behind:
     """Return an exception that nobody expected as the failure of one task."""
     return error if isinstance(error, Behind) else _internal(fault_of(error), phase)

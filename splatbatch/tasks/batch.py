@@ -41,6 +41,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Group:
+    """Tasks that the rules of one trainer hold for."""
+
+    rules: TrainerRules
+    tasks: tuple[Task, ...]
+
+    def each(self) -> tuple[Group, ...]:
+        """Return a group for each patch."""
+        by_patch: dict[str, list[Task]] = {}
+        for task in self.tasks:
+            by_patch.setdefault(task.patch.name, []).append(task)
+        return tuple(Group(self.rules, tuple(tasks)) for tasks in by_patch.values())
+
+
+@dataclass(frozen=True)
 class Batch:
     """The tasks a command is about, and where their results go."""
 
@@ -121,12 +136,20 @@ class Batch:
 
     def audits(self) -> tuple[tuple[Audit, tuple[Task, ...]], ...]:
         """Return an audit by the rules of each trainer, with the tasks that are its."""
+        return tuple((self.audit_of(group), group.tasks) for group in self.groups())
+
+    def audit_of(self, group: Group) -> Audit:
+        """Return the audit of tasks that one trainer's rules hold for."""
+        return self._audit(group.rules, group.tasks)
+
+    def groups(self) -> tuple[Group, ...]:
+        """Return the tasks by the rules of their trainers."""
         from splatbatch.trainers import rules_of
 
         groups: dict[TrainerRules, list[Task]] = {}
         for task, recipe in zip(self.tasks, self._sound_recipes().values(), strict=True):
             groups.setdefault(rules_of([recipe]), []).append(task)
-        return tuple((self._audit(rules, tasks), tuple(tasks)) for rules, tasks in groups.items())
+        return tuple(Group(rules, tuple(tasks)) for rules, tasks in groups.items())
 
     def _sound_recipes(self) -> dict[str, Recipe]:
         """Return what trains each task, once what it names has been seen to be there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,13 +19,17 @@ from splatbatch.scene.footprint import (
     thinned,
     why_tight,
 )
+from splatbatch.scene.patches import Patch
 from splatbatch.store.events import Expected, Tight
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.task import Task
 
+Measure = Callable[[Patch], Extent]
+"""Returns the extent of a patch; raises a SceneError where its model cannot be read."""
 
-def footprints_of(config: Config, tasks: Iterable[Task]) -> dict[str, Footprint]:
+
+def footprints_of(config: Config, tasks: Iterable[Task], measure: Measure = measure) -> dict[str, Footprint]:
     """Return the footprint of every task, on the smallest GPU of the batch, else on the CPU.
 
     None is known of patches whose model cannot be read, or that an external trainer trains.
@@ -33,7 +37,7 @@ def footprints_of(config: Config, tasks: Iterable[Task]) -> dict[str, Footprint]
     card_mib = smallest_mib(cards(config))
     is_cpu = config.training.device == "auto" and not cards(config)
     found, extents, tasks = {}, dict[Path, Extent](), tuple(tasks)
-    num_behind = _num_behind(tasks)
+    num_behind = _num_behind(tasks, measure)
     for task in tasks:
         recipe, sparse = task.asked.recipe, task.patch.sparse
         if recipe.program is not None:  # nobody knows what an external trainer needs
@@ -46,7 +50,7 @@ def footprints_of(config: Config, tasks: Iterable[Task]) -> dict[str, Footprint]
     return found
 
 
-def _num_behind(tasks: Sequence[Task]) -> int:
+def _num_behind(tasks: Sequence[Task], measure: Measure) -> int:
     """Return how many Gaussians the backdrop has, or will have at most; 0 without one."""
     for task in tasks:
         if task.patch.is_backdrop:

@@ -143,6 +143,10 @@ if __name__ == "__main__":
         from kill_events import kill_as_told
 
         kill_as_told(os.environ["FAKE_TRAINER_KILL"])
+    if "FAKE_DOOR" in os.environ:
+        from doors import put_as_told
+
+        put_as_told(os.environ["FAKE_DOOR"])
     from splatbatch.cli import main
 
     main()

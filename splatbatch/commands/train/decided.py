@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
 
 import typer
 
+from splatbatch import reader
+from splatbatch.errors import SceneError
+from splatbatch.files import Record
+from splatbatch.outcome import Failed, Outcome
 from splatbatch.plain_text import moment, one_line
+from splatbatch.reader import ENDLESS, Answer, Done, Patience, answer, answers
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.patches import spell
-from splatbatch.store.events import Audited, Refused
+from splatbatch.scheduler import wall
+from splatbatch.store.events import AttemptEnded, Audited, Refused, Restored
 from splatbatch.store.ledger import Ledger
+from splatbatch.store.obstacles import INTERNAL_FAULT
+from splatbatch.store.records.deadline.choice import Choice
+from splatbatch.store.records.frame import Frame
 from splatbatch.tasks import plan as planning
-from splatbatch.tasks.batch import Batch, refusals
+from splatbatch.tasks import upkeep
+from splatbatch.tasks.batch import Batch, Group, refusals
 from splatbatch.tasks.colors.settle import settle_colors, telling
 from splatbatch.tasks.colors.tones import in_words, wants_tones
 from splatbatch.tasks.deadline.settle import in_time, write_choice
@@ -45,78 +56,209 @@ class Looked:
     """What was found before the first patch is trained."""
 
     batch: Batch
-    standing: Standing
     decisions: tuple[planning.Decision, ...]
-    audits: Audits
+    audits: Audits = ()
     """Of what is to be trained; none where nothing is, or no audit is wanted."""
+    outdated: tuple[str, ...] = ()
+    """What is fresh, and knows too little of its files."""
+    audited: Mapping[str, str] = field(default_factory=dict)
+    """State of the files of each task when they were audited."""
+    faults: Mapping[str, wall.Behind] = field(default_factory=dict)
+    """Tasks that could not be looked at, with what is wrong with each."""
 
     @cached_property
     def todo(self) -> Batch:
         """Return the batch with what is to be trained alone."""
-        return self.batch.only(planning.to_train(self.decisions))
+        return self.batch.only(name for name in planning.to_train(self.decisions) if name not in self.faults)
+
+    @cached_property
+    def standing(self) -> Standing:
+        """Return what tells how each patch stands from now on, without reading what it was trained from."""
+        return self.batch.standing()
+
+    def with_faults(self, faults: Mapping[str, wall.Behind]) -> Looked:
+        """Return it with more tasks that could not be looked at."""
+        return replace(self, faults={**self.faults, **faults}) if faults else self
 
 
-def look(batch: Batch, wish: Wish) -> Looked:
-    """Decide on the patches, and audit those that are to be trained."""
-    standing = batch.standing("content")
-    decisions = tuple(standing.decide(name, force=wish.force, insist=wish.is_retry) for name in batch.names)
-    todo = batch.only(planning.to_train(decisions))
-    return Looked(batch, standing, decisions, todo.audits() if wish.verify and todo.tasks else ())
+@dataclass(frozen=True)
+class Looking:
+    """Looks at the files of patches, each step in a reader: whatever fails or hangs there costs one patch."""
+
+    wish: Wish
+    patience: Patience = ENDLESS
+
+    def look(self, batch: Batch) -> Looked:
+        """Decide on the patches, and audit those that are to be trained."""
+        looked = self.decide(batch)
+        return self.audit(looked) if self.wish.verify and looked.todo.tasks else looked
+
+    def decide(self, batch: Batch) -> Looked:
+        """Decide on the patches; files whose size or time have moved are read."""
+        call = partial(_decide, batch.standing("content"), self.wish)
+        decisions, outdated, faults = list[planning.Decision](), list[str](), dict[str, wall.Behind]()
+        for name, found in answers(reader.USUAL(call, batch.names), self.patience):
+            try:
+                told = wall.value_of(found, "plan")
+                decisions.append(_DECISIONS[told["kind"]](name, told["reason"]))
+                outdated += [name] if told["outdated"] else []
+            except OSError:  # the audit says what cannot be read, or its attempt
+                decisions.append(planning.Train(name, "its files cannot be read"))
+            except wall.Behind as fault:
+                faults[name] = fault
+        return Looked(batch, tuple(decisions), outdated=tuple(outdated), faults=faults)
+
+    def audit(self, looked: Looked) -> Looked:
+        """Audit what is to be trained, by the rules of each trainer; patch by patch where that fails or hangs."""
+        groups = looked.todo.groups()
+        found = [self._audited(looked.todo, group) for group in groups]
+        audits = tuple((audit, group.tasks) for (audit, _, _), group in zip(found, groups, strict=True))
+        states = {name: state for _, its, _ in found for name, state in its.items()}
+        faults = {name: fault for _, _, its in found for name, fault in its.items()}
+        for audit, tasks in audits:
+            of_patch = {one.patch: one for one in audit.errors() if one.kind == INTERNAL_FAULT}
+            told = {task.name: of_patch[task.patch.name] for task in tasks if task.patch.name in of_patch}
+            faults |= {name: wall.of_traceback(one.message, one.traceback, "audit") for name, one in told.items()}
+        return replace(looked, audits=audits, audited=states).with_faults(faults)
+
+    def _audited(self, batch: Batch, group: Group) -> tuple[Audit, dict[str, str], dict[str, wall.Behind]]:
+        """Return the audit of some tasks, the states of their files, and those that could not be audited."""
+        whole = answer(partial(_audit, batch), group, self.patience)
+        if isinstance(whole, Done):
+            return Audit.of_verdict(whole.value["audit"]), whole.value["states"], {}
+        merged, states, faults = Audit((), (), (), group.rules.name), dict[str, str](), dict[str, wall.Behind]()
+        for one, found in answers(reader.USUAL(partial(_audit, batch), group.each(), AGAIN_S), self.patience):
+            if isinstance(found, Done):
+                merged = merged.joined(Audit.of_verdict(found.value["audit"]))
+                states |= found.value["states"]
+            else:
+                faults |= {task.name: wall.failure_of(found, "audit") for task in one.tasks}
+        return merged, states, faults
+
+    def settle(self, looked: Looked) -> Looked:
+        """Settle what is settled once for the whole batch: its frame, its tones, what a deadline leaves time for."""
+        return self._settle_deadline(self._settle_tones(self._settle_frame(looked)))
+
+    def _settle_frame(self, looked: Looked) -> Looked:
+        """Write down where the splats will lie; where that is elsewhere than before, look again: results are stale."""
+        batch, todo = looked.batch, looked.todo
+        if not todo.tasks:
+            return looked
+        found = answer(_frame_of, looked if self.wish.verify else replace(looked, audits=()), self.patience)
+        framed = batch.in_frame(Frame.from_record(_scene_value(found, "the frame of the batch")))
+        if framed.frame != batch.output.read_frame():
+            framed.write_frame()
+        return replace(looked, batch=framed) if framed.tasks is batch.tasks else self.look(framed)
+
+    def _settle_tones(self, looked: Looked) -> Looked:
+        """Solve the tones of the photographs where that is asked for and they are not known; say what was found.
+
+        Where they are other than before, look again: results became stale.
+        """
+        batch, scene = looked.batch, looked.batch.config.scene
+        if not any(wants_tones(task.asked.recipe, scene) for task in looked.todo.tasks):
+            return looked
+        if _was_begun_as_is(looked):
+            _say("colours: other patches were trained on photographs as they are, so are these: see training.colors")
+            return looked
+        found = answer(_solve, batch.only(looked.todo.names), self.patience)
+        solved = _scene_value(found, "the colours of the photographs")
+        colors = batch.output.read_colors()
+        if not solved or colors is None:
+            return looked
+        for name, one in telling(colors, solved).items():
+            for line in in_words(one):
+                _say(f"colours{f' of {name}' if name else ''}: {line}")
+        return self._look_again(looked, batch.in_colors(colors))
+
+    def _settle_deadline(self, looked: Looked) -> Looked:
+        """Choose what a deadline leaves time for, where that is not chosen yet, and write it down.
+
+        Raises:
+            ConfigError: the deadline is past.
+        """
+        if not looked.todo.tasks or not looked.batch.config.deadline:
+            return looked
+        found = answer(partial(_choose, looked), self.wish, self.patience)
+        if not (record := _scene_value(found, "what the deadline leaves time for")):
+            return looked
+        timed = looked.batch.in_time(Choice.from_record(record))
+        if timed.choice is not None:
+            write_choice(timed, timed.choice)
+        return self._look_again(looked, timed)
+
+    def _look_again(self, looked: Looked, batch: Batch) -> Looked:
+        """Decide anew; what has been audited is not audited again unless there is more to train."""
+        again = self.decide(batch).with_faults(looked.faults)
+        if again.todo.names == looked.todo.names:
+            return replace(again, audits=looked.audits, audited=looked.audited)
+        return self.look(batch).with_faults(looked.faults)
 
 
-def settle_frame(looked: Looked, wish: Wish) -> Looked:
-    """Write down where the splats will lie; where that is elsewhere than before, look again: results became stale."""
-    batch, todo = looked.batch, looked.todo
-    if not todo.tasks:
-        return looked
-    if wish.verify:
-        framed = batch.framed(audit for audit, _ in looked.audits)
+AGAIN_S = 20.0
+"""So long a patch may hang that is audited by itself, since an audit of all has hung."""
+_DECISIONS = {one.__name__: one for one in (planning.Train, planning.Skip, planning.Refuse, planning.GivenUp)}
+
+
+def _decide(standing: Standing, wish: Wish, name: str) -> Record:
+    decision = standing.decide(name, force=wish.force, insist=wish.is_retry)
+    outdated = isinstance(decision, planning.Skip) and standing.evidence(name).outdated
+    return {"kind": type(decision).__name__, "reason": decision.reason, "outdated": outdated}
+
+
+def _audit(batch: Batch, group: Group) -> Record:
+    audit = batch.audit_of(group)
+    states = {task.name: state_of(inputs_of(task.patch, task.recipe).files) for task in group.tasks if _is_sound(task)}
+    return {"audit": audit.verdict(), "states": states}
+
+
+def _is_sound(task: Task) -> bool:
+    try:
+        inputs_of(task.patch, task.recipe)
+    except Exception:  # noqa: BLE001 - its audit, or its attempt, says what is wrong with it
+        return False
+    return True
+
+
+def _frame_of(looked: Looked) -> Record:
+    """Return the frame that suits what was audited; without an audit the models are read for it."""
+    if looked.audits:
+        framed = looked.batch.framed(audit for audit, _ in looked.audits)
     else:
-        framed = batch.in_frame(settle(batch, read_spans(patches_of(todo.tasks))))
-    if framed.frame != batch.output.read_frame():
-        framed.write_frame()
-    return replace(looked, batch=framed) if framed.tasks is batch.tasks else look(framed, wish)
+        framed = looked.batch.in_frame(settle(looked.batch, read_spans(patches_of(looked.todo.tasks))))
+    return (framed.frame or Frame()).to_record()
 
 
-def settle_tones(looked: Looked, wish: Wish) -> Looked:
-    """Solve the tones of the photographs where that is asked for and they are not known; say what was found.
-
-    Where they are other than before, look again: results became stale.
-    """
-    batch, scene = looked.batch, looked.batch.config.scene
-    if not any(wants_tones(task.asked.recipe, scene) for task in looked.todo.tasks):
-        return looked
-    if _was_begun_as_is(looked):
-        _say("colours: other patches were trained on photographs as they are, so are these: see training.colors")
-        return looked
-    colors, solved = settle_colors(batch.only(looked.todo.names), batch.colors)
-    if not solved:
-        return looked
-    toned = batch.in_colors(colors)
-    toned.write_colors()
-    for name, one in telling(colors, solved).items():
-        for line in in_words(one):
-            _say(f"colours{f' of {name}' if name else ''}: {line}")
-    return _look_again(looked, toned, wish)
+def _solve(batch: Batch) -> list[str]:
+    """Solve tones and write them down; return for which scenes."""
+    colors, solved = settle_colors(batch, batch.colors)
+    if solved:
+        batch.in_colors(colors).write_colors()
+    return list(solved)
 
 
-def settle_deadline(looked: Looked, wish: Wish) -> Looked:
-    """Choose what a deadline leaves time for, where that is not chosen yet, and write it down.
-
-    Raises:
-        ConfigError: the deadline is past.
-    """
-    if not looked.todo.tasks or not looked.batch.config.deadline:
-        return looked
+def _choose(looked: Looked, wish: Wish) -> Record:
+    """Return what was chosen for the deadline; nothing where that is known."""
 
     def to_train(batch: Batch) -> list[str]:
-        return looked.todo.names if batch is looked.batch else look(batch, replace(wish, verify=False)).todo.names
+        return looked.todo.names if batch is looked.batch else Looking(wish).decide(batch).todo.names
 
     timed = in_time(looked.batch, to_train)
-    if timed.choice is None or timed is looked.batch:
-        return looked
-    write_choice(timed, timed.choice)
-    return _look_again(looked, timed, wish)
+    return {} if timed.choice is None or timed is looked.batch else timed.choice.to_record()
+
+
+def _scene_value(found: Answer, what: str) -> Any:
+    """Return what was settled for all patches together.
+
+    Raises:
+        SplatbatchError: it could not be.
+    """
+    try:
+        return wall.value_of(found, "settle")
+    except (OSError, wall.Behind) as error:
+        words = error.diagnosis.evidence[0] if isinstance(error, wall.Behind) else str(error)
+        hint = "`splatbatch verify-dims` looks at each patch by itself; leave the one out that it names."
+        raise SceneError(f"{what} could not be settled: {words}", hint) from error
 
 
 def _say(words: str) -> None:
@@ -133,24 +275,39 @@ def _was_begun_as_is(looked: Looked) -> bool:
     return any(result is not None and not result.trained_from.tones for result in others)
 
 
-def _look_again(looked: Looked, batch: Batch, wish: Wish) -> Looked:
-    """Decide anew; what has been audited is not audited again unless there is more to train."""
-    again = look(batch, replace(wish, verify=False))
-    is_same = again.todo.names == looked.todo.names
-    return replace(again, audits=looked.audits) if is_same else look(batch, wish)
-
-
-def refuse(todo: Batch, audits: Audits, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:
+def refuse(looked: Looked, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:
     """Write down what the audits found; return the patches that must not be trained, each with the reason."""
-    refused = refusals(audits)
-    warnings = [f"{one.patch}: {one.subject}: {one.message}" for audit, _ in audits for one in audit.warnings()]
+    todo = looked.todo
+    refused = {name: why for name, why in refusals(looked.audits).items() if name not in looked.faults}
+    warnings = [f"{one.patch}: {one.subject}: {one.message}" for audit, _ in looked.audits for one in audit.warnings()]
     ledger.write(Audited(verified=verify, refused=refused, warnings=tuple(dict.fromkeys(warnings))))
-    for task in todo.tasks:
-        if reason := refused.get(task.name):
-            inputs = state_of(inputs_of(task.patch, task.recipe).files)
-            ledger.write(Refused(task.name, reason, inputs))
-    if len(refused) == len(todo.tasks):
+    for name in todo.names:
+        if reason := refused.get(name):
+            ledger.write(Refused(name, reason, looked.audited.get(name)))
+    if todo.tasks and refused.keys() >= set(todo.names):
         others = [task.name for task in todo.every if not task.patch.is_backdrop and task.name not in refused]
         said = f"{spell([*refused])}: refused by the audit, and nothing else is to be trained" if others else ""
         typer.echo(one_line(f"{said or 'every patch is refused by the audit'}: see `splatbatch verify-dims`"), err=True)
     return refused
+
+
+def tell_faults(looked: Looked, ledger: Ledger) -> Mapping[str, Outcome]:
+    """Write down the tasks that could not be looked at; return what came of each."""
+    found: dict[str, Outcome] = {}
+    for name, fault in looked.faults.items():
+        found[name] = failed = Failed(fault.diagnosis)
+        ledger.write(AttemptEnded.of(name, 0, failed, phase=fault.diagnosis.phase, traceback=fault.traceback))
+    return found
+
+
+def mend(batch: Batch, ledger: Ledger, patience: Patience) -> None:
+    """Bring back accepted products that are gone or were replaced, from the attempts that made them."""
+    for name, found in answers(reader.USUAL(partial(upkeep.restore, batch), batch.names), patience):
+        if isinstance(found, Done) and found.value:  # else it stays stale, and is told of when its turn comes
+            ledger.write(Restored(name, found.value))
+
+
+def note_outdated(looked: Looked, patience: Patience) -> list[str]:
+    """Write down what fresh results do not know of their files; return their patches."""
+    reading = reader.USUAL(partial(upkeep.refresh, looked.batch), looked.outdated)
+    return [name for name, _ in answers(reading, patience)]  # what could not be written the next run tries

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import queue
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+from splatbatch import reader
 from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
+from splatbatch.reader import Done, Reading
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.photos.other_formats import decode_problem
 from splatbatch.scene.photos.photographs import choose_photographs
 from splatbatch.tasks.task import Task
-
-LOWEST_PRIORITY = 19
-"""Of threads that decode: what trains goes first."""
-CORES_PER_THREAD = 4
 
 
 class Decoding:
@@ -30,55 +24,44 @@ class Decoding:
     """
 
     def __init__(self, tasks: Iterable[Task]) -> None:
-        self._tasks = tuple(tasks)
-        self._found: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
-        self._problems: dict[Path, str] = {}
-        self._end = threading.Event()
-        self._pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_PER_THREAD), initializer=_step_back)
-        self._thread = threading.Thread(target=self._decode_all, daemon=True)
+        self._tasks = {task.name: task for task in tasks}
+        problems: dict[Path, str] = {}  # of all photographs that were seen: patches share them
+        names = [*self._tasks] if len(self._tasks) > 1 else []  # those of a lone patch are decoded by its training
+        self._reading: Reading[str] = reader.USUAL(partial(_why_refused, self._tasks, problems), names, is_low=True)
 
     def __enter__(self) -> Decoding:
-        if len(self._tasks) > 1:  # the photographs of a lone patch are decoded by its training
-            self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._end.set()  # whatever waits in the pool is over at once
-        if self._thread.is_alive():
-            self._thread.join()
-        self._pool.shutdown()
+        self._reading.end()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all that is to be decoded has been."""
+        return self._reading.is_over
 
     def refused(self) -> Mapping[str, str]:
         """Return the tasks whose photographs were found wanting since it was asked last, each with the reason."""
-        found = {}
-        with contextlib.suppress(queue.Empty):
-            while True:
-                name, reason = self._found.get_nowait()
-                found[name] = reason
-        return found
+        found = self._reading.look()
+        return {name: answer.value for name, answer in found if isinstance(answer, Done) and answer.value}
 
-    def _decode_all(self) -> None:
-        for task in self._tasks:
-            if self._end.is_set():
-                return
-            if bad := list(self._undecodable(task)):
-                name, problem = bad[0]
-                more = f", and {counted(len(bad) - 1, 'photograph')} more" if bad[1:] else ""
-                self._found.put((task.name, f"{name}: cannot be decoded: {problem}{more}"))
 
-    def _undecodable(self, task: Task) -> Iterator[tuple[str, str]]:
-        """Yield the photographs of a task that are there and cannot be decoded, with what is wrong with each."""
-        try:
-            images, folder = read_images(task.patch.sparse), _folder(task)
-        except (SceneError, KeyError):  # its training will say so
-            return
-        paths = {name: folder / name for name in sorted(image.name for image in images)}
-        unseen = [path for path in paths.values() if path not in self._problems]
-        self._problems |= zip(unseen, self._pool.map(self._problem, unseen), strict=True)
-        yield from ((name, problem) for name, path in paths.items() if (problem := self._problems[path]))
-
-    def _problem(self, path: Path) -> str:
-        return decode_problem(path) if not self._end.is_set() and path.is_file() else ""
+def _why_refused(tasks: Mapping[str, Task], problems: dict[Path, str], name: str) -> str:
+    """Return which photographs of a task are there and cannot be decoded; empty if all can."""
+    try:
+        images, folder = read_images(tasks[name].patch.sparse), _folder(tasks[name])
+    except (SceneError, KeyError):  # its training will say so
+        return ""
+    bad = []
+    for photograph in sorted(image.name for image in images):
+        path = folder / photograph
+        if path not in problems:
+            problems[path] = decode_problem(path) if path.is_file() else ""
+        bad += [(photograph, problems[path])] if problems[path] else []
+    if not bad:
+        return ""
+    more = f", and {counted(len(bad) - 1, 'photograph')} more" if bad[1:] else ""
+    return f"{bad[0][0]}: cannot be decoded: {bad[0][1]}{more}"
 
 
 def _folder(task: Task) -> Path:
@@ -88,9 +71,3 @@ def _folder(task: Task) -> Path:
         return patch.images
     images, cameras = read_images(patch.sparse), read_cameras(patch.sparse)
     return choose_photographs(patch.images, images, cameras, recipe.training.resolution).folder
-
-
-def _step_back() -> None:
-    """Give a thread the lowest priority: on Linux each has its own."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)

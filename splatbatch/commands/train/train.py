@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from splatbatch.commands.look import print_plan
 from splatbatch.commands.output import print_warnings, tell
 from splatbatch.commands.quality.inspect import inspect_wanted
 from splatbatch.commands.train.afterwards import After, Night, follow, publish_as_asked
-from splatbatch.commands.train.decided import Wish, look, refuse, settle_deadline, settle_frame, settle_tones
+from splatbatch.commands.train.decided import Looking, Wish, mend, note_outdated, refuse, tell_faults
 from splatbatch.commands.train.decoding import Decoding
 from splatbatch.commands.train.interruption import Interruption
 from splatbatch.commands.train.summary import (
@@ -33,8 +34,8 @@ from splatbatch.monitor.console import open_listener
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.monitor.sinks import End, MlflowSink, Sinks
-from splatbatch.outcome import Outcome
-from splatbatch.reader import Patience
+from splatbatch.outcome import Failed
+from splatbatch.reader import Patience, ToldToStop
 from splatbatch.scheduler import session
 from splatbatch.scheduler.running import Rounds
 from splatbatch.scheduler.scene import attempt
@@ -49,7 +50,6 @@ from splatbatch.store.events import Awaited, NotifyFailed, StillGivenUp
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.result import Result
 from splatbatch.tasks import plan as planning
-from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.contents import Contents
 from splatbatch.tasks.partition.backdrop import needed_first
@@ -165,7 +165,8 @@ def _train(batch: Batch, wish: Wish, after: After, *, save: bool = False) -> Non
             raise
         inspected = inspect_wanted(batch, attempt.Hooks(hooks.stop, hooks.beat))
         if not run.stopped:
-            contents.finish()  # after a stop, the next run reads on
+            with contextlib.suppress(ToldToStop):  # the next run reads on
+                contents.finish(Patience(hooks.beat, hooks.stop, tell))
     standing.forget()
     stand = Stand.of(batch, run, standing)
     afterwards = follow(Night(batch, stand.code, interruption), inspected, after)
@@ -201,9 +202,15 @@ class Hooks:
 
 def _run(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks, claims: Claims) -> Run:
     """Settle what an earlier run has left, decide, and train; where the backdrop is a new one, what was fresh, too."""
-    adopt(batch, ledger, Patience(hooks.keep_lock))
-    upkeep.restore(batch, ledger)
-    run = _train_stale(batch, ledger, wish, hooks, claims)
+    patience = Patience(hooks.keep_lock, hooks.stop, tell)
+    try:
+        faults = adopt(batch, ledger, patience)
+        mend(batch, ledger, patience)
+    except ToldToStop as told:
+        return Run(stopped=str(told))
+    kept = {name: Failed(fault) for name, fault in faults.items() if not wish.is_retry}
+    others = batch.only(name for name in batch.names if name not in kept)
+    run = Run(outcomes=kept).then(_train_stale(others, ledger, wish, hooks, claims))
     if run.stopped or not run.outdated:
         return run
     return run.then(_train_stale(batch.only(run.outdated), ledger, replace(wish, force=False), hooks, claims))
@@ -212,13 +219,18 @@ def _run(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks, claims: Claims)
 def _train_stale(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks, claims: Claims) -> Run:
     """Decide, and train what is to be trained."""
     before = Snapshot.of(claims, batch.output, batch.names)
-    looked = settle_deadline(settle_tones(settle_frame(look(batch, wish), wish), wish), wish)
-    hooks.forget()
-    for name in upkeep.refresh(looked.batch, looked.standing, looked.decisions):
-        hooks.fill(name)
+    patience = Patience(hooks.keep_lock, hooks.stop, tell)
+    looking = Looking(wish, patience)
+    try:
+        looked = looking.settle(looking.look(batch))
+        hooks.forget()
+        for name in note_outdated(looked, patience):
+            hooks.fill(name)
+    except ToldToStop as told:
+        return Run(stopped=str(told))
     for name, reason in planning.given_up(looked.decisions).items():
         ledger.write(StillGivenUp(name, reason))
-    todo, outcomes = looked.todo, dict[str, Outcome]()
+    outcomes, todo = dict(tell_faults(looked, ledger)), looked.todo
 
     def settle(task: Task) -> None:
         adopt_task(looked.batch, task, ledger, looked.standing.endings, hooks.keep_lock)
@@ -227,11 +239,11 @@ def _train_stale(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks, claims:
     claiming = Claiming(LOCAL, claims, before, looked.standing, past, settle)
     claiming.waits = Waits(Watcher(batch.output), lambda words: ledger.write(Awaited(words))).on
     if todo.tasks:
-        refused = refuse(todo, looked.audits, ledger, verify=wish.verify)
+        refused = refuse(looked, ledger, verify=wish.verify)
         todo = todo.only(name for name in todo.names if name not in refused)
     if todo.tasks:
         with Decoding(todo.tasks if wish.verify else ()) as decoding:
-            rounds = Rounds(hooks.stop, hooks.beat, decoding.refused, claiming)
+            rounds = Rounds(hooks.stop, hooks.beat, decoding.refused, claiming, audited=looked.audited)
             outcomes |= session.run(todo, ledger, rounds, is_retry=wish.is_retry)
     fresh = planning.fresh(looked.decisions)
     return Run((*fresh, *claiming.trained_elsewhere), outcomes, hooks.stop(), claiming.outdated(fresh))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from splatbatch import __version__, terminal
 from splatbatch.commands.output import print_warnings, tell
 from splatbatch.commands.quality.inspect import wanted_by
 from splatbatch.commands.train.afterwards import Night, follow, inspection_left_out, publish_as_asked
-from splatbatch.commands.train.decided import Looked, Wish, look, refuse, settle_deadline, settle_frame, settle_tones
+from splatbatch.commands.train.decided import Looked, Looking, Wish, mend, note_outdated, refuse, tell_faults
 from splatbatch.commands.train.ends import AGAIN
 from splatbatch.commands.train.interruption import Interruption
 from splatbatch.commands.train.summary import Run, Stand, conclude, in_words, write_the_report
@@ -28,6 +28,7 @@ from splatbatch.monitor.console import open_listener
 from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.outcome import Outcome
 from splatbatch.plain_text import moment, one_line
+from splatbatch.reader import Patience, ToldToStop
 from splatbatch.scheduler import session
 from splatbatch.scheduler.running import Rounds
 from splatbatch.scheduler.work.adopt import adopt_task
@@ -41,7 +42,6 @@ from splatbatch.store.claims.workers import Presence, Watcher
 from splatbatch.store.events import Awaited
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks import plan as planning
-from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.contents import Contents
 from splatbatch.tasks.partition.backdrop import needed_first
@@ -136,7 +136,8 @@ class Worker:
             if run.outdated and not self.stop():
                 run = run.then(self._round(desk, run.outdated))
             if not (is_stopped := bool(self.stop())):
-                contents.finish()
+                with suppress(ToldToStop):
+                    contents.finish(Patience(beat, self.stop, _say))
         shown.forget()
         metrics.close(but=self.presence.name)
         if is_stopped:
@@ -153,7 +154,10 @@ class Worker:
             if not is_ours:
                 return Run()
             batch = _open(self.batch.path, names)  # with what others have settled by now
-            before, looked = self._prepare(desk, batch)
+            try:
+                before, looked = self._prepare(desk, batch)
+            except ToldToStop as told:
+                return Run(stopped=str(told))
         desk.forget()
         past = Past(batch.output, batch.output.ledger_of(self.presence.name))
 
@@ -171,12 +175,14 @@ class Worker:
     def _train(self, desk: Desk, looked: Looked, claiming: Claiming) -> Mapping[str, Outcome]:
         todo = looked.todo
         if todo.tasks:
-            refused = refuse(todo, looked.audits, desk.ledger, verify=desk.wish.verify)
+            refused = refuse(looked, desk.ledger, verify=desk.wish.verify)
             todo = todo.only(name for name in todo.names if name not in refused)
         for name in set(claiming.claims.mine()) - set(todo.names):  # what the dead had left of it was all it needed
             claiming.close(name)
         rounds = Rounds(self.stop, desk.beat, claimer=claiming, requests=self._requests, is_alone=False)
-        return session.run(todo, desk.ledger, rounds) if todo.tasks else {}
+        rounds = replace(rounds, audited=looked.audited)
+        faults = tell_faults(looked, desk.ledger)
+        return {**faults, **session.run(todo, desk.ledger, rounds)} if todo.tasks else faults
 
     def stop(self) -> str:
         """Return why to stop; empty to go on."""
@@ -215,11 +221,12 @@ class Worker:
             sweep(batch.output.patch(task.name).path, spares_living=True)
             if self._has_leftovers(task, standing.endings.is_judged) and isinstance(claims.take(task.name), Claim):
                 adopt_task(batch, task, desk.ledger, standing.endings, self.presence.beat)
-        upkeep.restore(batch, desk.ledger)
+        patience = Patience(self.presence.beat, self.stop, _say)
+        mend(batch, desk.ledger, patience)
         before = Snapshot.of(claims, batch.output, batch.names)
-        looked = settle_tones(settle_frame(look(batch, desk.wish), desk.wish), desk.wish)
-        looked = settle_deadline(looked, desk.wish)
-        upkeep.refresh(looked.batch, looked.standing, looked.decisions)
+        looking = Looking(desk.wish, patience)
+        looked = looking.settle(looking.look(batch))
+        note_outdated(looked, patience)
         return before, looked
 
     def _has_leftovers(self, task: Task, is_judged: Callable[[str, int], bool]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -11,6 +12,7 @@ from pathlib import Path
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.plain_text import counted
+from splatbatch.reader import fault_of
 from splatbatch.scene.audit.camera import check_camera
 from splatbatch.scene.audit.drift import as_source, check_drift
 from splatbatch.scene.audit.files.beside import check_beside
@@ -72,6 +74,24 @@ class Audit:
         """Return 3 if there are errors (with `strict`: if there is anything), else 0."""
         return SceneError.exit_code if self.errors() or (strict and self.findings) else 0
 
+    def verdict(self) -> Record:
+        """Return as JSON what a reader process found, but for the rows of a table."""
+        spans = {name: [span.low, span.high, span.spacing] for name, span in self.spans.items()}
+        findings = [vars(finding) for finding in self.findings]
+        return {"patches": self.patches, "findings": findings, "trainer": self.trainer, "spans": spans}
+
+    @classmethod
+    def of_verdict(cls, record: Record) -> Audit:
+        """Return what `verdict` wrote."""
+        spans = {name: Span(tuple(low), tuple(high), gap) for name, (low, high, gap) in record["spans"].items()}
+        findings = tuple(Finding(**finding) for finding in record["findings"])
+        return cls(tuple(record["patches"]), (), findings, record["trainer"], spans)
+
+    def joined(self, other: Audit) -> Audit:
+        """Return the audit of the patches of both."""
+        names, findings = (*self.patches, *other.patches), (*self.findings, *other.findings)
+        return replace(self, patches=names, findings=findings, spans={**self.spans, **other.spans})
+
     def to_record(self) -> Record:
         """Return the JSON form."""
         return {
@@ -123,18 +143,35 @@ def audit_patches(
     paired: set[Path] = set()
     dossiers = (_open_dossier(patch, rules, holdout_every) for patch in patches)
     for dossier, shots in _photographed(chain(dossiers, [original] if original else []), cache):
-        used = camera_rows(dossier.patch.name, shots)
-        rows += used
         findings += dossier.findings
         if dossier.span and dossier is not original:
             spans[dossier.patch.name] = dossier.span
-        findings += _check_photographs(dossier, shots, used)
-        if drift_from and dossier.patch.name != SOURCE:
-            findings += check_drift(dossier.images, dossier.cameras, drift_from, dossier.scribe)
-        if dossier.patch.images not in paired:  # patches that share their photographs share the finding
-            paired.add(dossier.patch.images)
-            findings += check_pairing(dossier.patch.images, dossier.scribe)
+        with _wall(dossier.scribe, findings):
+            used = camera_rows(dossier.patch.name, shots)
+            rows += used
+            findings += _check_photographs(dossier, shots, used)
+            if drift_from and dossier.patch.name != SOURCE:
+                findings += check_drift(dossier.images, dossier.cameras, drift_from, dossier.scribe)
+            if dossier.patch.images not in paired:  # patches that share their photographs share the finding
+                paired.add(dossier.patch.images)
+                findings += check_pairing(dossier.patch.images, dossier.scribe)
     return Audit(tuple(patch.name for patch in patches), tuple(rows), tuple(findings), rules.name, spans)
+
+
+@contextlib.contextmanager
+def _wall(scribe: Sink, findings: list[Finding]) -> Iterator[None]:
+    """Let whatever goes wrong over one patch be a finding of it: the others are audited all the same."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - the files of a patch may be whatever they are
+        findings.append(_fault(error, scribe))
+
+
+def _fault(error: Exception, scribe: Sink) -> Finding:
+    fault = fault_of(error)
+    remedy = "The other patches are not affected. Please report it, with this line."
+    found = scribe.note("internal_fault", "the audit", f"failed: {fault.words}", remedy)
+    return replace(found, traceback=fault.traceback)
 
 
 def source_patch(source: Path, patches: Sequence[Patch]) -> Patch:
@@ -157,6 +194,13 @@ def _model_of(source: Path) -> Path:
 
 def _open_dossier(patch: Patch, rules: TrainerRules, holdout_every: int) -> _Dossier:
     scribe = Sink(patch.name, rules)
+    try:
+        return _opened(patch, scribe, holdout_every)
+    except Exception as error:  # noqa: BLE001 - see `_wall`
+        return _Dossier(patch, scribe, (_fault(error, scribe),))
+
+
+def _opened(patch: Patch, scribe: Sink, holdout_every: int) -> _Dossier:
     try:
         model = read_reconstruction(patch.sparse, tracks=True)
         found = measure(model, limits.IMAGES_OF_SOURCE if patch.name == SOURCE else None)

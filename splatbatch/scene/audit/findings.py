@@ -45,10 +45,12 @@ class Finding:
     message: str
     remedy: str
     why: str
+    traceback: str = ""
+    """Of a fault of ours; for the ledger."""
 
     def to_record(self) -> Record:
         """Return the JSON form."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "traceback"}
 
     def in_words(self) -> str:
         """Return what is wrong, with the remedy."""
@@ -66,6 +68,7 @@ _UNUSUAL = "possible, but rarely meant"
 _CONTRADICTS = "points do not fall where the photographs show them: the splat blurs, or does not form at all"
 
 KINDS: dict[str, Kind] = {
+    "internal_fault": Kind("error", "splatbatch itself failed over the patch: nothing is known of the rest of it"),
     # the model
     "missing_model": Kind("error", "there is nothing to train from"),
     "corrupt_model": Kind("error", "there is nothing to train from"),

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import deque
-from pathlib import Path
+from functools import partial
 
+from splatbatch import reader
 from splatbatch.files import write_json
-from splatbatch.identity import Files, file_fact, sha256_of
+from splatbatch.identity import FileFacts
+from splatbatch.reader import Done, Patience, Reading, answers
 from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.inputs import unread
 
-SLICE_S = 0.01
-"""Of each round of the batch; a photograph takes about a millisecond."""
-
 
 class Contents:
-    """Fills in what result.json does not know yet of the files its splat was trained from."""
+    """Fills in what result.json does not know yet of the files its splat was trained from; a reader hashes them."""
 
     def __init__(self, batch: Batch) -> None:
-        self._output = batch.output
-        self._tasks = {task.name: task for task in batch.tasks}
+        self._batch = batch
         self._waiting: deque[str] = deque()
-        self._unread: list[Path] = []
-        self._known: dict[tuple[str, int, int], str] = {}
+        self._reading: Reading[str] | None = None
 
     def tell(self, event: Event) -> None:
         """Hear an event of the ledger: a patch that has been trained is next."""
@@ -38,44 +34,50 @@ class Contents:
         self._waiting.append(name)
 
     def beat(self) -> None:
-        """Hash for a moment; called many times a second."""
-        end = time.monotonic() + SLICE_S
-        while self._waiting and time.monotonic() < end:
-            self._go_on()
+        """Take in what was hashed, and go on; called many times a second."""
+        if self._reading is None and self._waiting:
+            self._reading = self._next()
+        if self._reading is not None:
+            for name, found in self._reading.look():
+                self._take(name, found)
+            self._reading = None if self._reading.is_over else self._reading
 
-    def finish(self) -> None:
-        """Hash what is left."""
-        while self._waiting:
-            self._go_on()
+    def finish(self, patience: Patience) -> None:
+        """Hash what is left; what does not answer is left to the next run.
 
-    def _go_on(self) -> None:
-        """Read one more file of the first patch that waits; once there is none, write down what is known."""
-        task = self._tasks[self._waiting[0]]
-        if not self._unread:
-            files = (self._output.patch(task.name).read_result() or Result()).held_against.files
-            self._unread = [path for _, path in unread(files, task.patch, task.recipe) if _key(path) not in self._known]
-        if self._unread:
-            path = self._unread.pop()
-            key = _key(path)
-            digest = sha256_of(path)
-            self._known[key] = digest if _key(path) == key else ""  # it changed while it was read
-        if not self._unread:
-            self._write(self._waiting.popleft())
+        Raises:
+            ToldToStop: somebody wants us to stop.
+        """
+        while self._reading or self._waiting:
+            reading, self._reading = self._reading or self._next(), None
+            for name, found in answers(reading, patience):
+                self._take(name, found)
 
-    def _write(self, name: str) -> None:
-        task, folder = self._tasks[name], self._output.patch(name)
-        result = folder.read_result() or Result()
-        files = result.held_against.files
-        found: Files = {}
-        for key, place in unread(files, task.patch, task.recipe):
-            fact = files[key]
-            if digest := self._known.get((str(place), fact.num_bytes, fact.mtime_ns), ""):
-                found[key] = fact._replace(sha256=digest)
-        if found:
+    def _next(self) -> Reading[str]:
+        names = list(dict.fromkeys(self._waiting))
+        self._waiting.clear()
+        return reader.USUAL(partial(_hashed, self._batch, FileFacts()), names, is_low=True)
+
+    def _take(self, name: str, found: reader.Answer) -> None:
+        """Write down the contents of the files of a patch, unless another splat was accepted meanwhile."""
+        folder = self._batch.output.patch(name)
+        if not isinstance(found, Done) or (result := folder.read_result()) is None or result.is_ahead:
+            return
+        files, (attempt, contents) = result.held_against.files, found.value
+        known = {key: files[key]._replace(sha256=digest) for key, digest in contents.items() if key in files}
+        if known and attempt == result.attempt:
             with contextlib.suppress(OSError):  # a full disk, or a folder that cannot be written: the next run tries
-                write_json(folder.result, result.with_files({**files, **found}).to_record())
+                write_json(folder.result, result.with_files({**files, **known}).to_record())
 
 
-def _key(path: Path) -> tuple[str, int, int]:
-    fact = file_fact(path)
-    return (str(path), fact.num_bytes, fact.mtime_ns)
+def _hashed(batch: Batch, facts: FileFacts, name: str) -> tuple[str, dict[str, str]]:
+    """Return the attempt whose splat is accepted, and what its files hold that are as they were when it was trained."""
+    task = next(task for task in batch.tasks if task.name == name)
+    result = batch.output.patch(name).read_result() or Result()
+    files = result.held_against.files
+    found = {
+        key: facts.sha256(str(path))
+        for key, path in unread(files, task.patch, task.recipe)
+        if facts.of(str(path))[:2] == files[key][:2]
+    }
+    return result.attempt, {key: digest for key, digest in found.items() if digest}

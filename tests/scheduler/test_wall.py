@@ -1,0 +1,174 @@
+"""The wall around a patch: whatever happens for it outside its own process costs that patch, and no other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import doors
+import pytest
+from fake_trainer import FakeTrainer
+
+from splatbatch import reader, trainers
+from splatbatch.config import TaskId
+from splatbatch.failures.retry import Failure, why_stop_batch
+from splatbatch.outcome import Diagnosis
+from splatbatch.scheduler.loop import Runner
+from splatbatch.scheduler.running import Rounds
+from splatbatch.store.ledger import Ledger
+from splatbatch.tasks.batch import open_batch
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
+
+FAULTS = tuple(doors.FAULTS)
+ROTATING = [(*one, FAULTS[index % len(FAULTS)]) for index, one in enumerate(doors.ALL)]
+EVERY = [(*one, fault) for one in doors.ALL for fault in FAULTS]
+
+
+def through(batch: FakeBatch, patch: pytest.MonkeyPatch, entry: str, door: str, fault: str) -> dict[str, str]:
+    batch.make("p0", "p1", "p2", retry={"max_attempts": 1})
+    patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
+    patch.setattr(reader, "HANGS_S", 0.6)
+    patch.setattr("splatbatch.commands.train.decided.AGAIN_S", 0.6)
+    if entry == "decide":
+        assert batch.run("train").returncode == 0
+    doors.put(patch, door, fault)
+    return doors.failures(batch, entry)
+
+
+@pytest.mark.parametrize(("entry", "door", "fault"), ROTATING)
+def test_what_fails_or_hangs_at_a_door_costs_one_patch(
+    batch: FakeBatch, monkeypatch: Any, entry: str, door: str, fault: str
+) -> None:
+    cause = "read_hangs" if fault == "hang" else "internal_fault"
+    assert through(batch, monkeypatch, entry, door, fault) == ({} if entry == "beside" else {"p1": cause})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("entry", "door", "fault"), EVERY)
+def test_each_fault_at_each_door_costs_one_patch(
+    batch: FakeBatch, monkeypatch: Any, entry: str, door: str, fault: str
+) -> None:
+    cause = "read_hangs" if fault == "hang" else "internal_fault"
+    assert through(batch, monkeypatch, entry, door, fault) == ({} if entry == "beside" else {"p1": cause})
+
+
+NIGHTS = [one for entry in ("decide", "audit", "prepare", "collect") for one in ROTATING if one[0] == entry][::3][:12]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("entry", "door", "fault"), NIGHTS)
+def test_a_night_trains_the_other_patches(
+    batch: FakeBatch, monkeypatch: Any, entry: str, door: str, fault: str
+) -> None:
+    batch.make("p0", "p1", "p2", retry={"max_attempts": 1})
+    if entry == "decide":
+        assert batch.run("train", "p1").returncode == 0
+    monkeypatch.setattr(reader, "HANGS_S", 2.0)
+    monkeypatch.setattr("splatbatch.commands.train.decided.AGAIN_S", 2.0)
+    doors.put(monkeypatch, door, fault)
+    began = time.monotonic()
+    ended = batch.run("train", "--config", str(batch.config))
+    assert (ended.returncode, "Traceback" in ended.stderr) == (1, False), ended.stderr
+    assert {batch.result(name)["patch"] for name in ("p0", "p2")} == {"p0", "p2"} and time.monotonic() - began < 60
+    told = [one for one in batch.events("attempt_ended") if one["patch"] == "p1" and one["outcome"] == "failed"]
+    assert told[-1]["diagnosis"]["cause"] == ("read_hangs" if fault == "hang" else "internal_fault")
+    assert (fault == "hang") or "Traceback" in told[-1]["traceback"]
+
+
+def test_a_fault_while_collecting_never_trains_again(batch: FakeBatch, monkeypatch: Any) -> None:
+    batch.make("p0", "p1")
+    with monkeypatch.context() as patch:
+        doors.put(patch, "splatbatch.store.results:keep", "exception")
+        assert batch.run("train").returncode == 1
+        assert batch.run("train").returncode == 1  # the fault is still there: it is not trained for that
+    assert [one["patch"] for one in batch.events("attempt_started")] == ["p0", "p1"]
+    assert batch.run("train").returncode == 0
+    assert [one["patch"] for one in batch.events("attempt_started")] == ["p0", "p1"]
+    assert batch.result("p1")["attempt"] == "attempt-01"
+
+
+def test_retry_trains_what_could_not_be_collected(batch: FakeBatch, monkeypatch: Any) -> None:
+    batch.make("p0", "p1")
+    with monkeypatch.context() as patch:
+        doors.put(patch, "splatbatch.store.results:keep", "exception")
+        assert batch.run("train").returncode == 1
+        assert batch.run("retry", "p1").returncode == 1
+    assert [one["patch"] for one in batch.events("attempt_started")] == ["p0", "p1", "p1"]
+
+
+def test_the_same_fault_on_three_patches_stops_the_batch(batch: FakeBatch, monkeypatch: Any) -> None:
+    batch.make(*(f"p{index}" for index in range(6)))
+    monkeypatch.setattr("splatbatch.store.results.keep", lambda *_: {}["of nobody's making"])
+    ended = batch.run("train")
+    assert ended.returncode == 1 and "internal_fault on 3 patches" in ended.stderr
+    assert len(batch.events("attempt_started")) in (3, 4)
+
+
+def test_faults_in_different_places_stop_nothing() -> None:
+    def failed(place: str) -> tuple[Failure, ...]:
+        return (Failure(Diagnosis("internal_fault", "fail", "", ("KeyError: 'a'", place))),)
+
+    alike = {TaskId(f"p{index}"): failed("x.py") for index in range(3)}
+    unlike = {TaskId(f"p{index}"): failed(f"x{index}.py") for index in range(3)}
+    assert "internal_fault on 3 patches" in why_stop_batch(alike) and not why_stop_batch(unlike)
+
+
+def test_a_photograph_that_becomes_a_pipe_after_the_audit_hangs_nobody(batch: FakeBatch) -> None:
+    batch.make("p0", "p1", "p2", executor={"standby": False}).script(p0=["train 2"])
+    process = batch.start("train")
+    while not (batch.ledger.exists() and batch.events("attempt_started")):
+        time.sleep(0.05)
+    photograph = batch.folder / "images/img3.png"
+    photograph.unlink()
+    os.mkfifo(photograph)
+    process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert batch.run_apart("status", timeout_s=20).returncode == 0
+
+
+def test_photographs_exchanged_after_the_audit_are_audited_again(batch: FakeBatch) -> None:
+    from fake_batch import write_photos
+
+    batch.make("p0", "p1", executor={"standby": False}).script(p0=["train 3"])
+    process = batch.start("train")
+    while not (batch.ledger.exists() and batch.events("attempt_started")):
+        time.sleep(0.05)
+    write_photos(batch.folder / "images", ["img0.png"], size=(16, 16))
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 1 and "p1: refused: " in told
+    assert [one["patch"] for one in batch.events("attempt_started")] == ["p0"]
+
+
+@pytest.mark.parametrize("gigabytes", [0.8, pytest.param(5.6, marks=pytest.mark.long)])
+def test_a_large_splat_is_collected_while_others_start_and_end(
+    batch: FakeBatch, monkeypatch: Any, gigabytes: float, record_property: Any
+) -> None:
+    monkeypatch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
+    opened = open_batch(batch.make("p0", "p1", "p2", "p3", "p4").config)
+    opened.output.create()
+    beats: list[float] = []
+    rounds = Rounds(stop=lambda: "", beat=lambda: beats.append(time.monotonic()))
+    Runner(opened.config, doors.AtOnce(hole_bytes=int(gigabytes * 1e9)), Ledger(opened.output.ledger)).run(
+        opened.tasks, rounds
+    )
+    assert [one["patch"] for one in batch.events("attempt_ended")][-1] == "p0"
+    gap_s = max(b - a for a, b in pairwise(beats))
+    record_property("did", f"{beats[-1] - beats[0]:.1f} s, longest gap of beats {gap_s:.2f} s")
+    assert gap_s < 2
+
+
+def test_sigterm_is_obeyed_while_a_reader_hangs(batch: FakeBatch, monkeypatch: Any) -> None:
+    batch.make("p0", "p1").script(p0=["train 1"])
+    monkeypatch.setenv("FAKE_DOOR", "splatbatch.scheduler.launch:fingerprint hang")
+    process = batch.start("train")
+    while not (batch.ledger.exists() and batch.events("attempt_ended")):
+        time.sleep(0.05)
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 143 and time.monotonic() - began < 10

@@ -1,0 +1,191 @@
+"""The doors of the wall: functions that are called for one patch, each made to fail, or to hang, for p1 alone."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_batch import FakeBatch
+from fake_trainer import splat_of
+
+from splatbatch import reader
+from splatbatch.commands.train.decided import Looking, Wish
+from splatbatch.commands.train.decoding import Decoding
+from splatbatch.files import append_line, write_json
+from splatbatch.machine.protocol import Key, Seen, Slot
+from splatbatch.outcome import Failed
+from splatbatch.scheduler import session
+from splatbatch.scheduler.loop import Runner
+from splatbatch.scheduler.running import Rounds
+from splatbatch.splats import write_splat
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.ledger import Ledger
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.fingerprints.contents import Contents
+
+FAULTS: Mapping[str, Callable[[], Any]] = {
+    "exception": lambda: {}["of nobody's making"],
+    "memory": lambda: bytearray(1 << 60),
+    "recursion": lambda: _deeper(""),
+    "hang": lambda: time.sleep(1000),
+}
+
+DOORS: Mapping[str, tuple[str, ...]] = {
+    "decide": (
+        "splatbatch.tasks.evidence:why_not_the_splat",
+        "splatbatch.tasks.evidence:moved",
+        "splatbatch.tasks.evidence:border_hash",
+        "splatbatch.tasks.evidence:Standing._why_other_settings",
+        "splatbatch.store.folders.patch:PatchFolder.read_result",
+    ),
+    "audit": (
+        "splatbatch.scene.audit.audit:read_reconstruction",
+        "splatbatch.scene.audit.audit:measure",
+        "splatbatch.scene.audit.audit:check_model",
+        "splatbatch.scene.audit.audit:check_rigs",
+        "splatbatch.scene.audit.audit:check_geometry",
+        "splatbatch.scene.audit.audit:check_beside",
+        "splatbatch.scene.audit.audit:find_misfits",
+        "splatbatch.scene.audit.audit:check_masks",
+        "splatbatch.scene.audit.audit:camera_rows",
+        "splatbatch.scene.audit.audit:check_camera",
+        "splatbatch.scene.audit.audit:check_sizes",
+        "splatbatch.scene.audit.audit:check_content",
+        "splatbatch.scene.audit.audit:check_photos",
+    ),
+    "prepare": (
+        "splatbatch.scheduler.launch:fingerprint",
+        "splatbatch.tasks.fingerprints.fingerprint:behind",
+        "splatbatch.tasks.fingerprints.fingerprint:inputs_of",
+        "splatbatch.tasks.fingerprints.fingerprint:border_hash",
+        "splatbatch.scene.holdout:choose_holdout",
+        "splatbatch.tasks.fingerprints.inputs:_model_files",
+        "splatbatch.scheduler.judge:write_job",
+        "fake_trainer:FakeTrainer.command",
+    ),
+    "collect": (
+        "fake_trainer:FakeTrainer.collect",
+        "splatbatch.scheduler.judge:judge",
+        "splatbatch.scheduler.judge:facts",
+        "splatbatch.scheduler.judge:tidy",
+        "splatbatch.store.attempt_folder:AttemptFolder.read_progress",
+        "splatbatch.store.results:keep",
+        "splatbatch.store.results:manifest",
+        "splatbatch.store.results:splat_facts",
+        "splatbatch.store.results:accept",
+        "splatbatch.store.results:project",
+        "splatbatch.store.results:forget_superseded",
+    ),
+    "beside": (
+        "splatbatch.scheduler.session:_measured",
+        "splatbatch.commands.train.decoding:_why_refused",
+        "splatbatch.tasks.fingerprints.contents:_hashed",
+    ),
+}
+ALL = tuple((entry, door) for entry, doors in DOORS.items() for door in doors)
+
+
+def _deeper(level: str) -> Any:
+    return _deeper(level)
+
+
+def put(patch: pytest.MonkeyPatch, door: str, fault: str, of: str = "p1") -> None:
+    """Make a function fail, or hang, where it is called for one patch."""
+    module, _, name = door.partition(":")
+    *above, last = name.split(".")
+    home: Any = importlib.import_module(module)
+    for one in above:
+        home = getattr(home, one)
+    inner = getattr(home, last)
+
+    def door_of(*arguments: Any, **named: Any) -> Any:
+        told = repr((arguments, named))
+        return FAULTS[fault]() if f"'{of}'" in told or f"/{of}" in told else inner(*arguments, **named)
+
+    patch.setattr(home, last, door_of)
+
+
+def put_as_told(told: str) -> None:
+    """Make a function of this process fail for p1: "module:function fault"."""
+    put(pytest.MonkeyPatch(), *told.split())
+
+
+@dataclass
+class AtOnce:
+    """Leaves what an attempt that went well leaves, in no time; the splat of p0 may be a large hole on the disk."""
+
+    shared_mib: float = 0.0
+    hole_bytes: int = 0
+    submitted: list[str] = field(default_factory=list)
+
+    def slots(self) -> Sequence[Slot]:
+        return (Slot("cpu0"),)
+
+    def submit(self, key: Key, folder: AttemptFolder) -> str:
+        self.submitted.append(folder.task)
+        folder.start.touch()
+        append_line(folder.progress, {"phase": "done", "step": 20, "max_steps": 20}, durable=False)
+        if self.hole_bytes and folder.task == "p0":
+            write_hole(folder.splat, self.hole_bytes)
+        else:
+            write_splat(folder.splat, splat_of(10), 20)
+        write_json(folder.exit, {"kind": "exited", "code": 0, "seconds": 0.0})
+        return key
+
+    def poll(self, handles: Mapping[Key, str]) -> Mapping[Key, Seen]:
+        return dict.fromkeys(handles, Seen(is_running=False))
+
+    def cancel(self, handles: Mapping[Key, str]) -> None: ...
+
+    def close(self) -> None: ...
+
+    def kill(self, handles: Mapping[Key, str]) -> None: ...
+
+    def find(self, batch: str, unended: Sequence[AttemptFolder] = ()) -> Mapping[Key, str]:
+        return {}
+
+
+def write_hole(path: Path, num_bytes: int) -> None:
+    """Write a splat of so many bytes, nearly all of them zeros that lie nowhere."""
+    write_splat(path, splat_of(10), 20)
+    head = path.read_bytes().partition(b"end_header\n")[0]
+    width = 4 * head.count(b"property float")
+    num = num_bytes // width
+    head = head.replace(b"element vertex 10\n", b"element vertex %d\n" % num) + b"end_header\n"
+    with path.open("wb") as file:
+        file.write(head)
+        file.truncate(len(head) + num * width)
+
+
+def failures(batch: FakeBatch, entry: str) -> dict[str, str]:
+    """Go through the doors of an entry with all patches; return the cause of each that failed."""
+    opened = open_batch(batch.config)
+    opened.output.create()
+    match entry:
+        case "decide" | "audit":
+            looked = Looking(Wish()).look(opened)
+            return {name: fault.diagnosis.cause for name, fault in looked.faults.items()}
+        case "prepare" | "collect":
+            rounds = Rounds(stop=lambda: "", beat=lambda: None)
+            outcomes = Runner(opened.config, AtOnce(), Ledger(opened.output.ledger)).run(opened.tasks, rounds)
+            return {name: one.diagnosis.cause for name, one in outcomes.items() if isinstance(one, Failed)}
+    return _beside(opened)
+
+
+def _beside(opened: Batch) -> dict[str, str]:
+    """Return nothing: what is done beside the training costs no patch anything."""
+    session._footprints(opened, Rounds(stop=lambda: "", beat=lambda: None))
+    contents = Contents(opened)
+    for name in opened.names:
+        contents.want(name)
+    contents.finish(reader.ENDLESS)
+    with Decoding(opened.tasks) as decoding:
+        while not decoding.is_over:
+            decoding.refused()
+            time.sleep(0.01)
+    return {}
