@@ -43,8 +43,10 @@ import math
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
+from typing import TypeVar
 
 from splatbatch import __version__
 from splatbatch.config import TaskId, Variant
@@ -108,6 +110,9 @@ def build(
     return {**report, "todo": todo(report)}
 
 
+T = TypeVar("T")
+
+
 def _said(output: OutputFolder) -> list[Record]:
     """Return all lines of the ledger; they share their keys and words, which weigh more than all else that they say."""
     return [
@@ -120,7 +125,10 @@ def _patches(
     output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[Event], since: float
 ) -> list[Record]:
     by_patch = _by_patch(history)
-    attempts = {one.patch: attempts_of(output.patch(one.patch), by_patch.get(one.patch, [])) for one in statuses}
+    attempts: dict[str, list[Record]] = {}
+    for one in statuses:
+        look = partial(attempts_of, output.patch(one.patch), by_patch.get(one.patch, []))
+        attempts[one.patch] = _walled(look, [])
     odd = outliers(statuses, {one.patch: _training_s(one, attempts[one.patch]) for one in statuses})
     return [
         {
@@ -129,11 +137,19 @@ def _patches(
             "gain_db": gain_db(attempts[status.patch], since),
             "attempts": attempts[status.patch],
             **dict(zip(("of_patch", "variant"), TaskId.of_folder(status.patch), strict=True)),
-            **product_of(result := output.patch(status.patch).read_result() or Result()),
-            "quality": quality_of(output.patch(status.patch), result.sha256),
+            **product_of(result := _walled(output.patch(status.patch).read_result, None) or Result()),
+            "quality": _walled(partial(quality_of, output.patch(status.patch), result.sha256), None),
         }
         for status in statuses
     ]
+
+
+def _walled(look: Callable[[], T], nothing: T) -> T:
+    """Return what the files of one patch say; nothing of those that cannot be read: the others are reported."""
+    try:
+        return look()
+    except Exception:  # noqa: BLE001 - they may be whatever they are; its status names the fault
+        return nothing
 
 
 def _training_s(status: PatchStatus, attempts: Sequence[Record]) -> float | None:

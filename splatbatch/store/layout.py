@@ -44,6 +44,8 @@ class OutputFolder:
     """What was given up so that the batch ends in time; there only with a deadline."""
     color_cache = FileIn(".color-cache.npz")
     """Colours of the photographs at their keypoints."""
+    fault = FileIn("fault.txt")
+    """Traceback of a fault of ours that is no patch's: over the report, say."""
     metrics = FileIn("metrics.prom")
     """For Prometheus: how far the batch is."""
 

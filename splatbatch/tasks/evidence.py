@@ -82,6 +82,10 @@ class Standing:
     def forget(self) -> None:
         """Look at every file anew from now on."""
         self._facts = FileFacts(self._stamps, reads=self._depth != "time")
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Look at every file of the output anew; photographs and models, which may hang by now, are as they were."""
         self._frame = known_frame(self._config, self._output)
         self._colors = SolvedColors(self._output, self._config.scene)
         self._others.clear()

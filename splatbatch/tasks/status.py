@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from splatbatch.machine.orphans.leftovers import has_died
+from splatbatch.reader import fault_of
 from splatbatch.scene.patches import natural_key
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.endings import Endings
 from splatbatch.store.events import AttemptEnded, Refused
 from splatbatch.store.folders.patch import latest_number, never_went
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.obstacles import INTERNAL_FAULT
 from splatbatch.store.records.attempt import JobSpec
 from splatbatch.store.records.progress import Progress
 from splatbatch.store.records.result import Result
@@ -85,10 +88,22 @@ def read_status(
     endings, folders = standing.endings if standing else Endings(output), _folders(output)
     patches = sorted(dict.fromkeys([*names, *(() if standing else folders)]), key=natural_key)
     with endings.as_of_now():
-        found = [_status(output, name, endings, standing, is_begun=name in folders) for name in patches]
+        found = [
+            _walled(name, partial(_status, output, name, endings, standing, is_begun=name in folders))
+            for name in patches
+        ]
     chosen = most_interesting(found, len(found) if in_full is None else in_full)
-    figures = {one.patch: _with_figures(output, one) for one in chosen if one.state in WITH_SPLAT or one.attempt}
+    wanted = [one for one in chosen if one.state in WITH_SPLAT or one.attempt]
+    figures = {one.patch: _walled(one.patch, partial(_with_figures, output, one)) for one in wanted}
     return tuple(figures.get(one.patch, one) for one in found)
+
+
+def _walled(name: str, look: Callable[[], PatchStatus]) -> PatchStatus:
+    """Return how a patch stands; whatever goes wrong over its files is a failure of it, and the others are shown."""
+    try:
+        return look()
+    except Exception as error:  # noqa: BLE001 - its files may be whatever they are
+        return PatchStatus(name, "failed", cause=INTERNAL_FAULT, advice=fault_of(error).words)
 
 
 def _folders(output: OutputFolder) -> set[str]:

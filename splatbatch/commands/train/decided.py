@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -15,7 +15,7 @@ from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.outcome import Failed, Outcome
 from splatbatch.plain_text import moment, one_line
-from splatbatch.reader import ENDLESS, Answer, Done, Patience, answer, answers
+from splatbatch.reader import ENDLESS, Answer, Done, Hang, Patience, answer, answers
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.patches import spell
 from splatbatch.scheduler import wall
@@ -311,3 +311,17 @@ def note_outdated(looked: Looked, patience: Patience) -> list[str]:
     """Write down what fresh results do not know of their files; return their patches."""
     reading = reader.USUAL(partial(upkeep.refresh, looked.batch), looked.outdated)
     return [name for name, _ in answers(reading, patience)]  # what could not be written the next run tries
+
+
+def look_anew(standing: Standing, names: Sequence[str]) -> None:
+    """Let a batch be looked at anew, unless that hangs: then it is shown as it was when it was looked at last."""
+
+    def look(_: str) -> None:
+        standing.forget()
+        for name in names:
+            standing.evidence(name)
+
+    if isinstance(answer(look, ""), Hang):
+        standing.look_again()
+    else:
+        standing.forget()

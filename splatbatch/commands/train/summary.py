@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,9 +17,11 @@ from splatbatch.config import Config
 from splatbatch.config.yaml.edit import save_overrides
 from splatbatch.errors import ConfigError, SceneError, SplatbatchError
 from splatbatch.failures.causes.words import spelled
+from splatbatch.files import write_text
 from splatbatch.monitor.sinks import BUDGET_S, End, Sinks
 from splatbatch.outcome import Outcome, Trained
 from splatbatch.plain_text import one_line, plain
+from splatbatch.reader import Fault, Hang, Refused, answer
 from splatbatch.report import write_report
 from splatbatch.store.records.afterwards import Afterwards
 from splatbatch.store.records.result import Result
@@ -134,12 +136,23 @@ def _tally(done: Sequence[PatchStatus], of: Sequence[PatchStatus], what: str) ->
 def write_the_report(batch: Batch, standing: Standing) -> None:
     """Write the report; that it cannot be must not hide how the batch went, nor keep anybody from being told."""
     names, settings = batch.names, batch.config
-    try:
-        write_report(batch.output, names, settings.variants.values(), settings.output.previews_mib, standing=standing)
-    except OSError as error:
-        typer.echo(f"the report could not be written ({error.strerror})", err=True)
-    except Exception:  # noqa: BLE001 - a mistake of ours, over files that anybody may have changed
-        typer.echo(plain(f"the report could not be written:\n{traceback.format_exc()}"), err=True)
+    variants = settings.variants.values()
+
+    def write(_: str) -> None:
+        write_report(batch.output, names, variants, settings.output.previews_mib, standing=standing)
+
+    match answer(write, ""):
+        case Refused(error=error):
+            words = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        case Fault(words=words, traceback=found):
+            with contextlib.suppress(OSError):
+                write_text(batch.output.fault, found)
+            words = f"a fault of splatbatch itself: {words}; please report it, with {batch.output.fault}"
+        case Hang() as hang:
+            words = f"{hang.path or 'a file'} does not answer"
+        case _:
+            return
+    typer.echo(one_line(f"the report could not be written ({words})"), err=True)
 
 
 def tell_the_end(sinks: Sinks, end: End, interruption: Interruption, config: Config) -> None:

@@ -16,7 +16,7 @@ from splatbatch.commands.look import print_plan
 from splatbatch.commands.output import print_warnings, tell
 from splatbatch.commands.quality.inspect import inspect_wanted
 from splatbatch.commands.train.afterwards import After, Night, follow, publish_as_asked
-from splatbatch.commands.train.decided import Looking, Wish, mend, note_outdated, refuse, tell_faults
+from splatbatch.commands.train.decided import Looking, Wish, look_anew, mend, note_outdated, refuse, tell_faults
 from splatbatch.commands.train.decoding import Decoding
 from splatbatch.commands.train.interruption import Interruption
 from splatbatch.commands.train.summary import (
@@ -157,7 +157,7 @@ def _train(batch: Batch, wish: Wish, after: After, *, save: bool = False) -> Non
             for reason in sinks.beat():
                 ledger.write(NotifyFailed(reason))
 
-        hooks = Hooks(interruption.reason, beat, ours.beat, contents.want, standing.forget)
+        hooks = Hooks(interruption.reason, beat, ours.beat, contents.want, standing.look_again)
         try:
             run = _run(batch, ledger, wish, hooks, ours.claims)
         except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
@@ -167,7 +167,7 @@ def _train(batch: Batch, wish: Wish, after: After, *, save: bool = False) -> Non
         if not run.stopped:
             with contextlib.suppress(ToldToStop):  # the next run reads on
                 contents.finish(Patience(hooks.beat, hooks.stop, tell))
-    standing.forget()
+    look_anew(standing, names)
     stand = Stand.of(batch, run, standing)
     afterwards = follow(Night(batch, stand.code, interruption), inspected, after)
     code = conclude(batch, run, stand, standing, afterwards)
@@ -210,7 +210,8 @@ def _run(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks, claims: Claims)
         return Run(stopped=str(told))
     kept = {name: Failed(fault) for name, fault in faults.items() if not wish.is_retry}
     others = batch.only(name for name in batch.names if name not in kept)
-    run = Run(outcomes=kept).then(_train_stale(others, ledger, wish, hooks, claims))
+    run = _train_stale(others, ledger, wish, hooks, claims)
+    run = replace(run, outcomes={**kept, **run.outcomes})
     if run.stopped or not run.outdated:
         return run
     return run.then(_train_stale(batch.only(run.outdated), ledger, replace(wish, force=False), hooks, claims))
