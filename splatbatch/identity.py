@@ -17,6 +17,7 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import Literal, NamedTuple
 
+from splatbatch import files
 from splatbatch.caches import own_cache
 from splatbatch.files import PRIVATE, open_regular, write_whole
 
@@ -51,6 +52,7 @@ class Stamp(NamedTuple):
 
 def stamp_of(path: str) -> Stamp:
     """Return size, time and number of a file as they are now."""
+    files.note_reading(path)
     try:
         stat = os.stat(path)  # noqa: PTH116 - of thousands of patches
     except (OSError, ValueError):
@@ -60,6 +62,7 @@ def stamp_of(path: str) -> Stamp:
 
 def file_fact(path: str | Path) -> FileFact:
     """Return size and time of a file as they are now; a folder has no size."""
+    files.note_reading(str(path))
     try:
         stat = os.stat(path)  # noqa: PTH116 - of thousands of photographs
     except (OSError, ValueError):

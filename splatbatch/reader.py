@@ -14,6 +14,7 @@ import mmap
 import os
 import select
 import signal
+import sys
 import time
 import traceback
 import warnings
@@ -289,9 +290,7 @@ class _Process:
             _serve(call, items, self._page, lambda: _step_aside(there, parent, is_low=is_low))
         os.close(there)
         self._rest = b""
-        self._marks: tuple[object, ...] = ()
-        self._moved_at = self._next_look = time.monotonic()
-        self._is_closed = False
+        self._idle, self._is_closed = Idle(self.pid), False
         _LIVING.add(self.pid)
 
     def answers(self) -> list[Answer]:
@@ -305,7 +304,7 @@ class _Process:
             self._rest += part
         *lines, self._rest = self._rest.split(b"\n")
         if lines:
-            self._moved_at = time.monotonic()
+            self._idle.moves()
         return [_rebuilt(line) for line in lines]
 
     def has_ended(self) -> bool:
@@ -314,16 +313,11 @@ class _Process:
 
     def idle_s(self) -> float:
         """Return for how long it has neither read nor computed."""
-        now = time.monotonic()
-        if now >= self._next_look:
-            self._next_look = now + LOOK_S
-            if (marks := _marks(self.pid)) != self._marks:
-                self._marks, self._moved_at = marks, now
-        return now - self._moved_at
+        return self._idle.seconds()
 
     def note(self) -> str:
         """Return what it reads, or read last."""
-        return os.fsdecode(self._page[:].rstrip(b"\0"))
+        return _noted(self._page)
 
     def why_it_died(self) -> Fault:
         """Say how it ended without an answer."""
@@ -431,8 +425,85 @@ class _Note:
         self._page = page
 
     def __call__(self, path: str) -> None:
-        text = os.fsencode(path)[-_NOTE_BYTES:]
-        self._page[:] = text.ljust(_NOTE_BYTES, b"\0")
+        text = path.encode(errors="surrogateescape")[-_NOTE_BYTES + 1 :] + b"\0"
+        self._page[: len(text)] = text
+
+
+def _noted(page: mmap.mmap) -> str:
+    """Return what a process reads, or read last."""
+    return os.fsdecode(page[:].partition(b"\0")[0])
+
+
+class Idle:
+    """For how long a process has neither read nor computed."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._marks: tuple[object, ...] = ()
+        self._moved_at = self._next_look = time.monotonic()
+
+    def moves(self) -> None:
+        """Take in that it has just said something."""
+        self._moved_at = time.monotonic()
+
+    def seconds(self) -> float:
+        """Look at it now and then; return for how long it has not moved."""
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + LOOK_S
+            if (marks := _marks(self._pid)) != self._marks:
+                self._marks, self._moved_at = marks, now
+        return now - self._moved_at
+
+
+def watched(command: Callable[[], int], tell: Callable[[str], None]) -> int | Hang:
+    """Run a whole command that only reads in a child that shares our terminal; return its exit code.
+
+    It is abandoned once it hangs: the photographs may lie on a mount that has stalled.
+
+    Args:
+        command: returns its exit code.
+        tell: hears what is waited for, now and then.
+    """
+    page, parent = mmap.mmap(-1, _NOTE_BYTES), os.getpid()
+    if (pid := os.fork()) == 0:
+        code = 1
+        try:
+            die_with_parent(signal.SIGKILL, parent)
+            files.note_reading = _Note(page)
+            code = command()
+        except BaseException:  # noqa: BLE001 - shown as Python would show it
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(code)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child hears Ctrl-C, too, and ends as it does
+    try:
+        return _ended(pid, page, tell)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _ended(pid: int, page: mmap.mmap, tell: Callable[[str], None]) -> int | Hang:
+    idle, next_word_s, ending = Idle(pid), SAYS_S, _pidfd(pid)
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+        if (seconds := idle.seconds()) > HANGS_S:
+            os.kill(pid, signal.SIGKILL)
+            return Hang(_noted(page), seconds)
+        if seconds >= next_word_s:
+            tell(str(Wait(_noted(page), seconds)))
+            next_word_s *= 2
+        select.select(ending, [], [], LOOK_S if ending else POLL_S)
+
+
+def _pidfd(pid: int) -> list[int]:
+    """Return what can be read once a process has ended; nothing on a kernel that knows no such thing."""
+    with contextlib.suppress(OSError, AttributeError):
+        return [os.pidfd_open(pid)]
+    return []
 
 
 def _made(call: Call[Item], item: Item) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any, NoReturn
 
@@ -10,15 +11,50 @@ import typer
 from splatbatch import terminal
 from splatbatch.cli import batch, quality, results, scene, shell
 from splatbatch.cli.app import app
-from splatbatch.errors import OutputError, SplatbatchError
+from splatbatch.errors import OutputError, SceneError, SplatbatchError
 from splatbatch.plain_text import plain
 
 __all__ = ["app", "batch", "main", "quality", "results", "scene", "shell"]
 
 
+ONLY_READ = frozenset({"status", "verify-dims", "plan", "report", "explain"})
+"""Commands that may hang over files of others, and write nothing that a second process would harm."""
+
+
 def main(arguments: list[str] | None = None) -> Any:
-    """Run the command line; whatever stops a command ends in a message, a hint and its exit code."""
+    """Run the command line; whatever stops a command ends in a message, a hint and its exit code.
+
+    As a program it has those that only read watched: a mount that has stalled holds up none of them for ever.
+    """
     terminal.open_closed_descriptors()
+    command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    if arguments is not None or command not in ONLY_READ or sys.platform != "linux":
+        return _run(arguments)
+    from splatbatch.reader import Hang, watched
+
+    found = watched(_exit_code, lambda words: typer.echo(plain(f"splatbatch: {words}"), err=True))
+    if isinstance(found, Hang):
+        message = f"{found.path or 'a file of the scene'}: has not answered for {found.seconds:.0f} s"
+        _end(SceneError(message, "Is the disk or the mount that it lies on still there?"))
+    sys.exit(found)
+
+
+def _exit_code() -> int:
+    """Run the command line in a child; return what it would exit with."""
+    try:
+        _run(None)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    else:
+        code = 0
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+    return code
+
+
+def _run(arguments: list[str] | None) -> Any:
     try:
         return app(arguments)
     except SplatbatchError as error:

@@ -22,7 +22,6 @@ from splatbatch.store.events import AttemptEnded, CancelRequested, Refused
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.run import CancelRequest, Holder, RunIdentity, WorkerRecord
-from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
 from splatbatch.tasks.task import Task
 
 LOOK_S = 0.3
@@ -56,6 +55,7 @@ class Cancellations:
         """Says where requests to this run lie."""
         self.is_shared = False
         """Others train into the folder, too."""
+        self._audited: Mapping[str, str] = {}
         self._next_look = 0.0
         self._unwanted: dict[str, str] = {}
         """Patch, and who does not want it."""
@@ -65,6 +65,7 @@ class Cancellations:
         """Take requests from where a run, or a worker, is sent them."""
         self.requests = rounds.requests or self._output.cancels
         self.is_shared = not rounds.is_alone
+        self._audited = rounds.audited
 
     def look(self, queue: Queue, standbys: Standbys, running: Mapping[Key, Running]) -> None:
         """Obey requests: patches that wait are not started, attempts that run are stopped; asked in every round."""
@@ -103,8 +104,7 @@ class Cancellations:
     def refuse(self, reasons: Mapping[str, str], queue: Queue, standbys: Standbys) -> None:
         """Drop patches that cannot be trained, by name with the reasons; what runs already says so itself."""
         for task in _withdrawn(reasons, queue, standbys) if reasons else ():
-            inputs = state_of(inputs_of(task.patch, task.recipe).files)
-            self._ledger.write(Refused(task.name, reasons[task.name], inputs))
+            self._ledger.write(Refused(task.name, reasons[task.name], self._audited.get(task.name)))
             self._retries.leave([task])
 
     def _record(self, task: Task) -> None:

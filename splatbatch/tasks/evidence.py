@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from splatbatch import __version__
 from splatbatch.config import Recipe
@@ -45,6 +45,23 @@ Seen = tuple[Stamp, Stamp, Stamp]
 """Of result.json, of splat.ply, and of the folder of the accepted records: its time is that of the newest in it."""
 
 
+class Told(NamedTuple):
+    """What a reader has found of a patch in its scene, which may hang when somebody asks it again."""
+
+    attempt: str = ""
+    """Whose splat was accepted."""
+    inputs: str = ""
+    """Which files have changed since it was trained."""
+    uncompared: bool = False
+    outdated: bool = False
+    given_up_at: float | None = None
+    given_up: str = ""
+    """Why it was given up then, if that is still so."""
+    refused_at: float | None = None
+    refused: str = ""
+    """Why the audit refused it then, if that is still so."""
+
+
 class Standing:
     """Gathers the evidence on patches and decides on each; looks at every file once, as of when it was made."""
 
@@ -78,15 +95,33 @@ class Standing:
         self._kept: dict[str, tuple[Seen, behind.Seen, plan.Evidence]] = {}
         self._given_up_now: dict[str, tuple[GaveUp, str]] = {}
         self._behind = behind.Behind()
+        self._told: Mapping[str, Told] | None = None
+
+    def told(self, name: str) -> Told:
+        """Return what is found of a patch in its scene now."""
+        evidence, last, given = self.evidence(name), self.endings.last(name), self.endings.given_up(name)
+        attempt, inputs, uncompared, outdated = "", "", False, False
+        if (result := evidence.result) is not None:
+            held, task = result.held_against, self._tasks[name]
+            inputs, uncompared, outdated = self._of_scene(name, result, held, task)
+            attempt = result.attempt
+        refused_at = last.t if isinstance(last, Refused) else None
+        why = evidence.given_up, self.refusal(name)
+        return Told(attempt, inputs, uncompared, outdated, given.t if given else None, why[0], refused_at, why[1])
+
+    def settle(self, told: Mapping[str, Told]) -> None:
+        """Ask the scene nothing more: what a reader has found of it counts until somebody forgets it."""
+        self._told = told
+        self._look_again()
 
     def forget(self) -> None:
         """Look at every file anew from now on."""
-        self._facts = FileFacts(self._stamps, reads=self._depth != "time")
-        self.look_again()
-
-    def look_again(self) -> None:
-        """Look at every file of the output anew; photographs and models, which may hang by now, are as they were."""
+        self._facts, self._told = FileFacts(self._stamps, reads=self._depth != "time"), None
         self._frame = known_frame(self._config, self._output)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Look at what lies in the output folder anew."""
         self._colors = SolvedColors(self._output, self._config.scene)
         self._others.clear()
         self._kept.clear()
@@ -147,10 +182,10 @@ class Standing:
             return plan.Evidence()
         held = result.held_against
         other_tones = self._colors.why_other_tones(result, held, task)
-        elsewhere = moved(held.files, task.patch, task.recipe, self._facts)
-        inputs, is_unread = self._why_other_inputs(held, elsewhere, task)
-        splat = why_not_the_splat(folder, result, self._depth, self._facts)
-        beheld = compare_splat(folder, result, self._facts)
+        inputs, is_unread, is_elsewhere = self._of_scene(name, result, held, task)
+        facts = self._facts if self._told is None else FileFacts(self._stamps, reads=self._depth != "time")
+        splat = why_not_the_splat(folder, result, self._depth, facts)
+        beheld = compare_splat(folder, result, facts)
         if self._index and not result.is_ahead and not splat:
             self._index.learn(name, (seen[0], seen[2]), result, "" if other_tones else self._key_of_colors(task))
         return plan.Evidence(
@@ -163,14 +198,27 @@ class Standing:
             or other_tones,
             unverified=result.splat is None,
             uncompared=is_unread or beheld == "unread",
-            outdated=not held.files or bool(elsewhere) or has_moved(folder, result, self._facts),
+            outdated=not held.files or is_elsewhere or has_moved(folder, result, facts),
         )
+
+    def _of_scene(self, name: str, result: Result, held: Fingerprint, task: Task) -> tuple[str, bool, bool]:
+        """Return which files of a patch have changed, whether some were not compared, and whether times have moved."""
+        if self._told is not None:
+            told = self._told.get(name, Told())
+            is_same = told.attempt == result.attempt  # a splat of tonight is trained from what lies there now
+            return (told.inputs, told.uncompared, told.outdated) if is_same else ("", False, False)
+        elsewhere = moved(held.files, task.patch, task.recipe, self._facts)
+        inputs, is_unread = self._why_other_inputs(held, elsewhere, task)
+        return inputs, is_unread, bool(elsewhere)
 
     def refusal(self, name: str) -> str:
         """Return why the latest audit refused a patch, if nothing has changed since; empty if it did not."""
         event = None if self.endings.went_well(name) else self.endings.last(name)
         if not isinstance(event, Refused):
             return ""
+        if self._told is not None:
+            told = self._told.get(name, Told())
+            return told.refused if event.t == told.refused_at else event.reason
         is_same = event.inputs in (None, state_of(self._inputs(self._tasks[name]).files))
         return event.reason if is_same else ""
 
@@ -254,6 +302,9 @@ class Standing:
         event = self.endings.given_up(name)
         if event is None:
             return ""
+        if self._told is not None:
+            told = self._told.get(name, Told())
+            return told.given_up if event.t == told.given_up_at else event.reason
         if self._given_up_now.get(name, (None, ""))[0] is not event:
             task = self._tasks[name]
             is_same = event.key == given_up.key_of(task.today.without_deadline.recipe, self._inputs(task).files)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -30,7 +30,7 @@ from splatbatch.tasks.batch import Batch, Group, refusals
 from splatbatch.tasks.colors.settle import settle_colors, telling
 from splatbatch.tasks.colors.tones import in_words, wants_tones
 from splatbatch.tasks.deadline.settle import in_time, write_choice
-from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.evidence import Standing, Told
 from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
 from splatbatch.tasks.frame import read_spans, settle
 from splatbatch.tasks.task import Task, patches_of
@@ -73,7 +73,7 @@ class Looked:
 
     @cached_property
     def standing(self) -> Standing:
-        """Return what tells how each patch stands from now on, without reading what it was trained from."""
+        """Return what tells how each patch stands from now on."""
         return self.batch.standing()
 
     def with_faults(self, faults: Mapping[str, wall.Behind]) -> Looked:
@@ -313,15 +313,16 @@ def note_outdated(looked: Looked, patience: Patience) -> list[str]:
     return [name for name, _ in answers(reading, patience)]  # what could not be written the next run tries
 
 
-def look_anew(standing: Standing, names: Sequence[str]) -> None:
-    """Let a batch be looked at anew, unless that hangs: then it is shown as it was when it was looked at last."""
+def settle_standing(batch: Batch, standing: Standing, patience: Patience) -> None:
+    """Let what shows a batch go by what a reader finds of its scene now: in the night nothing else asks the scene."""
+    look = batch.standing()
+    found = answers(reader.USUAL(look.told, batch.names), patience)
+    standing.settle({name: Told(*one.value) for name, one in found if isinstance(one, Done)})
 
-    def look(_: str) -> None:
-        standing.forget()
-        for name in names:
-            standing.evidence(name)
 
-    if isinstance(answer(look, ""), Hang):
-        standing.look_again()
-    else:
+def look_anew(batch: Batch, standing: Standing) -> None:
+    """Let a batch be looked at anew, unless its scene hangs by now: then it is shown as it was in the night."""
+    look = batch.standing()
+    found = [one for _, one in answers(reader.USUAL(look.told, batch.names))]
+    if not any(isinstance(one, Hang) for one in found):
         standing.forget()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,16 @@ from splatbatch.commands.look import print_plan
 from splatbatch.commands.output import print_warnings, tell
 from splatbatch.commands.quality.inspect import inspect_wanted
 from splatbatch.commands.train.afterwards import After, Night, follow, publish_as_asked
-from splatbatch.commands.train.decided import Looking, Wish, look_anew, mend, note_outdated, refuse, tell_faults
+from splatbatch.commands.train.decided import (
+    Looking,
+    Wish,
+    look_anew,
+    mend,
+    note_outdated,
+    refuse,
+    settle_standing,
+    tell_faults,
+)
 from splatbatch.commands.train.decoding import Decoding
 from splatbatch.commands.train.interruption import Interruption
 from splatbatch.commands.train.summary import (
@@ -138,9 +148,8 @@ def _train(batch: Batch, wish: Wish, after: After, *, save: bool = False) -> Non
     terminal.never_block()
     print_warnings(batch.config.warnings)
     interruption, whole = Interruption(), batch.whole()
-    names = whole.names
+    names, standing, contents = whole.names, whole.standing(), Contents(batch)
     batch.output.create()
-    standing, contents = whole.standing(), Contents(batch)
     notifier = Notifier(batch.config.notify, batch.output, names, standing)
     sinks = Sinks([MetricsFile(batch.output, names, standing), _mlflow(batch), notifier])
     with (
@@ -157,7 +166,8 @@ def _train(batch: Batch, wish: Wish, after: After, *, save: bool = False) -> Non
             for reason in sinks.beat():
                 ledger.write(NotifyFailed(reason))
 
-        hooks = Hooks(interruption.reason, beat, ours.beat, contents.want, standing.look_again)
+        forget = partial(settle_standing, whole, standing, Patience(ours.beat, interruption.reason, tell))
+        hooks = Hooks(interruption.reason, beat, ours.beat, contents.want, forget)
         try:
             run = _run(batch, ledger, wish, hooks, ours.claims)
         except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
@@ -167,7 +177,7 @@ def _train(batch: Batch, wish: Wish, after: After, *, save: bool = False) -> Non
         if not run.stopped:
             with contextlib.suppress(ToldToStop):  # the next run reads on
                 contents.finish(Patience(hooks.beat, hooks.stop, tell))
-    look_anew(standing, names)
+    look_anew(whole, standing)
     stand = Stand.of(batch, run, standing)
     afterwards = follow(Night(batch, stand.code, interruption), inspected, after)
     code = conclude(batch, run, stand, standing, afterwards)
@@ -224,9 +234,10 @@ def _train_stale(batch: Batch, ledger: Ledger, wish: Wish, hooks: Hooks, claims:
     looking = Looking(wish, patience)
     try:
         looked = looking.settle(looking.look(batch))
-        hooks.forget()
         for name in note_outdated(looked, patience):
             hooks.fill(name)
+        hooks.forget()
+        settle_standing(looked.batch, looked.standing, patience)
     except ToldToStop as told:
         return Run(stopped=str(told))
     for name, reason in planning.given_up(looked.decisions).items():

@@ -15,7 +15,17 @@ from splatbatch import __version__, terminal
 from splatbatch.commands.output import print_warnings, tell
 from splatbatch.commands.quality.inspect import wanted_by
 from splatbatch.commands.train.afterwards import Night, follow, inspection_left_out, publish_as_asked
-from splatbatch.commands.train.decided import Looked, Looking, Wish, look_anew, mend, note_outdated, refuse, tell_faults
+from splatbatch.commands.train.decided import (
+    Looked,
+    Looking,
+    Wish,
+    look_anew,
+    mend,
+    note_outdated,
+    refuse,
+    settle_standing,
+    tell_faults,
+)
 from splatbatch.commands.train.ends import AGAIN
 from splatbatch.commands.train.interruption import Interruption
 from splatbatch.commands.train.summary import Run, Stand, conclude, in_words, write_the_report
@@ -131,14 +141,17 @@ class Worker:
                 metrics.beat()
                 contents.beat()
 
-            desk = Desk(claims, ledger, wish, beat, shown.look_again)
+            def forget() -> None:
+                settle_standing(whole, shown, Patience(self.presence.beat, self.stop, _say))
+
+            desk = Desk(claims, ledger, wish, beat, forget)
             run = self._round(desk, self.batch.names)
             if run.outdated and not self.stop():
                 run = run.then(self._round(desk, run.outdated))
             if not (is_stopped := bool(self.stop())):
                 with suppress(ToldToStop):
                     contents.finish(Patience(beat, self.stop, _say))
-        look_anew(shown, whole.names)
+        look_anew(whole, shown)
         metrics.close(but=self.presence.name)
         if is_stopped:
             return CANCELLED if self._is_cancelled() else AGAIN
@@ -156,9 +169,10 @@ class Worker:
             batch = _open(self.batch.path, names)  # with what others have settled by now
             try:
                 before, looked = self._prepare(desk, batch)
+                desk.forget()
+                settle_standing(batch, looked.standing, Patience(desk.beat, self.stop, _say))
             except ToldToStop as told:
                 return Run(stopped=str(told))
-        desk.forget()
         past = Past(batch.output, batch.output.ledger_of(self.presence.name))
 
         def settle_task(task: Task) -> None:

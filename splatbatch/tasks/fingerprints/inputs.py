@@ -17,7 +17,7 @@ from typing import Any
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
 from splatbatch.files import MOST_JSON_BYTES, read_regular
-from splatbatch.identity import Difference, FileFact, FileFacts, Files, changed, difference
+from splatbatch.identity import Difference, FileFact, FileFacts, Files, difference
 from splatbatch.scene.partition.place import PATCH
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
 from splatbatch.scene.photos.resolution import DIVISORS
@@ -99,14 +99,6 @@ def moved_others(files: Mapping[str, Sequence[Any]], patch: Patch, recipe: Recip
 
 def _is_as(now: FileFact, then: Sequence[Any]) -> bool:
     return (now.num_bytes, now.mtime_ns) == (then[0], then[1])
-
-
-def changed_files(
-    then: Mapping[str, FileFact], patch: Patch, recipe: Recipe, facts: FileFacts | None = None
-) -> tuple[str, ...]:
-    """Return which files of a patch are not what was written down of them, as when it was audited; see `changed`."""
-    facts = facts or FileFacts()
-    return changed(then, inputs_of(patch, recipe, facts).files, places(patch, recipe), facts)
 
 
 def differences(
