@@ -44,7 +44,9 @@ LOOK_S = 0.5
 """Between two looks at whether a reader makes progress."""
 POLL_S = 0.05
 MOST_AT_ONCE = 8
-"""Readers, those that were abandoned and have not ended included; further ones begin when one of them is over."""
+"""Readers at work; further ones begin when one of them is over."""
+MOST_ABANDONED = 8
+"""Readers that were killed and that the kernel still holds; then nothing is read any more that might hang, too."""
 MEMORY_SHARE = 0.75
 """Of the memory that is available a reader may take; more is a MemoryError there."""
 LEAST_MIB = 1024
@@ -167,7 +169,9 @@ class Reader(Generic[Item]):
 
     def look(self) -> list[tuple[Item, Answer]]:
         """Return what has come of further items since it was asked last; never wait."""
-        if self._left and self._process is None and _has_room():
+        if self._left and self._process is None and (held := num_abandoned()) >= MOST_ABANDONED:
+            return [(self._left.popleft(), Hang(f"{held} files before it", 0.0))]
+        if self._left and self._process is None and len(_AT_WORK) < MOST_AT_ONCE:
             self._process = _Process(self._call, tuple(self._left), is_low=self._is_low)
         if self._process is None:
             return []
@@ -291,7 +295,7 @@ class _Process:
         os.close(there)
         self._rest = b""
         self._idle, self._is_closed = Idle(self.pid), False
-        _LIVING.add(self.pid)
+        _AT_WORK.add(self.pid)
 
     def answers(self) -> list[Answer]:
         """Return the answers that have come."""
@@ -324,7 +328,7 @@ class _Process:
         with contextlib.suppress(ChildProcessError):
             _, status = os.waitpid(self.pid, 0)  # its end of the pipe is closed: it is as good as gone
             code = os.waitstatus_to_exitcode(status)
-            _LIVING.discard(self.pid)
+            _AT_WORK.discard(self.pid)
             how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
             note = f" while it read {self.note()}" if self.note() else ""
             return Fault(f"the reader process {how}{note}", f"the reader process {how}{note}")
@@ -333,30 +337,30 @@ class _Process:
     def end(self) -> None:
         """Kill it; whether it is gone is asked later."""
         os.close(self.pipe)
-        if self.pid in _LIVING:
+        if self.pid in _AT_WORK:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-        _reap()
+            _AT_WORK.discard(self.pid)
+            _ABANDONED[self.pid] = time.monotonic()
 
 
-_LIVING: set[int] = set()
-"""Readers that have not been seen to end, those that were abandoned included."""
+_AT_WORK: set[int] = set()
+_ABANDONED: dict[int, float] = {}
+"""Readers that were killed, or are done, and have not been seen to end; since when."""
+DIES_S = 5.0
+"""So long a process that was killed may take to die."""
 
 
-def _reap() -> None:
-    for pid in tuple(_LIVING):
+def num_abandoned() -> int:
+    """Return how many readers the kernel holds, although they were killed."""
+    for pid in tuple(_ABANDONED):
         try:
             ended, _ = os.waitpid(pid, os.WNOHANG)
         except ChildProcessError:
             ended = pid
         if ended:
-            _LIVING.discard(pid)
-
-
-def _has_room() -> bool:
-    if len(_LIVING) >= MOST_AT_ONCE:
-        _reap()
-    return len(_LIVING) < MOST_AT_ONCE
+            del _ABANDONED[pid]
+    return sum(since < time.monotonic() - DIES_S for since in _ABANDONED.values())
 
 
 def _marks(pid: int) -> tuple[object, ...]:

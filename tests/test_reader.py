@@ -91,7 +91,15 @@ def test_readers_that_hang_are_ended_and_their_number_is_bounded(monkeypatch: An
     for one in begun:
         one.end()
     assert answer(fails, "a") == Done("A")
-    assert len(reader._LIVING) <= 1
+    time.sleep(0.1)
+    assert reader.num_abandoned() == 0
+
+
+def test_once_many_readers_cannot_be_ended_nothing_more_is_read_that_might_hang(monkeypatch: Any) -> None:
+    monkeypatch.setattr(reader, "_ABANDONED", dict.fromkeys(range(1 << 22, (1 << 22) + 8), 0.0))
+    monkeypatch.setattr("splatbatch.reader.os.waitpid", lambda *_: (0, 0))
+    found = dict(answers(Reader(fails, ["a", "b"])))
+    assert all(isinstance(one, Hang) for one in found.values())
 
 
 def test_a_lock_of_the_parent_is_not_held_by_its_reader(tmp_path: Path) -> None:
