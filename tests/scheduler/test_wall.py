@@ -8,6 +8,7 @@ import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import command_line
 import doors
 import pytest
 from fake_trainer import FakeTrainer
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     from fake_batch import FakeBatch
 
 FAULTS = tuple(doors.FAULTS)
+
+
+@pytest.fixture(autouse=True)
+def real_readers(monkeypatch: Any) -> None:
+    monkeypatch.setattr(command_line, "READERS", reader.Reader)
+
+
 ROTATING = [(*one, FAULTS[index % len(FAULTS)]) for index, one in enumerate(doors.ALL)]
 EVERY = [(*one, fault) for one in doors.ALL for fault in FAULTS]
 

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 import fake_trainer
 
-from splatbatch import cli, trainers
+from splatbatch import cli, reader, trainers
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
 
+READERS: reader.Kind = reader.Here
+"""A command inside this process reads here, too; tests of what hangs set it to the real ones."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -54,7 +56,8 @@ def invoke(*arguments: str, batch: FakeBatch | None = None, terminal: bool = Fal
 def _surroundings(batch: FakeBatch | None) -> Iterator[None]:
     """Set what the command reads, and put back what it changes."""
     environment, handlers = dict(os.environ), [signal.getsignal(number) for number in SIGNALS]
-    programs = dict(trainers.TRAINERS)
+    programs, readers = dict(trainers.TRAINERS), reader.USUAL
+    reader.USUAL = READERS
     if batch:
         os.environ.update(batch.environment())
         fake_trainer.install()
@@ -64,6 +67,7 @@ def _surroundings(batch: FakeBatch | None) -> Iterator[None]:
         os.environ.clear()
         os.environ.update(environment)
         trainers.TRAINERS.update(programs)
+        reader.USUAL = readers
         for number, handler in zip(SIGNALS, handlers, strict=True):
             signal.signal(number, handler)
 
