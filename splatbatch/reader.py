@@ -52,6 +52,7 @@ MEMORY_SHARE = 0.75
 LEAST_MIB = 1024
 MOST_CPU_S = 3600
 """That a call may compute: a file that leads it round in circles ends it, too."""
+PASSED_ON_S = 0.3
 _NOTE_BYTES = 4096
 _PIPE = 3
 _OOM_SCORE = "500"
@@ -480,27 +481,32 @@ def watched(command: Callable[[], int], tell: Callable[[str], None]) -> int | Ha
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(code)
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child hears Ctrl-C, too, and ends as it does
+    asked: list[float] = []
+    before = signal.signal(signal.SIGINT, lambda *_: asked.append(time.monotonic()))
     try:
-        return _ended(pid, page, tell)
+        return _ended(pid, page, tell, asked)
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _ended(pid: int, page: mmap.mmap, tell: Callable[[str], None]) -> int | Hang:
+def _ended(pid: int, page: mmap.mmap, tell: Callable[[str], None], asked: list[float]) -> int | Hang:
+    """Wait for a command; Ctrl-C of a terminal reaches it, too, and one that was sent to us alone is passed on."""
     idle, next_word_s, ending = Idle(pid), SAYS_S, _pidfd(pid)
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
+        if asked and time.monotonic() > asked[0] + PASSED_ON_S:
+            asked.clear()
+            os.kill(pid, signal.SIGINT)
         if (seconds := idle.seconds()) > HANGS_S:
             os.kill(pid, signal.SIGKILL)
             return Hang(_noted(page), seconds)
         if seconds >= next_word_s:
             tell(str(Wait(_noted(page), seconds)))
             next_word_s *= 2
-        select.select(ending, [], [], LOOK_S if ending else POLL_S)
+        select.select(ending, [], [], PASSED_ON_S if ending else POLL_S)
 
 
 def _pidfd(pid: int) -> list[int]:

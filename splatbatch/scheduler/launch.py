@@ -14,7 +14,7 @@ from splatbatch.machine.protocol import Executor, Slot
 from splatbatch.scheduler import judge, wall
 from splatbatch.scheduler.judge import Order
 from splatbatch.scheduler.pace.pacer import NoDeadline, Pacer
-from splatbatch.scheduler.running import Running
+from splatbatch.scheduler.running import Running, take_prepared
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.events import AttemptStarted, Gate
@@ -111,11 +111,10 @@ class Launcher:
             return True
         if not (found := running.preparing.look()):
             return False
-        running.preparing = None
         record = wall.value_of(found[0][1], "prepare")
         if refusal := record.get("refused"):
             raise Unfit(refusal, record["inputs"])
-        running.attempt = replace(running.attempt, depends_on=Fingerprint.from_record(record["depends_on"]))
+        take_prepared(running, Fingerprint.from_record(record["depends_on"]))
         if not standby:
             self._tell(running)
         running.handle = self._executor.submit(running.key, running.attempt.folder)

@@ -36,6 +36,7 @@ from splatbatch.scheduler.running import (
     end_all,
     handles_of,
     how_it_ended,
+    leave,
 )
 from splatbatch.scheduler.standby import Standbys
 from splatbatch.store.events import AttemptEnded, GaveUp, Refused, SlotGivenUp, Waits
@@ -208,7 +209,7 @@ class Runner:
             if isinstance(error, OSError) and is_out_of_space(error):
                 self._launcher.discard(running)
             self._not_begun(running.task, error)
-        running.preparing = None
+        leave(running)
         return False
 
     def _not_begun(self, task: Task, error: Exception) -> None:

@@ -14,6 +14,7 @@ from splatbatch.outcome import Cancelled, Exit, Lost
 from splatbatch.reader import Reading, rest
 from splatbatch.scheduler.queue import Claimer, NobodyElse
 from splatbatch.store.attempt_folder import Attempt, EndedAttempt
+from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -100,6 +101,16 @@ def how_it_ended(running: Running, seen: Seen) -> Exit | None:
         running.attempt = replace(running.attempt, folder=folder)
     # a supervisor that is asked to stop in its first moments dies before it can write its record
     return Cancelled("stopped at its start") if isinstance(end, Lost) and folder.is_cancelled() else end
+
+
+def take_prepared(running: Running, depends_on: Fingerprint) -> None:
+    """Take in what an attempt depends on, now that all it reads is written."""
+    running.attempt, running.preparing = replace(running.attempt, depends_on=depends_on), None
+
+
+def leave(running: Running) -> None:
+    """Take an attempt for one that does not begin."""
+    running.preparing = None
 
 
 def ask_to_end(executor: Executor, attempts: Mapping[Key, Running]) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from splatbatch.identity import file_fact
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, TimedOut
 from splatbatch.store.records.progress import Progress
 from splatbatch.supervisor.external.steps_heard import StepsHeard
@@ -83,7 +84,10 @@ def why_from_before(splat: Path, start: Path) -> str:
     The time of the content decides, of the file behind a link: it stays when a file is moved or copied with its times,
     and a program may have made it elsewhere, by another clock.
     """
-    seconds = (start.stat().st_mtime_ns - splat.stat().st_mtime_ns) / 1e9
+    began = file_fact(start)
+    if began.num_bytes < 0:  # nobody supervised it
+        return ""
+    seconds = (began.mtime_ns - splat.stat().st_mtime_ns) / 1e9
     return f"older than the attempt, by {seconds:,.0f} s: {splat.name}" if seconds > CLOCKS_APART_S else ""
 
 

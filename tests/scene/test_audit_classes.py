@@ -228,6 +228,7 @@ def test_the_table_above_leaves_no_class_out() -> None:
         "mask_size", "black_mask", "photos_exchanged", "other_content",
     }  # test_beside.py, test_content.py  # fmt: skip
     elsewhere |= {kind for fault in FAULTS for kind in fault.kinds} | {"flat_angles", "wrong_k", "reprojection"}
+    elsewhere |= {"internal_fault"}  # tests/scheduler/test_wall.py
     assert set(KINDS) == {case.kind for case in CASES} | elsewhere
 
 

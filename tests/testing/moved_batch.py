@@ -14,6 +14,7 @@ from fake_trainer import FakeTrainer
 
 from splatbatch.files import write_json
 from splatbatch.outcome import Exited
+from splatbatch.reader import ENDLESS
 from splatbatch.scheduler.finalize import Ending, Rules, collect, collected, write_down
 from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.ledger import Ledger
@@ -23,7 +24,7 @@ from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.contents import Contents
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.tasks.fingerprints.inputs import places
-from splatbatch.tasks.plan import Train
+from splatbatch.tasks.plan import Skip, Train
 from splatbatch.tasks.scene.merging import gather, merge
 from splatbatch.tasks.status import read_status
 
@@ -93,13 +94,16 @@ class MovedBatch:
     def train(self) -> dict[str, str]:
         """Do what `train` does before it trains; return what it would train."""
         batch = self.batch
-        upkeep.restore(batch, Ledger(batch.output.ledger))
+        for name in batch.names:
+            upkeep.restore(batch, name)
         standing = batch.standing("content")
         decisions = tuple(standing.decide(name) for name in batch.names)
         filled = Contents(batch)
-        for name in upkeep.refresh(batch, standing, decisions):
-            filled.want(name)
-        filled.finish()
+        for one in decisions:
+            if isinstance(one, Skip) and standing.evidence(one.patch).outdated:
+                upkeep.refresh(batch, one.patch)
+                filled.want(one.patch)
+        filled.finish(ENDLESS)
         return {one.patch: one.reason for one in decisions if isinstance(one, Train)}
 
     def retry(self) -> dict[str, str]:
@@ -119,7 +123,7 @@ class MovedBatch:
         said = collect(Ending(attempt, Exited(0), trainer, home, (), Rules(place=places(task.patch, task.recipe))))
         filled = Contents(self.batch)
         write_down(attempt, Exited(0), collected(said), Ledger(self.batch.output.ledger, filled.tell))
-        filled.finish()
+        filled.finish(ENDLESS)
         after = home.read_result()
         is_kept = before and after and before.attempt == after.attempt and home.splat.read_bytes() == best
         return {} if is_kept else {"p0": str(said["said"])}

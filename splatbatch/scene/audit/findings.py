@@ -50,7 +50,7 @@ class Finding:
 
     def to_record(self) -> Record:
         """Return the JSON form."""
-        return {name: value for name, value in asdict(self).items() if name != "traceback"}
+        return asdict(self)
 
     def in_words(self) -> str:
         """Return what is wrong, with the remedy."""
