@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from splatbatch import __version__
 from splatbatch.config import Recipe
-from splatbatch.identity import FileFacts, Stamp, Stamps, stamp_of
+from splatbatch.identity import FileFact, FileFacts, Stamp, Stamps, stamp_of
 from splatbatch.plain_text import spell_files, spell_place
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.resolution import stored_photographs
@@ -31,6 +31,7 @@ from splatbatch.tasks.fingerprints.inputs import (
     differences,
     files_now,
     inputs_of,
+    locate,
     moved,
     moved_model,
     moved_others,
@@ -43,6 +44,10 @@ from splatbatch.tasks.task import Task, at_pace
 
 Seen = tuple[Stamp, Stamp, Stamp]
 """Of result.json, of splat.ply, and of the folder of the accepted records: its time is that of the newest in it."""
+
+
+CORE = "patch/"
+"""What the name of patch.json begins with: another core is another patch, whatever its model holds."""
 
 
 class Told(NamedTuple):
@@ -272,7 +277,8 @@ class Standing:
             return "", False
         if self._depth == "time":  # 0.1.0 knew neither times nor contents
             found = differences(then, files_now(then, patch, recipe, self._facts), places(patch, recipe), self._facts)
-            others = (*found.changed, *found.unknown)
+            cut_anew = [key for key in elsewhere if key.startswith(CORE) and self._is_resized(key, then, task)]
+            others = (*found.changed, *found.unknown, *cut_anew)
             is_unread = bool(found.unread) or not all(is_content(key.rstrip("/")) for key in elsewhere)
             return f"changed on disk: {spell_files(others)}" if others else "", is_unread and bool(then)
         now = self._inputs(task)
@@ -280,7 +286,14 @@ class Standing:
         if others := (*found.changed, *found.unknown):
             what = "model or photographs" if any(key.startswith(MODEL) for key in others) else "photographs"
             return f"{what} have changed: {spell_files(others)}", False
-        return "" if now.hash == held.inputs else "model or hold-out have changed", False
+        if now.hash == held.inputs:
+            return "", False
+        lists = [key for key in elsewhere if key in then and not is_content(key.rstrip("/"))]
+        return f"model, core or hold-out have changed{f': {spell_files(lists)}' if lists else ''}", False
+
+    def _is_resized(self, key: str, then: Mapping[str, FileFact], task: Task) -> bool:
+        now = self._facts.of(locate(key, task.patch, task.recipe))
+        return key in then and now.num_bytes != then[key].num_bytes
 
     def _why_other_frame(self, held: Fingerprint, task: Task) -> str:
         now = held.offset if self._frame is None else self._frame.of(task.patch.name)

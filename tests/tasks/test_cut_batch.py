@@ -68,7 +68,7 @@ def test_a_core_that_has_moved_is_another_patch(cut_batch: FakeBatch):
     record.write_text(json.dumps(said))
     now = states(cut_batch)
     assert [name for name, state in now.items() if state != "trained"] == ["p1"]
-    assert "p1: train: model or photographs have changed: patch/patch.json" in cut_batch.run("plan").stdout
+    assert "p1: train: model, core or hold-out have changed: patch/patch.json" in cut_batch.run("plan").stdout
 
 
 def test_all_patches_have_the_offset_of_their_partition(cut_batch: FakeBatch):
