@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ import typer
 from splatbatch import reader
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
+from splatbatch.identity import FileFacts
 from splatbatch.outcome import Failed, Outcome
 from splatbatch.plain_text import moment, one_line
 from splatbatch.reader import ENDLESS, Answer, Done, Hang, Patience, answer, answers
@@ -208,16 +210,11 @@ def _decide(standing: Standing, wish: Wish, name: str) -> Record:
 
 def _audit(batch: Batch, group: Group) -> Record:
     audit = batch.audit_of(group)
-    states = {task.name: state_of(inputs_of(task.patch, task.recipe).files) for task in group.tasks if _is_sound(task)}
+    facts, states = FileFacts(), dict[str, str]()  # patches share their photographs: each is asked for once
+    for task in group.tasks:
+        with contextlib.suppress(Exception):  # its audit, or its attempt, says what is wrong with it
+            states[task.name] = state_of(inputs_of(task.patch, task.recipe, facts).files)
     return {"audit": audit.verdict(), "states": states}
-
-
-def _is_sound(task: Task) -> bool:
-    try:
-        inputs_of(task.patch, task.recipe)
-    except Exception:  # noqa: BLE001 - its audit, or its attempt, says what is wrong with it
-        return False
-    return True
 
 
 def _frame_of(looked: Looked) -> Record:
