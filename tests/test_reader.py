@@ -85,6 +85,7 @@ def test_whoever_waits_beats_and_is_stopped_at_once() -> None:
 
 def test_readers_that_hang_are_ended_and_their_number_is_bounded(monkeypatch: Any) -> None:
     monkeypatch.setattr(reader, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(reader, "_AT_WORK", set())  # a test before this one may have left readers of its own
     begun = [Reader(fails, ["hangs"]) for _ in range(5)]
     assert all(not one.look() for one in begun)
     assert sum(one.descriptor is not None for one in begun) == 3

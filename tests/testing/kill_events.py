@@ -30,6 +30,8 @@ SUMMARY = "9 of 12 patches trained; refused: " + ", ".join(f"{REFUSED}@{variant}
 NUM_EVENTS = 60
 MOST_EXTRA = 2
 """Attempts that one kill may cost: those that ran."""
+MOST_AHEAD = 4
+"""Attempts that may be prepared when a parent is killed: one for each of two slots and two standbys."""
 PATIENCE_S = 180.0
 
 
@@ -100,8 +102,10 @@ def _kill_at(place: Path, moment: int, target: str, figures: EventFigures) -> It
     figures.trained += trained
     if (code, said.partition("\n")[0]) != (1, SUMMARY):
         yield f"ended with {code}: {said}"
-    if not 2 * trained - 1 <= len(started) <= 2 * trained + MOST_EXTRA:
-        yield f"{len(started)} attempts"
+    prepared = len(list(batch.output.glob("patches/*/attempt-*")))
+    # of each unit the first attempt fails; one that was prepared when its parent was killed counts, and never started
+    if prepared < 2 * trained or not 2 * trained - MOST_AHEAD <= len(started) <= 2 * trained + MOST_EXTRA:
+        yield f"{len(started)} attempts, {prepared} prepared"
     if not {f"{REFUSED}@{variant}" for variant in VARIANTS} <= {one["patch"] for one in events_of(batch, "refused")}:
         yield "not refused"
     yield from faults_of(batch, UNITS)

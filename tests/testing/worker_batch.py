@@ -14,6 +14,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -252,6 +253,8 @@ def _work(batch: FakeBatch) -> NoReturn:
         code = 0
     except SystemExit as end:
         code = int(end.code or 0)
+    except BaseException:  # noqa: BLE001 - a fork of a test: what it dies of is told in its log
+        traceback.print_exc()
     finally:
         os._exit(code)
 

@@ -19,11 +19,14 @@ def without_gone(source: Source) -> tuple[Source, tuple[str, ...]]:
     """Return a source without the settings that are gone, and a warning for each, those of single patches too."""
     tree, warnings = _without(source, source.tree, ())
     patches = tree.get("patches")
-    for name, settings in patches.items() if isinstance(patches, dict) else ():
-        if isinstance(settings, dict):
-            kept, more = _without(source, settings, ("patches", name))
-            tree = {**tree, "patches": {**tree["patches"], name: kept}}
+    if isinstance(patches, dict):
+        kept = {}  # built once: thousands of patches may have settings of their own
+        for name, settings in patches.items():
+            kept[name], more = (
+                _without(source, settings, ("patches", name)) if isinstance(settings, dict) else (settings, [])
+            )
             warnings += more
+        tree = {**tree, "patches": kept}
     return replace(source, tree=tree), tuple(warnings)
 
 
