@@ -18,7 +18,7 @@ SOON = {"splatbatch.reader.HANGS_S": 3.0, "splatbatch.reader.SAYS_S": 1.0}
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: Any) -> None:
-    monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", json.dumps(SOON | {"splatbatch.commands.train.decided.AGAIN_S": 3.0}))
+    monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", json.dumps(SOON | {"splatbatch.night.decided.AGAIN_S": 3.0}))
 
 
 @pytest.mark.parametrize("command", ["status", "verify-dims", "plan", "report"])

@@ -11,7 +11,7 @@ from command_line import invoke
 from fake_batch import FakeBatch, write_model
 from PIL import Image
 
-from splatbatch.commands.train import decoding
+from splatbatch.night import decoding
 from splatbatch.tasks.batch import open_batch
 
 BROKEN = "img8.png"

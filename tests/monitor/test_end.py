@@ -15,9 +15,9 @@ from fake_batch import FakeBatch
 from process_family import wait_until
 
 from splatbatch.commands.train import summary
-from splatbatch.commands.train.interruption import Budget, Interruption
 from splatbatch.errors import ExecutorError
 from splatbatch.monitor.sinks import Sinks, mlflow_sink
+from splatbatch.night.interruption import Budget, Interruption
 from splatbatch.scheduler import session
 from splatbatch.supervisor.hook import Hook
 

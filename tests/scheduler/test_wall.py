@@ -41,7 +41,7 @@ def through(batch: FakeBatch, patch: pytest.MonkeyPatch, entry: str, door: str, 
     batch.make("p0", "p1", "p2", retry={"max_attempts": 1})
     patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
     patch.setattr(reader, "HANGS_S", 0.6)
-    patch.setattr("splatbatch.commands.train.decided.AGAIN_S", 0.6)
+    patch.setattr("splatbatch.night.decided.AGAIN_S", 0.6)
     if entry == "decide":
         assert batch.run("train").returncode == 0
     doors.put(patch, door, fault)
@@ -90,7 +90,7 @@ def test_a_night_trains_the_other_patches(
     if entry == "decide":
         assert batch.run("train", "p1").returncode == 0
     monkeypatch.setattr(reader, "HANGS_S", 2.0)
-    monkeypatch.setattr("splatbatch.commands.train.decided.AGAIN_S", 2.0)
+    monkeypatch.setattr("splatbatch.night.decided.AGAIN_S", 2.0)
     doors.put(monkeypatch, door, fault)
     began = time.monotonic()
     ended = batch.run("train", "--config", str(batch.config))

@@ -14,10 +14,10 @@ from fake_batch import FakeBatch
 from fake_trainer import splat_of
 
 from splatbatch import reader
-from splatbatch.commands.train.decided import Looking, Wish
-from splatbatch.commands.train.decoding import Decoding
 from splatbatch.files import append_line, write_json
 from splatbatch.machine.protocol import Key, Seen, Slot
+from splatbatch.night.decided import Looking, Wish
+from splatbatch.night.decoding import Decoding
 from splatbatch.outcome import Failed
 from splatbatch.scheduler import session
 from splatbatch.scheduler.loop import Runner
@@ -83,7 +83,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
     ),
     "beside": (
         "splatbatch.scheduler.session:_measured",
-        "splatbatch.commands.train.decoding:_why_refused",
+        "splatbatch.night.decoding:_why_refused",
         "splatbatch.tasks.fingerprints.contents:_hashed",
     ),
 }

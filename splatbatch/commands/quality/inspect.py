@@ -13,9 +13,9 @@ import typer
 from splatbatch import terminal
 from splatbatch.commands.output import open_console, open_table, print_json, print_warnings, tell
 from splatbatch.commands.scene.evaluate import renew_report
-from splatbatch.commands.train.interruption import Interruption
 from splatbatch.errors import SplatbatchError
 from splatbatch.files import write_json
+from splatbatch.night.interruption import Interruption
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report.quality import drop_in_words
 from splatbatch.scene.patches import spell

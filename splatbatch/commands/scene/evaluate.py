@@ -9,8 +9,8 @@ import typer
 from splatbatch import terminal
 from splatbatch.commands.output import open_console, print_json, print_warnings, tell
 from splatbatch.commands.scene.table import tables
-from splatbatch.commands.train.interruption import Interruption
 from splatbatch.errors import SplatbatchError
+from splatbatch.night.interruption import Interruption
 from splatbatch.plain_text import one_line
 from splatbatch.report import write_report
 from splatbatch.scheduler.scene.attempt import Hooks

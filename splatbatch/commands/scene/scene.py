@@ -20,11 +20,11 @@ from splatbatch.commands.scene import merge as merging
 from splatbatch.commands.scene import split as splitting
 from splatbatch.commands.train import train as training
 from splatbatch.commands.train.afterwards import After, Night, guarded, left_out, publish_after
-from splatbatch.commands.train.interruption import Interruption
 from splatbatch.config.yaml.edit import save_settings
 from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.files import MOST_JSON_BYTES, read_regular, write_text
 from splatbatch.machine.gpu import presence
+from splatbatch.night.interruption import Interruption
 from splatbatch.plain_text import moment, one_line
 from splatbatch.scene.partition.output.shared import find_source
 from splatbatch.scene.partition.record import partition_of

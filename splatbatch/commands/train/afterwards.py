@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import typer
 
-from splatbatch.commands.train.interruption import Interrupted, Interruption
 from splatbatch.errors import BusyError, SplatbatchError
+from splatbatch.night.interruption import Interrupted, Interruption
 from splatbatch.plain_text import counted, one_line
 from splatbatch.publish.source import publishable
 from splatbatch.scene.partition.record import partition_of

@@ -16,9 +16,6 @@ import typer
 from splatbatch import terminal
 from splatbatch.commands.output import print_warnings, tell
 from splatbatch.commands.train.afterwards import After, Night, follow, inspection_left_out
-from splatbatch.commands.train.ends import why_ended
-from splatbatch.commands.train.interruption import Interruption
-from splatbatch.commands.train.muster import Muster
 from splatbatch.commands.train.summary import Run, Stand, conclude, tell_the_end
 from splatbatch.engines.crew import Crew
 from splatbatch.errors import ConfigError, ExecutorError
@@ -26,6 +23,9 @@ from splatbatch.monitor.console import open_listener
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.monitor.sinks import End, Sinks
+from splatbatch.night.ends import why_ended
+from splatbatch.night.interruption import Interruption
+from splatbatch.night.muster import Muster
 from splatbatch.scheduler.work.left import Left
 from splatbatch.store.claims.workers import Watcher
 from splatbatch.store.events import AttemptEnded, Event, NotifyFailed, WorkersSeen

@@ -12,13 +12,13 @@ import typer
 
 from splatbatch.commands.compare import attempt_table, rows_of
 from splatbatch.commands.output import open_console
-from splatbatch.commands.train.interruption import Budget, Interruption
 from splatbatch.config import Config
 from splatbatch.config.yaml.edit import save_overrides
 from splatbatch.errors import ConfigError, SceneError, SplatbatchError
 from splatbatch.failures.causes.words import spelled
 from splatbatch.files import write_text
 from splatbatch.monitor.sinks import BUDGET_S, End, Sinks
+from splatbatch.night.interruption import Budget, Interruption
 from splatbatch.outcome import Outcome, Trained
 from splatbatch.plain_text import one_line, plain
 from splatbatch.reader import Fault, Hang, Refused, answer

@@ -17,18 +17,6 @@ from splatbatch.commands.look import print_plan
 from splatbatch.commands.output import print_warnings, tell
 from splatbatch.commands.quality.inspect import inspect_wanted
 from splatbatch.commands.train.afterwards import After, Night, follow, publish_as_asked
-from splatbatch.commands.train.decided import (
-    Looking,
-    Wish,
-    look_anew,
-    mend,
-    note_outdated,
-    refuse,
-    settle_standing,
-    tell_faults,
-)
-from splatbatch.commands.train.decoding import Decoding
-from splatbatch.commands.train.interruption import Interruption
 from splatbatch.commands.train.summary import (
     Run,
     Stand,
@@ -44,6 +32,18 @@ from splatbatch.monitor.console import open_listener
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.monitor.sinks import End, MlflowSink, Sinks
+from splatbatch.night.decided import (
+    Looking,
+    Wish,
+    look_anew,
+    mend,
+    note_outdated,
+    refuse,
+    settle_standing,
+    tell_faults,
+)
+from splatbatch.night.decoding import Decoding
+from splatbatch.night.interruption import Interruption
 from splatbatch.outcome import Failed
 from splatbatch.reader import Patience, ToldToStop
 from splatbatch.scheduler import session

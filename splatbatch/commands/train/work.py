@@ -15,7 +15,15 @@ from splatbatch import __version__, terminal
 from splatbatch.commands.output import print_warnings, tell
 from splatbatch.commands.quality.inspect import wanted_by
 from splatbatch.commands.train.afterwards import Night, follow, inspection_left_out, publish_as_asked
-from splatbatch.commands.train.decided import (
+from splatbatch.commands.train.summary import Run, Stand, conclude, in_words, write_the_report
+from splatbatch.engines.crew import Crew
+from splatbatch.engines.engine import JOB, TERMS
+from splatbatch.errors import ExecutorError, OutputError, SplatbatchError
+from splatbatch.files import sweep
+from splatbatch.machine.place import given_cards
+from splatbatch.monitor.console import open_listener
+from splatbatch.monitor.prometheus import MetricsFile
+from splatbatch.night.decided import (
     Looked,
     Looking,
     Wish,
@@ -26,16 +34,8 @@ from splatbatch.commands.train.decided import (
     settle_standing,
     tell_faults,
 )
-from splatbatch.commands.train.ends import AGAIN
-from splatbatch.commands.train.interruption import Interruption
-from splatbatch.commands.train.summary import Run, Stand, conclude, in_words, write_the_report
-from splatbatch.engines.crew import Crew
-from splatbatch.engines.engine import JOB, TERMS
-from splatbatch.errors import ExecutorError, OutputError, SplatbatchError
-from splatbatch.files import sweep
-from splatbatch.machine.place import given_cards
-from splatbatch.monitor.console import open_listener
-from splatbatch.monitor.prometheus import MetricsFile
+from splatbatch.night.ends import AGAIN
+from splatbatch.night.interruption import Interruption
 from splatbatch.outcome import Outcome
 from splatbatch.plain_text import moment, one_line
 from splatbatch.reader import Patience, ToldToStop
