@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from cost import Cost
 from fake_batch import ROOT, SHARED, FakeBatch
 from hypothesis import settings
 
+from splatbatch.machine.gpu import gpus
+
 # hundreds of processes are started: none of them compiles the package anew, none starts threads that it has no use for
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False  # what pytest makes of each assert takes longer to make than to import
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
@@ -26,10 +30,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # 200 ms for an example, hypothesis's own limit, is nothing on a machine that has other work
-settings.register_profile("quick", deadline=None, max_examples=25)
+settings.register_profile("quick", deadline=None, max_examples=10)
+settings.register_profile("all", deadline=None, max_examples=25)
 settings.register_profile("long", deadline=None, max_examples=500)
 settings.load_profile("quick")
 
+collect_ignore = [] if gpus() else ["gpu"]
 
 TOGETHER = (
     "tests/commands/test_merge_command.py",
@@ -52,7 +58,8 @@ TOGETHER = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--long", action="store_true", help="Run the tests that are marked long, too: about an hour.")
+    parser.addoption("--all", action="store_true", help="Run the tests that are marked slow, too, as CI does.")
+    parser.addoption("--long", action="store_true", help="Run those that are marked slow or long: about an hour.")
     parser.addoption("--cost", type=int, metavar="N", help="Name the N tests that took most CPU seconds, and the sum.")
     parser.addoption("--engines", action="store_true", help="Run those of engines, long ones too; they must be here.")
 
@@ -60,6 +67,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--long"):
         settings.load_profile("long")
+    elif config.getoption("--all"):
+        settings.load_profile("all")
     if shown := config.getoption("--cost"):
         config.pluginmanager.register(Cost(shown))
 
@@ -78,12 +87,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--long"):
-        asked = ROOT / "tests/engines" if config.getoption("--engines") else None
-        long = [item for item in items if item.get_closest_marker("long") and item.path.parent != asked]
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
+    left_out = [item for item in items if not is_asked_for(item, config)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # what takes long ends beside the rest
+
+
+def is_asked_for(item: pytest.Item, config: pytest.Config) -> bool:
+    """Return whether a test runs by these options, on this machine."""
+    if item.get_closest_marker("gpu") and not gpus():
+        return False
+    if config.getoption("--engines") and item.path.parent == ROOT / "tests/engines":
+        return True
+    if item.get_closest_marker("long"):
+        return bool(config.getoption("--long"))
+    if item.get_closest_marker("slow"):
+        return bool(config.getoption("--all") or config.getoption("--long"))
+    return True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

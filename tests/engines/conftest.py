@@ -70,3 +70,11 @@ QUICK = {"training": {"colors": "as_is"}, "limits": {"grace_s": 0.5, "free_disk_
 def elsewhere(batch: FakeBatch, site: Site) -> FakeBatch:
     """Give a batch of three patches, to be trained by the engine."""
     return batch.make("p0", "p1", "p2", **QUICK, executor=site.executor)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave engines that have to be set up to --all, and Ray, which takes long to start, to --engines."""
+    if "site" in getattr(item, "fixturenames", ()):
+        engine = item.callspec.params.get("site", "slurm") if hasattr(item, "callspec") else "slurm"
+        if engine != "local":
+            item.add_marker("slow" if engine == "slurm" else "long")

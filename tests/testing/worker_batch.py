@@ -213,8 +213,11 @@ def _fork(batch: FakeBatch, moment: int) -> int:
 
 
 def _die_at(moment: int) -> None:
-    """Have this process killed by its so-manieth operation on files since it claimed its first patch."""
-    done = 0
+    """Have this process killed by its so-manieth operation on files since it claimed its first patch.
+
+    A reader that it has forked accepts what was trained: it ends with its worker, and never alone.
+    """
+    done, worker = 0, os.getpid()
 
     def counted(real: Any) -> Any:
         def call(*args: Any, **more: Any) -> Any:
@@ -222,6 +225,7 @@ def _die_at(moment: int) -> None:
             found = real(*args, **more)
             done += bool(done) or any(name in str(args[1:2]) for name in ("/claims/p", "/claims/backdrop"))
             if done >= moment:
+                os.kill(worker, signal.SIGKILL)
                 os.kill(os.getpid(), signal.SIGKILL)
             return found
 
