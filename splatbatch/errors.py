@@ -26,6 +26,14 @@ class SplatbatchError(Exception):
         self.hint = hint
 
 
+class Interrupted(BaseException):
+    """Somebody wants what goes on to end now; no `Exception`, so that nobody takes it for a mistake."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
+
+
 class ConfigError(SplatbatchError):
     """The configuration or an option is wrong."""
 

@@ -11,7 +11,7 @@ import typer
 from splatbatch import terminal
 from splatbatch.cli import batch, quality, results, scene, shell
 from splatbatch.cli.app import app
-from splatbatch.errors import OutputError, SceneError, SplatbatchError
+from splatbatch.errors import Interrupted, OutputError, SceneError, SplatbatchError
 from splatbatch.plain_text import plain
 
 __all__ = ["app", "batch", "main", "quality", "results", "scene", "shell"]
@@ -57,6 +57,8 @@ def _exit_code() -> int:
 def _run(arguments: list[str] | None) -> Any:
     try:
         return app(arguments)
+    except Interrupted as told:
+        sys.exit(told.exit_code)
     except SplatbatchError as error:
         _end(error)
     except OSError as error:

@@ -73,10 +73,11 @@ def split(
 ) -> None:
     """Cut a COLMAP scene into patches that share its photographs; run it again once photographs were added."""
     from splatbatch.commands.scene import split as splitting
+    from splatbatch.night.scene import trained_in
     from splatbatch.scene.partition.split import Asked
 
     wish = splitting.wish_for(splitting.Cuts(max_images, overlap, grid, boxes, axis), holdout_block, seed)
-    trained = frozenset[str]() if drop else splitting.trained_in(out)
+    trained = frozenset[str]() if drop else trained_in(out)
     splitting.run(Asked(source, images, out, wish, trained), splitting.Output(picture, dry_run, json_))
 
 
@@ -192,11 +193,11 @@ def work(
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
 ) -> None:
     """Train beside other workers, on as many machines as see the output folder; 75: start it again."""
-    from splatbatch.commands.train import work as working
+    from splatbatch.commands.train import train
     from splatbatch.scheduler.work.time_left import parse_duration
 
     for_s = parse_duration(for_) if for_ else None
-    working.work(config, all_named(patches, patch), for_s, verify=not no_verify)
+    train.work(config, all_named(patches, patch), for_s, verify=not no_verify)
 
 
 @app.command()

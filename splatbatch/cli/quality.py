@@ -27,8 +27,9 @@ def inspect(
 ) -> None:
     """Say how good splats are beyond PSNR: haze, floaters, holes, photographs that hurt."""
     from splatbatch.commands.quality import inspect as inspecting
+    from splatbatch.night.products import Closely
 
-    wish = inspecting.Wish(again, measure_drop)
+    wish = Closely(again, measure_drop)
     inspecting.inspect(config, all_named(patches, patch), wish, as_json=json_)
 
 

@@ -190,8 +190,9 @@ def merge(
 ) -> None:
     """Merge the splats of all patches into one, each cropped to its core; only what has changed is read again."""
     from splatbatch.commands.scene import merge as merging
+    from splatbatch.night.products import MergeOptions
 
-    merging.merge(config, merging.MergeOptions(out, allow_missing, clean, keep_uncleaned), as_json=json_)
+    merging.merge(config, MergeOptions(out, allow_missing, clean, keep_uncleaned), as_json=json_)
 
 
 @app.command()

@@ -45,6 +45,7 @@ def scene(
 ) -> None:
     """Split, train, merge and evaluate a COLMAP scene in one go; run it again, and it goes on where it ended."""
     from splatbatch.commands.scene import scene as whole
+    from splatbatch.night.scene import SceneOptions
 
-    wanted = whole.SceneOptions(source, images, out, max_images, tuple(settings or ()), allow_missing, clean)
+    wanted = SceneOptions(source, images, out, max_images, tuple(settings or ()), allow_missing, clean)
     whole.scene(wanted)

@@ -8,9 +8,9 @@ import typer
 
 from splatbatch.commands.compare import attempt_table, rows_of
 from splatbatch.commands.output import open_console
-from splatbatch.commands.train.summary import write_the_report
 from splatbatch.errors import ConfigError
 from splatbatch.identity import sha256_of
+from splatbatch.night.night import write_the_report
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.events import Accepted

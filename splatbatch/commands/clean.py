@@ -6,8 +6,9 @@ from pathlib import Path
 
 import typer
 
-from splatbatch.commands.output import print_json, tell
+from splatbatch.commands.output import print_json
 from splatbatch.files import MIB
+from splatbatch.monitor.telling import tell
 from splatbatch.plain_text import counted, plain
 from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.store import retention

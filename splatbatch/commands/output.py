@@ -39,8 +39,3 @@ def print_warnings(warnings: Iterable[str]) -> None:
 def print_json(record: Mapping[str, Any]) -> None:
     """Print a record as JSON on stdout."""
     sys.stdout.write(json.dumps(record, indent=1, default=str) + "\n")
-
-
-def tell(words: str) -> None:
-    """Say on stderr what somebody waits for."""
-    typer.echo(one_line(words), err=True)

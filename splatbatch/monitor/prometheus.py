@@ -41,8 +41,11 @@ class MetricsFile:
     Of several workers one writes it, as long as it does: who finds it written by another since the last look leaves it.
     """
 
-    def __init__(self, output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> None:
-        self._output, self._names, self._standing = output, names, standing
+    def __init__(
+        self, output: OutputFolder, names: Sequence[str], standing: Standing | None = None, worker: str = ""
+    ) -> None:
+        """Prepare it; `worker` is who writes it: that one is about to end, too, once it is closed."""
+        self._output, self._names, self._standing, self._worker = output, names, standing, worker
         self._watcher = Watcher(output)
         self._next = 0.0
         self._seen = self._stamp()
@@ -65,9 +68,9 @@ class MetricsFile:
         self._seen = self._stamp()
         self._next = time.monotonic() + max(EVERY_S, (time.thread_time() - began_s) / MOST_OF_TIME)
 
-    def close(self, end: End | None = None, but: str = "") -> None:
-        """Write it for the last time, whatever the end; the worker of this name, too, is about to end."""
-        others = at_work(self._watcher, but)
+    def close(self, end: End | None = None) -> None:
+        """Write it for the last time, whatever the end."""
+        others = at_work(self._watcher, self._worker)
         self._write(others, is_running=any(not one.is_frozen for one in others))
 
     def is_done(self) -> bool:

@@ -5,29 +5,42 @@ from __future__ import annotations
 import contextlib
 import math
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
+
+from splatbatch.errors import Interrupted
 
 LEAST_S = 2.0
 """So long whoever is to be told of the end gets, also where attempts have used up the grace."""
 
 
-class Interrupted(BaseException):
-    """Somebody wants what goes on to end now; no `Exception`, so that nobody takes it for a mistake."""
-
-
 class Interruption:
-    """Whether somebody wants us to stop, and the exit code that says so."""
+    """Whether somebody wants us to stop, and the exit code that says so; a context manager, which hears signals.
+
+    In a thread that is not the main one, which hears none, nobody can say so.
+    """
 
     def __init__(self) -> None:
         self.signal = 0
         self._at = 0.0
         self._raises = False
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        self._handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        if threading.current_thread() is threading.main_thread():
+            heard = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
             # nohup ignores SIGHUP on purpose: leave it so
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._note)
+            self._handlers = {number: known for number, known in heard.items() if known is not signal.SIG_IGN}
+        for number in self._handlers:
+            signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, known in self._handlers.items():
+            signal.signal(number, known or signal.SIG_DFL)
 
     def reason(self) -> str:
         """Return why to stop; empty to go on."""
@@ -56,7 +69,7 @@ class Interruption:
         self.signal = self.signal or number
         if self._raises:
             self._raises = False  # what tidies up is left alone
-            raise Interrupted
+            raise Interrupted(self.exit_code)
 
 
 class Budget:

@@ -17,7 +17,7 @@ from cut_batch import copy_of, trained
 from fake_batch import FakeBatch
 from process_family import wait_until
 
-from splatbatch.commands.publish import publish as publishing
+from splatbatch.night import products as publishing
 
 KEEP = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))"
 FAILS = ["exit 1 ModuleNotFoundError: No module named 'x'"]

@@ -11,8 +11,9 @@ from fake_batch import ROOT
 from typer.main import get_command
 
 from splatbatch.cli.app import app
-from splatbatch.commands.train.work import AGAIN, CANCELLED
 from splatbatch.config import Limits
+from splatbatch.night.elsewhere import AGAIN
+from splatbatch.night.work import CANCELLED
 from splatbatch.scheduler.work.time_left import MARGIN_S
 
 DOCUMENTS = [one for one in yaml.safe_load_all((ROOT / "configs/engines/kubernetes.yml").read_text()) if one]

@@ -14,9 +14,9 @@ import pytest
 from fake_batch import FakeBatch
 from process_family import wait_until
 
-from splatbatch.commands.train import summary
 from splatbatch.errors import ExecutorError
 from splatbatch.monitor.sinks import Sinks, mlflow_sink
+from splatbatch.night import night
 from splatbatch.night.interruption import Budget, Interruption
 from splatbatch.scheduler import session
 from splatbatch.supervisor.hook import Hook
@@ -58,7 +58,7 @@ def test_all_that_hang_share_one_budget_and_are_told_in_a_line_each(
     hanging: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("apprise")
-    monkeypatch.setattr(summary, "BUDGET_S", 3.0)
+    monkeypatch.setattr(night, "BUDGET_S", 3.0)
     times: list[float] = []
     finish = Sinks.finish
 
@@ -123,7 +123,7 @@ def test_the_budget_is_thirty_seconds_or_what_is_left_of_the_grace(
 
 
 def test_no_beat_waits_for_those_who_hang(hanging: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(summary, "BUDGET_S", 1.0)
+    monkeypatch.setattr(night, "BUDGET_S", 1.0)
     took: list[float] = []
     beat = Sinks.beat
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from splatbatch.commands.train import summary as ending
 from splatbatch.config import Tracking
 from splatbatch.errors import MissingPartError
 from splatbatch.monitor.sinks import End, MlflowSink, Sinks, mlflow_runs, mlflow_sink
+from splatbatch.night import night as ending
 from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.layout import OutputFolder
 

@@ -9,7 +9,7 @@ import pytest
 from cut_scene import TEST, cut, halves
 from fake_batch import FakeBatch
 
-from splatbatch.commands.train.summary import statuses_of
+from splatbatch.night.night import status
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.partition.record import write_partition
 from splatbatch.tasks.batch import open_batch
@@ -24,7 +24,7 @@ def started(batch: FakeBatch) -> list[str]:
 
 
 def causes(batch: FakeBatch) -> dict[str, str]:
-    return {one.patch: f"{one.state} {one.cause}".strip() for one in statuses_of(open_batch(batch.config))}
+    return {one.patch: f"{one.state} {one.cause}".strip() for one in status(open_batch(batch.config))}
 
 
 def test_the_backdrop_is_trained_first_though_there_is_room_for_all(batch: FakeBatch) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_batch import FakeBatch
 
-from splatbatch.commands.train import summary
-from splatbatch.tasks.batch import open_batch
+from splatbatch.night import night
 
 
 def test_every_patch_is_trained_in_natural_order(batch: FakeBatch) -> None:
@@ -144,14 +143,11 @@ def test_the_time_before_a_gate_is_written_down_and_told(batch: FakeBatch) -> No
 
 
 def test_a_report_that_cannot_be_made_does_not_hide_how_it_went(
-    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch.make("p0").run("train")
-    monkeypatch.setattr(summary, "write_report", lambda *_, **__: 1 / 0)
-    opened, run = open_batch(batch.config), summary.Run(fresh=("p0",))
-    stand = summary.Stand.of(opened, run, opened.standing())
-    assert summary.conclude(opened, run, stand, opened.standing()) == 0
-    said = capsys.readouterr()
-    assert "1 of 1 patches trained" in said.out
-    assert "the report could not be written" in said.err
-    assert "ZeroDivisionError" in said.err
+    monkeypatch.setattr(night, "write_report", lambda *_, **__: 1 / 0)
+    ended = batch.run("train")
+    assert ended.returncode == 0 and "1 of 1 patches trained" in ended.stdout
+    assert "the report could not be written" in ended.stderr
+    assert "ZeroDivisionError" in ended.stderr

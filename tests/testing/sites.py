@@ -21,7 +21,7 @@ from splatbatch.store.records.run import WorkerRecord
 
 CONSTANTS = {
     "splatbatch.store.claims.workers.SILENCE_S": 7,
-    "splatbatch.commands.train.follow.LOOK_S": 2,
+    "splatbatch.night.elsewhere.LOOK_S": 2,
 }
 """A worker that is gone is missed after seconds, not minutes."""
 

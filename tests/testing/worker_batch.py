@@ -266,7 +266,7 @@ def _work(batch: FakeBatch) -> NoReturn:
 if __name__ == "__main__":
     import fake_trainer
 
-    from splatbatch.commands.train import work  # noqa: F401 - all have it when they begin
+    from splatbatch.night import work  # noqa: F401 - all have it when they begin
     from splatbatch.report import write_report  # noqa: F401
 
     fake_trainer.install()

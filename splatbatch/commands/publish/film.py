@@ -9,9 +9,10 @@ from pathlib import Path
 import typer
 
 from splatbatch import terminal
-from splatbatch.commands.output import print_warnings, tell
+from splatbatch.commands.output import print_warnings
 from splatbatch.errors import ConfigError
 from splatbatch.machine.bounded import Bounds
+from splatbatch.monitor.telling import tell
 from splatbatch.plain_text import one_line
 from splatbatch.publish.film import Film, make_film
 from splatbatch.publish.source import published

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 from rich.table import Table
 
-from splatbatch.commands.output import open_console, open_table, print_json, print_warnings, tell
+from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
 from splatbatch.files import MIB
+from splatbatch.night.products import MergedScene, MergeOptions
+from splatbatch.night.products import merge as merge_splats
 from splatbatch.plain_text import counted, one_line
-from splatbatch.scheduler.work.holding import held_alone
-from splatbatch.splats.merge.place import check_place
 from splatbatch.store.folders.scene import MergedFiles
 from splatbatch.store.records.merge import Hole, Merge
-from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.scene.cleaning import Cleaning
-from splatbatch.tasks.scene.merging import Done, Parts, gather
-from splatbatch.tasks.scene.merging import merge as merge_parts
+from splatbatch.tasks.batch import open_batch
 
 HEADINGS = ("patch", "Gaussians", "in the core", "cleaned away", "attempt")
-
-
-@dataclass(frozen=True)
-class MergeOptions:
-    """What is wanted of a merged scene."""
-
-    out: Path | None = None
-    """The splat; None: the output folder's own place for it."""
-    allow_missing: bool = False
-    clean: bool = False
-    keep_uncleaned: bool = False
-    """Write it without cleaning, too."""
 
 
 def merge(config: Path | None, options: MergeOptions, *, as_json: bool) -> None:
@@ -44,44 +27,26 @@ def merge(config: Path | None, options: MergeOptions, *, as_json: bool) -> None:
     """
     batch = open_batch(config)
     print_warnings(batch.config.warnings)
-    files = batch.output.scene.merged
-    if options.out is not None:
-        check_place(options.out, batch.output.path)
-        batch.see_apart("--out", options.out, options.out.parent)
-        files = MergedFiles.at(options.out)
-    # where nothing was ever trained there is nothing to lock, and nothing to merge
-    with held_alone(batch.output, batch.terms, tell) if batch.output.path.is_dir() else nullcontext():
-        parts = gather(batch, allow_missing=options.allow_missing)
-        done = merged_to(batch, parts, files, options)
-    merged, num_new = done.merged, done.num_new
-    print_warnings([*([f"{done.damage}: merged anew"] if done.damage else []), *_warnings(merged)])
-    if as_json:
-        print_json({"splat": str(files.splat), "parts_written": num_new, **merged.to_record()})
+    made = merge_splats(batch, options)
+    if not as_json:
+        show(made)
         return
-    open_console().print(_table(merged))
-    typer.echo(one_line(_last_line(merged, files, num_new)))
-    if options.clean and options.keep_uncleaned:
-        typer.echo(
-            one_line(f"what cleaning has changed: splatbatch evaluate, and with --splat {_uncleaned(files).splat}")
-        )
+    _warn(made)
+    print_json({"splat": str(made.files.splat), "parts_written": made.done.num_new, **made.done.merged.to_record()})
 
 
-def merged_to(batch: Batch, parts: Parts, files: MergedFiles, options: MergeOptions) -> Done:
-    """Merge parts to some files.
-
-    Raises:
-        SplatbatchError: they cannot be merged; what stands there is as it was.
-    """
-    if not options.clean:
-        return merge_parts(parts, files)
-    if options.keep_uncleaned:
-        merge_parts(parts, _uncleaned(files))
-    return merge_parts(parts, files, Cleaning(parts.partition, parts.with_cameras(), parts.offset))
+def show(made: MergedScene) -> None:
+    """Print what was merged, of what, and what is missing."""
+    _warn(made)
+    open_console().print(_table(made.done.merged))
+    typer.echo(one_line(_last_line(made.done.merged, made.files, made.done.num_new)))
+    if made.uncleaned:
+        typer.echo(one_line(f"what cleaning has changed: splatbatch evaluate, and with --splat {made.uncleaned.splat}"))
 
 
-def _uncleaned(files: MergedFiles) -> MergedFiles:
-    """Return where a scene goes as it was before it was cleaned: beside the cleaned one."""
-    return MergedFiles.at(files.splat.with_name(f"{files.splat.stem}-uncleaned.ply"))
+def _warn(made: MergedScene) -> None:
+    done = made.done
+    print_warnings([*([f"{done.damage}: merged anew"] if done.damage else []), *_warnings(done.merged)])
 
 
 def _warnings(merged: Merge) -> list[str]:

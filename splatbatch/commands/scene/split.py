@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
-from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
-from splatbatch.config.load import CONFIG_VARIABLE
-from splatbatch.errors import SplatbatchError
 from splatbatch.plain_text import counted, one_line
 from splatbatch.scene.partition.form import json_schema
 from splatbatch.scene.partition.output.picture import check_picture, draw
 from splatbatch.scene.partition.split import Asked, Split, split
 from splatbatch.scene.partition.wish import Wish, check_block, parse_axis, parse_grid, read_boxes
-from splatbatch.store.folders.patch import BACKDROP, names_in
-from splatbatch.store.layout import OutputFolder
 
 STATES = {"new": "", "stays": "stays as it is", "changes": "cut anew"}
 
@@ -57,21 +50,6 @@ def wish_for(cuts: Cuts, block: float, seed: int) -> Wish:
     return Wish(cuts.max_images, cuts.overlap, parse_grid(cuts.grid), boxes, parse_axis(cuts.axis), block, seed)
 
 
-def trained_in(out: Path) -> frozenset[str]:
-    """Return the patches in a folder that have a splat, by the YAML of now, that of here, or one beside the folder."""
-    named = os.environ.get(CONFIG_VARIABLE)
-    places = [Path(named)] if named else []
-    found: set[str] = set()
-    for file in (*places, Path(configuration.DEFAULT_CONFIG), out.absolute().parent / configuration.DEFAULT_CONFIG):
-        with contextlib.suppress(SplatbatchError):
-            config = configuration.load(file) if file.is_file() else None
-            if config is None or config.scene.patches.resolve() != out.resolve():
-                continue
-            output = OutputFolder(config.output.folder)
-            found |= {name for name in names_in(f"{output.path}/patches") if output.patch(name).read_result()}
-    return frozenset(found) - {BACKDROP}
-
-
 def run(asked: Asked, output: Output) -> None:
     """Cut a scene into patches and say how, or only say it.
 
@@ -87,7 +65,7 @@ def run(asked: Asked, output: Output) -> None:
     if output.as_json:
         print_json(done.to_record())
         return
-    _print(done, asked.out, dry_run=output.dry_run)
+    show(done, asked.out, dry_run=output.dry_run)
 
 
 def schema() -> None:
@@ -95,7 +73,8 @@ def schema() -> None:
     typer.echo(json.dumps(json_schema(), indent=1))
 
 
-def _print(done: Split, out: Path, *, dry_run: bool) -> None:
+def show(done: Split, out: Path, *, dry_run: bool) -> None:
+    """Print how a scene is cut, or would be."""
     record = done.to_record()
     table = open_table(("patch", "photographs", "held out", "points", "in its core", "cost", ""), ("patch", ""))
     for row in record["patches"]:

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import typer
 
+from splatbatch import terminal
+from splatbatch.commands.output import print_warnings
 from splatbatch.commands.status import watching
-from splatbatch.commands.train import follow
-from splatbatch.commands.train.train import is_elsewhere
 from splatbatch.engines.crew import Crew
 from splatbatch.errors import ConfigError, ExecutorError, OutputError
 from splatbatch.files import read_tail
 from splatbatch.machine import detached
 from splatbatch.machine.detached import Detached
+from splatbatch.monitor.telling import tell
+from splatbatch.night import elsewhere
 from splatbatch.plain_text import plain
 from splatbatch.store.claims.at_work import at_work, lines_of
 from splatbatch.store.claims.workers import LOCAL, Watcher
@@ -46,8 +48,14 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
     if only:
         raise ConfigError(f"train --detach --only {only[0]}: a worker takes patches by name", "Name them: p0@base …")
     batch = open_batch(config, names)
-    if is_elsewhere(batch.config.executor):
-        return follow.train(batch, names, only, verify=verify, after=None)
+    if elsewhere.is_elsewhere(batch.config.executor):
+        terminal.never_block()
+        print_warnings(batch.config.warnings)
+        said = elsewhere.start_elsewhere(batch, verify=verify)
+        how = "`splatbatch attach` shows it, `splatbatch status` says how far it is, `splatbatch cancel` ends it"
+        for words in (said, how) if said else ("nothing is left to be trained",):
+            tell(words)
+        return None
     file, output = batch.file, batch.output
     output.create()
     if run := holder(output.lock):
@@ -113,7 +121,7 @@ class _Watched:
         """Return whether nobody works on it any more, and no engine has workers that wait."""
         if time.monotonic() >= self._next_look:
             self.crew.look()
-            self._next_look = time.monotonic() + follow.LOOK_S
+            self._next_look = time.monotonic() + elsewhere.LOOK_S
         living = [one for one in self.watcher.living() if not self.crew.is_gone(one.job)]
         return holder(self.batch.output.lock) is None and not living and not self.crew.lives()
 

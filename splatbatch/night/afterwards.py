@@ -9,14 +9,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
-import typer
-
-from splatbatch.errors import BusyError, SplatbatchError
-from splatbatch.night.interruption import Interrupted, Interruption
+from splatbatch.errors import BusyError, Interrupted, SplatbatchError
+from splatbatch.night import products
+from splatbatch.night.interruption import Interruption
 from splatbatch.plain_text import counted, one_line
-from splatbatch.publish.source import publishable
+from splatbatch.publish.source import publishable, published
+from splatbatch.publish.wish import Wish
 from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.patches import spell
 from splatbatch.store.folders.published import Publication
@@ -32,54 +33,53 @@ MOST_NAMED = 12
 TRAIN = "splatbatch train"
 
 
+Show = Callable[[Any], None]
+"""Hears of what was made as soon as it is there: what was merged, evaluated or published, and how a night has ended."""
+
+
 @dataclass(frozen=True)
-class Night:
+class Trained:
     """A batch that nothing trains any more."""
 
     batch: Batch
     code: int
     """Exit code of the training."""
     interruption: Interruption
+    show: Show
 
 
 T = TypeVar("T")
-After = Callable[[Night], Sequence[Afterwards]]
+After = Callable[[Trained], Sequence[Afterwards]]
 
 
-def publish_as_asked(night: Night) -> Sequence[Afterwards]:
+def publish_as_asked(trained: Trained) -> Sequence[Afterwards]:
     """Merge a scene that was cut into patches, and publish it, or the patches that are trained, if the YAML says so."""
-    return publish_after(night, merges=True)
+    return publish_after(trained, merges=True)
 
 
-def publish_after(night: Night, *, merges: bool, allow_missing: bool = False) -> Sequence[Afterwards]:
+def publish_after(trained: Trained, *, merges: bool, allow_missing: bool = False) -> Sequence[Afterwards]:
     """Publish if the YAML asks for it; what came of it is written down, also that nothing was published, and why.
 
     Args:
-        night: what was trained.
+        trained: what was trained.
         merges: a scene that was cut into patches is merged first.
         allow_missing: publish the scene with holes, also if the YAML does not say so.
     """
-    output = night.batch.output
-    if not night.batch.config.publish.formats:
+    output = trained.batch.output
+    if not trained.batch.config.publish.formats:
         output.note_afterwards("publish", None)
         return ()
-    found = guarded("publish", night.interruption, lambda: _publish(night, merges=merges, allow_missing=allow_missing))
+    publish = partial(_publish, trained, merges=merges, allow_missing=allow_missing)
+    found = guarded("publish", trained.interruption, publish)
     output.note_afterwards("publish", found)
     return (found,)
 
 
-def follow(night: Night, inspected: Afterwards | None, after: After) -> tuple[Afterwards, ...]:
+def follow(trained: Trained, inspected: Afterwards | None, after: After) -> tuple[Afterwards, ...]:
     """Do what follows the training; return what came of all of it, the inspection too, and keep that for the report."""
-    night.batch.output.forget_afterwards()
-    night.batch.output.note_afterwards("inspect", inspected)
-    return (*([inspected] if inspected else []), *after(night))
-
-
-def inspection_left_out(batch: Batch) -> Afterwards | None:
-    """Return that nobody has inspected what workers have trained, where the YAML asks for it."""
-    from splatbatch.commands.quality.inspect import not_inspected
-
-    return not_inspected(batch.whole(), "workers do not inspect")
+    trained.batch.output.forget_afterwards()
+    trained.batch.output.note_afterwards("inspect", inspected)
+    return (*([inspected] if inspected else []), *after(trained))
 
 
 def guarded(what: str, interruption: Interruption, make: Callable[[], Afterwards], *, asks: bool = False) -> Afterwards:
@@ -89,14 +89,14 @@ def guarded(what: str, interruption: Interruption, make: Callable[[], Afterwards
         what: of `KINDS`.
         interruption: whether somebody wants us to end.
         make: does it.
-        asks: it asks for interruptions by itself, and ends with `typer.Exit`; else a signal ends it where it is.
+        asks: it asks for interruptions by itself; else a signal ends it where it is.
     """
     words, again = f"not {SAID[what]}", f"splatbatch {what}"
     try:
         with nullcontext() if asks else interruption.ends_at_once():
             if not interruption.signal:
                 return make()
-    except (Interrupted, typer.Exit):
+    except Interrupted:
         pass
     except (SplatbatchError, OSError) as error:
         hint = f" ({error.hint})" if isinstance(error, SplatbatchError) and error.hint else ""
@@ -114,16 +114,14 @@ def left_out(what: str, words: str, command: str) -> Afterwards:
     return Afterwards(what, LEFT_OUT, one_line(words), command, time.time())
 
 
-def _publish(night: Night, *, merges: bool, allow_missing: bool) -> Afterwards:
+def _publish(trained: Trained, *, merges: bool, allow_missing: bool) -> Afterwards:
     """Publish what may be published.
 
     Raises:
         SplatbatchError: it cannot be done; what could be written is there.
     """
-    from splatbatch.commands.publish.publish import run, run_as, show, wish_of
-
-    batch = open_batch(night.batch.path)  # with what the night has settled
-    wish = wish_of(batch)
+    batch = open_batch(trained.batch.path)  # with what the night has settled
+    wish = Wish.of(batch)
     is_scene = not batch.config.scene.scenes and partition_of(batch.config.scene.patches) is not None
     if is_scene:
         lacking, is_empty = _lacking_in_scene(batch)
@@ -131,14 +129,16 @@ def _publish(night: Night, *, merges: bool, allow_missing: bool) -> Afterwards:
             hint = "" if is_empty else "; publish.allow_missing: true publishes the scene with holes"
             return _nothing(batch, lacking, hint)
         if merges:
-            _in_turn(lambda: _merge(batch, may_lack=bool(lacking)))
-        done, what = _in_turn(lambda: run(batch, ["scene"])), "published with holes" if lacking else "published"
+            trained.show(_in_turn(lambda: products.merge(batch, products.MergeOptions(allow_missing=bool(lacking)))))
+        done = _in_turn(lambda: products.publish(batch, published(batch, ["scene"]), wish))
+        what = "published with holes" if lacking else "published"
     else:
         splats, lacking = publishable(batch)
         if not splats:
             return _nothing(batch, lacking)
-        done, what = _in_turn(lambda: run_as(batch, splats, wish)), f"published: {spell([one.name for one in splats])}"
-    show(done)
+        done = _in_turn(lambda: products.publish(batch, splats, wish))
+        what = f"published: {spell([one.name for one in splats])}"
+    trained.show(done)
     words = f"{what}: {counted(len(done.outputs), 'output')} in {batch.config.publish.folder}"
     if not lacking:
         return Afterwards("publish", DONE, one_line(words), "", time.time())
@@ -163,12 +163,6 @@ def _listed(lacking: Mapping[str, str]) -> str:
     """Return what is lacking: "p1: failed: a package is missing"."""
     named = [f"{name}: {why}" for name, why in [*lacking.items()][:MOST_NAMED]]
     return "; ".join([*named, *([f"and {len(lacking) - MOST_NAMED} more"] if len(lacking) > MOST_NAMED else [])])
-
-
-def _merge(batch: Batch, *, may_lack: bool) -> None:
-    from splatbatch.commands.scene import merge as merging
-
-    merging.merge(batch.path, merging.MergeOptions(allow_missing=may_lack), as_json=False)
 
 
 def _in_turn(call: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""How far a publication is: a bar on a terminal, a line now and then anywhere else; always on stderr."""
+"""What is told on stderr beside the live table: words, and how far something is, as a bar or a line now and then."""
 
 from __future__ import annotations
 
@@ -17,6 +17,16 @@ EVERY_S = 10.0
 """A line about the same thing is said so often at most."""
 
 
+def tell(words: str) -> None:
+    """Say what somebody waits for."""
+    typer.echo(one_line(words), err=True)
+
+
+def say(words: str) -> None:
+    """Say what happens in a night, with its time, as the lines of a console that is no terminal do."""
+    tell(f"{moment(time.time())} {words}")
+
+
 class Lines:
     """Tells a pipe, line by line."""
 
@@ -25,7 +35,7 @@ class Lines:
 
     def say(self, words: str) -> None:
         """Say something."""
-        typer.echo(f"{moment(time.time())} {one_line(words)}", err=True)
+        say(words)
 
     def advance(self, what: str, done: int, total: int) -> None:
         """Say how far something is, unless that was said just now."""

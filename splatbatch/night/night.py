@@ -1,0 +1,233 @@
+"""A night: a batch that is trained, with whatever shows it, tells of it and may end it, until its report is written."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from splatbatch.errors import SceneError, SplatbatchError
+from splatbatch.files import write_text
+from splatbatch.monitor.console import ConsoleListener, open_listener
+from splatbatch.monitor.notify import Notifier
+from splatbatch.monitor.prometheus import MetricsFile
+from splatbatch.monitor.sinks import BUDGET_S, End, MlflowSink, Sink, Sinks
+from splatbatch.monitor.telling import tell
+from splatbatch.night.afterwards import After, Show, Trained, follow
+from splatbatch.night.decided import settle_standing
+from splatbatch.night.interruption import Budget, Interruption
+from splatbatch.outcome import Outcome
+from splatbatch.outcome import Trained as TrainedOutcome
+from splatbatch.reader import Fault, Hang, Patience, Refused, ToldToStop, answer
+from splatbatch.report import write_report
+from splatbatch.store.claims.claims import Claims
+from splatbatch.store.events import Event, NotifyFailed
+from splatbatch.store.ledger import Ledger
+from splatbatch.store.records.afterwards import Afterwards
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.fingerprints.contents import Contents
+from splatbatch.tasks.status import PatchStatus, read_status, summary
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a run: patches that were fresh before it, and the outcome of each that was trained."""
+
+    fresh: tuple[str, ...] = ()
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    stopped: str = ""
+    """Why it was interrupted, as "SIGTERM"."""
+    outdated: tuple[str, ...] = ()
+    """What was fresh, and is stale by a backdrop that was accepted meanwhile."""
+
+    def then(self, later: Run) -> Run:
+        """Return what came of this run and of another one, which was about what was outdated."""
+        fresh = tuple(name for name in self.fresh if name not in self.outdated)
+        return Run((*fresh, *later.fresh), {**self.outcomes, **later.outcomes}, later.stopped)
+
+    def has_done(self, patch: str) -> bool:
+        """Return whether a patch counts by this run: an older splat hides no failure."""
+        return patch in self.fresh or isinstance(self.outcomes.get(patch), TrainedOutcome)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a batch stands once nothing trains it any more, and what followed."""
+
+    batch: Batch
+    run: Run
+    statuses: tuple[PatchStatus, ...]
+    """Of all patches of the batch."""
+    requested: tuple[PatchStatus, ...]
+    done: tuple[PatchStatus, ...]
+    """Of the requested ones those that are trained and fresh."""
+    afterwards: tuple[Afterwards, ...] = ()
+    signal: int = 0
+    """Whoever wanted it to end has sent it."""
+
+    @classmethod
+    def of(cls, batch: Batch, run: Run, standing: Standing) -> Ended:
+        """Look at a batch, the whole of it once."""
+        statuses, names = status(batch.whole(), standing), set(batch.names)
+        requested = tuple(one for one in statuses if one.patch in names)
+        done = tuple(one for one in requested if one.state == "trained" and run.has_done(one.patch))
+        return cls(batch, run, statuses, requested, done)
+
+    @property
+    def code(self) -> int:
+        """Return 0 if every requested patch is trained and fresh, 3 if the audit refused every one of them, else 1."""
+        if {one.state for one in self.requested} == {"refused"}:
+            return SceneError.exit_code
+        return 0 if len(self.done) == len(self.requested) else SplatbatchError.exit_code
+
+    @property
+    def exit_code(self) -> int:
+        """Return what a command exits with: 128 + the signal where one has ended it."""
+        return 128 + self.signal if self.signal else self.code
+
+
+@dataclass
+class Night:
+    """A batch while it is trained, here or elsewhere: shown, told of and, by whoever trains it here, written down."""
+
+    batch: Batch
+    interruption: Interruption
+    show: Show
+    keep: Callable[[], None]
+    """Shows that we live; all that is called while earlier attempts are settled, when nothing is shown yet."""
+    shown: Standing
+    """What console and sinks go by."""
+    console: ConsoleListener
+    sinks: Sinks
+    contents: Contents
+    ledger: Ledger | None = None
+    """None: others write."""
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        batch: Batch,
+        interruption: Interruption,
+        show: Show,
+        told: Sequence[Callable[[Batch, Standing], Sink]],
+        keep: Callable[[], None] = lambda: None,
+    ) -> Iterator[Night]:
+        """Show a batch to its end; all of it, whatever of it is trained."""
+        whole = batch.whole()
+        shown = whole.standing()
+        sinks = Sinks([make(batch, shown) for make in told])
+        with open_listener(batch.output, whole.names, shown) as console:
+            yield cls(batch, interruption, show, keep, shown, console, sinks, Contents(batch))
+
+    def open_ledger(self, path: Path, claims: Claims) -> Ledger:
+        """Write down what happens from now on; all who listen hear it."""
+        listeners = (self.console.tell, self.contents.tell, self.sinks.tell)
+        self.ledger = Ledger(path, *listeners, generation_of=claims.generation)
+        return self.ledger
+
+    def hear(self, event: Event) -> None:
+        """Hear what others have written down."""
+        self.console.tell(event)
+        self.sinks.tell(event)
+
+    def beat(self) -> None:
+        """Show that we live, and how far it is; called many times a second."""
+        self.keep()
+        self.console.beat()
+        self.contents.beat()
+        for reason in self.sinks.beat():
+            (self.ledger.write if self.ledger else self.console.tell)(NotifyFailed(reason))
+
+    def show_anew(self, patience: Patience) -> None:
+        """Let what is shown go by what is found of the scene now."""
+        settle_standing(self.batch.whole(), self.shown, patience)
+
+    def finish_contents(self, patience: Patience) -> None:
+        """Hash what is left to be hashed; where somebody wants us to stop, the next run reads on."""
+        with contextlib.suppress(ToldToStop):
+            self.contents.finish(patience)
+
+    def end(self, run: Run, inspected: Afterwards | None = None, after: After | None = None) -> Ended:
+        """Do what follows, write the report, show how it went, and tell people; console and lock are given back by now.
+
+        Args:
+            run: what came of it.
+            inspected: what came of the inspection.
+            after: does what follows; None: others do.
+        """
+        ended = Ended.of(self.batch, run, self.shown)
+        if after is not None:
+            trained = Trained(self.batch, ended.code, self.interruption, self.show)
+            ended = replace(ended, afterwards=follow(trained, inspected, after))
+        write_the_report(self.batch.whole(), self.shown)
+        self.show(ended)
+        self.tell_the_end(End(summary(ended.statuses), self.interruption.reason(), ended.afterwards))
+        return replace(ended, signal=self.interruption.signal)
+
+    def tell_the_end(self, end: End) -> None:
+        """Have all sinks write what is left, and tell people; what fails is told in a line each, and harms nothing."""
+        budget = Budget(BUDGET_S, self.interruption, self.batch.config.limits.grace_s)
+        for reason in self.sinks.finish(end, budget.left_s):
+            tell(f"notification failed: {reason}")
+
+
+def status(batch: Batch, standing: Standing | None = None) -> tuple[PatchStatus, ...]:
+    """Return how every patch of a batch stands now."""
+    return read_status(batch.output, batch.names, standing=standing or batch.standing())
+
+
+def metrics(batch: Batch, shown: Standing) -> Sink:
+    """Return what writes metrics.prom."""
+    return MetricsFile(batch.output, batch.whole().names, shown)
+
+
+def people(batch: Batch, shown: Standing) -> Sink:
+    """Return what notifies people."""
+    return Notifier(batch.config.notify, batch.output, batch.whole().names, shown)
+
+
+def tracking(batch: Batch, _: Standing) -> Sink:
+    """Return what writes attempts into MLflow."""
+
+    def settings() -> dict[str, dict[str, Any]]:
+        return {task.name: task.asked.recipe.settings() for task in batch.tasks}
+
+    return MlflowSink(batch.config.tracking, batch.output, batch.path.resolve().parent, settings)
+
+
+def write_the_report(batch: Batch, standing: Standing) -> None:
+    """Write the report; that it cannot be must not hide how the batch went, nor keep anybody from being told."""
+    names, settings = batch.names, batch.config
+    variants = settings.variants.values()
+
+    def write(_: str) -> None:
+        write_report(batch.output, names, variants, settings.output.previews_mib, standing=standing)
+
+    match answer(write, ""):
+        case Refused(error=error):
+            words = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        case Fault(words=words, traceback=found):
+            with contextlib.suppress(OSError):
+                write_text(batch.output.fault, found)
+            words = f"a fault of splatbatch itself: {words}; please report it, with {batch.output.fault}"
+        case Hang() as hang:
+            words = f"{hang.path or 'a file'} does not answer"
+        case _:
+            return
+    tell(f"the report could not be written ({words})")
+
+
+def renew_report(batch: Batch) -> None:
+    """Write the report again: it shows what is known of the scene, and of its splats.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    settings, standing = batch.config, batch.standing()
+    variants, previews_mib = settings.variants.values(), settings.output.previews_mib
+    write_report(batch.output, batch.names, variants, previews_mib, standing=standing)

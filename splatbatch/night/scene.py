@@ -1,0 +1,209 @@
+"""`scene`: one scene in, one scene out: split, train, merge and evaluate, each left out where nothing has changed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from splatbatch import config as configuration
+from splatbatch.config.load import CONFIG_VARIABLE
+from splatbatch.config.yaml.edit import save_settings
+from splatbatch.errors import ConfigError, SplatbatchError
+from splatbatch.files import MOST_JSON_BYTES, read_regular, write_text
+from splatbatch.machine.gpu import presence
+from splatbatch.monitor.telling import say, tell
+from splatbatch.night import products
+from splatbatch.night.afterwards import TRAIN, Show, Trained, guarded, left_out, publish_after
+from splatbatch.night.decided import Wish
+from splatbatch.night.interruption import Interruption
+from splatbatch.night.training import train
+from splatbatch.plain_text import one_line
+from splatbatch.scene.partition.output.shared import find_source
+from splatbatch.scene.partition.record import partition_of
+from splatbatch.scene.partition.split import Asked, split
+from splatbatch.scene.partition.wish import Wish as Cut
+from splatbatch.scene.template import config_for
+from splatbatch.store.folders.patch import BACKDROP, names_in
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.afterwards import DONE, Afterwards
+from splatbatch.store.records.evaluation import SceneEvaluation
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.scene.evaluation import order
+from splatbatch.tasks.scene.partition import check_scene
+
+NOT_WHOLE = 1
+
+
+@dataclass(frozen=True)
+class SceneOptions:
+    """What is to become of a scene."""
+
+    source: Path
+    images: Path | None
+    out: Path
+    """Patches, YAML and output go into this folder."""
+    max_images: int | None = None
+    settings: tuple[str, ...] = ()
+    """As "training.max_steps=7000", written into the YAML."""
+    allow_missing: bool = False
+    clean: bool = False
+
+    @property
+    def config(self) -> Path:
+        """Return where its YAML lies."""
+        return self.out / configuration.DEFAULT_CONFIG
+
+    @property
+    def patches(self) -> Path:
+        """Return where its patches lie."""
+        return self.out / "patches"
+
+
+def make_scene(options: SceneOptions, show: Show) -> int:
+    """Make one splat of a scene; return 0 if it is whole, 1 if a patch is missing.
+
+    Raises:
+        SplatbatchError: a step cannot be done; the same call goes on from there.
+    """
+    changes = dict(configuration.parse_change(assignment) for assignment in options.settings)
+    _cut(options, show)
+    _write_config(options, changes)
+    say("train: 2 of 4")
+    rest = Rest(options)
+    batch = open_batch(options.config)
+    for warning in batch.config.warnings:
+        tell(f"warning: {warning}")
+    ended = train(batch, Wish(), show, rest.follow)
+    if rest.error:
+        raise rest.error
+    return ended.exit_code or rest.code
+
+
+@dataclass
+class Rest:
+    """What follows the training of a scene: merged, measured, and published as its YAML says."""
+
+    options: SceneOptions
+    error: SplatbatchError | None = None
+    """Why a step could not be done."""
+    code: int = 0
+
+    def follow(self, trained: Trained) -> Sequence[Afterwards]:
+        """Do it as far as it can be done; return what came of each."""
+        done: list[Afterwards] = []
+        for what, make in (("merge", self._merge), ("evaluate", self._evaluate)):
+            asks = what == "evaluate"  # its supervisor is to end the process that measures
+            found = guarded(what, trained.interruption, partial(self._kept, make, trained), asks=asks)
+            trained.batch.output.note_afterwards(what, found)
+            done.append(found)
+            if not found.is_done:
+                return [*done, *self._nothing_published(trained, found)]
+        allow_missing = self.options.allow_missing
+        return [*done, *publish_after(trained, merges=False, allow_missing=allow_missing)]
+
+    def _kept(self, make: Callable[[Trained], Afterwards], trained: Trained) -> Afterwards:
+        try:
+            return make(trained)
+        except SplatbatchError as error:
+            self.error = error
+            raise
+
+    def _merge(self, trained: Trained) -> Afterwards:
+        code, options = trained.code, self.options
+        if code not in (0, NOT_WHOLE) or (code and not options.allow_missing):
+            return left_out("merge", "not merged: a patch is missing; --allow-missing merges the others", TRAIN)
+        say("merge: 3 of 4")
+        wanted = products.MergeOptions(allow_missing=options.allow_missing, clean=options.clean)
+        trained.show(products.merge(open_batch(options.config), wanted))
+        return _done("merge", f"merged: {trained.batch.output.scene.splat}")
+
+    def _evaluate(self, trained: Trained) -> Afterwards:
+        say("evaluate: 4 of 4")
+        batch = open_batch(self.options.config)
+        found = _evaluated(batch, trained.interruption)
+        trained.show(found)
+        self.code = NOT_WHOLE if found.lacking else 0
+        return _done("evaluate", "evaluated: the merged scene")
+
+    def _nothing_published(self, trained: Trained, found: Afterwards) -> Sequence[Afterwards]:
+        """Return that nothing was published, if the YAML asks for it."""
+        output, is_asked = trained.batch.output, bool(trained.batch.config.publish.formats)
+        said = left_out("publish", f"not published: the scene is {found.words}", TRAIN) if is_asked else None
+        output.note_afterwards("publish", said)
+        return [said] if said else []
+
+
+def _done(what: str, words: str) -> Afterwards:
+    return Afterwards(what, DONE, one_line(words), "", time.time())
+
+
+def _cut(options: SceneOptions, show: Show) -> None:
+    """Cut the scene, unless it is cut already as it was asked for."""
+    patches = options.patches
+    before = partition_of(patches) if patches.is_dir() else None
+    if before is not None and options.max_images is None and _is_same(before.source, find_source(options.source)):
+        check_scene(before)
+        say("split: 1 of 4: the scene is cut already")
+        return
+    say("split: 1 of 4")
+    asked = Asked(options.source, options.images, patches, Cut(options.max_images), trained_in(patches))
+    show(split(asked, dry_run=False))
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
+
+
+def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:
+    """Write the YAML with which every step can be repeated; one that is there gets the named settings alone.
+
+    Raises:
+        ConfigError: a setting is none, or its value does not fit; the YAML is as it was.
+    """
+    path = options.config
+    try:
+        before = read_regular(path, MOST_JSON_BYTES).decode() if path.exists() else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error})", "Name a YAML file, or leave --config out.") from error
+    if before is None:
+        write_text(path, config_for(options.out, options.out.resolve(), has_gpu=presence().is_here()))
+    try:
+        if changes:
+            save_settings(path, changes)
+        configuration.load(path)
+    except ConfigError:
+        if before is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_text(path, before)
+        raise
+
+
+def _evaluated(batch: Batch, interruption: Interruption) -> SceneEvaluation:
+    """Return how good the merged scene is: measured now, unless nothing has changed since it was."""
+    settings = order(batch, batch.output.scene.splat)
+    known = batch.output.scene.read_evaluation()
+    if known is not None and known.inputs == settings.inputs:
+        say("measured already: nothing has changed")
+        return known
+    return products.evaluate(batch, settings, interruption)
+
+
+def trained_in(out: Path) -> frozenset[str]:
+    """Return the patches in a folder that have a splat, by the YAML of now, that of here, or one beside the folder."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    places = [Path(named)] if named else []
+    found: set[str] = set()
+    for file in (*places, Path(configuration.DEFAULT_CONFIG), out.absolute().parent / configuration.DEFAULT_CONFIG):
+        with contextlib.suppress(SplatbatchError):
+            config = configuration.load(file) if file.is_file() else None
+            if config is None or config.scene.patches.resolve() != out.resolve():
+                continue
+            output = OutputFolder(config.output.folder)
+            found |= {name for name in names_in(f"{output.path}/patches") if output.patch(name).read_result()}
+    return frozenset(found) - {BACKDROP}

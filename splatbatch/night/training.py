@@ -1,0 +1,188 @@
+"""What trains a batch on this machine, alone with its output folder: what is left is settled, decided on, trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from splatbatch.errors import SplatbatchError
+from splatbatch.monitor.sinks import End
+from splatbatch.monitor.telling import tell
+from splatbatch.night.afterwards import After, Show, publish_as_asked
+from splatbatch.night.decided import (
+    Looked,
+    Looking,
+    Wish,
+    look_anew,
+    mend,
+    note_outdated,
+    refuse,
+    settle_standing,
+    tell_faults,
+)
+from splatbatch.night.decoding import Decoding
+from splatbatch.night.elsewhere import is_elsewhere, train_elsewhere
+from splatbatch.night.interruption import Interruption
+from splatbatch.night.night import Ended, Night, Run, metrics, people, tracking
+from splatbatch.night.products import inspect_wanted
+from splatbatch.outcome import Failed
+from splatbatch.reader import Patience, ToldToStop
+from splatbatch.scheduler import session
+from splatbatch.scheduler.running import Rounds
+from splatbatch.scheduler.work.adopt import adopt, adopt_task
+from splatbatch.scheduler.work.claiming import Claiming, Snapshot
+from splatbatch.scheduler.work.holding import held
+from splatbatch.scheduler.work.others import Waits
+from splatbatch.scheduler.work.past import Past
+from splatbatch.store.claims.claims import Claims
+from splatbatch.store.claims.workers import LOCAL, Watcher
+from splatbatch.store.events import Awaited, StillGivenUp
+from splatbatch.store.ledger import Ledger
+from splatbatch.tasks import plan as planning
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.partition.backdrop import needed_first
+from splatbatch.tasks.task import Task
+
+
+def train(batch: Batch, wish: Wish, show: Show, after: After = publish_as_asked) -> Ended:
+    """Train what is not trained, here or by workers elsewhere, as the YAML says, and do what follows.
+
+    Raises:
+        SplatbatchError: somebody else trains into the output folder, or nothing can be trained.
+        Interrupted: somebody has stopped following workers elsewhere; they go on.
+    """
+    if is_elsewhere(batch.config.executor) and not wish.is_retry:
+        return train_elsewhere(batch, show, after, verify=wish.verify)
+    return _train_here(needed_first(batch), wish, show, after)
+
+
+def _train_here(batch: Batch, wish: Wish, show: Show, after: After) -> Ended:
+    batch.output.create()
+    with Interruption() as interruption:
+        with (
+            held(batch.output, batch.terms, tell) as ours,
+            Night.open(batch, interruption, show, (metrics, tracking, people), ours.beat) as night,
+        ):
+            ledger = night.open_ledger(batch.output.ledger, ours.claims)
+            worker = Worker(night, wish, ours.claims, ledger)
+            try:
+                run = worker.train()
+            except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
+                night.tell_the_end(End(f"ended with an error: {error.message}"))
+                raise
+            inspected = inspect_wanted(batch, worker.stop, night.beat)
+            if not run.stopped:
+                night.finish_contents(Patience(night.beat, worker.stop, tell))
+        look_anew(batch.whole(), night.shown)
+        return night.end(run, inspected, after)
+
+
+@dataclass
+class Worker:
+    """One worker, from its first look at the batch to its last; here the only one."""
+
+    night: Night
+    wish: Wish
+    claims: Claims
+    ledger: Ledger
+    name: str = LOCAL
+    is_over: bool = False
+    """Our time did not hold another task."""
+    is_alone: ClassVar[bool] = True
+
+    def train(self) -> Run:
+        """Settle what an earlier run has left, and train; what could not be collected trains nothing anew."""
+        batch = self.night.batch
+        try:
+            faults = adopt(batch, self.ledger, self.patience)
+            mend(batch, self.ledger, self.patience)
+        except ToldToStop as told:
+            return Run(stopped=str(told))
+        kept = {name: Failed(fault) for name, fault in faults.items() if not self.wish.is_retry}
+        run = self.rounds(batch.only(name for name in batch.names if name not in kept))
+        return replace(run, outcomes={**kept, **run.outcomes})
+
+    def rounds(self, batch: Batch) -> Run:
+        """Train; where the backdrop became a new one meanwhile, also what was fresh."""
+        run = self._round(batch)
+        if self.stop() or not run.outdated:
+            return run
+        self.wish = replace(self.wish, force=False)
+        return run.then(self._round(batch.only(run.outdated)))
+
+    def stop(self) -> str:
+        """Return why to stop; empty to go on."""
+        return self.night.interruption.reason()
+
+    @property
+    def patience(self) -> Patience:
+        """Return what readers are awaited with before anything is shown."""
+        return Patience(self.night.keep, self.stop, self.say)
+
+    def say(self, words: str) -> None:
+        """Say what somebody waits for."""
+        tell(words)
+
+    def _round(self, batch: Batch) -> Run:
+        """Decide, and train what is to be trained."""
+        try:
+            with self.prepared(batch) as (opened, before):
+                looking = Looking(self.wish, self.patience)
+                looked = looking.settle(looking.look(opened))
+                outdated = note_outdated(looked, self.patience)
+                self.night.show_anew(self.patience)
+                settle_standing(looked.batch, looked.standing, self.patience)
+        except ToldToStop as told:
+            return Run(stopped=str(told))
+        if self.is_alone:  # of several workers each would
+            for name in outdated:
+                self.night.contents.want(name)
+            for name, reason in planning.given_up(looked.decisions).items():
+                self.ledger.write(StillGivenUp(name, reason))
+        outcomes, todo = dict(tell_faults(looked, self.ledger)), looked.todo
+        if todo.tasks:
+            refused = refuse(looked, self.ledger, verify=self.wish.verify)
+            todo = todo.only(name for name in todo.names if name not in refused)
+        claiming = self.claiming(looked, before)
+        for name in set(self.claims.mine()) - set(todo.names):  # what the dead had left of it was all it needed
+            claiming.close(name)
+        if todo.tasks:
+            decoded_ahead = todo.tasks if self.wish.verify and self.is_alone else ()
+            with Decoding(decoded_ahead) as decoding:
+                rounds = Rounds(
+                    self.stop,
+                    self.night.beat,
+                    decoding.refused,
+                    claiming,
+                    requests=self.requests(),
+                    is_alone=self.is_alone,
+                    audited=looked.audited,
+                )
+                outcomes |= session.run(todo, self.ledger, rounds, is_retry=self.wish.is_retry)
+        self.is_over |= claiming.is_over
+        fresh = planning.fresh(looked.decisions)
+        return Run((*fresh, *claiming.trained_elsewhere), outcomes, self.stop(), claiming.outdated(fresh))
+
+    @contextmanager
+    def prepared(self, batch: Batch) -> Iterator[tuple[Batch, Snapshot]]:
+        """Give what is decided on, and how far it is before."""
+        yield batch, Snapshot.of(self.claims, batch.output, batch.names)
+
+    def claiming(self, looked: Looked, before: Snapshot) -> Claiming:
+        """Return what claims tasks in their turn, and settles what those that are gone have left of them."""
+        ledger, output = self.ledger, looked.batch.output
+
+        def settle(task: Task) -> None:
+            adopt_task(looked.batch, task, ledger, looked.standing.endings, self.night.keep)
+
+        past = Past(output, output.ledger_of(self.name), is_alone=self.is_alone)
+        claiming = Claiming(self.name, self.claims, before, looked.standing, past, settle)
+        claiming.waits = Waits(Watcher(output), lambda words: ledger.write(Awaited(words))).on
+        return claiming
+
+    def requests(self) -> Callable[[], list[Path]] | None:
+        """Return what finds requests to end; None: where those to `train` lie."""
+        return None
