@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rendering.rasterize import View
+from splatbatch.training.rendering.view import View
 from splatbatch.training.step import Step
 
 MOST_RECORDINGS = 8

@@ -17,8 +17,8 @@ from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.coarse import Pyramid, plan_sizes
 from splatbatch.training.photos.views import Photo, Views, prefetch
 from splatbatch.training.progress.health import Expectations
-from splatbatch.training.rendering.rasterize import RasterOptions
 from splatbatch.training.rendering.tile_capacity import TileCapacity
+from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step
 from splatbatch.training.strategies import STRATEGIES
 from splatbatch.training.strategies.importance import Album

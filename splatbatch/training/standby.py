@@ -25,8 +25,8 @@ from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.coarse import shrink
 from splatbatch.training.photos.views import Views
 from splatbatch.training.progress.progress import Progress
-from splatbatch.training.rendering.rasterize import RasterOptions
 from splatbatch.training.rendering.tile_capacity import TileCapacity
+from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step
 from splatbatch.training.strategies import STRATEGIES
 

@@ -16,8 +16,9 @@ from splatbatch.training.loss import masked, photometric_loss
 from splatbatch.training.optim import Optimizers, decay
 from splatbatch.training.photos import tones
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
+from splatbatch.training.rendering.view import RasterOptions, Rendering
 from splatbatch.training.strategies import Strategy
 
 

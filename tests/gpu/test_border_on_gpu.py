@@ -15,8 +15,9 @@ from splatbatch.training.border.surroundings import Bounds, Surroundings
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
+from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step
 from splatbatch.training.strategies import STRATEGIES
 from splatbatch.training.strategies.importance import Album

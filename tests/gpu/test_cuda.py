@@ -17,7 +17,8 @@ import yaml
 from splatbatch.config import Cooldown
 from splatbatch.machine import gpu
 from splatbatch.training.loss import psnr
-from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, View
 
 pytestmark = [
     pytest.mark.gpu,

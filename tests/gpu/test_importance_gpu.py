@@ -6,7 +6,8 @@ import pytest
 import torch
 from test_kernels import some_gaussians, some_photos
 
-from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.strategies.importance import Album
 from splatbatch.training.strategies.pruning import dispensable
 

@@ -19,8 +19,9 @@ from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos import tones
 from splatbatch.training.photos.views import Photo, prefetch
-from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
+from splatbatch.training.rendering.view import RasterOptions, Rendering, View
 from splatbatch.training.step import Step
 from splatbatch.training.strategies import STRATEGIES
 

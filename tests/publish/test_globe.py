@@ -24,7 +24,8 @@ from splatbatch.publish.tiles import write
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.splats import read_splat
 from splatbatch.splats.blocks import index_blocks
-from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, View
 from splatbatch.training.scene.store import Standpoint, Store
 
 pyproj = pytest.importorskip("pyproj", reason="pyproj is not installed (extra geo)")

@@ -33,7 +33,8 @@ from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats import Gaussians, read_splat
 from splatbatch.splats.shapes import covariances
 from splatbatch.store.folders.published import Tiled
-from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, View
 
 UTM = np.array([532_000.0, 5_000_200.0, 310.0])
 Y_UP_TO_Z_UP = np.array([[1.0, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]])

@@ -25,7 +25,8 @@ from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.splats import read_splat
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.tasks.batch import open_batch
-from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, View
 from splatbatch.training.scene.store import Standpoint, Store
 
 built = pytest.mark.skipif(not viewer_gz(), reason="the viewer is not built (scripts/build_web, needs npm)")

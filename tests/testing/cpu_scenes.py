@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from splatbatch.training.cpu import Cameras, Ellipsoids
-from splatbatch.training.rendering.rasterize import View
+from splatbatch.training.rendering.view import View
 
 WIDTH, HEIGHT = 48, 32
 

@@ -17,7 +17,8 @@ from emulated_native import emulated
 
 from splatbatch.training import loss
 from splatbatch.training.cuda import native, rasterization
-from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, Rendering, View
 
 WAYS = {
     "plain": RasterOptions(),

@@ -19,7 +19,7 @@ from splatbatch.training.cuda.adam import Adam
 from splatbatch.training.cuda.tile_lists import TILE_PX, Footprints, TileLists, tile_lists
 from splatbatch.training.cuda.view_colors import view_colors
 from splatbatch.training.photos import tones
-from splatbatch.training.rendering.rasterize import View
+from splatbatch.training.rendering.view import View
 
 NUM, SIZE = 120, (100, 70)
 

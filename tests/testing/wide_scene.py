@@ -13,7 +13,8 @@ from memory import peak_bytes
 from splatbatch.files import write_whole
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.splats.ply import property_names
-from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, View
 from splatbatch.training.scene.store import Standpoint, Store
 
 WIDTH = 1000.0

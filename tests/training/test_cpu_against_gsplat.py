@@ -16,7 +16,8 @@ from torch import Tensor
 
 from splatbatch.training.cpu import Cameras, Ellipsoids, project, view_colors
 from splatbatch.training.loss import photometric_loss
-from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.strategies.mcmc import compute_relocation, use_cpu_ops
 
 NUM_STEPS = 60

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from splatbatch.training.cpu import Footprints, project, raster, view_colors
 from splatbatch.training.cpu.quadratics import pixel_basis
-from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, View
 
 
 @pytest.fixture(autouse=True, scope="module")

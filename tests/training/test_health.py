@@ -19,7 +19,8 @@ from splatbatch.files import read_lines
 from splatbatch.scene.patches import Patch
 from splatbatch.training import step as training_step
 from splatbatch.training.progress.health import Expectations, Figures, judge, judge_evaluation
-from splatbatch.training.rendering.rasterize import Rendering, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import Rendering
 from splatbatch.training.session import train_attempt
 
 DEFAULT = Expectations(3000, "default", cap_max=9000, refine_start=500, refine_stop=1500, refine_every=100)

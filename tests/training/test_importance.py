@@ -17,7 +17,8 @@ from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.tones import in_tone
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.strategies import pruning
 from splatbatch.training.strategies.default import Default
 from splatbatch.training.strategies.importance import Album, Importance

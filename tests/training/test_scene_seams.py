@@ -19,7 +19,8 @@ from splatbatch.splats.blocks import index_blocks
 from splatbatch.splats.ply import Gaussians, write_splat
 from splatbatch.store.records.evaluation import SeamMeasured
 from splatbatch.training.photos.views import Folders
-from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.scene.drawn import Backdrop, Drawn, Place
 from splatbatch.training.scene.photographs import Photographs, Shot
 from splatbatch.training.scene.sides import Sides

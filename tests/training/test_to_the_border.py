@@ -34,7 +34,7 @@ from splatbatch.training.gaussians import Parameters, from_splat, to_parameters,
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.progress.progress import Progress
-from splatbatch.training.rendering.rasterize import Rendering, View
+from splatbatch.training.rendering.view import Rendering, View
 from splatbatch.training.session import NO_BACKDROP, prepare, train_attempt
 from splatbatch.training.strategies import STRATEGIES, Strategy
 

@@ -30,7 +30,8 @@ from splatbatch.training.photos.coarse import shrink
 from splatbatch.training.photos.decode import Source, decode
 from splatbatch.training.photos.tones import CLIPPED_COUNTS, alike, even, in_tone, response, shrunk, to_compare, tone_of
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rendering.rasterize import View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import View
 
 TONE = Tone((0.8, 1.1, 1.25), (-0.2, 0.08))
 CAMERA = Camera(1, "PINHOLE", 53, 31, (60.0, 60.0, 24.5, 17.25))

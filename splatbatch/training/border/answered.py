@@ -19,7 +19,8 @@ from torch import Tensor
 from splatbatch.errors import SceneError
 from splatbatch.training.gaussians import SH_C0
 from splatbatch.training.photos.views import Photo, Views
-from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, Rendering
 
 MOST_OUTSIDE = 0.5
 """Of what a pixel shows, by the backdrop's opacities, that may lie outside: of as much of it as is covered at all."""

@@ -13,7 +13,7 @@ from splatbatch.training.cuda import native
 from splatbatch.training.cuda.native import Sight
 from splatbatch.training.cuda.tile_lists import TILE_PX, Footprints, count_entries, tile_lists
 from splatbatch.training.cuda.view_colors import view_colors
-from splatbatch.training.rendering.rasterize import RasterOptions, Rendering, View
+from splatbatch.training.rendering.view import RasterOptions, Rendering, View
 
 EPS2D_PX = 0.3  # gsplat's default: what a Gaussian is widened by, so that it covers a pixel
 

@@ -101,7 +101,8 @@ def gsplat(device: torch.device) -> None:
     """
     from gsplat.cuda._backend import _C
 
-    from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
+    from splatbatch.training.rendering.rasterize import rasterize
+    from splatbatch.training.rendering.view import RasterOptions, View
 
     if _C is None:
         raise RuntimeError("gsplat finds no CUDA toolkit to build its kernels with")

@@ -24,7 +24,8 @@ from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
 from splatbatch.training.photos.tones import even, in_tone
 from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.progress.progress import Progress
-from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions
 
 MOST_PSNR_DB = 100.0  # equal images have an infinite PSNR, which JSON cannot hold
 TRAINING_VIEWS = 4

@@ -20,7 +20,8 @@ from splatbatch.training.photos.decode import Pixels
 from splatbatch.training.photos.tones import in_tone
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.pixels import to_pixels
-from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions
 
 LONGEST_PX = 480
 MOST_BYTES = {"photo": 21_000, "render": 21_000, "error": 9_000}

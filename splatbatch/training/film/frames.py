@@ -18,7 +18,8 @@ from splatbatch.splats.blocks import index_blocks
 from splatbatch.store.records.evaluation import FilmSettings
 from splatbatch.training.film.path import Pose, fly
 from splatbatch.training.rendering.pixels import to_pixels
-from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, View
 from splatbatch.training.scene.photographs import usual_unit
 from splatbatch.training.scene.store import Standpoint, Store
 from splatbatch.training.session import open_device

@@ -22,7 +22,8 @@ from splatbatch.training.evaluation.evaluate import MOST_PSNR_DB
 from splatbatch.training.loss import masked, psnr
 from splatbatch.training.photos.tones import in_tone
 from splatbatch.training.photos.views import Folders, Photo
-from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.scene.photographs import Photographs, Shot, usual_unit
 from splatbatch.training.scene.store import Store
 from splatbatch.training.session import open_device

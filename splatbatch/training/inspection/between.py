@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from splatbatch.training.inspection.subject import Floats, Look, Subject, spread
-from splatbatch.training.rendering.rasterize import View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import View
 from splatbatch.training.scene.depth import depth_of
 
 MOST_VIEWS = 10

@@ -14,7 +14,8 @@ from torch import Tensor
 from splatbatch.scene.two_views import Features, Registered, features_of, register
 from splatbatch.training.inspection.between import center_of
 from splatbatch.training.inspection.subject import Floats, Look, Subject, spread
-from splatbatch.training.rendering.rasterize import View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import View
 
 MOST_VIEWS = 24
 """Among which pairs are looked for."""

@@ -18,7 +18,7 @@ from splatbatch.scene.colmap.sightings import Sightings
 from splatbatch.scene.reprojection import project
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.photos.views import Frame, Photo, Views
-from splatbatch.training.rendering.rasterize import RasterOptions, View
+from splatbatch.training.rendering.view import RasterOptions, View
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -19,7 +19,7 @@ from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training.photos.tones import shrunk
 from splatbatch.training.photos.views import Photo, Views
-from splatbatch.training.rendering.rasterize import View
+from splatbatch.training.rendering.view import View
 
 FACTORS = (8, 6, 4, 3, 2)
 """Few, since a change of size makes everything that was recorded for one size worthless."""

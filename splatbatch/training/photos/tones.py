@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.training.photos.decode import Decoded
-from splatbatch.training.rendering.rasterize import View
+from splatbatch.training.rendering.view import View
 
 CLIPPED = 250
 """Bytes from here on say that the scene was at least as bright, not how bright: divided by a gain they are too dark."""

@@ -25,7 +25,7 @@ from splatbatch.scene.photos.resolution import DIVISORS
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.photos.decode import Decoded, Source, decode
 from splatbatch.training.photos.tones import alike, tone_of
-from splatbatch.training.rendering.rasterize import View
+from splatbatch.training.rendering.view import View
 
 ROUNDING = 1e-12  # of the largest coordinate: what float64 loses in R^T t, with a margin
 

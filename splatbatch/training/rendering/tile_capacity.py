@@ -10,7 +10,7 @@ from splatbatch.training import cuda
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rendering.rasterize import RasterOptions, Rendering
+from splatbatch.training.rendering.view import RasterOptions, Rendering
 
 MARGIN = 1.5
 """Room for Gaussians that grow until the next look, and for photographs that were not seen since the last one."""

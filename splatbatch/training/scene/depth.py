@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from splatbatch.training.gaussians import SH_C0, Parameters
-from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, View
 
 FAINTEST = 1e-6
 

@@ -15,7 +15,8 @@ from splatbatch.scene.partition.record import Partition
 from splatbatch.training.border.answered import answering, painted
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, View
 from splatbatch.training.scene.photographs import Shot
 from splatbatch.training.scene.store import Standpoint, Store
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from splatbatch.training.rendering.rasterize import View
+from splatbatch.training.rendering.view import View
 
 WIDER = 1.4
 """Than the picture: near its edge a Gaussian is drawn larger than it is (EWA, Zwicker 2001), up to 1.3 of its half."""

@@ -20,7 +20,7 @@ from splatbatch.scene.partition.record import Partition, read_partition
 from splatbatch.scene.partition.seams import Shares, shares_of
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.store.records.evaluation import EvaluationSettings
-from splatbatch.training.rendering.rasterize import RasterOptions
+from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.scene.drawn import Backdrop, Drawn, Place
 from splatbatch.training.scene.photographs import usual_unit
 from splatbatch.training.scene.store import Store

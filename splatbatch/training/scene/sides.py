@@ -13,7 +13,8 @@ from torch import Tensor
 from splatbatch.store.records.evaluation import SeamMeasured
 from splatbatch.training.evaluation.evaluate import MOST_PSNR_DB
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.rendering.rasterize import RasterOptions, View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, View
 from splatbatch.training.scene.depth import depth_of, places_of
 from splatbatch.training.scene.drawn import Drawn, Place
 from splatbatch.training.scene.photographs import Shot

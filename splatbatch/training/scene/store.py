@@ -12,7 +12,7 @@ from torch.nn import Parameter
 
 from splatbatch.splats.blocks import SIGMAS, Blocks
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.rendering.rasterize import View
+from splatbatch.training.rendering.view import View
 from splatbatch.training.scene.frustum import boxes_met, may_be_seen
 
 FAINTEST_LOGIT = -20.0

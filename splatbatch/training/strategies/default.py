@@ -15,7 +15,7 @@ from splatbatch.config.schedule import Schedule
 from splatbatch.training.border.surroundings import Surroundings
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
-from splatbatch.training.rendering.rasterize import Rendering
+from splatbatch.training.rendering.view import Rendering
 from splatbatch.training.strategies.pruning import dispensable
 from splatbatch.training.strategies.strategy import Strategy
 

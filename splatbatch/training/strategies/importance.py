@@ -16,7 +16,8 @@ from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.loss import masked
 from splatbatch.training.photos import tones
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rendering.rasterize import RasterOptions, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions
 
 MOST_OPAQUE = 6.2
 """Logit of 0.998. No alpha exceeds 0.999 in a picture, and what is clamped there has no slope."""

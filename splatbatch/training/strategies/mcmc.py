@@ -12,7 +12,7 @@ from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
-from splatbatch.training.rendering.rasterize import Rendering
+from splatbatch.training.rendering.view import Rendering
 from splatbatch.training.strategies.strategy import Strategy
 
 MCMC_OPACITY_REGULARISER = 0.01  # 3DGS-MCMC (Kheradmand 2024), section 4; gsplat's preset

@@ -19,7 +19,8 @@ from splatbatch.training.gaussians import chosen
 from splatbatch.training.inspection import between, consistency, shapes, surface
 from splatbatch.training.inspection.subject import Look, Subject
 from splatbatch.training.photos.tones import in_tone
-from splatbatch.training.rendering.rasterize import View, rasterize
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import View
 from splatbatch.training.scene.depth import depth_of
 
 WIDEST_PX, THUMBNAIL_PX = 360, 160

@@ -1,0 +1,52 @@
+"""A camera, how it is drawn by, and what comes of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from splatbatch.config import Recipe
+
+
+@dataclass(frozen=True)
+class View:
+    """What a photo was taken with, and from where: a pinhole looking along +z, pixel centres at half integers."""
+
+    viewmat: Tensor  # [4, 4], world to camera
+    K: Tensor  # [3, 3], px
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class RasterOptions:
+    """How to draw. `packed` keeps only what is visible, to save GPU memory; the CPU ignores it."""
+
+    sh_degree: int = 3
+    absgrad: bool = False
+    antialiased: bool = False
+    packed: bool = False
+    fused: bool = True
+    """With our own kernels for CUDA, where they work."""
+    near_plane: float = 0.01
+    far_plane: float = 1e10
+
+    @classmethod
+    def of(cls, recipe: Recipe, sh_degree: int | None = None) -> RasterOptions:
+        """Return how a recipe draws; with all its spherical harmonics unless told otherwise."""
+        training = recipe.training
+        degree = training.sh_degree if sh_degree is None else sh_degree
+        fused = training.kernels == "auto"
+        return cls(degree, recipe.refinement.absgrad, training.antialiased, training.packed, fused)
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """An image over black, and what gsplat's strategies read after the backward pass."""
+
+    colors: Tensor  # [H, W, 3], not clamped: may exceed 1
+    alphas: Tensor  # [H, W, 1]
+    info: dict[str, Any]
+    packed: bool  # whether `info` is: DefaultStrategy.step_post_backward must be told
