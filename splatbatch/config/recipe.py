@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from splatbatch.config.section import Count, FilePath, Fraction, Rate, Section, Steps, either
 from splatbatch.config.trainers.programs import OUR_TRAINER, Program
@@ -69,8 +69,10 @@ class Training(Section):
     """Keep what Gaussians smaller than a pixel weigh (Mip-Splatting, Yu 2024): for renderings from farther away."""
     packed: bool = False
     """Keep only the visible Gaussians in each step: less GPU memory for huge scenes, slower for patches."""
-    kernels: Literal["auto", "plain"] = "auto"
-    """`plain`: only torch's and gsplat's own kernels, no CUDA graphs; slower, for GPUs where ours do not work."""
+    kernels: Annotated[Literal["auto", "gsplat"], BeforeValidator(lambda one: "gsplat" if one == "plain" else one)] = (
+        "auto"
+    )
+    """`gsplat`: only torch's and gsplat's own kernels, no CUDA graphs; slower, for GPUs where ours do not work."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 42
     """Seed of everything random in a training."""
 

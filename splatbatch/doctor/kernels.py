@@ -27,7 +27,7 @@ FIRST_CUDA = {(8, 0): (11, 0), (8, 6): (11, 1), (8, 9): (11, 8), (9, 0): (11, 8)
 DROPPED_BY_13 = (7, 5)
 """CUDA 13 compiles for this and later ones only."""
 WARM = "`splatbatch doctor --warm` builds them now, else the first patch does."
-PLAIN = "Training works without them, slower (training.kernels: plain)"
+PLAIN = "Training works without them, slower (training.kernels: gsplat)"
 
 
 def of_kernels(machine: Machine, tools: Toolchain, probe: Probe) -> Iterator[Finding]:

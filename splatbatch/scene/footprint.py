@@ -24,7 +24,7 @@ GPU_CONTEXT_MIB = 512
 COPIES = 4
 """Of each parameter: itself, its gradient, Adam's two moments; 944 bytes per Gaussian at SH degree 3."""
 PLAIN_SH_COPIES = 2
-"""Of the harmonics, with `kernels: plain`: joined for gsplat's rasteriser, and the gradient of that."""
+"""Of the harmonics, with `kernels: gsplat`: joined for gsplat's rasteriser, and the gradient of that."""
 RASTER_BYTES = 136
 """Per Gaussian, projected and in tile lists. With the copies above 1,080 bytes per Gaussian at SH degree 3: on one H200
 steps took 287 MiB of torch's memory at 250,000, 1,038 at 1 M and 3,052 at 3 M (1,054 each; `scripts/bench_train`).
@@ -160,7 +160,7 @@ def expected_gaussians(recipe: Recipe, num_points: int) -> int:
 def bytes_per_gaussian(training: Training) -> int:
     """Return the bytes that one Gaussian takes while it is trained."""
     harmonics = 3 * (training.sh_degree + 1) ** 2
-    joined = PLAIN_SH_COPIES if training.kernels == "plain" or training.packed else 0
+    joined = PLAIN_SH_COPIES if training.kernels == "gsplat" or training.packed else 0
     parameters = 3 + 3 + 4 + 1 + harmonics  # mean, scales, quaternion, opacity
     return FLOAT * (COPIES * parameters + joined * harmonics) + RASTER_BYTES
 
@@ -169,7 +169,7 @@ def bytes_per_pixel(training: Training) -> int:
     """Return the bytes that a step takes per pixel of its photograph, evened where `auto` may even it."""
     if training.colors == "as_is":
         return PIXEL_BYTES
-    is_plain = training.kernels == "plain" or training.device == "cpu"
+    is_plain = training.kernels == "gsplat" or training.device == "cpu"
     return PIXEL_BYTES + (PLAIN_TONE_BYTES if is_plain else TONE_BYTES)
 
 

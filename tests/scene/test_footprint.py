@@ -23,9 +23,9 @@ def recipe(**training: Any) -> Recipe:
 
 
 def test_a_million_gaussians_take_what_gsplat_documents_with_its_kernels_and_less_with_ours() -> None:
-    assert bytes_per_gaussian(Training(kernels="plain")) == 1464
+    assert bytes_per_gaussian(Training(kernels="gsplat")) == 1464
     assert bytes_per_gaussian(Training()) == 1080
-    need = estimate(recipe(images="host", kernels="plain"), Extent(1_000_000, ((1548, 1357),)))
+    need = estimate(recipe(images="host", kernels="gsplat"), Extent(1_000_000, ((1548, 1357),)))
     # gsplat's documentation: 1.75 GB for 1 M, to which the context comes
     assert 1.6e9 / 2**20 < need.gpu_mib - 512 < 2.1e9 / 2**20
 
@@ -62,7 +62,7 @@ def test_a_cap_is_a_number_or_a_multiple_of_the_points(cap_max: int | str, cap: 
     assert Training.model_validate({"cap_max": cap_max}).cap(100) == cap
 
 
-@pytest.mark.parametrize(("kernels", "per_pixel"), [("auto", 24), ("plain", 75)])
+@pytest.mark.parametrize(("kernels", "per_pixel"), [("auto", 24), ("gsplat", 75)])
 def test_photographs_that_may_be_evened_take_more_of_each_pixel(kernels: str, per_pixel: int) -> None:
     even, as_is = (estimate(recipe(colors=colors, kernels=kernels), BIG).gpu_mib for colors in ("auto", "as_is"))
     assert even - as_is == pytest.approx(per_pixel * max(w * h for w, h in BIG.sizes) / 2**20, abs=1)
@@ -100,3 +100,7 @@ def test_auto_leaves_no_side_longer_than_1600_px(resolution: str, side: int, div
 def test_a_patch_is_measured_without_its_points_and_photographs(tmp_path: Path) -> None:
     write_model(tmp_path / "sparse/0", ["a.png", "b.png", "c.png"], size=(32, 24))
     assert measure(Patch("p0", tmp_path / "sparse/0", tmp_path / "images")) == Extent(36, ((32, 24),) * 3)
+
+
+def test_kernels_were_once_said_to_be_plain() -> None:
+    assert Training.model_validate({"kernels": "plain"}).kernels == "gsplat"

@@ -63,7 +63,7 @@ def test_photographs_on_the_host_and_masks_train_on_a_gpu(
     assert ("psnr_even" in splat.metrics["final"]) == bool(tones)
 
 
-@pytest.mark.parametrize("changes", [{}, {"kernels": "plain"}, {"coarse_to_fine": True}])
+@pytest.mark.parametrize("changes", [{}, {"kernels": "gsplat"}, {"coarse_to_fine": True}])
 def test_planted_tones_that_are_known_cost_no_quality_on_a_gpu(tmp_path: Path, changes: dict[str, Any]) -> None:
     plain = planted(planted_quarry(), {}, tmp_path / "plain")
     tones = some_tones(plain, 0.2, FADING)

@@ -11,7 +11,7 @@ from splatbatch.config import Training
 
 
 def serves(tensor: Tensor, training: Training) -> bool:
-    """Return whether these kernels are to work on a tensor: on a GPU where they can, unless the config says `plain`."""
+    """Return whether these kernels are to work on a tensor: on a GPU that they can, unless `kernels` says gsplat."""
     return tensor.is_cuda and training.kernels == "auto" and not why_not_here()
 
 
