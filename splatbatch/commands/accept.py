@@ -8,67 +8,17 @@ import typer
 
 from splatbatch.commands.compare import attempt_table, rows_of
 from splatbatch.commands.output import open_console
-from splatbatch.errors import ConfigError
-from splatbatch.identity import sha256_of
-from splatbatch.night.night import write_the_report
-from splatbatch.store import results
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.events import Accepted
-from splatbatch.store.folders.patch import PatchFolder
-from splatbatch.store.ledger import Ledger
-from splatbatch.store.lock import OutputLock
-from splatbatch.store.records.result import Result
+from splatbatch.night.accept import accept as accept_attempt
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.tasks.task import the_task
 
 
 def accept(config: Path | None, name: str, number: int) -> None:
-    """Make the splat of an attempt the product, for the settings and inputs of today: no `train` undoes it.
-
-    Raises:
-        ConfigError: there is no such attempt, or no whole splat of it.
-        OutputError: a run holds the output folder.
-    """
+    """Make the splat of an attempt the product, and say so."""
     batch = open_batch(config, [name])
     task = the_task(batch.tasks, name)
-    folder = batch.output.patch(task.name)
-    with OutputLock(batch.output.lock):
-        attempt = _attempt(folder, task.name, number)
-        result = _manifest(folder, attempt, task.name)
-        now = fingerprint(task.patch, task.recipe)
-        results.pin(folder, result, now)
-        Ledger(batch.output.ledger).write(Accepted(task.name, number))
-    whole = batch.whole()
-    write_the_report(whole, whole.standing())
-    psnr = result.metrics.final.psnr
+    psnr = accept_attempt(batch, name, number).metrics.final.psnr
     figures = f", {psnr:.2f} dB" if psnr is not None else ""
     typer.echo(f"{task.name}: attempt {number} accepted{figures}; `train` keeps it until settings or inputs change")
     console = open_console()
     console.print(attempt_table(rows_of(batch, task), console.width))
-
-
-def _attempt(folder: PatchFolder, name: str, number: int) -> AttemptFolder:
-    attempts = folder.attempts()
-    if found := next((attempt for attempt in attempts if attempt.number == number), None):
-        return found
-    have = ", ".join(str(attempt.number) for attempt in attempts) or "none"
-    raise ConfigError(f"accept {name}: no attempt {number} (there are: {have})", f"See `splatbatch compare {name}`.")
-
-
-def _manifest(folder: PatchFolder, attempt: AttemptFolder, name: str) -> Result:
-    """Return the manifest of an attempt's splat, seen to be that of the file.
-
-    Raises:
-        ConfigError: it left no splat, or it is there no more, or no longer as it was.
-    """
-    product = folder.read_result() or Result()
-    left = attempt.read_result()
-    if left is None and product.attempt == attempt.path.name:
-        raise ConfigError(f"accept {name}: attempt {attempt.number} is accepted already")  # by 0.1.0
-    hint = f"See `splatbatch compare {name}`, or train it again: splatbatch retry {name}."
-    if left is None or not attempt.splat.exists():
-        raise ConfigError(f"accept {name}: attempt {attempt.number} has no splat that could be accepted", hint)
-    if sha256_of(attempt.splat) != left.sha256:
-        raise ConfigError(f"accept {name}: the splat of attempt {attempt.number} has changed on disk", hint)
-    return left

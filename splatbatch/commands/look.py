@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,24 +13,23 @@ import typer
 from splatbatch import config as configuration
 from splatbatch.commands.output import print_json, print_warnings
 from splatbatch.commands.status import watching
-from splatbatch.config.schedule import schedule
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.failures.causes.words import spelled
 from splatbatch.failures.diagnose import diagnose_log
 from splatbatch.failures.lines import Gap
 from splatbatch.files import MIB, open_regular, read_regular
+from splatbatch.night.night import report as renew_report
+from splatbatch.night.plan import Plan
+from splatbatch.night.plan import plan as plan_of
 from splatbatch.outcome import Action
 from splatbatch.plain_text import one_line, plain
-from splatbatch.report import to_markdown, write_report
-from splatbatch.scene.footprint import Footprint
+from splatbatch.report import to_markdown
 from splatbatch.store.log_ends import read_ends
-from splatbatch.tasks.batch import Batch, open_batch, refusals
-from splatbatch.tasks.deadline.settle import in_time
+from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.deadline.words import in_words as deadline_in_words
-from splatbatch.tasks.footprints import footprints_of, tight
-from splatbatch.tasks.forecast import check_place, forecast
+from splatbatch.tasks.footprints import tight
 from splatbatch.tasks.frame import note
-from splatbatch.tasks.plan import Decision, GivenUp, Refuse, Skip, Train, to_train
+from splatbatch.tasks.plan import Decision, GivenUp, Refuse, Skip, Train
 from splatbatch.tasks.task import the_task
 
 WORDS: Mapping[type[Decision], str] = {Train: "train", Skip: "skip", Refuse: "refuse", GivenUp: "given up"}
@@ -92,11 +91,7 @@ def diagnose(log: Path, exit_code: int | None, *, as_json: bool) -> None:
 def report(config: Path | None, *, as_json: bool) -> None:
     """Write the report and print it."""
     batch = open_batch(config)
-    batch.output.create()
-    names, settings = batch.names, batch.config
-    facts = write_report(
-        batch.output, names, settings.variants.values(), settings.output.previews_mib, standing=batch.standing()
-    )
+    facts = renew_report(batch)
     if as_json:
         print_json(facts)
     else:
@@ -124,40 +119,27 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
         ExecutorError, TrainerError: `train` could not, or would not, train it here.
     """
     print_warnings(batch.config.warnings)
-    audits = batch.audits()
-    batch = batch.framed(audit for audit, _ in audits)
-    refused = refusals(audits)
-    batch = in_time(batch, lambda one: to_train(one.decisions(refused)))
-    decisions = batch.decisions(refused)
-    # external trainers have schedules of their own
-    steps = {task.name: asdict(schedule(task.recipe)) for task in batch.tasks if task.recipe.program is None}
-    expected = footprints_of(batch.config, batch.tasks)
-    outlook = forecast(batch, to_train(decisions), expected)
+    found = plan_of(batch)
     if as_json:
-        rows = [
-            {
-                "decision": WORDS[type(one)].replace(" ", "_"),
-                **asdict(one),
-                "schedule": steps.get(one.patch),
-                "need": asdict(expected[one.patch]) if one.patch in expected else None,
-            }
-            for one in decisions
-        ]
-        seconds = outlook.seconds if to_train(decisions) else None
-        frame = batch.frame.to_record() if batch.frame else None
-        print_json(
-            {"patches": rows, "forecast_s": seconds, "forecast": asdict(outlook), "frame": frame, **_deadline(batch)}
-        )
+        print_json(_plan_to_record(found))
     else:
-        _print_plan(batch, decisions, expected, steps.values())
-        if to_train(decisions):
-            for line in deadline_in_words(batch.choice, batch.tasks) if batch.choice else ():
-                typer.echo(one_line(line))
-            typer.echo(outlook.in_words())
-        if told := note(batch.frame, (task.patch.name for task in batch.tasks)):
-            typer.echo(one_line(told))
-    if to_train(decisions):
-        check_place(batch.only(to_train(decisions)), outlook)
+        _print_plan(found)
+    found.check_place()
+
+
+def _plan_to_record(found: Plan) -> dict[str, Any]:
+    rows = [
+        {
+            "decision": WORDS[type(one)].replace(" ", "_"),
+            **asdict(one),
+            "schedule": found.schedules.get(one.patch),
+            "need": asdict(found.footprints[one.patch]) if one.patch in found.footprints else None,
+        }
+        for one in found.decisions
+    ]
+    seconds, outlook = found.forecast.seconds if found.to_train else None, asdict(found.forecast)
+    frame = found.batch.frame.to_record() if found.batch.frame else None
+    return {"patches": rows, "forecast_s": seconds, "forecast": outlook, "frame": frame, **_deadline(found.batch)}
 
 
 def _deadline(batch: Batch) -> dict[str, Any]:
@@ -167,17 +149,20 @@ def _deadline(batch: Batch) -> dict[str, Any]:
     return {"deadline": {**batch.choice.to_record(), "words": list(deadline_in_words(batch.choice, batch.tasks))}}
 
 
-def _print_plan(
-    batch: Batch,
-    decisions: Sequence[Decision],
-    expected: Mapping[str, Footprint],
-    schedules: Iterable[Mapping[str, Any]],
-) -> None:
-    for one in decisions:
+def _print_plan(found: Plan) -> None:
+    batch = found.batch
+    for one in found.decisions:
         typer.echo(one_line(f"{one.patch}: {WORDS[type(one)]}: {one.reason}"))
-    for name, need in expected.items():
+    for name, need in found.footprints.items():
         typer.echo(one_line(f"{name} expected: {need.in_words()}"))
-    for name, reason in tight(expected, batch.config).items():
+    for name, reason in tight(found.footprints, batch.config).items():
         typer.echo(one_line(f"{name}: {reason}"))
+    schedules = found.schedules.values()
     for text in dict.fromkeys(", ".join(f"{key} {value:g}" for key, value in one.items()) for one in schedules):
         typer.echo(text)
+    if found.to_train:
+        for line in deadline_in_words(batch.choice, batch.tasks) if batch.choice else ():
+            typer.echo(one_line(line))
+        typer.echo(found.forecast.in_words())
+    if told := note(batch.frame, (task.patch.name for task in batch.tasks)):
+        typer.echo(one_line(told))

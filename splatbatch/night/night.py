@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch.errors import SceneError, SplatbatchError
-from splatbatch.files import write_text
+from splatbatch.files import Record, write_text
 from splatbatch.monitor.console import ConsoleListener, open_listener
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
@@ -222,12 +222,13 @@ def write_the_report(batch: Batch, standing: Standing) -> None:
     tell(f"the report could not be written ({words})")
 
 
-def renew_report(batch: Batch) -> None:
-    """Write the report again: it shows what is known of the scene, and of its splats.
+def report(batch: Batch) -> Record:
+    """Write the report of a batch as it stands; return what report.json holds.
 
     Raises:
         OSError: it cannot be written.
     """
+    batch.output.create()
     settings, standing = batch.config, batch.standing()
     variants, previews_mib = settings.variants.values(), settings.output.previews_mib
-    write_report(batch.output, batch.names, variants, previews_mib, standing=standing)
+    return write_report(batch.output, batch.names, variants, previews_mib, standing=standing)

@@ -46,9 +46,17 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.partition.backdrop import needed_first
 from splatbatch.tasks.task import Task
 
+USUAL = Wish()
 
-def train(batch: Batch, wish: Wish, show: Show, after: After = publish_as_asked) -> Ended:
+
+def train(batch: Batch, wish: Wish = USUAL, show: Show = lambda made: None, after: After = publish_as_asked) -> Ended:
     """Train what is not trained, here or by workers elsewhere, as the YAML says, and do what follows.
+
+    Args:
+        batch: what is to be trained.
+        wish: how; also whether it is trained again.
+        show: hears of what is made as soon as it is there.
+        after: does what follows; by default the scene is merged and published if the YAML says so.
 
     Raises:
         SplatbatchError: somebody else trains into the output folder, or nothing can be trained.

@@ -13,7 +13,7 @@ from command_line import Ended, invoke
 from cut_quarry import QUARRY, quarry_splat, trained_p0
 from published_shapes import checked
 
-from splatbatch.commands.quality.capture import flight_of
+from splatbatch.night.capture import flight_of
 from splatbatch.publish.tiles.geodesy import to_degrees
 from splatbatch.scene.capture.survey import FEW, Shot, Survey, shots_of
 from splatbatch.scene.colmap.reconstruction import read_reconstruction

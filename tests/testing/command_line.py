@@ -43,7 +43,7 @@ class Terminal(io.StringIO):
 def invoke(*arguments: str, batch: FakeBatch | None = None, terminal: bool = False) -> Ended:
     """Run a command; with a batch under its config, and with the fake trainer in place of ours."""
     out, err = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _surroundings(batch):
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), surroundings(batch):
         try:
             cli.main(list(arguments))
             code = 0
@@ -53,7 +53,7 @@ def invoke(*arguments: str, batch: FakeBatch | None = None, terminal: bool = Fal
 
 
 @contextlib.contextmanager
-def _surroundings(batch: FakeBatch | None) -> Iterator[None]:
+def surroundings(batch: FakeBatch | None) -> Iterator[None]:
     """Set what the command reads, and put back what it changes."""
     environment, handlers = dict(os.environ), [signal.getsignal(number) for number in SIGNALS]
     programs, readers = dict(trainers.TRAINERS), reader.USUAL

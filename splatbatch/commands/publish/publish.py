@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,12 +10,10 @@ import typer
 
 from splatbatch import terminal
 from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
-from splatbatch.night.products import publish as publish_splats
+from splatbatch.night import api
 from splatbatch.plain_text import one_line
-from splatbatch.publish.source import SCENE, published
-from splatbatch.publish.wish import Wish
+from splatbatch.publish.source import SCENE
 from splatbatch.store.folders.published import FILE, Publication
-from splatbatch.store.records.afterwards import DONE, Afterwards
 from splatbatch.tasks.batch import open_batch
 
 HEADINGS = ("file", "MB", "of the PLY", "Gaussians", "PSNR dB", "lost dB", "s", "note")
@@ -43,12 +40,10 @@ def publish(config: Path | None, names: Sequence[str], options: PublishOptions, 
     terminal.never_block()
     batch = open_batch(config)
     print_warnings(batch.config.warnings)
-    wish = Wish.of(batch, options.to, options.formats, forced=options.is_forced)
-    wish = replace(wish, is_measured=wish.is_measured and options.is_measured)
-    done = publish_splats(batch, published(batch, names), wish)
-    if not names and options == PublishOptions(is_measured=options.is_measured):  # as a night does
-        found = Afterwards("publish", DONE, f"published: {batch.config.publish.folder}", "", time.time())
-        batch.output.note_afterwards("publish", found)
+    if not options.is_measured:
+        measuring = batch.config.publish.model_copy(update={"measure": False})
+        batch = replace(batch, config=batch.config.model_copy(update={"publish": measuring}))
+    done = api.publish(batch, names, options.to, options.formats, forced=options.is_forced)
     if as_json:
         print_json({"folder": str(options.to or batch.config.publish.folder), **done.to_record()})
         return

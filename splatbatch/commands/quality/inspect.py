@@ -10,10 +10,8 @@ import typer
 
 from splatbatch import terminal
 from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
-from splatbatch.night.interruption import Interruption
-from splatbatch.night.night import renew_report
+from splatbatch.night import api
 from splatbatch.night.products import MOST_NAMED, Closely, Found
-from splatbatch.night.products import inspect as inspect_splats
 from splatbatch.plain_text import one_line
 from splatbatch.report.quality import drop_in_words
 from splatbatch.store.records.quality.inspection import GRADES, QualityFigure, grade_in_words
@@ -34,9 +32,7 @@ def inspect(config: Path | None, names: Sequence[str], how: Closely, *, as_json:
     elif len(wanted) < len(names):  # a patch of that name
         batch = open_batch(config, names)
     print_warnings(batch.config.warnings)
-    with Interruption() as interruption:
-        found, failed = inspect_splats(batch, interruption, replace(how, of_scene=is_of_scene))
-        renew_report(batch.whole())
+    found, failed = api.inspect(batch, replace(how, of_scene=is_of_scene))
     if as_json:
         print_json({name: one.to_record() for name, one in found.items()})
     else:

@@ -9,13 +9,10 @@ import typer
 from splatbatch import terminal
 from splatbatch.commands.output import open_console, print_json, print_warnings
 from splatbatch.commands.scene.table import tables
-from splatbatch.night.interruption import Interruption
-from splatbatch.night.night import renew_report
-from splatbatch.night.products import evaluate as measure
+from splatbatch.night import api
 from splatbatch.plain_text import one_line
 from splatbatch.store.records.evaluation import SceneEvaluation
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.scene.evaluation import order
 
 NOT_WHOLE = 1
 
@@ -25,9 +22,7 @@ def evaluate(config: Path | None, splat: Path | None, *, as_json: bool) -> None:
     terminal.never_block()
     batch = open_batch(config)
     print_warnings(batch.config.warnings)
-    with Interruption() as interruption:
-        found = measure(batch, order(batch, splat or batch.output.scene.splat), interruption)
-        renew_report(batch)
+    found = api.evaluate(batch, splat)
     if as_json:
         print_json(found.to_record())
     else:

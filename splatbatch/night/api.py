@@ -1,0 +1,120 @@
+"""The Python API: what the commands do, as functions on a batch. Nothing is asked; stdout is the caller's own.
+
+What somebody waits for is told on stderr, as by the commands. Errors are `SplatbatchError`, with `message` and `hint`;
+a signal that ends an inspection or an evaluation raises `Interrupted`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from splatbatch.errors import ConfigError
+from splatbatch.night import products
+from splatbatch.night.accept import accept
+from splatbatch.night.cancel import cancel
+from splatbatch.night.decided import Wish
+from splatbatch.night.interruption import Interruption
+from splatbatch.night.night import report, status
+from splatbatch.night.plan import plan
+from splatbatch.night.products import Closely, Found, merge
+from splatbatch.night.training import train
+from splatbatch.publish.source import published
+from splatbatch.publish.wish import Wish as PublishWish
+from splatbatch.splats.ply import Gaussians, read_splat
+from splatbatch.store.folders.published import Publication
+from splatbatch.store.records.afterwards import DONE, Afterwards
+from splatbatch.store.records.evaluation import SceneEvaluation
+from splatbatch.store.records.result import Result
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.scene.evaluation import order
+
+__all__ = [
+    "Batch",
+    "Closely",
+    "Wish",
+    "accept",
+    "cancel",
+    "evaluate",
+    "gaussians",
+    "inspect",
+    "merge",
+    "open_batch",
+    "plan",
+    "publish",
+    "report",
+    "results",
+    "status",
+    "train",
+]
+
+AS_USUAL = Closely()
+
+
+def results(batch: Batch) -> dict[str, Result]:
+    """Return the manifests of the splats that are accepted, by patch; of one that has none there is none."""
+    found = {name: batch.output.patch(name).read_result() for name in batch.names}
+    return {name: result for name, result in found.items() if result is not None}
+
+
+def gaussians(batch: Batch, name: str) -> Gaussians:
+    """Return the accepted splat of a patch as numpy arrays: means [N, 3] in world units, scales [N, 3] and so on.
+
+    Raises:
+        ConfigError: it has none.
+        ValueError, OSError: the file is cut, or cannot be read.
+    """
+    folder = batch.output.patch(name)
+    if (result := folder.read_result()) is None:
+        raise ConfigError(f"{name}: has no splat yet", "`splatbatch status` says how far it is.")
+    return read_splat(folder.splat_of(result))
+
+
+def inspect(batch: Batch, how: Closely = AS_USUAL) -> tuple[Found, Mapping[str, str]]:
+    """Inspect accepted splats that nobody has inspected yet; return what was found, and why others were not.
+
+    Raises:
+        SplatbatchError: nothing can be run here.
+        Interrupted: somebody wants it to end.
+    """
+    with Interruption() as interruption:
+        found = products.inspect(batch, interruption, how)
+        report(batch.whole())
+    return found
+
+
+def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
+    """Measure a splat of the whole scene, by default the merged one, on photographs that nobody was trained on.
+
+    Raises:
+        SplatbatchError: it cannot be measured.
+        Interrupted: somebody wants it to end.
+    """
+    with Interruption() as interruption:
+        found = products.evaluate(batch, order(batch, splat or batch.output.scene.splat), interruption)
+        report(batch)
+    return found
+
+
+def publish(
+    batch: Batch, names: Sequence[str] = (), to: Path | None = None, formats: str = "", *, forced: bool = False
+) -> Publication:
+    """Write accepted splats as files that others open.
+
+    Args:
+        batch: whose splats, and what else its YAML says of publishing.
+        names: patches, or "scene"; none for the merged scene, else every patch.
+        to: a folder; None for the one that the YAML names.
+        formats: as "sog,tiles"; empty for those of the YAML.
+        forced: files of somebody else may be overwritten.
+
+    Raises:
+        SplatbatchError: some of it could not be written; the rest is there.
+    """
+    wish = PublishWish.of(batch, to, formats, forced=forced)
+    done = products.publish(batch, published(batch, names), wish)
+    if not (names or to or formats or forced):  # as a night does: what it has left out is made good
+        words = f"published: {batch.config.publish.folder}"
+        batch.output.note_afterwards("publish", Afterwards("publish", DONE, words, "", time.time()))
+    return done
