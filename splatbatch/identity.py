@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import time
 import zlib
@@ -82,6 +83,11 @@ def sha256_of(path: str | Path) -> str:
 def short_hash(text: str) -> str:
     """Return 16 hexadecimal digits that stand for a text."""
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def hash_of(known: object) -> str:
+    """Return 16 hexadecimal digits that stand for what JSON can hold; of anything else its text counts."""
+    return short_hash(json.dumps(known, sort_keys=True, default=str))
 
 
 class Stamps:

@@ -28,11 +28,12 @@ from splatbatch.store.folders.published import Publication
 from splatbatch.store.folders.scene import MergedFiles
 from splatbatch.store.records.afterwards import DONE, LEFT_OUT, PARTLY, Afterwards
 from splatbatch.store.records.evaluation import EvaluationSettings, SceneEvaluation
-from splatbatch.store.records.quality.certificate import Certificate, read_certificate
+from splatbatch.store.records.quality.certificate import Certificate
 from splatbatch.store.records.quality.inspection import Inspection, grade_in_words
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.quality import certificate
 from splatbatch.tasks.quality.certificate import certificate_of, certificate_of_scene
-from splatbatch.tasks.quality.inspection import SCENE, accepted, known, order, order_scene
+from splatbatch.tasks.quality.inspection import SCENE, accepted, order, order_scene, product
 from splatbatch.tasks.scene.cleaning import Cleaning
 from splatbatch.tasks.scene.merging import Done, gather
 from splatbatch.tasks.scene.merging import merge as merge_parts
@@ -213,7 +214,7 @@ def _of_task(batch: Batch, task: Task, hooks: Hooks, how: Closely) -> tuple[Insp
     """Inspect a patch's splat unless that is done, and certify it; return what was found, and whether just now."""
     folder = batch.output.patch(task.name)
     settings = order(batch, task, measures_drop=how.measures_drop)
-    earlier = None if how.is_again else known(folder, settings)
+    earlier = folder.read_inspection() if not how.is_again and product(folder, settings).is_fresh else None
     found = earlier or measure(batch.config, settings, folder, hooks)
     _certify(folder.certificate, certificate_of(task, accepted(folder), found))
     return found, earlier is None
@@ -222,7 +223,7 @@ def _of_task(batch: Batch, task: Task, hooks: Hooks, how: Closely) -> tuple[Insp
 def _of_scene(batch: Batch, hooks: Hooks, how: Closely) -> tuple[Inspection, bool]:
     """Inspect the merged scene unless that is done, and certify it; return what was found, and whether just now."""
     folder, settings = batch.output.scene, order_scene(batch)
-    earlier = None if how.is_again else known(folder, settings)
+    earlier = folder.read_inspection() if not how.is_again and product(folder, settings).is_fresh else None
     found = earlier or measure(batch.config, settings, folder, hooks)
     _certify(folder.certificate, certificate_of_scene(folder, settings, found))
     return found, earlier is None
@@ -230,7 +231,7 @@ def _of_scene(batch: Batch, hooks: Hooks, how: Closely) -> tuple[Inspection, boo
 
 def _certify(file: Path, made: Certificate) -> None:
     """Write a certificate unless it lies there."""
-    if read_certificate(file) != made.to_record():
+    if not certificate.product(file, made).is_fresh:
         write_json(file, made.to_record())
 
 

@@ -33,7 +33,7 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.afterwards import DONE, Afterwards
 from splatbatch.store.records.evaluation import SceneEvaluation
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.scene.evaluation import order
+from splatbatch.tasks.scene import evaluation
 from splatbatch.tasks.scene.partition import check_scene
 
 NOT_WHOLE = 1
@@ -186,9 +186,9 @@ def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:
 
 def _evaluated(batch: Batch, interruption: Interruption) -> SceneEvaluation:
     """Return how good the merged scene is: measured now, unless nothing has changed since it was."""
-    settings = order(batch, batch.output.scene.splat)
+    settings = evaluation.order(batch, batch.output.scene.splat)
     known = batch.output.scene.read_evaluation()
-    if known is not None and known.inputs == settings.inputs:
+    if known is not None and evaluation.product(batch.output.scene, settings).is_fresh:
         say("measured already: nothing has changed")
         return known
     return products.evaluate(batch, settings, interruption)

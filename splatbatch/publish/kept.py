@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from splatbatch.plain_text import spell_files
-from splatbatch.publish.rows import damaged_in
 from splatbatch.publish.rows import put as put_whole
 from splatbatch.publish.source import Published
 from splatbatch.publish.target import Target
 from splatbatch.store.folders.published import Output, Publication, SplatRecord
+from splatbatch.tasks.product import Damaged, Fresh, Product
 
 
 @dataclass
@@ -33,13 +32,11 @@ class Kept:
 
     def is_there(self, name: str, key: str) -> bool:
         """Return whether the very same lies there already, every byte of it."""
-        known, place = self.known.outputs.get(name), self.target.folder / name
-        if known is None or known.key != key or not place.exists():
-            return False
-        damaged = damaged_in(place, known.sha256)
-        if damaged and known.sha256:  # of an earlier version: written anew in any case
-            self.say(f"{name}: damaged on disk: written anew" + (f" ({spell_files(damaged)})" * (damaged != (name,))))
-        return not damaged
+        known, place = self.known.outputs.get(name, Output()), self.target.folder / name
+        state = Product.of_files(key, known.key if place.exists() else None, place, known.sha256).state()
+        if isinstance(state, Damaged):
+            self.say(f"{name}: damaged on disk: written anew" + (f" ({state.part})" if state.part != name else ""))
+        return state == Fresh()
 
     def remember(self, splat: Published) -> None:
         """Keep what is known of a splat, to be written with the next output."""

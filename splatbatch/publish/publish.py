@@ -17,13 +17,14 @@ from splatbatch.publish.kept import Kept
 from splatbatch.publish.loss import Loss, measure, measure_tiles
 from splatbatch.publish.page.page import VERSION as PAGE_VERSION
 from splatbatch.publish.page.write import page_name, write_page
-from splatbatch.publish.rows import folder_bytes, hashes_in
-from splatbatch.publish.source import Part, Published, key_of
+from splatbatch.publish.rows import folder_bytes
+from splatbatch.publish.source import Part, Published
 from splatbatch.publish.tiling import Place, tile
 from splatbatch.publish.tool import VERSION as TOOL_VERSION
 from splatbatch.publish.tool import Tool, find_tool
 from splatbatch.publish.wish import Telling, Wish
 from splatbatch.store.folders.published import Output, Publication
+from splatbatch.tasks.product import hashes_in, key_of
 
 VERSION = 1
 """Raise it when files are made otherwise: all are then written again."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,7 +11,6 @@ import numpy as np
 
 from splatbatch.errors import OutputError
 from splatbatch.files import MIB, open_regular, sync_folder, write_whole
-from splatbatch.identity import FileFacts
 from splatbatch.machine.slots import available_mib
 from splatbatch.publish.source import Part
 from splatbatch.splats.ply import (
@@ -102,21 +100,6 @@ def copy_part(part: Part, target: Path) -> None:
 def folder_bytes(place: Path) -> int:
     """Return the size of a file, or of all files in a folder."""
     return sum(one.stat().st_size for one in ([place] if place.is_file() else place.rglob("*")) if one.is_file())
-
-
-def hashes_in(place: Path, facts: FileFacts | None = None) -> dict[str, str]:
-    """Return the SHA-256 of a file, by its name, or of all files in a folder, by their paths there."""
-    facts = facts or FileFacts()
-    if place.is_file():
-        return {place.name: facts.sha256(str(place))}
-    files = sorted(one for one in place.rglob("*") if one.is_file())
-    return {one.relative_to(place).as_posix(): facts.sha256(str(one)) for one in files}
-
-
-def damaged_in(place: Path, known: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the files of a place that do not hold what was written there, came or went."""
-    now = hashes_in(place)
-    return tuple(name for name in dict.fromkeys((*known, *now)) if known.get(name) != now.get(name))
 
 
 def put(aside: Path, place: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from splatbatch.config import Offset
 from splatbatch.errors import ConfigError, OutputError, SplatbatchError
 from splatbatch.failures.causes.words import spelled
-from splatbatch.identity import sha256_of, short_hash
+from splatbatch.identity import sha256_of
 from splatbatch.outcome import Rejected
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, read_header
@@ -255,8 +254,3 @@ def _checked(path: Path, name: str, sha256: str) -> tuple[SplatHeader, str]:
     if sha256 and digest != sha256:
         raise ChangedOnDisk(name, "it is not the splat that was accepted")
     return read_header(path), digest
-
-
-def key_of(*known: object) -> str:
-    """Return a hash of all that an output depends on."""
-    return short_hash(json.dumps(known, default=str))

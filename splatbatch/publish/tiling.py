@@ -10,9 +10,10 @@ import numpy as np
 
 from splatbatch.config import Offset
 from splatbatch.errors import OutputError, SceneError
+from splatbatch.identity import hash_of
 from splatbatch.publish.formats import TILES
 from splatbatch.publish.rows import WIDEST_DEGREE
-from splatbatch.publish.source import SCENE, Part, Published, key_of
+from splatbatch.publish.source import SCENE, Part, Published
 from splatbatch.publish.tiles.decode import leaves
 from splatbatch.publish.tiles.geodesy import Ground, on_globe, upright
 from splatbatch.publish.tiles.write import ROOT, Tiles
@@ -65,7 +66,7 @@ def tile(splats: Sequence[Published], place: Place, before: Output) -> Output:
     return Output(
         kind=TILES,
         of=of,
-        key=key_of(sorted((name, one.key) for name, one in tiled.items())),
+        key=hash_of([sorted((name, one.key) for name, one in tiled.items())]),
         bytes_before=sum(4 * len(splat.header.properties) * part.num_gaussians for splat, part in parts.values()),
         num_gaussians=sum(one.num_gaussians for one in tiled.values()),
         notes=() if place.crs else (NOWHERE,),
@@ -75,7 +76,7 @@ def tile(splats: Sequence[Published], place: Place, before: Output) -> Output:
 
 def key_of_tiles(splat: Published, tiled: Mapping[str, Tiled]) -> str:
     """Return a hash of the tiles of a splat."""
-    return key_of([tiled[part.name].key for part in splat.parts_with_any()])
+    return hash_of([[tiled[part.name].key for part in splat.parts_with_any()]])
 
 
 def write_back(splat: Published, place: Place, tiles: TilesRecord, target: Path) -> None:

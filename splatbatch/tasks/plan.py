@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from splatbatch.store.records.result import Result
+from splatbatch.tasks.product import Damaged, Fresh, Missing, Stale, State
 
 NOT_TRAINED = "not trained yet"
 PLACES = (("evaluation", "holdout_list"), ("program", "working_folder"))
@@ -95,11 +96,23 @@ def decide(patch: str, evidence: Evidence, refusal: str = "", *, force: bool = F
 
 def why_stale(evidence: Evidence) -> str:
     """Say why what lies there is no fresh result; empty if it is one."""
+    match state(evidence):
+        case Missing():
+            return NOT_TRAINED
+        case Damaged(part=why) | Stale(why=why):
+            return why
+        case Fresh():
+            return ""
+
+
+def state(evidence: Evidence) -> State:
+    """Return how the splat of a patch stands."""
     if evidence.result is None:
-        return NOT_TRAINED
+        return Missing()
     if evidence.splat:
-        return f"splat.ply {evidence.splat}"
-    return evidence.settings or evidence.inputs
+        return Damaged(f"splat.ply {evidence.splat}")
+    why = evidence.settings or evidence.inputs
+    return Stale(why) if why else Fresh()
 
 
 def changed_settings(then: Mapping[str, Any], now: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[str, ...]:

@@ -20,14 +20,14 @@ import numpy as np
 
 from splatbatch.errors import OutputError
 from splatbatch.files import read_json, write_json
-from splatbatch.plain_text import spell_files
-from splatbatch.publish.rows import damaged_in, folder_bytes, hashes_in, put, read_part
-from splatbatch.publish.source import Part, Published, key_of
+from splatbatch.publish.rows import folder_bytes, put, read_part
+from splatbatch.publish.source import Part, Published
 from splatbatch.publish.tiles.geodesy import Frame, Ground
 from splatbatch.publish.tiles.tileset import of_patch, of_scene
 from splatbatch.publish.tiles.tree import MOST_PER_TILE, Tiling
 from splatbatch.splats.ply import FloatArray, Gaussians
 from splatbatch.store.folders.published import Tiled
+from splatbatch.tasks.product import Damaged, Fresh, Product, hashes_in, key_of
 
 VERSION = 1
 """Raise it when tiles are made otherwise: all are then written again."""
@@ -76,12 +76,12 @@ class Tiles:
         ground = [self.ground.crs, self.ground.rotation.tolist(), self.ground.scale]
         key = key_of(VERSION, part.key, splat.header.sh_degree, splat.offset, ground, MOST_PER_TILE)
         place = self.folder / name / key
-        if known.key == key and (place / ROOT).is_file():
-            damaged = damaged_in(place, known.sha256)
-            if not damaged:
+        recorded = known.key if (place / ROOT).is_file() else None
+        match Product.of_files(key, recorded, place, known.sha256).state():
+            case Fresh():
                 return known
-            if known.sha256:  # of an earlier version: written anew in any case
-                self.say(f"tiles of {name}: damaged on disk: written anew ({spell_files(damaged)})")
+            case Damaged(part=files):
+                self.say(f"tiles of {name}: damaged on disk: written anew ({files})")
         aside = self.work / f"tiles-{key}"
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import PurePath
@@ -11,7 +10,7 @@ from typing import Any
 from splatbatch import __version__
 from splatbatch.config import Recipe
 from splatbatch.config.recipe import Refinement
-from splatbatch.identity import short_hash
+from splatbatch.identity import hash_of, short_hash
 from splatbatch.scene.patches import Patch
 from splatbatch.store.folders.patch import backdrop_sha256
 from splatbatch.store.records.colors import tone_to_record
@@ -43,7 +42,7 @@ def border_hash(patch: Patch, recipe: Recipe) -> str:
     """Return the hash of what bounds a patch; empty where nothing does, or its trainer knows of no borders."""
     if patch.border is None or recipe.program is not None or not recipe.training.keeps_to_core:
         return ""
-    return short_hash(json.dumps(patch.border.to_record(), sort_keys=True))
+    return hash_of(patch.border.to_record())
 
 
 def behind(patch: Patch, recipe: Recipe) -> str:
@@ -77,7 +76,7 @@ def _hash(recipe: Recipe, coarse_to_fine: bool | str, *, has_paths: bool = False
             del tree[section][setting]
     if "program" not in tree:
         tree["training"] |= GONE_FROM_TRAINING | {"coarse_to_fine": coarse_to_fine}
-    return short_hash(json.dumps(tree, sort_keys=True))
+    return hash_of(tree)
 
 
 def without_places(tree: dict[str, Any]) -> dict[str, Any]:

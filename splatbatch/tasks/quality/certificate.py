@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from splatbatch.fields import text
 from splatbatch.identity import sha256_of
 from splatbatch.plain_text import spell_files, spell_place
 from splatbatch.scene.patches import spell
@@ -15,12 +17,13 @@ from splatbatch.store.folders.patch import RESULT, PatchFolder
 from splatbatch.store.folders.scene import MERGE, SceneFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.merge import Merge
-from splatbatch.store.records.quality.certificate import Certificate, lacks, seal_of
+from splatbatch.store.records.quality.certificate import Certificate, lacks, read_certificate, seal_of
 from splatbatch.store.records.quality.inspection import Inspection, InspectionSettings, grade
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import locate
 from splatbatch.tasks.plan import leaves
+from splatbatch.tasks.product import Product
 from splatbatch.tasks.task import Task
 
 FEW = 3
@@ -71,6 +74,13 @@ def certificate_of_scene(folder: SceneFolder, settings: InspectionSettings, foun
         offset=settings.offset,
         made_with={"splatbatch": merged.version} if merged.version else {},
     ).sealed()
+
+
+def product(file: Path, made: Certificate) -> Product:
+    """Return a certificate as it would be written now, beside the one that lies there."""
+    there = read_certificate(file)
+    recorded = None if there is None else text(there.get("seal"))
+    return Product(made.seal, recorded, lambda: "" if there == made.to_record() else file.name)
 
 
 def _parts(merged: Merge) -> dict[str, str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from splatbatch.errors import SceneError
-from splatbatch.identity import FileFacts, short_hash
+from splatbatch.identity import FileFacts
 from splatbatch.scene.holdout import in_one_piece
 from splatbatch.scene.partition.record import read_partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES
@@ -17,6 +16,7 @@ from splatbatch.store.records.quality.inspection import Inspection, InspectionSe
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.product import Product, key_of
 from splatbatch.tasks.provenance import photographs_of, recipe_of
 from splatbatch.tasks.scene import evaluation
 from splatbatch.tasks.task import Task
@@ -56,13 +56,13 @@ def order(batch: Batch, task: Task, *, measures_drop: bool = False) -> Inspectio
     told = replace(settings_for(recipe, patch, task.name), holdout=held_out)
     piece = sorted(in_one_piece(patch, recipe.evaluation).intersection(held_out))
     settings = told.to_record() | dict.fromkeys(evaluation.PLACES)
-    depends = [VERSION, result.sha256, result.trained_from.inputs, settings, piece]
+    depends = [result.sha256, result.trained_from.inputs, settings, piece]
     depends += [rules] if (rules := health_rules(result.warnings)) else []
     return InspectionSettings(
         **{**vars(told), "recipe": recipe.model_dump(mode="json", exclude={"program"})},
         splat=str(folder.splat_of(result)),
         sha256=result.sha256,
-        inputs=_hash(depends),
+        inputs=key_of(VERSION, *depends),
         warnings=result.warnings,
         piece=tuple(piece),
         measures_drop=measures_drop,
@@ -95,18 +95,13 @@ def order_scene(batch: Batch) -> InspectionSettings:
         splat=told.splat,
         sha256=sha256,
         warnings=warnings,
-        inputs=_hash([VERSION, sha256, models, told.recipe.get("training"), told.holdout, told.tones, *rules]),
+        inputs=key_of(VERSION, sha256, models, told.recipe.get("training"), told.holdout, told.tones, *rules),
         most_photos=MOST_PHOTOS,
     )
 
 
-def _hash(depends: object) -> str:
-    return short_hash(json.dumps(depends, sort_keys=True, default=str))
-
-
-def known(folder: PatchFolder | SceneFolder, settings: InspectionSettings) -> Inspection | None:
-    """Return the inspection that there is, if it is of this splat and nothing that it depends on has changed."""
-    found = folder.read_inspection()
-    if found is None or found.inputs != settings.inputs or not found.grade:
-        return None
-    return None if settings.measures_drop and found.dropped is None else found
+def product(folder: PatchFolder | SceneFolder, settings: InspectionSettings) -> Product:
+    """Return how good a splat is, as it would be found now, beside the inspection that there is."""
+    found = folder.read_inspection() or Inspection()
+    lacks_drop = settings.measures_drop and found.dropped is None
+    return Product(settings.inputs, found.inputs if found.grade and not lacks_drop else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
-from splatbatch.identity import FileFacts, short_hash
+from splatbatch.identity import FileFacts
 from splatbatch.outcome import Rejected
 from splatbatch.plain_text import spell_place
 from splatbatch.scene.partition.record import Partition
@@ -21,13 +20,14 @@ from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
 from splatbatch.store.folders.patch import BACKDROP, accepted_backdrop, backdrop_sha256
-from splatbatch.store.folders.scene import MergedFiles
+from splatbatch.store.folders.scene import MergedFiles, SceneFolder
 from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.store.records.metrics import Figures
 from splatbatch.store.records.result import Photographs
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.product import Product, key_of
 from splatbatch.tasks.provenance import as_today, assumptions, never_trained_on, photographs_of, unlike_today
 from splatbatch.tasks.scene.merging import see_whole
 from splatbatch.tasks.scene.partition import offset_of, partition_for
@@ -201,5 +201,10 @@ def _inputs(settings: EvaluationSettings, partition: Partition, splats: _Splats,
     contents = [facts.sha256(path) for path in (str(partition.path), *photographs)]
     folder = Path(settings.masks) if settings.masks else None
     masks = [facts.sha256(str(mask)) for mask in find_masks(folder, settings.holdout).values()]
-    known = [VERSION, contents, masks, models, dict(splats.hashes), told]
-    return short_hash(json.dumps(known, sort_keys=True, default=str))
+    return key_of(VERSION, contents, masks, models, dict(splats.hashes), told)
+
+
+def product(scene: SceneFolder, settings: EvaluationSettings) -> Product:
+    """Return how good a splat of the scene is, as it would be measured now, beside the evaluation that there is."""
+    found = scene.read_evaluation(Path(settings.splat))
+    return Product(settings.inputs, found.inputs if found else None)

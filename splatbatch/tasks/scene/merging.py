@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from splatbatch import __version__
 from splatbatch.config import Offset
 from splatbatch.errors import OutputError, SceneError
 from splatbatch.files import write_json
-from splatbatch.identity import file_fact, sha256_of, short_hash
+from splatbatch.identity import file_fact, sha256_of
 from splatbatch.processes import abandoned
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.partition.border import reach_of
@@ -28,6 +27,7 @@ from splatbatch.store.records.merge import FORMAT, Cleaned, Hole, Merge, MergedP
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import noting_damage
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.product import Product, key_of
 from splatbatch.tasks.provenance import never_trained_on
 from splatbatch.tasks.scene.cleaning import Cleaning
 from splatbatch.tasks.scene.partition import check_scene, offset_of, partition_for
@@ -135,10 +135,11 @@ def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None) ->
     for left in abandoned(files.splat):  # by merges that were killed: each as large as a scene
         left.unlink(missing_ok=True)
     wanted = [_part(parts, one, cleaning) for one in parts.usable]
-    key = _hash([FORMAT, *(part.key for part in wanted)])
+    key = key_of(FORMAT, *(part.key for part in wanted))
     before = files.read()
     damage = files.damage(before) if before else ""
-    if before is not None and before.key == key and before.sha256 and not damage:
+    recorded = before.key if before is not None and before.sha256 else None
+    if before is not None and Product(key, recorded, lambda: damage).is_fresh:
         merged, num_new = before, 0
     else:
         with noting_damage(parts.batch.output):
@@ -182,7 +183,7 @@ def _part(parts: Parts, one: Candidate, cleaning: Cleaning | None) -> Part:
     region, boxes = _region(parts, one)
     content = result.sha256 or sha256_of(splat)  # 0.1.0 wrote no hash down
     rules = cleaning.rules(one.name) if cleaning else None
-    key = _hash([FORMAT, content, parts.offset, parts.partition.axes, boxes, cleaning.key if cleaning else ""])
+    key = key_of(FORMAT, content, parts.offset, parts.partition.axes, boxes, cleaning.key if cleaning else "")
     source = Source(splat, one.name, result.sha256)
     return Part(source, region, key, rules, may_be_empty=one.core is None)
 
@@ -227,7 +228,3 @@ def _totals(records: Sequence[MergedPart]) -> dict[str, int]:
 
 def _corners(box: Box) -> list[list[float | None]]:
     return [[*open_sides(box.lower)], [*open_sides(box.upper)]]
-
-
-def _hash(known: object) -> str:
-    return short_hash(json.dumps(known))

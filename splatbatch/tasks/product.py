@@ -1,0 +1,108 @@
+"""A product: what is made from inputs, and how it stands: fresh, stale, damaged or missing. One rule for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch.identity import FileFacts, hash_of
+from splatbatch.plain_text import spell_files
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """It is what would be made now."""
+
+
+@dataclass(frozen=True)
+class Stale:
+    """It was made otherwise, or from something else."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """What lies there is not what was made."""
+
+    part: str
+
+
+@dataclass(frozen=True)
+class Missing:
+    """There is none, or nobody knows what lies there."""
+
+
+State = Fresh | Stale | Damaged | Missing
+
+
+def whole() -> str:
+    """Say nothing against a product whose record is all there is of it."""
+    return ""
+
+
+@dataclass(frozen=True)
+class Product:
+    """What would be made now, beside what the record of the last one says."""
+
+    key: str
+    """Of version and inputs; see `key_of`."""
+    recorded: str | None
+    """The key that its record holds; None: there is no record."""
+    damage: Callable[[], str] = whole
+    """Says which part does not hold what was made, every byte considered; empty if all do."""
+    why: str = "what it is made from has changed"
+    """Where the keys differ."""
+
+    @classmethod
+    def of_files(cls, key: str, recorded: str | None, place: Path, parts: Mapping[str, str]) -> Product:
+        """Return one that is a file, or all files of a folder; one whose hashes nobody wrote down is missing.
+
+        Args:
+            key: of what would be made now.
+            recorded: the key that was written down; None: nothing was.
+            place: of the file or folder.
+            parts: the SHA-256 of each of its files, as it was made.
+        """
+        return cls(key, recorded if parts else None, lambda: damage_of(place, parts))
+
+    def state(self) -> State:
+        """Return how it stands; its bytes are read only where all else is as it was."""
+        if self.recorded is None:
+            return Missing()
+        if self.recorded != self.key:
+            return Stale(self.why)
+        part = self.damage()
+        return Damaged(part) if part else Fresh()
+
+    @property
+    def is_fresh(self) -> bool:
+        """Return whether nothing has to be made."""
+        return self.state() == Fresh()
+
+
+def key_of(version: int | str, *inputs: object) -> str:
+    """Return the key of a product.
+
+    Args:
+        version: of what makes it; a higher one makes it anew.
+        inputs: all that decides what is in it, as JSON can hold it.
+    """
+    return hash_of([version, *inputs])
+
+
+def hashes_in(place: Path, facts: FileFacts | None = None) -> dict[str, str]:
+    """Return the SHA-256 of a file, by its name, or of all files in a folder, by their paths there."""
+    facts = facts or FileFacts()
+    if place.is_file():
+        return {place.name: facts.sha256(str(place))}
+    files = sorted(one for one in place.rglob("*") if one.is_file())
+    return {one.relative_to(place).as_posix(): facts.sha256(str(one)) for one in files}
+
+
+def damage_of(place: Path, parts: Mapping[str, str]) -> str:
+    """Say which files of a place do not hold what was written there, came or went; empty if none."""
+    now = hashes_in(place)
+    damaged = [name for name in dict.fromkeys((*parts, *now)) if parts.get(name) != now.get(name)]
+    return spell_files(damaged) if damaged else ""
