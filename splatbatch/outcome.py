@@ -121,9 +121,17 @@ class Splat:
 
 @dataclass(frozen=True)
 class Rejected:
-    """What an attempt left is no splat that counts, and why: "missing", "cut: 120 of 400 bytes"."""
+    """What an attempt left is no product that counts, and why: "missing", "cut: 120 of 400 bytes"."""
 
     reason: str
+    """Empty: how the process ended says it."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """The attempt left what its task is to make, whole, and that is no splat: how good one is, say."""
+
+    path: Path
 
 
 @dataclass(frozen=True)
@@ -148,7 +156,7 @@ class Stopped:
     reason: str
 
 
-Outcome = Trained | Failed | Stopped
+Outcome = Trained | Made | Failed | Stopped
 
 
 def outcome_to_record(outcome: Outcome) -> Record:
@@ -157,6 +165,8 @@ def outcome_to_record(outcome: Outcome) -> Record:
         case Trained(splat=splat, warnings=warnings):
             figures = {"num_gaussians": splat.num_gaussians, "sh_degree": splat.sh_degree, "step": splat.step}
             return {"trained": str(splat.path), **figures, "warnings": list(warnings)}
+        case Made(path=path):
+            return {"made": str(path)}
         case Failed(diagnosis=diagnosis):
             return {"failed": {**vars(diagnosis), "evidence": list(diagnosis.evidence)}}
         case Stopped(reason=reason):
@@ -169,6 +179,8 @@ def outcome_from_record(record: Record) -> Outcome:
         case {"trained": path, **figures}:
             splat = Splat(Path(path), figures["num_gaussians"], figures["sh_degree"], figures["step"])
             return Trained(splat, tuple(figures["warnings"]))
+        case {"made": path}:
+            return Made(Path(path))
         case {"failed": told}:
             return Failed(Diagnosis(**{**told, "evidence": tuple(told["evidence"])}))
         case _:

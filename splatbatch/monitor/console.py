@@ -178,6 +178,8 @@ def _attempt_ended(event: AttemptEnded) -> str:
     if event.outcome == "trained":
         choice = f": {event.choice}" if event.choice else ""
         return f"{who} trained {event.num_gaussians or 0:,} Gaussians in {event.seconds or 0:.0f} s{choice}"
+    if event.is_well:
+        return f"{who} done in {event.seconds or 0:.0f} s"
     if event.diagnosis:
         return f"{who} failed: {spelled(event.diagnosis.cause)}: {event.diagnosis.advice}"
     return f"{who} stopped: {event.reason or ''}"

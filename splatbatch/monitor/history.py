@@ -56,6 +56,8 @@ def _end(event: AttemptEnded, output: OutputFolder) -> Iterator[str]:
         yield f"  trained: {event.num_gaussians or 0:,} Gaussians in {seconds:.0f} s"
         yield from ([f"  {event.choice}"] if event.choice else [])
         yield from (f"  warning: {warning}" for warning in event.warnings or ())
+    elif event.is_well:
+        yield f"  done in {seconds:.0f} s"
     elif diagnosis:
         yield f"  failed: {spelled(diagnosis.cause)} {where}, after {seconds:.0f} s"
         yield from (f"    | {line}" for line in diagnosis.evidence)

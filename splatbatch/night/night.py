@@ -19,7 +19,7 @@ from splatbatch.monitor.telling import tell
 from splatbatch.night.afterwards import After, Show, Trained, follow
 from splatbatch.night.decided import settle_standing
 from splatbatch.night.interruption import Budget, Interruption
-from splatbatch.outcome import Outcome
+from splatbatch.outcome import Made, Outcome
 from splatbatch.outcome import Trained as TrainedOutcome
 from splatbatch.reader import Fault, Hang, Patience, Refused, ToldToStop, answer
 from splatbatch.report import write_report
@@ -51,7 +51,7 @@ class Run:
 
     def has_done(self, patch: str) -> bool:
         """Return whether a patch counts by this run: an older splat hides no failure."""
-        return patch in self.fresh or isinstance(self.outcomes.get(patch), TrainedOutcome)
+        return patch in self.fresh or isinstance(self.outcomes.get(patch), TrainedOutcome | Made)
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,8 @@ from splatbatch.publish.source import Published
 from splatbatch.publish.wish import Wish
 from splatbatch.report.quality import drop_in_words
 from splatbatch.scene.patches import spell
-from splatbatch.scheduler.scene.attempt import Hooks
-from splatbatch.scheduler.scene.evaluating import evaluate as measure_scene
-from splatbatch.scheduler.scene.inspecting import inspect as measure
+from splatbatch.scheduler import single
+from splatbatch.scheduler.running import Rounds
 from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.splats.merge.place import check_place
 from splatbatch.store.folders.published import Publication
@@ -33,8 +32,9 @@ from splatbatch.store.records.quality.inspection import Inspection, grade_in_wor
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.quality import certificate
 from splatbatch.tasks.quality.certificate import certificate_of, certificate_of_scene
-from splatbatch.tasks.quality.inspection import SCENE, accepted, order, order_scene, product
+from splatbatch.tasks.quality.inspection import SCENE, accepted, inspecting, order, order_scene
 from splatbatch.tasks.scene.cleaning import Cleaning
+from splatbatch.tasks.scene.evaluation import evaluating
 from splatbatch.tasks.scene.merging import Done, gather
 from splatbatch.tasks.scene.merging import merge as merge_parts
 from splatbatch.tasks.task import Task
@@ -99,12 +99,14 @@ def evaluate(batch: Batch, settings: EvaluationSettings, interruption: Interrupt
     batch.output.create()
     try:
         with held_alone(batch.output, batch.terms, tell) as beat:
-            return measure_scene(batch.config, settings, batch.output.scene, Hooks(interruption.reason, beat))
+            rounds = Rounds(interruption.reason, beat)
+            single.make(batch.config, evaluating(batch, settings), rounds, "evaluate")
     except SplatbatchError as error:
         if not interruption.signal:
             raise
         tell(error.message)
         raise Interrupted(interruption.exit_code) from error
+    return batch.output.scene.read_evaluation(Path(settings.splat)) or SceneEvaluation()
 
 
 def publish(batch: Batch, splats: list[Published], wish: Wish) -> Publication:
@@ -140,7 +142,7 @@ def inspect(batch: Batch, interruption: Interruption, how: Closely) -> tuple[Fou
     """
     batch.output.create()
     with held_alone(batch.output, batch.terms, tell) as beat:
-        found, failed = inspect_tasks(batch, Hooks(interruption.reason, beat), how)
+        found, failed = inspect_tasks(batch, Rounds(interruption.reason, beat), how)
     if interruption.signal:
         raise Interrupted(interruption.exit_code)
     if wanted_by(batch.whole()):  # what a night has left out is made good
@@ -148,15 +150,15 @@ def inspect(batch: Batch, interruption: Interruption, how: Closely) -> tuple[Fou
     return found, failed
 
 
-def inspect_tasks(batch: Batch, hooks: Hooks, how: Closely = Closely()) -> tuple[Found, Mapping[str, str]]:
+def inspect_tasks(batch: Batch, rounds: Rounds, how: Closely = Closely()) -> tuple[Found, Mapping[str, str]]:
     """Inspect splat by splat; the output lock must be held. One that fails does not keep the others from it."""
     found, failed = dict[str, Inspection](), dict[str, str]()
     of_patches = [(task.name, partial(_of_task, batch, task)) for task in batch.tasks if not task.patch.is_backdrop]
     for name, measured in (*of_patches, *([(SCENE, partial(_of_scene, batch))] if how.of_scene else [])):
-        if hooks.stop():
+        if rounds.stop():
             break
         try:
-            found[name], is_new = measured(hooks, how)
+            found[name], is_new = measured(rounds, how)
         except SplatbatchError as error:
             failed[name] = f"{error.message} {error.hint}" if error.hint else error.message
             continue
@@ -172,7 +174,7 @@ def inspect_wanted(batch: Batch, stop: Callable[[], str], beat: Callable[[], Non
     """Inspect the splats that are there, where the YAML asks for it; return what came of that: they are trained."""
     wanted = wanted_by(batch)
     trained = [name for name in wanted if batch.output.patch(name).read_result() is not None]
-    found, failed = inspect_tasks(batch.only(trained), Hooks(stop, beat)) if trained else ({}, {})
+    found, failed = inspect_tasks(batch.only(trained), Rounds(stop, beat)) if trained else ({}, {})
     for name, why in failed.items():
         tell(f"{name}: not inspected: {why}")
     skipped = {name: f"interrupted ({stop()})" for name in trained if name not in {**found, **failed}}
@@ -210,23 +212,30 @@ def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[st
     return Afterwards("inspect", state, one_line("; ".join(parts)), command, time.time())
 
 
-def _of_task(batch: Batch, task: Task, hooks: Hooks, how: Closely) -> tuple[Inspection, bool]:
+def _of_task(batch: Batch, task: Task, rounds: Rounds, how: Closely) -> tuple[Inspection, bool]:
     """Inspect a patch's splat unless that is done, and certify it; return what was found, and whether just now."""
     folder = batch.output.patch(task.name)
-    settings = order(batch, task, measures_drop=how.measures_drop)
-    earlier = folder.read_inspection() if not how.is_again and product(folder, settings).is_fresh else None
-    found = earlier or measure(batch.config, settings, folder, hooks)
+    told = order(batch, task, measures_drop=how.measures_drop)
+    is_new = _inspect(batch, inspecting(batch, told, folder), rounds, how)
+    found = folder.read_inspection() or Inspection()
     _certify(folder.certificate, certificate_of(task, accepted(folder), found))
-    return found, earlier is None
+    return found, is_new
 
 
-def _of_scene(batch: Batch, hooks: Hooks, how: Closely) -> tuple[Inspection, bool]:
+def _of_scene(batch: Batch, rounds: Rounds, how: Closely) -> tuple[Inspection, bool]:
     """Inspect the merged scene unless that is done, and certify it; return what was found, and whether just now."""
-    folder, settings = batch.output.scene, order_scene(batch)
-    earlier = folder.read_inspection() if not how.is_again and product(folder, settings).is_fresh else None
-    found = earlier or measure(batch.config, settings, folder, hooks)
-    _certify(folder.certificate, certificate_of_scene(folder, settings, found))
-    return found, earlier is None
+    folder, told = batch.output.scene, order_scene(batch)
+    is_new = _inspect(batch, inspecting(batch, told, folder), rounds, how)
+    found = folder.read_inspection() or Inspection()
+    _certify(folder.certificate, certificate_of_scene(folder, told, found))
+    return found, is_new
+
+
+def _inspect(batch: Batch, task: Task, rounds: Rounds, how: Closely) -> bool:
+    """Inspect a splat unless that is done; return whether it was just now."""
+    if is_new := how.is_again or not task.is_fresh(batch.output):
+        single.make(batch.config, task, rounds, f"inspect {task.patch.name}")
+    return is_new
 
 
 def _certify(file: Path, made: Certificate) -> None:

@@ -188,7 +188,7 @@ def _evaluated(batch: Batch, interruption: Interruption) -> SceneEvaluation:
     """Return how good the merged scene is: measured now, unless nothing has changed since it was."""
     settings = evaluation.order(batch, batch.output.scene.splat)
     known = batch.output.scene.read_evaluation()
-    if known is not None and evaluation.product(batch.output.scene, settings).is_fresh:
+    if known is not None and evaluation.evaluating(batch, settings).is_fresh(batch.output):
         say("measured already: nothing has changed")
         return known
     return products.evaluate(batch, settings, interruption)

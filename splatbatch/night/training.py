@@ -43,7 +43,6 @@ from splatbatch.store.events import Awaited, StillGivenUp
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks import plan as planning
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.partition.backdrop import needed_first
 from splatbatch.tasks.task import Task
 
 USUAL = Wish()
@@ -64,7 +63,7 @@ def train(batch: Batch, wish: Wish = USUAL, show: Show = lambda made: None, afte
     """
     if is_elsewhere(batch.config.executor) and not wish.is_retry:
         return train_elsewhere(batch, show, after, verify=wish.verify)
-    return _train_here(needed_first(batch), wish, show, after)
+    return _train_here(batch.needed_first(), wish, show, after)
 
 
 def _train_here(batch: Batch, wish: Wish, show: Show, after: After) -> Ended:

@@ -38,7 +38,6 @@ from splatbatch.store.endings import Endings
 from splatbatch.store.events import Awaited
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.evidence import Standing
-from splatbatch.tasks.partition.backdrop import needed_first
 from splatbatch.tasks.task import Task
 
 CANCELLED = 143
@@ -192,7 +191,7 @@ def _has_leftovers(batch: Batch, task: Task, endings: Endings) -> bool:
 
 def open_as_worker(config: Path | None, names: Sequence[str]) -> Batch:
     """Open the batch, to be trained on the GPUs that were given to us where the YAML leaves that open."""
-    batch = needed_first(open_batch(config, names))
+    batch = open_batch(config, names).needed_first()
     given = given_cards(os.environ.get("CUDA_VISIBLE_DEVICES"))
     if batch.config.executor.gpus != "auto" or given is None:
         return batch

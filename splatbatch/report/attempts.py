@@ -14,7 +14,7 @@ from splatbatch.store.records.progress import Progress
 from splatbatch.store.records.result import Result
 
 SETUP = ("start", "load", "init")
-OUTCOMES = ["trained", "failed", "stopped"]
+OUTCOMES = ["trained", "made", "failed", "stopped"]
 OfAttempt = AttemptStarted | Gate | AttemptEnded | Retried | GaveUp
 MEMORY = ("gpu_peak_mib", "own_gpu_peak_mib")
 TIMES = ("gate_s", "started_at", "ended_at", "setup_s", "pace_s")

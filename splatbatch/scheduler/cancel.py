@@ -113,7 +113,7 @@ class Cancellations:
         self._retries.note(task, Stopped(reason))
         if self.is_shared and task.claim is None:
             return  # its attempts are another worker's to tell of
-        number = max((folder.number for folder in self._output.patch(name).attempts()), default=0)
+        number = max((folder.number for folder in task.home(self._output).attempts()), default=0)
         self._ledger.write(AttemptEnded.of(name, number, Stopped(reason)))
 
     def _stop(self, running: Iterable[Running]) -> None:

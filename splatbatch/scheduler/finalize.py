@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from splatbatch.failures.settings import Difference
 from splatbatch.files import Record
 from splatbatch.identity import FileFacts
-from splatbatch.outcome import Exit, Outcome, Trained, outcome_from_record, outcome_to_record
+from splatbatch.outcome import Exit, Made, Outcome, Trained, outcome_from_record, outcome_to_record
 from splatbatch.scheduler import judge
 from splatbatch.store import best, results
 from splatbatch.store.attempt_folder import Attempt
@@ -17,7 +16,7 @@ from splatbatch.store.events import AttemptEnded
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.attempt import AttemptFacts
-from splatbatch.trainers import Trainer
+from splatbatch.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,9 @@ class Ending:
 
     attempt: Attempt
     end: Exit
-    trainer: Trainer
-    """Whose splat is looked for."""
+    task: Task
     home: PatchFolder
     """Of its task."""
-    differences: Sequence[Difference] = ()
-    """What the patch sets differently from its batch."""
     rules: Rules = Rules()
 
 
@@ -62,11 +58,13 @@ def collect(ending: Ending) -> Record:
     Until the ledger has the end on disk, a run that comes after a kill finds the attempt as it was, and collects it
     again.
     """
-    folder = ending.attempt.folder
-    outcome = judge.judge(folder, ending.trainer, ending.end, ending.differences)
+    folder, task = ending.attempt.folder, ending.task
+    outcome = judge.judge(folder, task.maker, ending.end, task.setup.differences)
     facts = judge.facts(folder)
     judge.tidy(folder)
     said = _take_in(ending, outcome, facts) if isinstance(outcome, Trained) else {}
+    if isinstance(outcome, Made):
+        task.kind.keep(task, folder)
     return {"outcome": outcome_to_record(outcome), "said": said | facts.to_record()}
 
 

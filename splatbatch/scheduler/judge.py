@@ -23,6 +23,7 @@ from splatbatch.outcome import (
     Exit,
     Exited,
     Failed,
+    Made,
     Outcome,
     Rejected,
     Splat,
@@ -35,7 +36,7 @@ from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.log_ends import read_ends
 from splatbatch.store.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, TimeLimits
 from splatbatch.store.records.progress import Progress
-from splatbatch.trainers import Trainer
+from splatbatch.tasks.task import Maker
 
 FULL_MIB = 2
 STANDING_BY, TRAINING = "standby", "train"
@@ -44,6 +45,7 @@ PREPARING = ("", "start", "load", STANDING_BY)
 FINALIZING = ("eval", "export", "done")
 """Phases after the last step."""
 BALLAST_BYTES = 1 << 16
+NO_RECORD = "its process ended normally but left no valid record"
 # torch asks NVML, not CUDA, whether there is a GPU: CUDA reads only once which one it may see, and a GPU that is there
 # but cannot be used is an error then, not a reason to train on the CPU
 ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
@@ -117,18 +119,20 @@ def _visible(slot: Slot) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": slot.gpu or "", **dict(slot.environment)}
 
 
-def judge(folder: AttemptFolder, trainer: Trainer, end: Exit, differences: Sequence[Difference] = ()) -> Outcome:
+def judge(folder: AttemptFolder, maker: Maker, end: Exit, differences: Sequence[Difference] = ()) -> Outcome:
     """Say what came of an attempt: the artifact decides, then the diagnosis.
 
     Args:
         folder: of the attempt.
-        trainer: whose splat is looked for.
+        maker: whose product is looked for.
         end: how the process ended.
         differences: what the patch sets differently from its batch.
     """
-    product = trainer.collect(folder)
+    product = maker.collect(folder)
     health = tuple(line.warning for line in folder.read_progress() if line.warning)
     match product, end:
+        case Made() as made, _:
+            return made
         case Splat() as splat, Exited(code=0):
             return Trained(splat, (*splat.warnings, *health))
         case Splat() as splat, TimedOut(limit="finished", limit_s=limit_s):
@@ -140,7 +144,12 @@ def judge(folder: AttemptFolder, trainer: Trainer, end: Exit, differences: Seque
         case Rejected(), Cancelled(by=by):
             return Stopped(by)
         case Rejected(reason=reason), _:
-            return Failed(why(folder, end, reason, differences))
+            return Failed(why(folder, end, reason, differences) if reason else _why_no_record(folder, end))
+
+
+def _why_no_record(folder: AttemptFolder, end: Exit) -> Diagnosis:
+    """Say why there is no product that is no splat; what ended well would end so again."""
+    return Diagnosis("no_record", "fail", NO_RECORD) if end == Exited(0) else why(folder, end)
 
 
 def why(

@@ -23,8 +23,6 @@ from splatbatch.store.ledger import Ledger
 from splatbatch.store.obstacles import see_place
 from splatbatch.store.records.attempt import Claimed
 from splatbatch.store.records.fingerprint import Fingerprint
-from splatbatch.tasks.batch import why_unfit
-from splatbatch.tasks.fingerprints.fingerprint import fingerprint, recipe_hash
 from splatbatch.tasks.fingerprints.inputs import state_of
 from splatbatch.tasks.task import Task
 
@@ -56,13 +54,12 @@ def prepare(what: Preparation) -> Record:
 
     Files that are others than when they were audited are audited again.
     """
-    task, attempt, setup = what.task, what.attempt, what.task.setup
-    # the settings of the YAML, those really in force, and the inputs
-    depends_on = replace(fingerprint(task.patch, task.recipe), effective=recipe_hash(setup.recipe))
+    task, attempt = what.task, what.attempt
+    depends_on = task.kind.depends_on(task)
     state = state_of(depends_on.files)
-    if what.audited not in ("", state) and (reason := why_unfit(task)):
+    if what.audited not in ("", state) and (reason := task.kind.why_unfit(task)):
         return {"refused": reason, "inputs": state}
-    order = Order(what.key, setup.trainer.command(task.patch, attempt.folder), what.slot, what.standby)
+    order = Order(what.key, task.maker.command(task.patch, attempt.folder), what.slot, what.standby)
     judge.write_job(replace(attempt, depends_on=depends_on), order, what.limits)
     return {"depends_on": depends_on.to_record()}
 
@@ -134,7 +131,7 @@ class Launcher:
     def _made(self, task: Task, slot: Slot, *, standby: bool) -> Running:
         """Make the folder of an attempt; what its supervisor and its trainer read is written by a reader."""
         task = self.pacer.paced(task)
-        home = self._output.patch(task.name)
+        home = task.home(self._output)
         see_place(home)
         with judge.next_attempt(home) as folder:
             claim = task.claim or Claimed(follows=home.newest_accepted())

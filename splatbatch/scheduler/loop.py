@@ -236,7 +236,7 @@ class Runner:
         """
         if isinstance(error, OutputError):
             raise error
-        diagnosis, traceback = wall.diagnosis_of(error, self._output.patch(task.name).path, phase)
+        diagnosis, traceback = wall.diagnosis_of(error, task.home(self._output).path, phase)
         self._retries.could_not(task, diagnosis, self._queue, traceback)
 
     def _stand_by(self) -> None:
@@ -319,9 +319,8 @@ class Runner:
 
     def _ending(self, running: Running, end: Exit) -> Ending:
         task = running.task
-        home = self._output.patch(task.name)
         rules = replace(self._rules, place=places(task.patch, task.recipe))
-        return Ending(running.attempt, end, task.setup.trainer, home, task.setup.differences, rules)
+        return Ending(running.attempt, end, task, task.home(self._output), rules)
 
     def _judge(self, running: Running, end: Exit, found: Collected) -> None:
         task, outcome = running.task, found.outcome

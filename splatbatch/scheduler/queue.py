@@ -9,8 +9,6 @@ from typing import Protocol
 
 from splatbatch.config import TaskId
 from splatbatch.failures.retry import NEW, Failure, History
-from splatbatch.store.folders.patch import BACKDROP
-from splatbatch.tasks.fingerprints.fingerprint import is_drawn_behind
 from splatbatch.tasks.task import Task
 
 
@@ -114,7 +112,7 @@ class Queue:
         self._not_before: dict[TaskId, float] = {}
         self._claimer = claimer or NobodyElse()
         self._ids = {task.id for task in self._tasks}
-        self._has_backdrop = any(task.patch.backdrop for task in tasks)
+        self._needed = {name for task in tasks for name in task.kind.needs(task)}
         self._begun = begun
 
     def __len__(self) -> int:
@@ -128,12 +126,12 @@ class Queue:
         return task.id in self._ids
 
     def due(self, now: float) -> Iterator[Task]:
-        """Yield what may start now and is ours, in turn; what is drawn against a backdrop waits."""
-        place, waits = 0, self._is_backdrop_open()
+        """Yield what may start now and is ours, in turn; what is made from the product of another task waits."""
+        place, open_ones = 0, {name for name in self._needed if self._is_open(name)}
         while place < len(self._tasks):
             task = self._tasks[place]
             is_due = self._not_before.get(task.id, 0.0) <= now
-            is_due = is_due and not (waits and is_drawn_behind(task.patch, task.recipe))
+            is_due = is_due and not (open_ones and open_ones.intersection(task.kind.needs(task)))
             match self._claimer.look(task) if is_due else None:
                 case Ours(task=ours):
                     self._tasks[place] = ours
@@ -145,12 +143,10 @@ class Queue:
                     continue
             place += 1
 
-    def _is_backdrop_open(self) -> bool:
-        """Return whether the backdrop that patches are drawn against waits or runs, here or with another worker."""
-        if not self._has_backdrop:
-            return False
-        is_ours = TaskId(BACKDROP) in self._ids or any(task.patch.is_backdrop for task in self._begun())
-        return is_ours or self._claimer.is_elsewhere(BACKDROP)
+    def _is_open(self, name: str) -> bool:
+        """Return whether a task that others need first waits or runs, here or with another worker."""
+        is_ours = TaskId.of_folder(name) in self._ids or any(task.name == name for task in self._begun())
+        return is_ours or self._claimer.is_elsewhere(name)
 
     def take(self, task: Task) -> None:
         """Remove a task that starts."""

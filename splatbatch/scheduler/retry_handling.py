@@ -12,7 +12,7 @@ from splatbatch.errors import ConfigError
 from splatbatch.failures import retry
 from splatbatch.machine.protocol import Slot
 from splatbatch.machine.slots import Slots
-from splatbatch.outcome import Diagnosis, Failed, Outcome, Stopped, Trained
+from splatbatch.outcome import Diagnosis, Failed, Made, Outcome, Stopped, Trained
 from splatbatch.scheduler import wall
 from splatbatch.scheduler.queue import Claimer, NobodyElse, Queue
 from splatbatch.scheduler.running import Clock, Running
@@ -62,7 +62,7 @@ class RetryHandling:
         """Keep the last outcome of a task; whoever was trained is a witness for the GPU to those that failed before."""
         self.outcomes[task.name] = outcome
         self._noted.append(task)
-        if isinstance(outcome, Trained):
+        if isinstance(outcome, Trained | Made):
             self._trained.append(task.name)
 
     def ended(self, running: Running, outcome: Outcome, queue: Queue) -> None:
@@ -124,7 +124,7 @@ class RetryHandling:
     def _not_started(self, task: Task, diagnosis: Diagnosis, traceback: str = "") -> None:
         """Record the failure of a task that no attempt could be made at."""
         self.note(task, Failed(diagnosis))
-        number = max((folder.number for folder in self._output.patch(task.name).attempts()), default=0)
+        number = max((folder.number for folder in task.home(self._output).attempts()), default=0)
         said = {"phase": diagnosis.phase or "start", "traceback": traceback}
         self._ledger.write(AttemptEnded.of(task.name, number, Failed(diagnosis), **said))
 
@@ -161,7 +161,7 @@ class RetryHandling:
 
     def _try_again(self, task: Task, queue: Queue, attempt: Attempt | None, witnesses: list[str]) -> None:
         name, failures = task.name, self._history(task).failures
-        decision = retry.decide(failures, self._config.retry_of(task.setup.recipe), self._random.random())
+        decision = retry.decide(failures, task.kind.retry(task, self._config), self._random.random())
         if reason := self._why_stop():
             self._ledger.write(GaveUp(name, reason))
             self.hopeless = reason
@@ -201,12 +201,11 @@ class RetryHandling:
         """
         if not ladder:
             return task, {}
-        now = {**task.setup.changes, **task.setup.recipe.settings(), "slots": len(self._slots)}
-        changes = retry.resolve(rung, now)
-        setup = task.setup.changed({key: value for key, value in changes.items() if key != "slots"})
-        _ = setup.recipe  # for its errors
+        changes = retry.resolve(rung, {**task.kind.settings(task), "slots": len(self._slots)})
+        task = task.kind.changed(task, {key: value for key, value in changes.items() if key != "slots"})
+        _ = task.setup.recipe  # for its errors
         rungs = self._history(task).rungs
         self._learn(task, rungs={**rungs, ladder: rungs.get(ladder, 0) + 1})
         if "slots" in changes:
             self._slots.keep(max(1, int(changes["slots"])))
-        return replace(task, setup=setup), changes
+        return task, changes

@@ -14,7 +14,7 @@ from splatbatch.errors import SceneError
 from splatbatch.files import write_text
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import earlier_run
-from splatbatch.outcome import Outcome, Trained
+from splatbatch.outcome import Made, Outcome, Trained
 from splatbatch.reader import Done, Patience, ToldToStop, answers
 from splatbatch.scene import footprint
 from splatbatch.scene.footprint import Extent, Footprint
@@ -61,7 +61,7 @@ def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False)
         if batch.choice and rounds.is_alone:  # of several workers none knows what the others will have done
             rounds = replace(rounds, pacer=pacer_of(batch, batch.choice, ledger))
         outcomes = Runner(batch.config, executor, ledger, is_retry=is_retry).run(tasks, rounds)
-    trained = sum(isinstance(outcome, Trained) for outcome in outcomes.values())
+    trained = sum(isinstance(outcome, Trained | Made) for outcome in outcomes.values())
     ledger.write(BatchEnded(trained, len(batch.tasks), rounds.stop()))
     return outcomes
 

@@ -176,4 +176,4 @@ class Standbys:
         self._in_their_turn.add(running.task.id)
 
     def _may_stand_by(self, task: Task) -> bool:
-        return task.id not in self._in_their_turn and task.setup.trainer.stands_by
+        return task.id not in self._in_their_turn and task.maker.stands_by

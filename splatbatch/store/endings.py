@@ -136,7 +136,7 @@ class Endings:
                 self._judged |= (
                     {(event.patch, event.attempt)} if event.attempt is not None and event.is_judged else set()
                 )
-                if event.outcome == "trained" and self._is_latest(event, path, is_end=False):
+                if event.is_well and self._is_latest(event, path, is_end=False):
                     self._given_up.pop(event.patch, None)
             if isinstance(event, AttemptEnded | Refused) and self._is_latest(event, path, is_end=True):
                 self._last[event.patch] = event

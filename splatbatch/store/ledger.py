@@ -26,11 +26,13 @@ Kind = TypeVar("Kind", bound=Event)
 class Ledger:
     """Writes events down and passes them on to whoever shows them."""
 
-    def __init__(self, path: Path, *listeners: Listener, generation_of: Callable[[str], int] = lambda _: 0) -> None:
+    def __init__(
+        self, path: Path | None, *listeners: Listener, generation_of: Callable[[str], int] = lambda _: 0
+    ) -> None:
         """Prepare it.
 
         Args:
-            path: of the file; nobody else writes it.
+            path: of the file; nobody else writes it. None: what is done leaves no history.
             listeners: hear of each event once it is written.
             generation_of: says under which claim is written of a task.
         """
@@ -55,7 +57,9 @@ class Ledger:
 
     def flush(self) -> bool:
         """Write what could not be written so far; return whether all is written."""
-        while self._unwritten:
+        if self._path is None:
+            self._unwritten.clear()
+        while self._unwritten and self._path is not None:
             try:
                 self._path.parent.mkdir(exist_ok=True)
                 append_line(self._path, self._unwritten[0].to_record())

@@ -213,6 +213,13 @@ class Batch:
         standing = self.standing("content")
         return tuple(standing.decide(name, refusals.get(name, ""), force=force, insist=insist) for name in self.names)
 
+    def needed_first(self) -> Batch:
+        """Return the batch with what its tasks need first, where that is not made, or stale."""
+        needed = {name for task in self.tasks for name in task.kind.needs(task)}.difference(self.names)
+        lacking = replace(self, tasks=tuple(task for task in self.every if task.name in needed))
+        due = lacking.only(plan.to_train(lacking.decisions({}))).tasks if lacking.tasks else ()
+        return replace(self, tasks=(*due, *self.tasks)) if due else self
+
     def only(self, names: Iterable[str]) -> Batch:
         """Return the batch with the named tasks alone."""
         wanted = set(names)
@@ -272,13 +279,3 @@ def refusals(audits: Iterable[tuple[Audit, Iterable[Task]]]) -> dict[str, str]:
             reasons.setdefault(finding.patch, finding.in_words())
         found |= {task.name: reasons.get(task.patch.name, "") for task in tasks}
     return {name: reason for name, reason in found.items() if reason}
-
-
-def why_unfit(task: Task) -> str:
-    """Audit the patch of a task anew, by itself; return why it cannot be trained, empty if it can."""
-    from splatbatch.scene.audit.audit import audit_patches
-    from splatbatch.trainers import rules_of
-
-    recipe = task.setup.recipe
-    audit = audit_patches([task.patch], None, rules_of([recipe]), None, recipe.evaluation.holdout_every)
-    return next((finding.in_words() for finding in audit.errors()), "")

@@ -115,6 +115,19 @@ def state(evidence: Evidence) -> State:
     return Stale(why) if why else Fresh()
 
 
+def evidence_of(task: str, state: State) -> Evidence:
+    """Return what the state of a product that is no splat says of its task."""
+    match state:
+        case Missing():
+            return Evidence()
+        case Stale(why=why):
+            return Evidence(Result(task), inputs=why)
+        case Damaged(part=part):
+            return Evidence(Result(task), inputs=f"{part}: damaged on disk")
+        case Fresh():
+            return Evidence(Result(task))
+
+
 def changed_settings(then: Mapping[str, Any], now: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what differs between two trees of settings, as "training.max_steps 7000 -> 1000".
 

@@ -1,20 +1,27 @@
-"""A task: a patch, in a sweep under one of its variants, with the recipe and the trainer that train it."""
+"""A task: makes one product of one subject, most often the splat of a patch, in a sweep under one of its variants."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from splatbatch.config import Config, Recipe, TaskId, Variant, nearest
+from splatbatch.config import Config, Recipe, Retry, TaskId, Variant, nearest
 from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import ConfigError
 from splatbatch.failures.settings import Difference, differences
+from splatbatch.outcome import Made, Rejected, Splat
 from splatbatch.scene.patches import Patch, spell
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.folders.patch import BACKDROP, PatchFolder
+from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.deadline.choice import Pace
+from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks.deadline.pace import changes_of
+from splatbatch.tasks.product import Product
 
 if TYPE_CHECKING:
     from splatbatch.scene.footprint import Footprint
@@ -84,9 +91,126 @@ class Setup:
         return replace(self, changes={**self.changes, **changes}) if changes else self
 
 
+class Maker(Protocol):
+    """A program that makes a product: it names a command, and judges what is left. A trainer is one."""
+
+    stands_by: bool
+    """Whether its process may be started ahead of its turn: it then prepares without touching the GPU until `go`."""
+
+    def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+        """Prepare `folder` and return the argv that makes the product there."""
+        ...
+
+    def collect(self, folder: AttemptFolder) -> Splat | Made | Rejected:
+        """Return what a finished process left in `folder`, or why nothing there counts."""
+        ...
+
+
+class Kind(ABC):
+    """What tasks of a kind make, and how: all that plan, loop, retry and acceptance ask of them.
+
+    What is not said otherwise is that of a small product: nothing is needed first, no setting changes it, no rung of
+    a ladder helps it, and its attempts lie in the folder of its task.
+    """
+
+    @abstractmethod
+    def maker(self, task: Task) -> Maker:
+        """Return the program that makes the product."""
+
+    @abstractmethod
+    def product(self, task: Task, output: OutputFolder) -> Product | None:
+        """Return what would be made now beside what lies there; None: a splat, see `evidence.Standing`."""
+
+    @abstractmethod
+    def keep(self, task: Task, folder: AttemptFolder) -> None:
+        """Put what an attempt has made where it belongs, unless that is a splat, which is accepted."""
+
+    def home(self, task: Task, output: OutputFolder) -> PatchFolder:
+        """Return where its attempts lie."""
+        return output.patch(task.name)
+
+    def needs(self, task: Task) -> tuple[str, ...]:
+        """Return the tasks whose products it is made from: where they are made now, it waits."""
+        return ()
+
+    def depends_on(self, task: Task) -> Fingerprint:
+        """Return what its product depends on; read by a reader, just before it is made."""
+        return Fingerprint()
+
+    def why_unfit(self, task: Task) -> str:
+        """Look anew whether it can be made; return why not, empty if it can."""
+        return ""
+
+    def retry(self, task: Task, config: Config) -> Retry:
+        """Return when it is tried again, and by which ladders."""
+        return config.retry.model_copy(update={"ladders": {}})
+
+    def settings(self, task: Task) -> Mapping[str, Any]:
+        """Return the settings that it reads, by the names that rungs have for them."""
+        return {}
+
+    def changed(self, task: Task, changes: Mapping[str, Any]) -> Task:
+        """Return the task under other settings."""
+        return task
+
+
+class Training(Kind):
+    """Tasks that train the splat of a patch, each by its recipe."""
+
+    def maker(self, task: Task) -> Maker:
+        """Return its trainer."""
+        return task.setup.trainer
+
+    def product(self, task: Task, output: OutputFolder) -> Product | None:
+        """Return None."""
+        return None
+
+    def keep(self, task: Task, folder: AttemptFolder) -> None:
+        """Do nothing."""
+
+    def needs(self, task: Task) -> tuple[str, ...]:
+        """Return the backdrop, where it is drawn behind the patch."""
+        from splatbatch.tasks.fingerprints.fingerprint import is_drawn_behind
+
+        return (BACKDROP,) if is_drawn_behind(task.patch, task.recipe) else ()
+
+    def depends_on(self, task: Task) -> Fingerprint:
+        """Return the settings of the YAML, those really in force, and the inputs."""
+        from splatbatch.tasks.fingerprints.fingerprint import fingerprint, recipe_hash
+
+        return replace(fingerprint(task.patch, task.recipe), effective=recipe_hash(task.setup.recipe))
+
+    def why_unfit(self, task: Task) -> str:
+        """Audit the patch anew, by itself."""
+        from splatbatch.scene.audit.audit import audit_patches
+        from splatbatch.trainers import rules_of
+
+        recipe = task.setup.recipe
+        audit = audit_patches([task.patch], None, rules_of([recipe]), None, recipe.evaluation.holdout_every)
+        return next((finding.in_words() for finding in audit.errors()), "")
+
+    def retry(self, task: Task, config: Config) -> Retry:
+        """Return what the YAML says; external trainers have ladders of their own."""
+        return config.retry_of(task.setup.recipe)
+
+    def settings(self, task: Task) -> Mapping[str, Any]:
+        """Return those of its recipe, and what has been changed."""
+        return {**task.setup.changes, **task.setup.recipe.settings()}
+
+    def changed(self, task: Task, changes: Mapping[str, Any]) -> Task:
+        """Return the task under other settings; its recipe says whether there are such."""
+        return replace(task, setup=task.setup.changed(changes))
+
+
+TRAINING = Training()
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Task:
-    """A patch under a variant, and what trains it. A rung of a ladder makes another one of the same name."""
+    """A patch under a variant, and what trains it. A rung of a ladder makes another one of the same name.
+
+    Of another kind it is what else is made, of that patch or of something that stands in its place.
+    """
 
     id: TaskId
     patch: Patch
@@ -100,11 +224,26 @@ class Task:
     """What it is expected to take, as far as its model can be read."""
     claim: Claimed | None = None
     """Under which claim it is ours; None as long as it is not."""
+    kind: Kind = TRAINING
 
     @property
     def name(self) -> str:
         """Its name in messages and records, and that of its folder: "p0@base"."""
         return str(self.id)
+
+    @property
+    def maker(self) -> Maker:
+        """The program that makes its product."""
+        return self.kind.maker(self)
+
+    def home(self, output: OutputFolder) -> PatchFolder:
+        """Return where its attempts lie."""
+        return self.kind.home(self, output)
+
+    def is_fresh(self, output: OutputFolder) -> bool:
+        """Return whether its product is what would be made now; of a splat `evidence.Standing` says it."""
+        product = self.kind.product(self, output)
+        return product is not None and product.is_fresh
 
     @property
     def recipe(self) -> Recipe:
@@ -149,8 +288,8 @@ def at_pace(tasks: Sequence[Task], paces: tuple[Pace, ...]) -> tuple[Task, ...]:
 
 
 def patches_of(tasks: Iterable[Task]) -> tuple[Patch, ...]:
-    """Return the patches of tasks, each once."""
-    return tuple({task.patch.name: task.patch for task in tasks}.values())
+    """Return the patches that tasks train, each once."""
+    return tuple({task.patch.name: task.patch for task in tasks if task.kind is TRAINING}.values())
 
 
 def select(tasks: Sequence[Task], names: Sequence[str]) -> tuple[Task, ...]:

@@ -18,11 +18,11 @@ from published_shapes import checked
 from splatbatch.outcome import Cancelled
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.partition.record import Partition
-from splatbatch.scheduler.scene import evaluating
 from splatbatch.splats.ply import Gaussians, offset_comments, write_splat
 from splatbatch.store.claims.workers import Presence
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import SceneEvaluation
+from splatbatch.tasks.scene import evaluation
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +193,7 @@ def test_a_process_that_fails_is_diagnosed_with_the_place_of_its_log(
 ) -> None:
     (tmp_path / "fails_at_once.py").write_text(program)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr(evaluating, "MODULE", "fails_at_once")
+    monkeypatch.setattr(evaluation.Evaluating, "module", "fails_at_once")
     ended = evaluate(quarry)
     assert ended.code == 1, ended.err
     for word in (*words, "scene/evaluating/attempt-0", "train.log"):
@@ -206,7 +206,7 @@ def test_who_interrupts_it_stops_its_process(
 ) -> None:
     (tmp_path / "sleeps_on.py").write_text("import time; time.sleep(600)")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr(evaluating, "MODULE", "sleeps_on")
+    monkeypatch.setattr(evaluation.Evaluating, "module", "sleeps_on")
     threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
     ended = evaluate(quarry, limits="{grace_s: 0.5}")
     assert ended.code == 143, ended.err

@@ -72,7 +72,7 @@ NIGHTS = (
     ("audit", "splatbatch.scene.audit.audit:measure", "recursion"),
     ("audit", "splatbatch.scene.audit.audit:check_geometry", "memory"),
     ("audit", "splatbatch.scene.audit.audit:check_sizes", "hang"),
-    ("prepare", "splatbatch.scheduler.launch:fingerprint", "hang"),
+    ("prepare", "splatbatch.tasks.fingerprints.fingerprint:fingerprint", "hang"),
     ("prepare", "splatbatch.scheduler.judge:write_job", "exception"),
     ("prepare", "fake_trainer:FakeTrainer.command", "recursion"),
     ("collect", "splatbatch.scheduler.judge:judge", "hang"),
@@ -185,7 +185,7 @@ def test_a_large_splat_is_collected_while_others_start_and_end(
 
 def test_sigterm_is_obeyed_while_a_reader_hangs(batch: FakeBatch, monkeypatch: Any) -> None:
     batch.make("p0", "p1").script(p0=["train 1"])
-    monkeypatch.setenv("FAKE_DOOR", "splatbatch.scheduler.launch:fingerprint hang")
+    monkeypatch.setenv("FAKE_DOOR", "splatbatch.tasks.fingerprints.fingerprint:fingerprint hang")
     process = batch.start("train")
     while not (batch.ledger.exists() and batch.events("attempt_ended")):
         time.sleep(0.05)

@@ -59,7 +59,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
         "splatbatch.scene.audit.audit:check_photos",
     ),
     "prepare": (
-        "splatbatch.scheduler.launch:fingerprint",
+        "splatbatch.tasks.fingerprints.fingerprint:fingerprint",
         "splatbatch.tasks.fingerprints.fingerprint:behind",
         "splatbatch.tasks.fingerprints.fingerprint:inputs_of",
         "splatbatch.tasks.fingerprints.fingerprint:border_hash",

@@ -147,6 +147,10 @@ if __name__ == "__main__":
         from doors import put_as_told
 
         put_as_told(os.environ["FAKE_DOOR"])
+    if "FAKE_STAGE" in os.environ:
+        import doubled_stage
+
+        doubled_stage.install()
     from splatbatch.cli import main
 
     main()

@@ -10,7 +10,6 @@ from typing import Any
 
 import fake_attempt
 from fake_batch import FakeBatch
-from fake_trainer import FakeTrainer
 
 from splatbatch.files import write_json
 from splatbatch.outcome import Exited
@@ -119,8 +118,7 @@ class MovedBatch:
         )
         fake_attempt.leave_splat(attempt.folder, 11, task.recipe.training.max_steps)
         leave_figures(attempt.folder, psnr=20.0)
-        trainer = FakeTrainer(task.recipe)
-        said = collect(Ending(attempt, Exited(0), trainer, home, (), Rules(place=places(task.patch, task.recipe))))
+        said = collect(Ending(attempt, Exited(0), task, home, Rules(place=places(task.patch, task.recipe))))
         filled = Contents(self.batch)
         write_down(attempt, Exited(0), collected(said), Ledger(self.batch.output.ledger, filled.tell))
         filled.finish(ENDLESS)

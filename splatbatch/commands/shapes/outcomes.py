@@ -41,7 +41,7 @@ class Attempt(TypedDict):
     """An attempt at a patch; times in seconds since 1970, null where nobody knows."""
 
     number: int
-    outcome: Literal["trained", "failed", "stopped"] | None
+    outcome: Literal["trained", "made", "failed", "stopped"] | None
     slot: str
     node: str
     worker: str

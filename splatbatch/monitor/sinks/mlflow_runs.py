@@ -36,7 +36,7 @@ PATIENCE = {
 """What MLflow reads from the environment, unless somebody has set it."""
 SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
 IN_A_URL = re.compile(r"//[^/@\s]+@")
-STATES = {"trained": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
+STATES = {"trained": "FINISHED", "made": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
 def main() -> int:

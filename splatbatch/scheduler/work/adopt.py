@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from splatbatch import reader
@@ -43,13 +44,13 @@ def adopt(batch: Batch, ledger: Ledger, patience: Patience = ENDLESS) -> dict[st
         ExecutorError: an attempt may still run, and the engine that could tell cannot be asked here.
         ToldToStop: somebody wants us to stop.
     """
-    for name in batch.names:  # also of what was settled: its result is written again when more is known of it
-        sweep(batch.output.patch(name).path)
+    for task in batch.tasks:  # also of what was settled: its result is written again when more is known of it
+        sweep(task.home(batch.output).path)
     settled = judged_attempts(batch.output)
     left = [
         (task, folder)
         for task in batch.tasks
-        for folder in batch.output.patch(task.name).attempts()
+        for folder in task.home(batch.output).attempts()
         if (task.name, folder.number) not in settled and not folder.never_starts()
     ]
     if any(not folder.exit.exists() for _, folder in left):
@@ -65,7 +66,7 @@ def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: Endings, beat:
     What runs on this machine is ended first. On another it is asked to end by its cancel file, and whatever it still
     makes can follow no record that is accepted by then.
     """
-    output, place = batch.output, batch.output.patch(task.name)
+    output, place = batch.output, task.home(batch.output)
     sweep(place.path, spares_living=True)
     folders = [one for one in place.attempts() if not endings.is_judged(task.name, one.number)]
     left = [one for one in folders if not one.never_starts()]
@@ -97,7 +98,7 @@ def _adopt_all(batch: Batch, left: Sequence[Left], ledger: Ledger, patience: Pat
             if is_out_of_space(error):
                 raise
         except (SplatbatchError, wall.Behind) as error:
-            faults[task.name], traceback = wall.diagnosis_of(error, batch.output.patch(task.name).path, wall.COLLECT)
+            faults[task.name], traceback = wall.diagnosis_of(error, task.home(batch.output).path, wall.COLLECT)
             said = {"traceback": traceback, "adopted": True}
             ledger.write(AttemptEnded.of(task.name, folder.number, Failed(faults[task.name]), **said))
     return faults
@@ -126,19 +127,20 @@ def _collect(batch: Batch, left: tuple[Task, EndedAttempt, Exit]) -> Record:
     """Collect an attempt that an earlier run has made."""
     task, folder, end = left
     attempt = _attempt_of(task, folder)
-    then, setup = attempt.depends_on, task.today.changed(attempt.changes)
+    task = replace(task, setup=task.today)
+    then, tried = attempt.depends_on, task.kind.changed(task, attempt.changes)
     try:
-        trainer = setup.trainer
+        _ = tried.maker
     except ConfigError:  # settings of another version, or of nobody: what they made is not what would be trained today
-        then, setup, trainer = Fingerprint(), task.today, task.today.trainer
-    product = batch.output.patch(task.name)
+        then, tried = Fingerprint(), task
+    product = task.home(batch.output)
 
     def counts() -> bool:
         """Return whether what it trained is what would be trained today."""
         return _is_of_today(then, task) and not _is_superseded(folder, product)
 
     rules = Rules(counts, batch.config.retry.keep == "better", places(task.patch, task.recipe))
-    return collect(Ending(attempt, end, trainer, product, setup.differences, rules))
+    return collect(Ending(attempt, end, tried, product, rules))
 
 
 def _is_superseded(folder: AttemptFolder, product: PatchFolder) -> bool:

@@ -135,7 +135,7 @@ class Claiming:
             return self._closed(task)
         claimed = Claimed(self.worker, claim.generation, claim.follows)
         changes = self.past.changes(task.name)
-        return Ours(replace(task, claim=claimed, setup=task.setup.changed(changes)))
+        return Ours(replace(task.kind.changed(task, changes), claim=claimed))
 
     def _left(self, task: Task) -> Look:
         """Leave a task that our time does not hold; behind a backdrop that another worker trains there may be time."""

@@ -74,7 +74,7 @@ def history_of(events: Iterable[Told]) -> History:
         match event:
             case GaveUp():
                 history = NEW
-            case AttemptEnded(outcome="trained"):
+            case AttemptEnded(outcome="trained" | "made"):
                 history = NEW
             case AttemptEnded(outcome="failed", adopted=False, diagnosis=diagnosis) if diagnosis is not None:
                 failure = Failure(diagnosis, history.rungs)
@@ -89,7 +89,7 @@ def changes_of(events: Iterable[Told]) -> Mapping[str, Any]:
     """Return the settings that the rungs of a task have changed, the number of slots left out: that is a machine's."""
     changes: dict[str, Any] = {}
     for event in events:
-        if isinstance(event, GaveUp) or (isinstance(event, AttemptEnded) and event.outcome == "trained"):
+        if isinstance(event, GaveUp) or (isinstance(event, AttemptEnded) and event.is_well):
             changes = {}
         elif isinstance(event, Retried):
             changes |= {key: value for key, value in event.changes.items() if key != "slots"}

@@ -11,6 +11,7 @@ from splatbatch.outcome import (
     Diagnosis,
     Exit,
     Failed,
+    Made,
     Outcome,
     Stopped,
     Trained,
@@ -68,7 +69,7 @@ class AttemptEnded(Event, event="attempt_ended"):
     patch: str
     attempt: int | None
     outcome: str
-    """trained, failed, stopped."""
+    """trained, made (no splat), failed, stopped."""
     exit: Exit | None = field(default=None, metadata=reads(_exit))
     """None: no process was started."""
     seconds: float | None = None
@@ -92,6 +93,11 @@ class AttemptEnded(Event, event="attempt_ended"):
     """Of a fault of ours."""
 
     @property
+    def is_well(self) -> bool:
+        """Return whether it left a product that counts."""
+        return self.outcome in ("trained", "made")
+
+    @property
     def is_judged(self) -> bool:
         """Return whether its attempt needs no further look: what was left could be collected, and kept."""
         return self.attempt is not None and self.cause not in NOT_COLLECTED
@@ -102,6 +108,8 @@ class AttemptEnded(Event, event="attempt_ended"):
         match outcome:
             case Trained(splat=splat, warnings=warnings):
                 return cls(patch, attempt, "trained", num_gaussians=splat.num_gaussians, warnings=warnings, **more)
+            case Made():
+                return cls(patch, attempt, "made", **more)
             case Failed(diagnosis=diagnosis):
                 return cls(patch, attempt, "failed", diagnosis=diagnosis, **more)
             case Stopped(reason=reason):

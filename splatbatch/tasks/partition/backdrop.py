@@ -18,11 +18,9 @@ from splatbatch.scene.partition.place import find_partition
 from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.store.folders.patch import BACKDROP
 from splatbatch.store.layout import OutputFolder
-from splatbatch.tasks.plan import Train
 
 if TYPE_CHECKING:
     from splatbatch.scene.partition.record import Partition
-    from splatbatch.tasks.batch import Batch
     from splatbatch.tasks.task import Task
 
 SHARE_OF_CAP = 3
@@ -105,13 +103,3 @@ def without_idle_backdrop(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
     """Leave out the backdrop where external trainers alone train the patches: they draw none."""
     is_drawn = any(task.patch.backdrop and task.recipe.program is None for task in tasks)
     return tasks if is_drawn else tuple(task for task in tasks if not task.patch.is_backdrop)
-
-
-def needed_first(batch: Batch) -> Batch:
-    """Return a batch with the backdrop, where its tasks are drawn against one that is not trained."""
-    backdrop = next((task for task in batch.every if task.patch.is_backdrop), None)
-    if backdrop is None or backdrop.name in batch.names or not any(task.patch.backdrop for task in batch.tasks):
-        return batch
-    alone = replace(batch, tasks=(backdrop,))
-    is_needed = isinstance(alone.standing("content").decide(backdrop.name), Train)
-    return replace(batch, tasks=(backdrop, *batch.tasks)) if is_needed else batch

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch.errors import SceneError
+from splatbatch.files import read_json
 from splatbatch.identity import FileFacts
 from splatbatch.scene.holdout import in_one_piece
 from splatbatch.scene.partition.record import read_partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.folders.scene import SceneFolder
+from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.quality.inspection import Inspection, InspectionSettings, health_rules
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.measuring import Measuring
 from splatbatch.tasks.product import Product, key_of
 from splatbatch.tasks.provenance import photographs_of, recipe_of
 from splatbatch.tasks.scene import evaluation
@@ -100,8 +103,21 @@ def order_scene(batch: Batch) -> InspectionSettings:
     )
 
 
-def product(folder: PatchFolder | SceneFolder, settings: InspectionSettings) -> Product:
-    """Return how good a splat is, as it would be found now, beside the inspection that there is."""
-    found = folder.read_inspection() or Inspection()
-    lacks_drop = settings.measures_drop and found.dropped is None
-    return Product(settings.inputs, found.inputs if found.grade and not lacks_drop else None)
+@dataclass(frozen=True)
+class Inspecting(Measuring):
+    """Tasks that inspect a splat."""
+
+    told: InspectionSettings
+    module = "splatbatch.training.inspection"
+    tries = 2
+
+    def product(self, task: Task, output: OutputFolder) -> Product:
+        """Return how good the splat would be found now, beside the inspection that there is."""
+        found = Inspection.from_record(read_json(self.record) or {})
+        lacks_drop = self.told.measures_drop and found.dropped is None
+        return Product(self.told.inputs, found.inputs if found.grade and not lacks_drop else None)
+
+
+def inspecting(batch: Batch, told: InspectionSettings, folder: PatchFolder | SceneFolder) -> Task:
+    """Return the task that inspects a splat."""
+    return Inspecting(told, folder.inspecting, folder.inspection).task(batch.config, f"{told.patch}-inspection")

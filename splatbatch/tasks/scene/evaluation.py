@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from splatbatch.config import NO_OFFSET, Offset
+from splatbatch.config import NO_OFFSET, Offset, Rung
 from splatbatch.errors import SceneError
 from splatbatch.identity import FileFacts
 from splatbatch.outcome import Rejected
@@ -20,14 +21,15 @@ from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
 from splatbatch.store.folders.patch import BACKDROP, accepted_backdrop, backdrop_sha256
-from splatbatch.store.folders.scene import MergedFiles, SceneFolder
+from splatbatch.store.folders.scene import MergedFiles
 from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.store.records.metrics import Figures
 from splatbatch.store.records.result import Photographs
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.product import Product, key_of
+from splatbatch.tasks.measuring import Measuring
+from splatbatch.tasks.product import key_of
 from splatbatch.tasks.provenance import as_today, assumptions, never_trained_on, photographs_of, unlike_today
 from splatbatch.tasks.scene.merging import see_whole
 from splatbatch.tasks.scene.partition import offset_of, partition_for
@@ -35,6 +37,9 @@ from splatbatch.tasks.task import Task, patches_of
 
 VERSION = 3
 """Raise it when something is measured otherwise: scenes are then measured again."""
+HELD_SHARE = "held_share"
+LESS_MEMORY: tuple[Rung, ...] = ({HELD_SHARE: "x0.25"}, {HELD_SHARE: "x0.25"})
+"""Less of the memory for Gaussians that wait to be drawn, after an attempt that ran out of it."""
 PLACES = ("splat", "partition", "sparse", "images", "masks", "splats", "backdrop")
 """What settings say of where files lie: their contents count."""
 LEAST_INSIDE = 0.01
@@ -204,7 +209,27 @@ def _inputs(settings: EvaluationSettings, partition: Partition, splats: _Splats,
     return key_of(VERSION, contents, masks, models, dict(splats.hashes), told)
 
 
-def product(scene: SceneFolder, settings: EvaluationSettings) -> Product:
-    """Return how good a splat of the scene is, as it would be measured now, beside the evaluation that there is."""
-    found = scene.read_evaluation(Path(settings.splat))
-    return Product(settings.inputs, found.inputs if found else None)
+@dataclass(frozen=True)
+class Evaluating(Measuring):
+    """Tasks that measure a splat of the scene."""
+
+    told: EvaluationSettings
+    module = "splatbatch.training.scene"
+    tries = 3
+    ladders = {"gpu_memory": LESS_MEMORY, "host_memory": LESS_MEMORY}
+
+    def settings(self, task: Task) -> Mapping[str, Any]:
+        """Return the share of the memory that Gaussians may take."""
+        return {HELD_SHARE: self.told.held_share}
+
+    def changed(self, task: Task, changes: Mapping[str, Any]) -> Task:
+        """Return the task with another share."""
+        told = replace(self.told, held_share=changes.get(HELD_SHARE, self.told.held_share))
+        return replace(task, kind=replace(self, told=told))
+
+
+def evaluating(batch: Batch, told: EvaluationSettings) -> Task:
+    """Return the task that measures a splat of the scene."""
+    scene = batch.output.scene
+    kind = Evaluating(told, scene.evaluating, scene.evaluation_of(Path(told.splat)))
+    return kind.task(batch.config, "scene-evaluation")

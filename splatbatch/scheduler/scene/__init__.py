@@ -1,1 +1,0 @@
-"""Processes about the whole scene, supervised like a training."""

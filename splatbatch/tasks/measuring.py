@@ -1,0 +1,74 @@
+"""Tasks that measure a splat: a process of ours reads settings.json, and what it finds is kept beside the splat."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from splatbatch.config import Config, Retry, Rung, TaskId
+from splatbatch.files import read_json, write_json
+from splatbatch.outcome import Made, Rejected
+from splatbatch.scene.patches import Patch
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.evaluation import EvaluationSettings
+from splatbatch.store.records.quality.inspection import InspectionSettings
+from splatbatch.tasks.product import Product
+from splatbatch.tasks.task import Kind, Setup, Task
+
+
+@dataclass(frozen=True)
+class Measuring(Kind):
+    """What such tasks have in common; what may pass is tried again, at once."""
+
+    told: InspectionSettings | EvaluationSettings
+    """What the process is told; `inputs` is the key of what it finds."""
+    attempts: PatchFolder
+    """Where attempts lie."""
+    record: Path
+    """Where what was found is kept."""
+    module: ClassVar[str]
+    tries: ClassVar[int]
+    ladders: ClassVar[dict[str, tuple[Rung, ...]]] = {}
+    stands_by = False
+
+    def product(self, task: Task, output: OutputFolder) -> Product:
+        """Return what would be found now beside what was."""
+        found = read_json(self.record)
+        return Product(self.told.inputs, None if found is None else str(found.get("inputs")))
+
+    def maker(self, task: Task) -> Measuring:
+        """Return our own program."""
+        return self
+
+    def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+        """Write settings.json and return the command of the process that measures."""
+        write_json(folder.settings, self.told.to_record())
+        return (sys.executable, "-m", self.module, str(folder.path))
+
+    def collect(self, folder: AttemptFolder) -> Made | Rejected:
+        """Return what was found, if it is of what the process was told."""
+        found = read_json(folder.metrics)
+        return Made(folder.metrics) if found and found.get("inputs") == self.told.inputs else Rejected("")
+
+    def keep(self, task: Task, folder: AttemptFolder) -> None:
+        """Keep what was found beside the splat."""
+        write_json(self.record, read_json(folder.metrics) or {})
+
+    def home(self, task: Task, output: OutputFolder) -> PatchFolder:
+        """Return where attempts lie."""
+        return self.attempts
+
+    def retry(self, task: Task, config: Config) -> Retry:
+        """Return that it is tried so often, at once."""
+        tried = Retry(max_attempts=self.tries, first_wait_s=0, longest_wait_s=0)
+        return tried.model_copy(update={"ladders": self.ladders})
+
+    def task(self, config: Config, name: str) -> Task:
+        """Return the task of such a name."""
+        setup = Setup(config, "")
+        subject = Patch(self.told.patch, Path(self.told.sparse), Path(self.told.images))
+        return Task(TaskId(name), subject, setup, setup, setup, kind=self)
