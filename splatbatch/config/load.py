@@ -110,13 +110,13 @@ def has_config(path: Path | None) -> bool:
     return bool(path or os.environ.get(CONFIG_VARIABLE)) or Path(DEFAULT_CONFIG).is_file()
 
 
-def find_config(path: Path | None) -> Path:
+def find_config(path: Path | str | None) -> Path:
     """Return the config a command uses: the given one, else $SPLATBATCH_CONFIG, else splat_config.yml here.
 
     Raises:
         ConfigError: there is none.
     """
-    chosen = path or Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
+    chosen = Path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
     if chosen == STDIN:
         return chosen
     if not chosen.is_file():

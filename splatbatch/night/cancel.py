@@ -45,7 +45,7 @@ class Ending:
     """How the patches stand that it was about."""
 
 
-def cancel(config: Path | None, wanted: Sequence[str]) -> Ending:
+def cancel(config: Path | str | None, wanted: Sequence[str]) -> Ending:
     """End what runs, and wait until it has ended.
 
     Raises:
@@ -137,7 +137,7 @@ class AskedWorker:
         return not self.watcher.is_present(self.run)
 
 
-def _opened(config: Path | None, names: Sequence[str]) -> tuple[Config, list[str]]:
+def _opened(config: Path | str | None, names: Sequence[str]) -> tuple[Config, list[str]]:
     """Return the config, and the patches that are named; a whole batch ends also if its scene is gone by now."""
     if not names:
         return configuration.load(configuration.find_config(config)), []
@@ -145,7 +145,7 @@ def _opened(config: Path | None, names: Sequence[str]) -> tuple[Config, list[str
     return batch.config, batch.names
 
 
-def _standing(config: Path | None) -> Standing | None:
+def _standing(config: Path | str | None) -> Standing | None:
     """Return what decides which splats count, as for `status`; None, and say so, where the scene is gone by now."""
     try:
         return open_batch(config).standing()

@@ -227,7 +227,7 @@ class Batch:
 
 
 def open_batch(
-    path: Path | None,
+    path: Path | str | None = None,
     names: Sequence[str] = (),
     changes: Mapping[str, Any] | None = None,
     conditions: Sequence[str] = (),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import surroundings
+from docs_blocks import DOCS
 from fake_batch import FakeBatch
 
 from splatbatch.errors import ConfigError
@@ -86,3 +87,20 @@ def test_a_batch_can_be_trained_from_a_thread(batch: FakeBatch) -> None:
     thread.start()
     thread.join(60)
     assert codes == [0]
+
+
+def test_what_the_page_shows_runs(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(batch.make("p0").folder)
+    page = (DOCS / "python.md").read_text()
+    exec(page.partition("```python\n")[2].partition("```")[0])
+    said = capsys.readouterr().out
+    assert said.startswith("p0 Train ") and "0 ['p0']" in said
+
+
+def test_the_page_names_every_function() -> None:
+    page = (DOCS / "python.md").read_text()
+    functions = [name for name in api.__all__ if name.islower()]
+    assert len(functions) == 13
+    assert [name for name in functions if f"| `{name}(" not in page] == []
