@@ -101,8 +101,9 @@ def is_asked_for(item: pytest.Item, config: pytest.Config) -> bool:
         return True
     if item.get_closest_marker("long"):
         return bool(config.getoption("--long"))
-    if item.get_closest_marker("slow"):
-        return bool(config.getoption("--all") or config.getoption("--long"))
+    if slow := item.get_closest_marker("slow"):
+        is_the_quick_one = hasattr(item, "callspec") and item.callspec.id == slow.kwargs.get("but")
+        return bool(config.getoption("--all") or config.getoption("--long")) or is_the_quick_one
     return True
 
 

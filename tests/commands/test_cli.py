@@ -48,6 +48,7 @@ def test_all_trained_is_0_and_some_failed_is_1(batch: FakeBatch) -> None:
     assert "1 of 2 patches trained; failed: p1" in ended.out
 
 
+@pytest.mark.slow(but="15-143")
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=str
 )
@@ -61,6 +62,7 @@ def test_an_interrupted_batch_ends_with_128_and_the_signal(batch: FakeBatch, num
     assert batch.events("attempt_ended")[-1]["outcome"] == "stopped"
 
 
+@pytest.mark.slow
 def test_nohup_is_honoured(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["train 0.5"])
     command = ["nohup", *batch.command("train")]
@@ -76,6 +78,7 @@ def test_nohup_is_honoured(batch: FakeBatch) -> None:
 # pipes, terminals, stdin
 
 
+@pytest.mark.slow(but="train")
 @pytest.mark.parametrize(
     "command",
     [
@@ -93,6 +96,7 @@ def test_no_escape_codes_go_into_a_pipe_whatever_the_environment_claims(
     assert "\x1b" not in ended.stdout + ended.stderr
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_colours_unless_no_color_is_set(batch: FakeBatch) -> None:
     batch.make("p0").run("train")
     code, said = on_terminal(batch, "status")
@@ -109,6 +113,7 @@ def test_on_a_terminal_a_batch_is_a_table_that_moves(batch: FakeBatch) -> None:
     assert "\x1b[?25h" in said.rpartition("\x1b[?25l")[2]  # the cursor is shown again
 
 
+@pytest.mark.slow
 def test_nothing_is_read_from_stdin(batch: FakeBatch) -> None:
     batch.make("p0")
     ours, theirs = os.pipe()
@@ -120,6 +125,7 @@ def test_nothing_is_read_from_stdin(batch: FakeBatch) -> None:
     os.close(theirs)
 
 
+@pytest.mark.slow(but="plan --json")
 @pytest.mark.parametrize("command", ["status --json", "plan --json", "report --json", "status"])
 def test_a_reader_that_goes_away_is_no_error(batch: FakeBatch, command: str) -> None:
     batch.make(*(f"p{i}" for i in range(300)))
@@ -169,6 +175,7 @@ def test_help_is_there_in_a_moment() -> None:
     assert wall_s <= LONGEST_S
 
 
+@pytest.mark.slow
 def test_a_second_train_is_quick(batch: FakeBatch) -> None:
     batch.make("p0", "p1").run("train")
     cpu_s, wall_s = cpu_and_wall_s(lambda: batch.run_apart("train").check_returncode())

@@ -66,6 +66,7 @@ def test_a_patch_that_is_not_trained_is_told_and_the_others_are_inspected(quarry
     assert "p1: not trained yet" in ended.err and "Traceback" not in ended.err
 
 
+@pytest.mark.slow
 def test_a_photograph_that_is_gone_is_named(quarry: Path, tmp_path: Path) -> None:
     shutil.copytree(quarry, tmp_path / "quarry")
     gone = next((tmp_path / "quarry/images").rglob("*.jpg"))
@@ -74,6 +75,7 @@ def test_a_photograph_that_is_gone_is_named(quarry: Path, tmp_path: Path) -> Non
     assert ended.code == 1 and gone.name in ended.err and "train.log" in ended.err
 
 
+@pytest.mark.slow
 def test_what_is_gained_without_named_photographs_is_measured_if_it_is_asked_for(quarry: Path, tmp_path: Path) -> None:
     shutil.copytree(quarry, tmp_path / "quarry")
     (task,) = open_batch(tmp_path / "quarry/splat_config.yml", ["p0"]).tasks

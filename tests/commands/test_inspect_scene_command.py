@@ -34,6 +34,7 @@ def inspect(folder: Path, *arguments: str) -> Ended:
     return invoke("inspect", *arguments, "--config", str(folder / "splat_config.yml"))
 
 
+@pytest.mark.slow
 def test_the_merged_scene_is_inspected_once_and_its_record_lies_beside_it(quarry: Path) -> None:
     first, second = inspect(quarry, "scene"), inspect(quarry, "scene", "--json")
     assert first.code == second.code == 0, first.err
@@ -71,6 +72,7 @@ def verify(folder: Path, *arguments: str) -> Ended:
     return invoke("verify-certificate", *arguments, "--config", str(folder / "splat_config.yml"))
 
 
+@pytest.mark.slow
 def test_a_scene_has_a_certificate_that_holds_until_its_splat_changes(quarry: Path, tmp_path: Path) -> None:
     shutil.copytree(quarry, tmp_path / "quarry", symlinks=True)
     inspect(tmp_path / "quarry", "scene")
@@ -87,6 +89,7 @@ def test_a_scene_has_a_certificate_that_holds_until_its_splat_changes(quarry: Pa
     assert ended.code == 1 and "scene: speaks of another splat" in ended.out
 
 
+@pytest.mark.slow
 def test_a_scene_of_another_patch_than_is_accepted_is_told(quarry: Path, tmp_path: Path) -> None:
     shutil.copytree(quarry, tmp_path / "quarry", symlinks=True)
     output = OutputFolder(tmp_path / "quarry/output")

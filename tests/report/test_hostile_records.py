@@ -118,6 +118,7 @@ def test_no_value_in_any_record_stops_a_command_that_reads(whole: FakeBatch, tmp
             assert not set((ended.out + ended.err).encode().decode()) & {"\x1b", "\x07", "\x9b"}
 
 
+@pytest.mark.slow
 def test_no_value_in_any_record_stops_a_batch(whole: FakeBatch) -> None:
     spoil(whole.output, random.Random(1), 3)
     (whole.output / "lock").write_text('{"host": "here", "pid": "abc", "sequence": "1e999"}')

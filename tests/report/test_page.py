@@ -78,6 +78,7 @@ def test_a_report_of_nine_patches_is_small(output: OutputFolder) -> None:
     assert output.report("html").stat().st_size < 3_000_000
 
 
+@pytest.mark.slow
 def test_so_is_one_with_pictures_of_all_nine_and_the_viewer(tmp_path: Path) -> None:
     assert green(tmp_path).page.stat().st_size + len(viewer_gz()) * 4 // 3 < 3_000_000
 
@@ -209,6 +210,7 @@ print((time.process_time() - started) / 15)
 """
 
 
+@pytest.mark.slow
 def test_a_page_of_many_patches_is_quickly_made(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", COSTS, tmp_path]  # a process of its own: nobody counts its lines

@@ -492,6 +492,7 @@ def spent(scene: Path, most: int) -> tuple[float, float, int]:
     return cpu_s, peak_mib, len(json.loads(ended.stdout)["patches"])
 
 
+@pytest.mark.slow
 def test_a_tenth_of_a_vast_scene_is_cut_in_a_tenth_of_the_memory(tmp_path: Path):
     vast_scene.write(vast_scene.flight(500, 500_000), tmp_path)
     cpu_s, peak_mib, num_patches = spent(tmp_path, 85)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cut_scene import cut
 from fake_batch import FakeBatch
 from process_family import left_of, wait_until
@@ -73,6 +74,7 @@ def test_patches_wait_for_the_backdrop_that_another_worker_trains(batch: FakeBat
     assert left_of(batch) == []
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_over_the_backdrop_is_replaced_and_the_patches_wait_on(batch: FakeBatch) -> None:
     cut(batch, **QUICK).script(backdrop=["train 600", "train"])
     one = batch.start("work")
@@ -90,6 +92,7 @@ def test_a_worker_of_one_patch_trains_the_backdrop_that_it_needs(batch: FakeBatc
     assert begun(batch) == ["backdrop", "p1"]
 
 
+@pytest.mark.slow
 def test_who_joins_a_run_that_trains_a_fresh_backdrop_anew_waits_and_trains_again_what_was_fresh(
     batch: FakeBatch,
 ) -> None:

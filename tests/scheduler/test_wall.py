@@ -165,6 +165,7 @@ def test_photographs_exchanged_after_the_audit_are_audited_again(batch: FakeBatc
     assert [one["patch"] for one in batch.events("attempt_started")] == ["p0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gigabytes", [0.8, pytest.param(5.6, marks=pytest.mark.long)])
 def test_a_large_splat_is_collected_while_others_start_and_end(
     batch: FakeBatch, monkeypatch: Any, gigabytes: float, record_property: Any

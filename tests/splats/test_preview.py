@@ -76,6 +76,7 @@ def test_without_gsply_it_is_an_import_error(tmp_path: Path, monkeypatch: pytest
         make_preview(splat(tmp_path / "s.ply", 10))
 
 
+@pytest.mark.slow
 def test_a_million_gaussians_are_previewed_in_three_seconds(tmp_path: Path) -> None:
     path = splat(tmp_path / "s.ply", 1_000_000)
     make_preview(splat(tmp_path / "warm.ply", 10))  # gsply compiles once per machine, about 10 s, and keeps that

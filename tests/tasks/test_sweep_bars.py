@@ -97,6 +97,7 @@ def make_scenes(folder: Path, kinds: dict[str, tuple[int, ...]]) -> None:
             write_photos(folder / name / images, NAMES, (SIZE[0] // divisor, SIZE[1] // divisor))
 
 
+@pytest.mark.slow
 def test_thirteen_data_sets_are_one_command(batch: FakeBatch) -> None:
     kinds: dict[str, tuple[int, ...]] = {f"set{i}": (1, 8) for i in range(9)}
     kinds |= {"set9": (1,), "set10": (1, 2), "set11": (1, 4), "set12": (4,)}

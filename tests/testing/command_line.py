@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import pty
@@ -13,12 +14,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import fake_trainer
+import typer.main
 
 from splatbatch import cli, reader, trainers
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
 
+typer.main.get_command = functools.cache(typer.main.get_command)
+"""Forty commands with all their options are built once, not for each that is run."""
 READERS: reader.Kind = reader.Here
 """A command inside this process reads here, too; tests of what hangs set it to the real ones."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -54,6 +54,7 @@ def warnings(folder: AttemptFolder) -> list[str]:
     return [record["warning"] for record in read_lines(folder.progress) if "warning" in record]
 
 
+@pytest.mark.slow(but="default")
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_twenty_steps_and_twenty_more_give_the_splat_of_forty_bit_by_bit(patch: Patch, strategy: str) -> None:
     settings = growing(strategy)
@@ -68,6 +69,7 @@ def test_twenty_steps_and_twenty_more_give_the_splat_of_forty_bit_by_bit(patch: 
     assert not second.checkpoint.exists()
 
 
+@pytest.mark.slow
 def test_a_run_from_coarse_to_fine_goes_on_at_its_size(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coarse, "SMALLEST_PX", 8)
     settings = growing("mcmc", coarse_to_fine=True)
@@ -107,6 +109,7 @@ def test_other_photographs_start_anew_and_say_so(patch: Patch) -> None:
     assert (read_json(folder.metrics) or {})["resumed_from"] is None
 
 
+@pytest.mark.slow
 def test_a_run_with_tones_goes_on_with_the_same_and_starts_anew_with_others(patch: Patch) -> None:
     toned, other = (replace(patch, tones={"img3.png": Tone((gain, 1.0, 1.0), (-0.1,))}) for gain in (0.8, 0.9))
     _, straight = trained(toned, growing("mcmc"), "straight-01")

@@ -31,6 +31,7 @@ for capability in (80, 90):
 """
 
 
+@pytest.mark.slow
 def test_the_kernel_that_evens_photographs_compiles_for_an_a100_and_an_h100(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -59,6 +60,7 @@ for capability in ((8, 0), (9, 0)):
 """
 
 
+@pytest.mark.slow
 def test_kernels_are_compiled_beside_other_work_once_for_each_kind_of_gpu(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -94,6 +96,7 @@ for capability in ((8, 9), (9, 0)):
 """
 
 
+@pytest.mark.slow
 def test_kernels_in_cuda_are_compiled_ahead_where_they_are_looked_for(tmp_path: Path) -> None:
     environment = {**os.environ, "TORCH_EXTENSIONS_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", NATIVE]
@@ -114,6 +117,7 @@ print(len(compiling.groups), list(Path(os.environ["TRITON_CACHE_DIR"]).glob(f"{a
 """
 
 
+@pytest.mark.slow
 def test_what_cannot_be_compiled_ahead_or_not_in_time_is_no_failure(tmp_path: Path) -> None:
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", FAILING]

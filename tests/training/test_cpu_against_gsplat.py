@@ -139,6 +139,7 @@ def test_cpu_ops_are_installed_once():
     assert installed == (ops.compute_relocation, ops.quat_scale_to_covar_preci)
 
 
+@pytest.mark.slow
 def test_gsplats_cuda_extension_is_never_imported_on_cpu():
     code = """
 import sys, torch, test_cpu_against_gsplat as tests

@@ -59,6 +59,7 @@ def far_patch(patch: Patch) -> Patch:
     return dataclasses.replace(patch, offset=UTM)
 
 
+@pytest.mark.slow
 def test_a_far_patch_is_trained_as_well_as_the_near_one(patch: Patch) -> None:
     _, near = trained(patch, recipe(), "near")
     move(patch.sparse)

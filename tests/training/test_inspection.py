@@ -44,6 +44,7 @@ def test_a_sound_splat_has_no_sickness_and_every_figure(sound: Inspection) -> No
     assert {"x", "y", "z", "size", "photos", "angle", "resolution", "weak"} == set(sound.cells[0])
 
 
+@pytest.mark.slow(but="floaters")
 @pytest.mark.parametrize("sickness", CHEAP)
 def test_a_planted_sickness_is_found_by_its_own_figure(bed: Bed, sickness: str, tmp_path: Path) -> None:
     found = made_ill(bed, sickness, SEEDS[0], tmp_path / "ill").inspect()
@@ -51,6 +52,7 @@ def test_a_planted_sickness_is_found_by_its_own_figure(bed: Bed, sickness: str, 
     assert found.grade in "BCD"
 
 
+@pytest.mark.slow
 def test_photographs_are_named_that_are_blurred(bed: Bed, tmp_path: Path) -> None:
     ill = made_ill(bed, "blurred", 73, tmp_path / "ill")
     changed = {path.relative_to(ill.settings.images).as_posix() for path in Path(ill.settings.images).rglob("*.jpg")}

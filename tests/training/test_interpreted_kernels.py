@@ -26,6 +26,9 @@ NAMES = [
 ]
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def errors() -> dict[str, float]:
     if importlib.util.find_spec("triton") is None:

@@ -32,6 +32,7 @@ def test_every_kernel_that_is_launched_is_known() -> None:
     assert set(KERNELS) == set(re.findall(r"^ +(_\w+)\[.*\]\(", sources, re.MULTILINE))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 def test_what_is_built_ahead_calls_the_kernels_as_they_want_it() -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -51,6 +52,7 @@ print([name for name in names if not ahead.made(name, (9, 0)).exists()], ahead.m
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 def test_what_is_built_ahead_is_not_compiled_again_by_the_first_training(tmp_path: Path) -> None:
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
@@ -59,6 +61,7 @@ def test_what_is_built_ahead_is_not_compiled_again_by_the_first_training(tmp_pat
     assert done.stdout.splitlines()[-1] == "['colors 1'] False"
 
 
+@pytest.mark.slow(but="gsplat")
 @pytest.mark.parametrize("group", ["gsplat", "optimizer", "native"])
 def test_what_cannot_be_built_is_told(group: str) -> None:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
