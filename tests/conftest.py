@@ -40,6 +40,8 @@ collect_ignore = [] if gpus() else ["gpu"]
 TOGETHER = (
     "tests/commands/test_merge_command.py",
     "tests/commands/test_begin.py",
+    "tests/commands/test_capture_command.py",
+    "tests/commands/test_inspect_command.py",
     "tests/docs/test_blocks.py",
     "tests/engines/test_contract.py",
     "tests/engines/test_ray.py",
@@ -52,6 +54,8 @@ TOGETHER = (
     "tests/report/test_viewer.py",
     "tests/scheduler/test_scheduler_bars.py",
     "tests/tasks/test_sweep_bars.py",
+    "tests/training/test_dropping.py",
+    "tests/training/test_inspection.py",
     "tests/training/test_interpreted_kernels.py",
 )
 """Files whose tests share what takes seconds to make: one worker runs them all."""

@@ -232,6 +232,7 @@ def test_a_certificate_calls_nothing_held_out_that_was_trained_on(measured: Path
     assert f"calls held out what it was trained on by result.json: {name}" in verify(measured, "p0").out
 
 
+@pytest.mark.slow(but="certificate.json")
 @pytest.mark.parametrize("name", ["certificate.json", "splat.ply"])
 def test_a_pipe_is_never_waited_for(tmp_path: Path, name: str) -> None:
     (tmp_path / "certificate.json").write_text("{}")

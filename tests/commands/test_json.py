@@ -56,6 +56,7 @@ def test_what_is_printed_is_as_published(night: FakeBatch, command: str, argumen
     assert checked(command, ended.out)
 
 
+@pytest.mark.slow
 def test_what_is_running_is_as_published(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["hang"])
     process = batch.start("train")

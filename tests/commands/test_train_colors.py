@@ -187,6 +187,7 @@ def test_a_batch_without_tracks_is_trained_as_it_is(batch: FakeBatch) -> None:
     assert "tones" not in batch.result("p0")
 
 
+@pytest.mark.slow(but="[]")
 @pytest.mark.parametrize(
     "spoilt", ["", "[]", "{}", '{"together": 5, "scenes": []}', '{"together": {"tones": {"img0.png": [0, "x"]}}}']
 )
@@ -259,6 +260,7 @@ def test_verify_dims_has_the_tones_in_json_if_asked_for(unlike: FakeBatch) -> No
     assert "colors" not in json.loads(unlike.run("verify-dims", "--json").stdout)
 
 
+@pytest.mark.slow
 def test_status_needs_no_numpy_for_tones(unlike: FakeBatch) -> None:
     unlike.run("train")
     code = "import sys; from splatbatch import cli\ntry: cli.main()\nfinally: sys.exit('numpy' in sys.modules)"

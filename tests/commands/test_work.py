@@ -201,6 +201,7 @@ def with_torn_claim(batch: FakeBatch) -> None:
     (batch.output / "claims/p0/1").write_bytes(b"")
 
 
+@pytest.mark.slow
 def test_a_torn_claim_of_a_train_that_was_killed_holds_up_nobody(batch: FakeBatch) -> None:
     with_torn_claim(batch)
     began = time.monotonic()

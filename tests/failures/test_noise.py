@@ -46,6 +46,7 @@ def test_an_ending_alone_is_recognised(name):
     assert (found.cause, found.action) == (cause, action)
 
 
+@pytest.mark.slow(but="more_noise.txt")
 @pytest.mark.parametrize("lines", ["noise.txt", "more_noise.txt"])
 def test_harmless_lines_change_no_diagnosis(lines):
     wrong, lost, burnt = Counter(), [], []

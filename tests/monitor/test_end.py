@@ -98,6 +98,7 @@ def test_after_sigterm_those_who_are_told_have_what_is_left_of_the_grace(hanging
     assert time.monotonic() - began < 15
 
 
+@pytest.mark.slow
 def test_after_sigterm_those_who_listen_are_told(batch: FakeBatch) -> None:
     told = batch.folder / "told"
     batch.make("p0", notify={"command": [sys.executable, "-c", KEEP, str(told)]}).script(p0=["hang deaf"])

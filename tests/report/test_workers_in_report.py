@@ -67,6 +67,7 @@ def test_where_there_is_one_node_nobody_reads_of_it(tmp_path: Path) -> None:
     assert (">Workers</h2>" in page, ">node</button>" in page) == (False, False)
 
 
+@pytest.mark.slow
 def test_workers_on_slots_of_one_name_have_a_lane_each_and_share_a_run(tmp_path: Path) -> None:
     report = report_of(two_nodes(tmp_path))
     [drawn] = timelines(report, {})
@@ -94,6 +95,7 @@ def test_runs_of_workers_that_overlap_are_one_and_a_later_night_is_another(tmp_p
     assert " open>" in latest and " open>" not in earlier
 
 
+@pytest.mark.slow
 def test_what_a_host_or_an_engine_calls_itself_stays_text(tmp_path: Path) -> None:
     made = two_nodes(tmp_path, EVIL)
     report_of(made)

@@ -457,6 +457,7 @@ def test_two_files_of_a_kind_are_not_guessed(source: Path, tmp_path: Path) -> No
     assert "2 files of the same kind: cameras.xml, other.xml" in mistakes(path.parent, tmp_path)
 
 
+@pytest.mark.slow
 def test_thousands_of_photographs_take_seconds(source: Path, tmp_path: Path) -> None:
     def many(top: dict[str, Any]) -> None:
         top["frames"] = [{**top["frames"][i % 8], "file_path": f"images/{i:05d}.jpg"} for i in range(3000)]

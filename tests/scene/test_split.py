@@ -325,6 +325,7 @@ def test_what_a_killed_split_has_left_is_swept_by_the_next(scene: Path):
     assert alive.exists()
 
 
+@pytest.mark.slow(but="2")
 @pytest.mark.parametrize("moves", range(1, 5))
 def test_a_split_interrupted_while_it_puts_patches_in_place_is_finished_by_the_next(
     growing: tuple[Path, Sightings], monkeypatch: pytest.MonkeyPatch, moves: int

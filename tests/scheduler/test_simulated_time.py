@@ -73,6 +73,7 @@ def test_nothing_overlaps_while_a_stranger_holds_memory(simulation: Simulation) 
     assert world.at("begins", "p1") >= 30
 
 
+@pytest.mark.slow
 def test_who_asks_for_a_pause_gets_no_overlap(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(10, eval_s=8), p1=Script(10))
     simulation.run(cooldown={"floor_s": 3})

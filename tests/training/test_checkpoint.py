@@ -101,6 +101,7 @@ def test_the_latest_attempt_with_the_same_settings_is_gone_on_from(patch: Patch)
     assert (read_json(fifth.settings) or {})["resume"] is None
 
 
+@pytest.mark.slow
 def test_other_photographs_start_anew_and_say_so(patch: Patch) -> None:
     died(patch, growing("mcmc"))
     (patch.images / "img3.png").write_bytes((patch.images / "img5.png").read_bytes())
@@ -121,6 +122,7 @@ def test_a_run_with_tones_goes_on_with_the_same_and_starts_anew_with_others(patc
     assert anew.metrics["resumed_from"] is None
 
 
+@pytest.mark.slow(but="cut")
 @pytest.mark.parametrize("damage", ["cut", "foreign", "empty", "pickle"])
 def test_a_checkpoint_that_cannot_be_read_starts_anew_and_says_so(patch: Patch, damage: str, tmp_path: Path) -> None:
     file = died(patch, growing("mcmc")).checkpoint
@@ -134,6 +136,7 @@ def test_a_checkpoint_that_cannot_be_read_starts_anew_and_says_so(patch: Patch, 
     assert any("no checkpoint that can be read" in warning for warning in warnings(folder))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_from_another_device_starts_anew_and_says_so(patch: Patch) -> None:
     file = died(patch, growing("mcmc")).checkpoint
     record = torch.load(file, weights_only=True)

@@ -91,6 +91,7 @@ def test_what_counts_is_measured_from_the_file(patch: Patch, monkeypatch: pytest
     assert rounded.metrics["final"]["psnr"] < whole.metrics["final"]["psnr"] - 1
 
 
+@pytest.mark.slow
 def test_the_file_is_as_good_as_the_splat_in_memory(patch: Patch) -> None:
     folder, splat = trained(patch, recipe())
     model = read_reconstruction(patch.sparse)

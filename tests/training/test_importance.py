@@ -78,6 +78,7 @@ def test_importance_is_the_change_of_the_picture_that_leaving_one_out_makes() ->
     assert float(exact.min()) < 0.1 * float(exact.max())  # there is something to tell apart
 
 
+@pytest.mark.slow
 def test_an_opaque_gaussian_is_as_important_as_it_looks() -> None:
     some = gaussians()
     some["opacities"][3] = OPAQUE

@@ -78,6 +78,7 @@ def test_a_patch_with_a_core_keeps_its_gaussians_within_reach(bordered: Patch, s
     assert within(folder.splat, bordered.border.reach) >= 0.95
 
 
+@pytest.mark.slow(but="none-False-0")
 @pytest.mark.parametrize(
     ("border", "is_bounded", "num_behind"), [("core", True, 0), ("backdrop", False, 1), ("none", False, 0)]
 )
@@ -142,6 +143,7 @@ def test_a_patch_answers_for_the_pixels_that_show_it(bordered: Patch) -> None:
     assert max(right) <= 0.1
 
 
+@pytest.mark.slow
 def test_a_thin_backdrop_that_lies_outside_is_not_taken_for_the_patch(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(), "attempt-09")
     views = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS)).views
@@ -176,6 +178,7 @@ def opaque(views: Views, opacity: float = 8.0) -> Views:
     return replace(views, surroundings=replace(around, backdrop=wall(around.backdrop), within=wall(around.within)))
 
 
+@pytest.mark.slow
 def test_what_a_mask_ignores_stays_ignored_before_a_backdrop(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(), "attempt-09")
     views = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS)).views
