@@ -293,7 +293,7 @@ def test_an_unknown_failure_is_quoted_by_its_last_exception_not_its_last_line():
     assert (found.cause, found.evidence[-1]) == ("unknown", "line 4: DockingRefused: taken")
 
 
-@pytest.mark.slow(but="x\n")
+@pytest.mark.slow(but=r"x\n")
 @pytest.mark.parametrize("line", [BAR, "x\n", "cuda image shape error No {0}\n", "{0}Error: not found\n", "\n"])
 def test_a_mebibyte_is_explained_in_a_fraction_of_a_second(line):
     """0.3 s is what it may take on a quiet machine; on one that is shared CPU time counts up to thrice."""
