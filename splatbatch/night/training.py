@@ -113,7 +113,7 @@ class Worker:
         return replace(run, outcomes={**kept, **run.outcomes})
 
     def rounds(self, batch: Batch) -> Run:
-        """Train; where the backdrop became a new one meanwhile, also what was fresh."""
+        """Train; where what others need became a new one meanwhile, as a backdrop, also what was fresh."""
         run = self._round(batch)
         if self.stop() or not run.outdated:
             return run

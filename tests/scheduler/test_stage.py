@@ -47,6 +47,14 @@ def test_the_plan_says_why_it_is_made_anew(staged: FakeBatch) -> None:
     assert staged.run("train").returncode == 0 and doubled(staged) > 7
 
 
+def test_where_what_it_is_made_of_is_made_anew_it_is_so_too_in_the_same_night(staged: FakeBatch) -> None:
+    assert staged.run("train").returncode == 0
+    staged.change(training={"max_steps": 25, "device": "cpu"})
+    done = staged.run("train")
+    assert done.returncode == 0, done.stderr
+    assert staged.result("doubled")["attempt"] == "attempt-02"
+
+
 def test_an_attempt_that_crashes_is_diagnosed_and_made_once_more(staged: FakeBatch) -> None:
     staged.script(doubled=["crash", "make"])
     assert staged.run("train").returncode == 0

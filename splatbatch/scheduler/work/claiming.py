@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from splatbatch.config import TaskId
 from splatbatch.failures.retry import Failure, History
+from splatbatch.identity import Stamp, stamp_of
 from splatbatch.scheduler.queue import Closed, Elsewhere, Look, Ours
 from splatbatch.scheduler.work.past import Past
 from splatbatch.store.claims.claims import Claim, Claims, Held
-from splatbatch.store.folders.patch import BACKDROP, backdrop_sha256
+from splatbatch.store.folders.patch import BACKDROP
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.attempt import Claimed
 from splatbatch.tasks.evidence import Standing
@@ -33,10 +33,9 @@ class Snapshot:
     """The highest generation of each task that somebody was done with."""
     accepted: Mapping[str, int]
     """The newest accepted record of each."""
-    place: Path
-    """The folder of the backdrop."""
-    backdrop: str
-    """The hash of the one that was accepted."""
+    products: Mapping[str, Stamp]
+    """The manifest of each, and that of the backdrop."""
+    output: OutputFolder
 
     @classmethod
     def of(cls, claims: Claims, output: OutputFolder, names: Iterable[str]) -> Snapshot:
@@ -44,8 +43,14 @@ class Snapshot:
         known = list(names)
         done = {name: number for name in known if (number := claims.done(name))}
         accepted = {name: number for name in known if (number := output.patch(name).newest_accepted())}
-        place = output.patch(BACKDROP).path
-        return cls(done, accepted, place, backdrop_sha256(place))
+        products = {name: stamp_of(str(output.patch(name).result)) for name in {*known, BACKDROP}}
+        return cls(done, accepted, products, output)
+
+    def has_moved(self, name: str) -> bool:
+        """Return whether a product is another by now."""
+        folder = self.output.patch(name)
+        is_accepted = folder.newest_accepted() != self.accepted.get(name, 0)
+        return is_accepted or stamp_of(str(folder.result)) != self.products.get(name)
 
 
 @dataclass
@@ -70,8 +75,8 @@ class Claiming:
     _next_look: float = 0.0
     _elsewhere: dict[str, tuple[float, bool]] = field(default_factory=dict)
     """When it was asked whether another worker has a task, and the answer."""
-    _is_backdrop_left: bool = False
-    """Our time does not hold it, and what is drawn against it waits."""
+    _unheld: set[str] = field(default_factory=set)
+    """Tasks that our time does not hold: what needs their products waits."""
 
     def look(self, task: Task) -> Look:
         """Say whether a task whose turn it is is ours, and claim it if it can be."""
@@ -79,7 +84,7 @@ class Claiming:
             return Ours(task)
         if self.claims.done(task.name) > self.before.done.get(task.name, 0):
             return self._closed(task)
-        if (self._is_backdrop_left and task.patch.backdrop) or not self.will_hold(task):
+        if self._unheld.intersection(task.kind.needs(task)) or not self.will_hold(task):
             return self._left(task)
         try:
             found = self.claims.take(task.name)
@@ -99,11 +104,12 @@ class Claiming:
         return answer
 
     def outdated(self, fresh: Iterable[str]) -> tuple[str, ...]:
-        """Return what was fresh, or was trained elsewhere since, and is stale by a backdrop that was accepted since."""
-        if backdrop_sha256(self.before.place) in ("", self.before.backdrop):
-            return ()
-        names = (*fresh, *self.trained_elsewhere)
-        return tuple(name for name in names if isinstance(self.standing.decide(name), Train))
+        """Return what was fresh, or made elsewhere since, and is stale by a product that it needs and that is new."""
+        tasks = [self.standing.current(name) for name in (*fresh, *self.trained_elsewhere)]
+        needs = {task.name: task.kind.needs(task) for task in tasks}
+        moved = {name for name in set().union(*needs.values()) if self.before.has_moved(name)}
+        touched = (name for name, needed in needs.items() if moved.intersection(needed))
+        return tuple(name for name in touched if isinstance(self.standing.decide(name), Train))
 
     def close(self, name: str) -> None:
         """Say that a task is done with, if it was ours."""
@@ -142,7 +148,7 @@ class Claiming:
         if task.patch.is_backdrop and self.is_elsewhere(task.name):
             return Elsewhere(LOOK_S)
         self.is_over = True
-        self._is_backdrop_left |= task.patch.is_backdrop
+        self._unheld.add(task.name)
         return Closed()
 
     def _closed(self, task: Task) -> Closed:
