@@ -23,7 +23,7 @@ from splatbatch.scheduler.cancel import Cancellations
 from splatbatch.scheduler.disk_guard import DiskGuard
 from splatbatch.scheduler.finalize import Collected, Ending, Rules, collect, collected, write_down
 from splatbatch.scheduler.launch import Launcher, Unfit
-from splatbatch.scheduler.pace.pacing import Pacing
+from splatbatch.scheduler.pace.pacer import Waiting
 from splatbatch.scheduler.packing import Memory, Packer
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
@@ -83,7 +83,6 @@ class Runner:
         self._packer = Packer(self._slots, config.executor, ledger)
         self._launcher = Launcher(config, executor, ledger, is_retry=is_retry)
         self._standbys = Standbys(config, executor, self._launcher)
-        self._pacing = Pacing(executor, self._launcher, self._slots, self._standbys)
         self._memory = Memory()
         self._retries = RetryHandling(config, ledger, self._clock, self._slots)
         self._cancellations = Cancellations(self._output, executor, ledger, self._retries)
@@ -127,7 +126,7 @@ class Runner:
             has_news = self._harvest()
             self._say_what_waits()
             self._packer.look(self._clock.now(), self._running.values())
-            self._pacing.look(self._clock.now(), self._queue, self._running)
+            self._keep_pace()
             self._start_due()
             self._stand_by()
             self._retries.let_go(self._queue, self._begun())
@@ -135,6 +134,18 @@ class Runner:
             rounds.beat()
             if not has_news:
                 self._clock.sleep(POLL_S, self._readings())
+
+    def _keep_pace(self) -> None:
+        """Ask the pacer how it goes: standbys of another pace end, attempts that are far off begin again."""
+        pacer, ready = self._launcher.pacer, [one.task for one in self._standbys.everyone().values()]
+        pace, waiting = pacer.paces, Waiting(self._queue, ready, len(self._slots) * self._slots.seats)
+        again = pacer.look(self._clock.now(), waiting, self._running)
+        if pacer.paces != pace:
+            for task in reversed(self._standbys.retire()):
+                self._queue.put_back(task)
+        for key in again:
+            self._running[key].begins_again = True
+        ask_to_end(self._executor, {key: self._running[key] for key in again})
 
     def _start_due(self) -> None:
         if not len(self._slots):  # whatever waits, also what comes back from a GPU that was given up
