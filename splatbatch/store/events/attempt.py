@@ -78,13 +78,11 @@ class AttemptEnded(Event, event="attempt_ended"):
     gpu_peak_mib: float | None = None
     own_gpu_peak_mib: float | None = None
     num_gaussians: int | None = None
-    warnings: tuple[str, ...] | None = field(default=None, metadata=reads(texts))
+    warnings: tuple[str, ...] | None = None
     diagnosis: Diagnosis | None = field(default=None, metadata=reads(_diagnosis))
     reason: str | None = None
     """Why it was stopped."""
-    accepted: bool | None = field(
-        default=None, metadata=reads(lambda value: value if isinstance(value, bool) else None)
-    )
+    accepted: bool | None = None
     choice: str = ""
     """Which of two splats was kept, and why."""
     adopted: bool = False
@@ -151,8 +149,8 @@ class GaveUp(Event, event="gave_up"):
 
     patch: str
     reason: str
-    trained_in_between: tuple[str, ...] | None = field(default=None, metadata=reads(texts))
-    key: dict[str, Any] | None = field(default=None, metadata=reads(lambda value: mapping(value) or None))
+    trained_in_between: tuple[str, ...] | None = None
+    key: dict[str, Any] | None = None
     """What must change before it is worth another try; None: another night may do."""
     cause: str = ""
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from splatbatch.store.events.event import Event
-from splatbatch.store.records.record import reads
 
 
 @dataclass(frozen=True)
@@ -107,9 +106,7 @@ class Packing(Event, event="packing"):
     """So many patches share a GPU from now on."""
 
     patches_per_gpu: int
-    paces: tuple[dict[str, Any], ...] = field(
-        metadata=reads(lambda value: tuple(value) if isinstance(value, list) else ())
-    )
+    paces: tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar
 
 from splatbatch.fields import text
-from splatbatch.store.records.record import TypedRecord, as_object, in_json, reader_of
+from splatbatch.store.records.record import TypedRecord, in_json
 
 KINDS: dict[str, type[Event]] = {}
 """By the name in the ledger."""
@@ -30,13 +29,6 @@ class Event(TypedRecord):
         cls.name = event
         KINDS[event] = cls
 
-    @classmethod
-    def from_record(cls, record: object) -> Self:
-        """Return what a line of the ledger says, whatever it holds."""
-        found, kind = as_object(record), cast("Any", cls)
-        known = {name: read(found.get(name)) for name, read, must in _fields(kind) if must or name in found}
-        return cls(**known)
-
     def to_record(self) -> dict[str, Any]:
         """Return it as a line of the ledger."""
         said = {one.name: getattr(self, one.name) for one in fields(self) if self._says(one.name)}
@@ -49,11 +41,6 @@ class Event(TypedRecord):
     def _says(self, name: str) -> bool:
         default = type(self).__dataclass_fields__[name].default
         return default is MISSING or getattr(self, name) != default
-
-
-@cache
-def _fields(kind: Any) -> tuple[tuple[str, Any, bool], ...]:
-    return tuple((one.name, reader_of(one), one.default is MISSING) for one in fields(kind))
 
 
 def event_of(record: dict[str, Any]) -> Event | None:

@@ -6,26 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from splatbatch import __version__
-from splatbatch.fields import mapping, number
 from splatbatch.files import read_json, write_json
-from splatbatch.store.records.record import TypedRecord, by_name, maybe, numbers, reads
+from splatbatch.store.records.record import TypedRecord
 
 FILE = "publish.json"
 FORMAT = 1
-
-
-def _list(value: object) -> list[float]:
-    return [known for one in value if (known := number(one)) is not None] if isinstance(value, list | tuple) else []
-
-
-def _hashes(value: object) -> dict[str, str]:
-    return {path: one for path, one in mapping(value).items() if isinstance(one, str)}
-
-
-def _place(value: object) -> tuple[float, float, float] | None:
-    """Return three numbers; None for anything else."""
-    found = _list(value)
-    return (found[0], found[1], found[2]) if len(found) == 3 else None
 
 
 @dataclass(frozen=True)
@@ -37,7 +22,7 @@ class Tiled(TypedRecord):
     num_gaussians: int = 0
     num_tiles: int = 0
     num_bytes: int = 0
-    sha256: dict[str, str] = field(default_factory=dict, metadata=reads(_hashes))
+    sha256: dict[str, str] = field(default_factory=dict)
     """Of each of its files, by its path in the folder."""
 
 
@@ -48,9 +33,9 @@ class TilesLoss(TypedRecord):
     key: str = ""
     """Hash of the tiles that were measured."""
     num_photos: int = 0
-    psnr: float = field(default=0.0, metadata=reads(lambda value: number(value) or 0.0))
-    loss_db: float = field(default=0.0, metadata=reads(lambda value: number(value) or 0.0))
-    between_db: float = field(default=0.0, metadata=reads(lambda value: number(value) or 0.0))
+    psnr: float = 0.0
+    loss_db: float = 0.0
+    between_db: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -59,13 +44,13 @@ class TilesRecord(TypedRecord):
 
     crs: str = ""
     """Empty: nobody knows where on Earth."""
-    middle: tuple[float, float, float] | None = field(default=None, metadata=reads(_place))
+    middle: tuple[float, float, float] | None = None
     """Of the scene, in coordinates of its model: the axes there are those of all tiles."""
-    up: tuple[float, float, float] | None = field(default=None, metadata=reads(_place))
+    up: tuple[float, float, float] | None = None
     """Where the sky is, without a CRS."""
     sh_degree: int | None = None
-    patches: dict[str, Tiled] = field(default_factory=dict, metadata=reads(by_name(Tiled)))
-    losses: dict[str, TilesLoss] = field(default_factory=dict, metadata=reads(by_name(TilesLoss)))
+    patches: dict[str, Tiled] = field(default_factory=dict)
+    losses: dict[str, TilesLoss] = field(default_factory=dict)
     """Of splats, by name, that were read back and measured."""
 
 
@@ -80,7 +65,7 @@ class Output(TypedRecord):
     key: str = ""
     """Hash of all that decides what is in it."""
     bytes: int = 0
-    sha256: dict[str, str] = field(default_factory=dict, metadata=reads(_hashes))
+    sha256: dict[str, str] = field(default_factory=dict)
     """Of a file, by its name; of a folder each of its files, by its path there; tiles say it patch by patch."""
     bytes_before: int = 0
     """Of the same Gaussians as PLY."""
@@ -95,7 +80,7 @@ class Output(TypedRecord):
     num_photos: int | None = None
     notes: tuple[str, ...] = ()
     """What was left out, or why nothing was measured."""
-    tiles: TilesRecord | None = field(default=None, metadata=maybe(TilesRecord))
+    tiles: TilesRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -106,9 +91,9 @@ class SplatRecord(TypedRecord):
     num_gaussians: int = 0
     bytes: int = 0
     sh_degree: int = 0
-    offset: tuple[float, ...] = field(default=(), metadata=reads(lambda value: tuple(_list(value))))
+    offset: tuple[float, ...] = ()
     """What was taken off the model's coordinates: add it, but to tiles, which lie where they belong."""
-    figures: dict[str, float] = field(default_factory=dict, metadata=reads(numbers))
+    figures: dict[str, float] = field(default_factory=dict)
     """As training, or `evaluate`, measured it."""
     warnings: tuple[str, ...] = ()
 
@@ -117,8 +102,8 @@ class SplatRecord(TypedRecord):
 class Publication(TypedRecord):
     """All that was published into a folder."""
 
-    splats: dict[str, SplatRecord] = field(default_factory=dict, metadata=reads(by_name(SplatRecord)))
-    outputs: dict[str, Output] = field(default_factory=dict, metadata=reads(by_name(Output)))
+    splats: dict[str, SplatRecord] = field(default_factory=dict)
+    outputs: dict[str, Output] = field(default_factory=dict)
     """By the name of the file or folder."""
     version: str = ""
 

@@ -50,12 +50,12 @@ class JobSpec(TypedRecord):
     slot: str = ""
     standby: bool = False
     """It prepares, then waits for go.json."""
-    limits: TimeLimits = field(default=TimeLimits(), metadata=reads(TimeLimits.from_record))
+    limits: TimeLimits = TimeLimits()
     changes: dict[str, Any] = field(default_factory=dict)
     """Settings in which it differs from the YAML of then."""
-    depends_on: Fingerprint = field(default=Fingerprint(), metadata=reads(Fingerprint.from_record))
+    depends_on: Fingerprint = field(default=Fingerprint())
     is_retry: bool = False
-    claim: Claimed = field(default=Claimed(), metadata=reads(Claimed.from_record))
+    claim: Claimed = Claimed()
 
 
 @dataclass(frozen=True)

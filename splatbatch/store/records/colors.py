@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from splatbatch.fields import mapping, number, text, whole
+from splatbatch.fields import mapping, number
 from splatbatch.scene.colors.tone import Tone
-from splatbatch.store.records.record import TypedRecord, by_name, reads
+from splatbatch.store.records.record import TypedRecord, reads
 
 MOST_GAIN = 100.0
 """No photograph that shows anything is as much brighter than the others."""
@@ -71,10 +71,6 @@ def times_in_words(times: float) -> str:
     return f"{times:.2f}x brighter" if times >= 1 else f"{1 / times:.2f}x darker"
 
 
-def _outliers(value: object) -> tuple[Outlier, ...]:
-    return tuple(map(Outlier.from_record, value)) if isinstance(value, list) else ()
-
-
 @dataclass(frozen=True)
 class SceneColors(TypedRecord):
     """What was solved for the photographs of a scene, or why nothing was."""
@@ -90,10 +86,8 @@ class SceneColors(TypedRecord):
     is_even: bool = False
     """Whether `training.colors: auto` evens the photographs."""
     num_observations: int = 0
-    outliers: tuple[Outlier, ...] = field(default=(), metadata=reads(_outliers))
-    left_alone: dict[str, str] = field(
-        default_factory=dict, metadata=reads(lambda value: {name: text(one) for name, one in mapping(value).items()})
-    )
+    outliers: tuple[Outlier, ...] = ()
+    left_alone: dict[str, str] = field(default_factory=dict)
     """Photographs whose tone nobody could tell, with the reason."""
     notes: tuple[str, ...] = ()
     problem: str = ""
@@ -102,10 +96,7 @@ class SceneColors(TypedRecord):
     """Hash of what it was solved from."""
     asked: str = ""
     """How it was asked for; what was asked for otherwise is not gone on from."""
-    bytes: dict[str, int] = field(
-        default_factory=dict,
-        metadata=reads(lambda value: {name: one for name, size in mapping(value).items() if (one := whole(size))}),
-    )
+    bytes: dict[str, int] = field(default_factory=dict)
     """Of the photographs of a scene that was cut: those that are another size by now are other photographs."""
 
     def to_record(self) -> dict[str, Any]:
@@ -124,8 +115,8 @@ class SceneColors(TypedRecord):
 class Colors(TypedRecord):
     """The tones of a batch: of all its patches together, or of each scene that stands by itself."""
 
-    together: SceneColors = field(default=SceneColors(), metadata=reads(SceneColors.from_record))
-    scenes: dict[str, SceneColors] = field(default_factory=dict, metadata=reads(by_name(SceneColors)))
+    together: SceneColors = SceneColors()
+    scenes: dict[str, SceneColors] = field(default_factory=dict)
 
     def of(self, patch: str) -> SceneColors:
         """Return what holds for a patch."""

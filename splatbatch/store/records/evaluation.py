@@ -5,19 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from splatbatch.fields import mapping, number, text
+from splatbatch.fields import number
 from splatbatch.files import read_json
 from splatbatch.store.records.metrics import Figures, TrainingSettings
-from splatbatch.store.records.record import TypedRecord, by_name, numbers, reads
+from splatbatch.store.records.record import TypedRecord, reads
 
 
 def _channels(value: object) -> tuple[float, ...]:
     found = [number(one) for one in value] if isinstance(value, list | tuple) else []
     return tuple(float(one) for one in found if one is not None) if len(found) == 3 and None not in found else ()
-
-
-def _texts(value: object) -> dict[str, str]:
-    return {name: text(one) for name, one in mapping(value).items()}
 
 
 @dataclass(frozen=True)
@@ -42,9 +38,9 @@ class PhotoMeasured(Figures):
     """The patch whose core it sees most of; empty: it sees none."""
     own_psnr: float | None = None
     """Of the splat of that patch, on the pixels that it answers for."""
-    answered: dict[str, float] = field(default_factory=dict, metadata=reads(numbers))
+    answered: dict[str, float] = field(default_factory=dict)
     """PSNR of the merged scene on the pixels that each patch has measured itself on."""
-    shares: dict[str, float] = field(default_factory=dict, metadata=reads(numbers))
+    shares: dict[str, float] = field(default_factory=dict)
     """Of the points that it sees, by core."""
 
 
@@ -54,7 +50,7 @@ class SeamMeasured(TypedRecord):
 
     one: str = ""
     other: str = ""
-    across: Measured = field(default=Measured(), metadata=reads(Measured.from_record))
+    across: Measured = Measured()
     """The merged scene on the held-out photographs that look across."""
     num_views: int = 0
     """Cameras from which both sides were rendered."""
@@ -79,10 +75,6 @@ class SeamMeasured(TypedRecord):
         return f"{self.one}|{self.other}"
 
 
-def _seams(value: object) -> tuple[SeamMeasured, ...]:
-    return tuple(map(SeamMeasured.from_record, value)) if isinstance(value, list | tuple) else ()
-
-
 @dataclass(frozen=True)
 class SceneEvaluation(TypedRecord):
     """How good a merged scene is."""
@@ -94,27 +86,23 @@ class SceneEvaluation(TypedRecord):
     num_gaussians: int | None = None
     inputs: str = ""
     """Hash of what it was measured from; the same again gives the same."""
-    total: Measured = field(default=Measured(), metadata=reads(Measured.from_record))
+    total: Measured = Measured()
     """On all photographs that no patch was trained on."""
-    across: Measured = field(default=Measured(), metadata=reads(Measured.from_record))
+    across: Measured = Measured()
     """On those of `total` that look across some seam."""
-    within: Measured = field(default=Measured(), metadata=reads(Measured.from_record))
+    within: Measured = Measured()
     """On the others."""
-    patches: dict[str, Measured] = field(default_factory=dict, metadata=reads(by_name(Measured)))
+    patches: dict[str, Measured] = field(default_factory=dict)
     """On the photographs that each patch has measured itself on."""
-    seams: tuple[SeamMeasured, ...] = field(default=(), metadata=reads(_seams))
-    photos: dict[str, PhotoMeasured] = field(default_factory=dict, metadata=reads(by_name(PhotoMeasured)))
-    lacking: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+    seams: tuple[SeamMeasured, ...] = ()
+    photos: dict[str, PhotoMeasured] = field(default_factory=dict)
+    lacking: dict[str, str] = field(default_factory=dict)
     """Patches whose seams could not be measured, and why."""
     notes: tuple[str, ...] = ()
     seconds: float | None = None
-    peak: dict[str, float] = field(default_factory=dict, metadata=reads(numbers))
+    peak: dict[str, float] = field(default_factory=dict)
     """The most memory in use, in MiB."""
-    made_with: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
-
-
-def _own(value: object) -> dict[str, dict[str, Figures]]:
-    return {patch: by_name(Figures)(photos) for patch, photos in mapping(value).items()}
+    made_with: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -124,18 +112,18 @@ class EvaluationSettings(TrainingSettings):
     splat: str = ""
     splat_sha256: str = ""
     partition: str = ""
-    splats: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+    splats: dict[str, str] = field(default_factory=dict)
     """Of the patches that have one."""
-    lacking: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+    lacking: dict[str, str] = field(default_factory=dict)
     """Why the other patches have none that counts."""
-    own: dict[str, dict[str, Figures]] = field(default_factory=dict, metadata=reads(_own))
+    own: dict[str, dict[str, Figures]] = field(default_factory=dict)
     """By patch, what its splat reached on its held-out photographs."""
     inputs: str = ""
     notes: tuple[str, ...] = ()
     """On its hold-out."""
     before_backdrop: tuple[str, ...] = ()
     """Patches that were trained with the backdrop behind them which is there now."""
-    held_share: float = field(default=0.3, metadata=reads(lambda value: number(value) or 0.3))
+    held_share: float = 0.3
     """Of the free memory, for Gaussians that wait to be drawn; drawing takes of the rest."""
 
 
@@ -143,7 +131,7 @@ class EvaluationSettings(TrainingSettings):
 class ComparisonSettings(TrainingSettings):
     """What a process is to compare: splats of one scene, the first by name being the original, on photographs."""
 
-    splats: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+    splats: dict[str, str] = field(default_factory=dict)
     """By name; "" is the original."""
     most_views: int = 8
     """Of the held-out photographs, spread over all; where none is held out, of all."""
@@ -169,7 +157,7 @@ class Comparison(TypedRecord):
     """What comparing splats has found."""
 
     num_photos: int = 0
-    splats: dict[str, Compared] = field(default_factory=dict, metadata=reads(by_name(Compared)))
+    splats: dict[str, Compared] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> Comparison:

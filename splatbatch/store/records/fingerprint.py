@@ -43,16 +43,10 @@ def _is_fact(entry: Any) -> bool:
 
 
 Place = tuple[float, float, float]
+ORIGIN: Place = (0.0, 0.0, 0.0)
 
 
-def place(value: object) -> Place:
-    """Return three coordinates; the origin for anything else."""
-    found = [number(one) for one in value] if isinstance(value, list | tuple) else []
-    x, y, z = found if len(found) == 3 else (None, None, None)
-    return (0.0, 0.0, 0.0) if x is None or y is None or z is None else (float(x), float(y), float(z))
-
-
-def tones(value: object) -> dict[str, list[float]]:
+def tones_in(value: object) -> dict[str, list[float]]:
     """Return tones by image name, three gains above 0 and coefficients; what is none is left out."""
     found = {name: [number(part) for part in one] for name, one in mapping(value).items() if isinstance(one, list)}
     known = {name: [float(part) for part in one if part is not None] for name, one in found.items() if None not in one}
@@ -73,10 +67,10 @@ class Fingerprint(TypedRecord):
     """What `inputs` stands for: each file with its size, time and, as far as known, content."""
     effective: str = ""
     """As `recipe`, of the settings really in force; empty where nobody changed any."""
-    offset: Place = field(default=(0.0, 0.0, 0.0), metadata=reads(place))
+    offset: Place = ORIGIN
     """What was taken off the coordinates of the model: add it to the splat's for the model's own."""
 
-    tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones))
+    tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones_in))
     """Of its photographs: gain R, G, B, then vignetting and tilt; none: as they are."""
     border: str = ""
     """Hash of the boxes of a patch with a core; empty: it had none."""

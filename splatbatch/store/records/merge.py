@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from splatbatch.fields import mapping, number, texts, whole
-from splatbatch.store.records.fingerprint import Place, place
+from splatbatch.store.records.fingerprint import ORIGIN, Place
 from splatbatch.store.records.record import TypedRecord, reads
 
 FORMAT = 1
-Kind = TypeVar("Kind", bound=TypedRecord)
-
-
-def _counts(value: object) -> dict[str, int]:
-    return {name: whole(one) or 0 for name, one in mapping(value).items()}
-
-
-def _corner(value: object) -> tuple[float | None, ...]:
-    return tuple(number(one) for one in value) if isinstance(value, list | tuple) else ()
 
 
 @dataclass(frozen=True)
@@ -38,7 +26,7 @@ class MergedPart(TypedRecord):
     """Of its splat."""
     num_outside: int = 0
     """Of them outside its core."""
-    removed: dict[str, int] = field(default_factory=dict, metadata=reads(_counts))
+    removed: dict[str, int] = field(default_factory=dict)
     """By cleaning, by rule."""
     warnings: tuple[str, ...] = ()
     """Of its training."""
@@ -59,25 +47,19 @@ class Hole(TypedRecord):
 
     patch: str = ""
     reason: str = ""
-    lower: tuple[float | None, ...] = field(default=(), metadata=reads(_corner))
+    lower: tuple[float | None, ...] = ()
     """Of its core, in the axes of the partition; None: infinitely far."""
-    upper: tuple[float | None, ...] = field(default=(), metadata=reads(_corner))
+    upper: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True)
 class Cleaned(TypedRecord):
     """What cleaning has removed, and by which rules."""
 
-    rules: dict[str, str] = field(
-        default_factory=dict, metadata=reads(lambda value: {name: str(one) for name, one in mapping(value).items()})
-    )
+    rules: dict[str, str] = field(default_factory=dict)
     """In words, by name."""
-    removed: dict[str, int] = field(default_factory=dict, metadata=reads(_counts))
+    removed: dict[str, int] = field(default_factory=dict)
     """Gaussians of all parts, by rule."""
-
-
-def _list(kind: type[Kind], value: object) -> tuple[Kind, ...]:
-    return tuple(map(kind.from_record, value)) if isinstance(value, list | tuple) else ()
 
 
 @dataclass(frozen=True)
@@ -92,24 +74,22 @@ class Merge(TypedRecord):
     """Of the splat; empty where an earlier version merged it."""
     num_gaussians: int = 0
     sh_degree: int = 0
-    offset: Place = field(default=(0.0, 0.0, 0.0), metadata=reads(place))
+    offset: Place = ORIGIN
     """What was taken off the coordinates of the model."""
     partition: str = ""
     """SHA-256 of partition.json."""
     key: str = ""
     """Hash of all that decides which bytes the splat has."""
-    parts: tuple[MergedPart, ...] = field(default=(), metadata=reads(lambda value: _list(MergedPart, value)))
+    parts: tuple[MergedPart, ...] = ()
     """In their order in the splat."""
-    holes: tuple[Hole, ...] = field(default=(), metadata=reads(lambda value: _list(Hole, value)))
+    holes: tuple[Hole, ...] = ()
     cleaned: Cleaned | None = field(
-        default=None, metadata=reads(lambda value: Cleaned.from_record(value) if isinstance(value, Mapping) else None)
+        default=None, metadata=reads(lambda value: Cleaned.from_record(value) if isinstance(value, dict) else None)
     )
     """None: nothing was cleaned."""
     warnings: tuple[str, ...] = ()
     """Of the scene as a whole."""
-    held_out: tuple[str, ...] | None = field(
-        default=None, metadata=reads(lambda value: texts(value) if isinstance(value, list | tuple) else None)
-    )
+    held_out: tuple[str, ...] | None = None
     """Photographs that some part holds out and none was trained on; None: versions up to 0.2.0 did not say."""
     version: str = ""
     """Of the splatbatch that wrote it."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from splatbatch.fields import mapping, number
-from splatbatch.store.records.fingerprint import Place, place
-from splatbatch.store.records.record import KeptRecord, TypedRecord, maybe, reads
+from splatbatch.fields import mapping
+from splatbatch.store.records.fingerprint import ORIGIN, Place, tones_in
+from splatbatch.store.records.record import KeptRecord, TypedRecord, reads
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,6 @@ class MemoryPeaks(TypedRecord):
         return max((one for one in (self.training_mib, self.evaluation_mib) if one is not None), default=None)
 
 
-def _size(value: object) -> tuple[float, float] | None:
-    sides = [number(side) for side in value] if isinstance(value, list) else []
-    width, height = sides if len(sides) == 2 else (None, None)
-    return None if width is None or height is None else (width, height)
-
-
 @dataclass(frozen=True)
 class Resolution(TypedRecord):
     """The photographs that were trained on, not those that were asked for."""
@@ -52,24 +46,20 @@ class Resolution(TypedRecord):
     """As "1/8"."""
     folder: str = ""
     """As "images_8"."""
-    largest: tuple[float, float] | None = field(default=None, metadata=reads(_size))
+    largest: tuple[float, float] | None = None
     """Width and height of the largest, in pixels."""
-
-
-def _versions(value: object) -> dict[str, str]:
-    return {name: str(one) for name, one in mapping(value).items() if one is not None}
 
 
 @dataclass(frozen=True)
 class Metrics(KeptRecord):
     """metrics.json, and what result.json repeats of it; also photograph by photograph, and notes, as written."""
 
-    initial: Figures = field(default=Figures(), metadata=reads(Figures.from_record))
+    initial: Figures = Figures()
     """Before the first step."""
-    final: Figures = field(default=Figures(), metadata=reads(Figures.from_record))
-    peak: MemoryPeaks = field(default=MemoryPeaks(), metadata=reads(MemoryPeaks.from_record))
-    resolution: Resolution | None = field(default=None, metadata=maybe(Resolution))
-    made_with: dict[str, str] = field(default_factory=dict, metadata=reads(_versions))
+    final: Figures = Figures()
+    peak: MemoryPeaks = MemoryPeaks()
+    resolution: Resolution | None = None
+    made_with: dict[str, str] = field(default_factory=dict)
     """Versions, and under "on" the name of the GPU, or CPU."""
 
     def photos(self) -> dict[str, Figures]:
@@ -96,21 +86,14 @@ class View(Figures):
 class Views(TypedRecord):
     """renders/views.json: the held-out views that are pictured, by rank."""
 
-    worst: View | None = field(default=None, metadata=maybe(View))
-    median: View | None = field(default=None, metadata=maybe(View))
-    best: View | None = field(default=None, metadata=maybe(View))
+    worst: View | None = None
+    median: View | None = None
+    best: View | None = None
 
     def ranked(self) -> tuple[tuple[str, View], ...]:
         """Return those that there are, the worst first."""
         ranks = (("worst", self.worst), ("median", self.median), ("best", self.best))
         return tuple((rank, view) for rank, view in ranks if view)
-
-
-def _tones(value: object) -> dict[str, list[float]]:
-    """Return the tones of photographs; one that is none, as with a gain that is not above 0, is absent."""
-    lists = {name: [number(part) for part in one] for name, one in mapping(value).items() if isinstance(one, list)}
-    known = {name: [part for part in one if part is not None] for name, one in lists.items() if None not in one}
-    return {name: one for name, one in known.items() if len(one) >= 3 and min(one[:3]) > 0}
 
 
 @dataclass(frozen=True)
@@ -122,14 +105,14 @@ class TrainingSettings(TypedRecord):
     argv: tuple[str, ...] = ()
     sparse: str = ""
     """Folder of the model."""
-    offset: Place = field(default=(0.0, 0.0, 0.0), metadata=reads(place))
+    offset: Place = ORIGIN
     """Taken off its coordinates as it is read."""
     images: str = ""
     masks: str | None = None
     holdout: tuple[str, ...] = ()
     resume: str | None = None
     """Checkpoint of an earlier attempt with the same settings."""
-    tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(_tones))
+    tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones_in))
     """By image name: the gain in R, G and B, then vignetting and tilt; empty: as they are."""
     border: dict[str, Any] = field(default_factory=dict)
     """The boxes of a patch with a core; empty: it has none."""

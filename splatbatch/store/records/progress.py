@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from splatbatch.fields import number, whole
+from splatbatch.fields import number
 from splatbatch.store.records.record import TypedRecord, reads
 
 
@@ -65,10 +65,6 @@ class Progress(TypedRecord):
         return value
 
 
-def _wholes(value: object) -> tuple[int | None, ...]:
-    return tuple(map(whole, value)) if isinstance(value, list) else ()
-
-
 @dataclass(frozen=True)
 class GpuSample(TypedRecord):
     """What NVML says of a GPU at one moment, None where it cannot tell; with its time a line of gpu.jsonl."""
@@ -79,9 +75,9 @@ class GpuSample(TypedRecord):
     utilisation_percent: int | None = None
     temperature_c: int | None = None
     power_w: float | None = None
-    throttled: bool | None = field(default=None, metadata=reads(lambda said: said if isinstance(said, bool) else None))
-    processes: tuple[int, ...] = field(default=(), metadata=reads(lambda value: tuple(filter(None, _wholes(value)))))
-    process_mib: tuple[int | None, ...] = field(default=(), metadata=reads(_wholes))
+    throttled: bool | None = None
+    processes: tuple[int, ...] = ()
+    process_mib: tuple[int | None, ...] = ()
     """What each of them holds."""
     own_mib: int | None = None
     """Of it the attempt's."""

@@ -5,54 +5,28 @@ Plain, since the supervisor reads and writes records, too, and starts in millise
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
+import types
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
 
-from splatbatch.fields import mapping, number, text, texts, whole
+from splatbatch.fields import mapping, number, text, whole
 
+ABSENT: Final = object()
+"""What a reader returns for a value that is nothing of its kind: the field has its default."""
 Reader = Callable[[Any], Any]
-Kind = TypeVar("Kind", bound="TypedRecord")
+
+
+def reads(reader: Reader) -> dict[str, Any]:
+    """Return metadata of a dataclass's field of which its type alone does not tell what it may hold."""
+    return {"reads": reader}
 
 
 def environment(value: object) -> dict[str, str]:
     """Return the variables of an environment; those that no process could be given are left out."""
     named = {name: text(one) for name, one in mapping(value).items()}
     return {name: one for name, one in named.items() if name and not {"=", "\0"} & set(name) and "\0" not in one}
-
-
-def reads(reader: Reader) -> dict[str, Any]:
-    """Return metadata of a dataclass's field that its type alone does not tell how to read."""
-    return {"reads": reader}
-
-
-def maybe(kind: type[TypedRecord]) -> dict[str, Any]:
-    """Return metadata of a field that holds another record, or None where there is nothing to read."""
-    return reads(lambda value: kind.from_record(value) if mapping(value) else None)
-
-
-def by_name(kind: type[Kind]) -> Callable[[Any], dict[str, Kind]]:
-    """Return what reads records of a kind by their names."""
-    return lambda value: {name: kind.from_record(one) for name, one in mapping(value).items()}
-
-
-def numbers(value: object) -> dict[str, float]:
-    """Return numbers by their names; what is none is absent."""
-    return {name: known for name, one in mapping(value).items() if (known := number(one)) is not None}
-
-
-_READERS: Mapping[str, Reader] = {
-    "str": text,
-    "str | None": lambda value: text(value) or None,
-    "bool": lambda value: value is True,
-    "int": lambda value: whole(value) or 0,
-    "int | None": whole,
-    "float | None": number,
-    "tuple[str, ...]": texts,
-    "dict[str, Any]": mapping,
-}
-"""By annotation, which is a text in modules that postpone it."""
 
 
 def as_object(value: Any) -> dict[str, Any]:
@@ -62,13 +36,16 @@ def as_object(value: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TypedRecord:
-    """What every record can do; a field that is absent, or nothing of its kind, has its default."""
+    """What every record can do; a field that is absent, or nothing of its kind, has its default, or is empty."""
 
     @classmethod
     def from_record(cls, record: object) -> Self:
         """Return what a JSON object says, whatever it holds."""
-        found, kind = as_object(record), cast("Any", cls)
-        return cls(**{name: read(found[name]) for name, read in _readers(kind) if name in found})
+        found, known = as_object(record), {**_blanks(cls)}
+        for name, read in _readers(cls):
+            if name in found and (value := read(found[name])) is not ABSENT:
+                known[name] = value
+        return cls(**known)
 
     def to_record(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -93,23 +70,97 @@ class KeptRecord(TypedRecord):
         return self.written
 
 
-@cache
-def _readers(kind: Any) -> tuple[tuple[str, Reader], ...]:
-    return tuple((one.name, reader_of(one)) for one in fields(kind))
-
-
-def reader_of(one: Field[Any]) -> Reader:
-    """Return what reads a field."""
-    return one.metadata.get("reads") or _READERS[str(one.type)]
-
-
 def in_json(value: Any) -> Any:
     """Return a field as JSON has it."""
     match value:
         case TypedRecord():
             return value.to_record()
-        case tuple():
+        case tuple() | list():
             return [in_json(one) for one in value]
         case dict():
             return {name: in_json(one) for name, one in value.items()}
     return value
+
+
+@cache
+def _readers(kind: type[TypedRecord]) -> tuple[tuple[str, Reader], ...]:
+    return tuple((one.name, read) for one, read, _ in _typed_fields(kind))
+
+
+@cache
+def _blanks(kind: type[TypedRecord]) -> dict[str, Any]:
+    """Return an empty value for each field that has no default: "", 0, False, no entry, None where that is allowed."""
+    needed = [(one.name, hint) for one, _, hint in _typed_fields(kind) if MISSING is one.default is one.default_factory]
+    return {name: None if _is_optional(hint) else (get_origin(hint) or hint)() for name, hint in needed}
+
+
+def _typed_fields(kind: type[TypedRecord]) -> list[tuple[Any, Reader, Any]]:
+    hints = get_type_hints(kind)
+    return [(one, one.metadata.get("reads") or _reader_of(hints[one.name]), hints[one.name]) for one in fields(kind)]
+
+
+def _is_optional(hint: Any) -> bool:
+    return get_origin(hint) in (Union, types.UnionType) and type(None) in get_args(hint)
+
+
+def _reader_of(hint: Any) -> Reader:
+    """Return what reads a value of a type; of lists and objects, what is nothing of its kind is left out."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint in _READERS:
+        return _READERS[hint]
+    if _is_optional(hint):
+        (inner,) = (_reader_of(one) for one in arguments if one is not type(None))
+        # no text and an object that says nothing are as good as none
+        return lambda value: None if value in ("", {}) or (known := inner(value)) is ABSENT else known
+    if origin is Literal:
+        return lambda value: value if value in arguments else ABSENT
+    if origin is dict:
+        of_value = _reader_of(arguments[1])
+        return lambda value: _entries(value, of_value) if isinstance(value, dict) else ABSENT
+    if origin is list or (origin is tuple and arguments[1:] == (...,)):
+        return _list_reader(origin, _reader_of(arguments[0]))
+    if origin is tuple:
+        every = tuple(map(_reader_of, arguments))
+        return lambda value: _exactly(value, every)
+    return lambda value: hint.from_record(value) if isinstance(value, dict) else ABSENT
+
+
+def _list_reader(origin: type, of_one: Reader) -> Reader:
+    def read(value: Any) -> Any:
+        if isinstance(value, str) and of_one is _text:
+            return origin((value,))  # a lone text is a list of one
+        if not isinstance(value, list | tuple):
+            return ABSENT
+        return origin(known for one in value if (known := of_one(one)) is not ABSENT)
+
+    return read
+
+
+def _entries(value: dict[str, Any], of_value: Reader) -> dict[str, Any]:
+    return {str(name): known for name, one in value.items() if (known := of_value(one)) is not ABSENT}
+
+
+def _exactly(value: Any, every: tuple[Reader, ...]) -> Any:
+    if not isinstance(value, list | tuple) or len(value) != len(every):
+        return ABSENT
+    found = tuple(read(one) for read, one in zip(every, value, strict=True))
+    return ABSENT if ABSENT in found else found
+
+
+def _text(value: Any) -> Any:
+    return text(value) if isinstance(value, str | bool | int | float) else ABSENT
+
+
+def _flag(value: Any) -> Any:
+    return value if isinstance(value, bool) else ABSENT
+
+
+def _whole(value: Any) -> Any:
+    return ABSENT if (known := whole(value)) is None else known
+
+
+def _number(value: Any) -> Any:
+    return ABSENT if (known := number(value)) is None else known
+
+
+_READERS: dict[Any, Reader] = {Any: lambda value: value, str: _text, bool: _flag, int: _whole, float: _number}

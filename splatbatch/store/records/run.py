@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from splatbatch.store.records.record import TypedRecord, reads
+from splatbatch.store.records.record import TypedRecord
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class SubmissionRecord(TypedRecord):
 class CancelRequest(TypedRecord):
     """cancel-*.json: a run is to end, or to leave some patches."""
 
-    run: RunIdentity = field(default=RunIdentity(), metadata=reads(RunIdentity.from_record))
+    run: RunIdentity = RunIdentity()
     """Nobody else obeys."""
     patches: tuple[str, ...] = ()
     """None: all."""

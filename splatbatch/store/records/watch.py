@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from splatbatch.fields import mapping, number, text
-from splatbatch.store.records.record import TypedRecord, environment, maybe, reads
+from splatbatch.fields import text
+from splatbatch.store.records.record import TypedRecord, environment, reads
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Then(TypedRecord):
     """The command that makes a splat of what the first one left."""
 
     argv: tuple[str, ...] = ()
-    finish: Finish = field(default=Finish(), metadata=reads(Finish.from_record))
+    finish: Finish = Finish()
     phase: str = "export"
 
 
@@ -39,16 +39,14 @@ class Watch(TypedRecord):
 
     cwd: str | None = None
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
-    progress: dict[str, str] = field(
-        default_factory=dict, metadata=reads(lambda value: {name: text(one) for name, one in mapping(value).items()})
-    )
+    progress: dict[str, str] = field(default_factory=dict)
     """Regular expressions of figures in the log, by name."""
     max_steps: int = 0
     phase: str = field(default="start", metadata=reads(lambda value: text(value) or "start"))
-    finish: Finish = field(default=Finish(), metadata=reads(Finish.from_record))
-    finished_after_s: float = field(default=0.0, metadata=reads(lambda value: number(value) or 0.0))
+    finish: Finish = Finish()
+    finished_after_s: float = 0.0
     """So long silent with all there, and it counts as done; 0: never."""
-    then: Then | None = field(default=None, metadata=maybe(Then))
+    then: Then | None = None
     metrics: tuple[str, ...] = ()
     """Globs of the file that holds its own figures."""
     shown: tuple[str, ...] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from splatbatch.fields import number, whole
 from splatbatch.store.records.record import TypedRecord, reads
@@ -42,20 +41,8 @@ class Correction(TypedRecord):
 
     at: float | None = None
     """Seconds since 1970."""
-    pace: Pace = field(default=FULL, metadata=reads(Pace.from_record))
+    pace: Pace = FULL
     why: str = ""
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        return {"at": self.at, "pace": self.pace.to_record(), "why": self.why}
-
-
-def _paces(value: object) -> tuple[Pace, ...]:
-    return tuple(Pace.from_record(one) for one in value) if isinstance(value, list) else ()
-
-
-def _corrections(value: object) -> tuple[Correction, ...]:
-    return tuple(Correction.from_record(one) for one in value) if isinstance(value, list) else ()
 
 
 @dataclass(frozen=True)
@@ -71,8 +58,8 @@ class Choice(TypedRecord):
     """Both in seconds since 1970."""
     patches: tuple[str, ...] = ()
     """For which it was chosen."""
-    pace: Pace = field(default=FULL, metadata=reads(Pace.from_record))
-    earlier: tuple[Pace, ...] = field(default=(), metadata=reads(_paces))
+    pace: Pace = FULL
+    earlier: tuple[Pace, ...] = ()
     """Of earlier choices: what was trained by them is kept, with as many steps as these at least."""
     full_s: float | None = None
     """How long it would have taken without a deadline; None: nobody could tell."""
@@ -83,7 +70,7 @@ class Choice(TypedRecord):
     """It was expected to be."""
     untouched: tuple[str, ...] = ()
     """Trainers whose steps nobody can set."""
-    corrections: tuple[Correction, ...] = field(default=(), metadata=reads(_corrections))
+    corrections: tuple[Correction, ...] = ()
 
     @property
     def now(self) -> Pace:
@@ -94,8 +81,3 @@ class Choice(TypedRecord):
     def paces(self) -> tuple[Pace, ...]:
         """Return every pace whose splats count, that of now first."""
         return tuple(dict.fromkeys((self.now, self.pace, *(one.pace for one in self.corrections), *self.earlier)))
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as deadline.json holds it."""
-        lists = {name: [one.to_record() for one in getattr(self, name)] for name in ("earlier", "corrections")}
-        return super().to_record() | lists

@@ -8,28 +8,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from splatbatch.fields import mapping, number, text
 from splatbatch.files import read_json
-from splatbatch.store.records.fingerprint import Place, place
+from splatbatch.store.records.fingerprint import ORIGIN, Place
 from splatbatch.store.records.quality.inspection import QualityFigure
-from splatbatch.store.records.record import TypedRecord, reads
-
-
-def _texts(value: object) -> dict[str, str]:
-    return {name: text(one) for name, one in mapping(value).items()}
-
-
-def _numbers(value: object) -> dict[str, float]:
-    found = {name: number(one) for name, one in mapping(value).items()}
-    return {name: one for name, one in found.items() if one is not None}
-
-
-def _by_name(value: object) -> dict[str, dict[str, float]]:
-    return {name: _numbers(one) for name, one in mapping(value).items()}
-
-
-def _figures(value: object) -> tuple[QualityFigure, ...]:
-    return tuple(map(QualityFigure.from_record, value)) if isinstance(value, list | tuple) else ()
+from splatbatch.store.records.record import TypedRecord
 
 
 @dataclass(frozen=True)
@@ -38,27 +20,23 @@ class Certificate(TypedRecord):
 
     patch: str = ""
     grade: str = ""
-    figures: tuple[QualityFigure, ...] = field(default=(), metadata=reads(_figures))
+    figures: tuple[QualityFigure, ...] = ()
     splat: str = ""
     """SHA-256 of the product."""
     num_gaussians: int | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     """That decided what was computed."""
     settings_hash: str = ""
-    inputs: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+    inputs: dict[str, str] = field(default_factory=dict)
     """SHA-256 of each file that it was made from."""
-    holdout: dict[str, dict[str, float]] = field(default_factory=dict, metadata=reads(_by_name))
+    holdout: dict[str, dict[str, float]] = field(default_factory=dict)
     """Of each photograph that it was not trained on: psnr in dB; x, y, z, where it was taken from, in the splat's
     coordinates; distance to the nearest trained one in baselines; piece: 1 where those around it are held out, too."""
-    offset: Place = field(default=(0.0, 0.0, 0.0), metadata=reads(place))
+    offset: Place = ORIGIN
     """Was taken off the coordinates of the model."""
-    made_with: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+    made_with: dict[str, str] = field(default_factory=dict)
     seal: str = ""
     """SHA-256 of all of the above."""
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as certificate.json holds it."""
-        return super().to_record() | {"figures": [one.to_record() for one in self.figures]}
 
     def sealed(self) -> Certificate:
         """Return it with its seal."""

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from splatbatch.fields import mapping, number, text
 from splatbatch.store.records.metrics import TrainingSettings
-from splatbatch.store.records.record import TypedRecord, maybe, reads
+from splatbatch.store.records.record import TypedRecord
 
 State = Literal["fine", "weak", "bad", "unknown"]
 HEALTH_RULES = ("loss_not_falling", "holdout_gap", "no_densification", "no_growth", "shrunk", "repeated_images")
@@ -22,23 +21,6 @@ GRADES = {
 """What grades mean. A is no measure of quality: a splat of few steps that is blurred all over may have no sickness."""
 BAD = 3.0
 """Times its limit, from which on a figure is bad and not merely weak."""
-
-
-def _numbers(value: object) -> dict[str, float]:
-    found = {name: number(one) for name, one in mapping(value).items()}
-    return {name: one for name, one in found.items() if one is not None}
-
-
-def _texts(value: object) -> dict[str, str]:
-    return {name: text(one) for name, one in mapping(value).items()}
-
-
-def _by_name(value: object) -> dict[str, dict[str, float]]:
-    return {name: _numbers(one) for name, one in mapping(value).items()}
-
-
-def _rows(value: object) -> tuple[dict[str, float], ...]:
-    return tuple(map(_numbers, value)) if isinstance(value, list | tuple) else ()
 
 
 @dataclass(frozen=True)
@@ -67,10 +49,6 @@ class QualityFigure(TypedRecord):
         if self.value <= self.limit:
             return "fine"
         return "bad" if self.value > BAD * self.limit and self.limit > 0 else "weak"
-
-
-def _figures(value: object) -> tuple[QualityFigure, ...]:
-    return tuple(map(QualityFigure.from_record, value)) if isinstance(value, list | tuple) else ()
 
 
 @dataclass(frozen=True)
@@ -108,16 +86,16 @@ class Inspection(TypedRecord):
     """Hash of what it was inspected with; the same again gives the same."""
     grade: str = ""
     """A to D."""
-    figures: tuple[QualityFigure, ...] = field(default=(), metadata=reads(_figures))
-    photos: dict[str, dict[str, float]] = field(default_factory=dict, metadata=reads(_by_name))
+    figures: tuple[QualityFigure, ...] = ()
+    photos: dict[str, dict[str, float]] = field(default_factory=dict)
     """By photograph: where it was taken from, x, y, z in the splat's coordinates; cover, blur, exposure, registration,
     shift; of held-out ones psnr, distance in baselines, and piece: 1 where those around it are held out, too."""
-    thumbnails: dict[str, str] = field(default_factory=dict, metadata=reads(_texts))
+    thumbnails: dict[str, str] = field(default_factory=dict)
     """Of photographs that figures name: files in the folder of pictures."""
     attempt: str = ""
     """Whose folder has the pictures."""
-    dropped: Dropped | None = field(default=None, metadata=maybe(Dropped))
-    cells: tuple[dict[str, float], ...] = field(default=(), metadata=reads(_rows))
+    dropped: Dropped | None = None
+    cells: tuple[dict[str, float], ...] = ()
     """Columns of the scene: x, y, z of the middle of the surface and size, the side of the square, in the splat's
     coordinates (without the offset); photos, angle in degrees between those that are furthest apart, resolution in
     pixels of the finest photograph for a unit; weak: 1 where fewer than three photographs see it."""
