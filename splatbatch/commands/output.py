@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import typer
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from splatbatch.plain_text import one_line
+from splatbatch.store.records.record import in_json
 
 PIPE_WIDTH = 200
 
@@ -36,6 +37,6 @@ def print_warnings(warnings: Iterable[str]) -> None:
         typer.echo(one_line(f"warning: {warning}"), err=True)
 
 
-def print_json(record: Mapping[str, Any]) -> None:
-    """Print a record as JSON on stdout."""
-    sys.stdout.write(json.dumps(record, indent=1, default=str) + "\n")
+def print_json(facts: Any) -> None:
+    """Print facts, a dataclass or an object of them, as JSON on stdout."""
+    sys.stdout.write(json.dumps(in_json(facts), indent=1, default=str) + "\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch.errors import SceneError, SplatbatchError
-from splatbatch.files import Record, write_text
+from splatbatch.files import write_text
 from splatbatch.monitor.console import ConsoleListener, open_listener
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
@@ -23,6 +23,7 @@ from splatbatch.outcome import Made, Outcome
 from splatbatch.outcome import Trained as TrainedOutcome
 from splatbatch.reader import Fault, Hang, Patience, Refused, ToldToStop, answer
 from splatbatch.report import write_report
+from splatbatch.report.facts import Report
 from splatbatch.store.claims.claims import Claims
 from splatbatch.store.events import Event, NotifyFailed
 from splatbatch.store.ledger import Ledger
@@ -222,8 +223,8 @@ def write_the_report(batch: Batch, standing: Standing) -> None:
     tell(f"the report could not be written ({words})")
 
 
-def report(batch: Batch) -> Record:
-    """Write the report of a batch as it stands; return what report.json holds.
+def report(batch: Batch) -> Report:
+    """Write the report of a batch as it stands; return its facts.
 
     Raises:
         OSError: it cannot be written.

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from splatbatch.config import Variant
-from splatbatch.files import Record, write_json, write_text
-from splatbatch.report.facts import build
+from splatbatch.files import write_json, write_text
+from splatbatch.report.build import build
+from splatbatch.report.facts import Report
 from splatbatch.report.markdown import to_markdown
 from splatbatch.report.page.page import to_html, to_live_html
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.record import in_json
 from splatbatch.tasks.evidence import Standing
 
 __all__ = ["live_page", "to_markdown", "write_report"]
@@ -19,14 +21,14 @@ def write_report(
     variants: Iterable[Variant] = (),
     previews_mib: int = 48,
     standing: Standing | None = None,
-) -> Record:
-    """Write the three reports from the files of a batch; return what report.json holds.
+) -> Report:
+    """Write the three reports from the files of a batch; return what they say.
 
     Splats that open in 3D may take `previews_mib` of the page; without `standing` any product counts that is there,
     and nobody knows where the photographs lie.
     """
     report = build(output, names, tuple(variants), standing)
-    write_json(output.report("json"), report)
+    write_json(output.report("json"), in_json(report))
     write_text(output.report("md"), to_markdown(report))
     folders = standing.photograph_folders if standing else lambda _: ()
     write_text(output.report("html"), to_html(report, output, previews_mib, folders))

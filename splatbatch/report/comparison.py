@@ -5,47 +5,38 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
 from splatbatch.config import Variant
-from splatbatch.files import Record
+from splatbatch.report.facts import Figures, ReportedPatch, Sweep, UnderVariant, VariantRow
 
 FIGURES = ("psnr", "ssim", "num_gaussians", "bytes", "seconds")
 HIGHER = ("psnr", "ssim")
 """Figures of which more is better; of the others, less."""
 
 
-def compare(patches: Sequence[Record], variants: Sequence[Variant]) -> Record | None:
-    """Return the comparison of a sweep; None without one.
-
-    Keys: settings (full names of those that are compared), patches (names), variants (one object each, in the order of
-    the YAML: variant, settings, trained, of, is_comparable, mean, patches), best (variant by figure), best_of_patch
-    (variant by patch, after its PSNR). The figures are those of `FIGURES`; a mean is over the trained patches.
-
-    Means over different patches say nothing: those of the largest set of patches that a variant has trained are
-    compared, and `is_comparable` says which these are.
-    """
+def compare(patches: Sequence[ReportedPatch], variants: Sequence[Variant]) -> Sweep | None:
+    """Return the comparison of a sweep; None without one."""
     if not variants:
         return None
     names = {variant.name for variant in variants}
-    tasks = {(one["of_patch"], one["variant"]): one for one in patches if one["variant"] in names}
-    of_patches = list(dict.fromkeys(patch for patch, _ in tasks))
+    tasks = {(one.of_patch, one.variant): one for one in patches if one.variant in names}
+    of_patches = tuple(dict.fromkeys(patch for patch, _ in tasks))
     rows = [_row(variant, {patch: tasks.get((patch, variant.name)) for patch in of_patches}) for variant in variants]
     fullest = max((_trained(row) for row in rows), key=len)
-    for row in rows:
-        row["is_comparable"] = bool(fullest) and _trained(row) == fullest
-    comparable = [row for row in rows if row["is_comparable"]]
-    return {
-        "settings": list(variants[0].compared),
-        "patches": of_patches,
-        "variants": rows,
-        "best": {key: _best({row["variant"]: row["mean"][key] for row in comparable}, key) for key in FIGURES},
-        "best_of_patch": {
-            patch: _best({row["variant"]: row["patches"][patch]["psnr"] for row in rows}, "psnr")
-            for patch in of_patches
+    rows = [replace(row, is_comparable=bool(fullest) and _trained(row) == fullest) for row in rows]
+    comparable = [row for row in rows if row.is_comparable]
+    return Sweep(
+        settings=tuple(variants[0].compared),
+        patches=of_patches,
+        variants=tuple(rows),
+        best={key: _best({row.variant: row.mean.of(key) for row in comparable}, key) for key in FIGURES},
+        best_of_patch={
+            patch: _best({row.variant: row.patches[patch].psnr for row in rows}, "psnr") for patch in of_patches
         },
-    }
+    )
 
 
 def spelt(value: Any) -> str:
@@ -56,36 +47,28 @@ def spelt(value: Any) -> str:
     return short if short and float(short) == value else json.dumps(value, default=str)
 
 
-def _row(variant: Variant, tasks: Mapping[str, Record | None]) -> Record:
+def _row(variant: Variant, tasks: Mapping[str, ReportedPatch | None]) -> VariantRow:
     figures = {patch: _figures(task) for patch, task in tasks.items()}
-    means = {key: _mean([one[key] for one in figures.values() if one["state"] == "trained"]) for key in FIGURES}
-    return {
-        "variant": variant.name,
-        "settings": {
-            key: value if isinstance(value, bool | int | float) else spelt(value)
-            for key, value in variant.compared.items()
-        },
-        "trained": sum(one["state"] == "trained" for one in figures.values()),
-        "of": len(figures),
-        "mean": means,
-        "patches": figures,
+    trained = [one for one in figures.values() if one.state == "trained"]
+    settings = {
+        key: value if isinstance(value, bool | int | float) else spelt(value) for key, value in variant.compared.items()
     }
+    means = Figures(*(_mean([one.of(key) for one in trained]) for key in FIGURES))
+    return VariantRow(variant.name, settings, len(trained), len(figures), means, figures)
 
 
-def _figures(task: Record | None) -> Record:
-    """Return what is compared of a patch under a variant; `changes` are settings that a failure made it change."""
+def _figures(task: ReportedPatch | None) -> UnderVariant:
+    """Return what is compared of a patch under a variant."""
     if task is None:
-        return {"state": "waiting", "changes": {}, **dict.fromkeys(FIGURES)}
-    is_trained = task["state"] == "trained"
-    return {
-        "state": task["state"],
-        "changes": task["changes"],
-        **{key: task[key] if is_trained else None for key in FIGURES},
-    }
+        return UnderVariant()
+    if task.state != "trained":
+        return UnderVariant(state=task.state, changes=task.changes)
+    figures = (task.psnr, task.ssim, task.num_gaussians, task.bytes, task.seconds)
+    return UnderVariant(*figures, task.state, task.changes)
 
 
-def _trained(row: Record) -> frozenset[str]:
-    return frozenset(patch for patch, figures in row["patches"].items() if figures["state"] == "trained")
+def _trained(row: VariantRow) -> frozenset[str]:
+    return frozenset(patch for patch, figures in row.patches.items() if figures.state == "trained")
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

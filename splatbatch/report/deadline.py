@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 
-from splatbatch.files import Record
 from splatbatch.plain_text import clock, moment
+from splatbatch.report.facts import ReportedDeadline
 from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.deadline.words import in_words
 from splatbatch.tasks.evidence import Standing
 
 
-def deadline_of(output: OutputFolder, history: Iterable[Event], standing: Standing | None) -> Record | None:
-    """Return what is told of the deadline; None where none was chosen for.
-
-    Its `ended_at` is when the last attempt at its patches ended, in seconds since 1970.
-    """
+def deadline_of(output: OutputFolder, history: Iterable[Event], standing: Standing | None) -> ReportedDeadline | None:
+    """Return what is told of the deadline; None where none was chosen for."""
     choice = output.read_deadline()
     if choice is None:
         return None
@@ -28,7 +26,8 @@ def deadline_of(output: OutputFolder, history: Iterable[Event], standing: Standi
         late_s = ended_at - choice.ends_at
         how = f"{clock(abs(late_s))} {'after it' if late_s > 0 else 'before it'}"
         words.append(f"the last attempt ended at {moment(ended_at)}, {how}")
-    return {**choice.to_record(), "ended_at": ended_at, "words": words}
+    told = {one.name: getattr(choice, one.name) for one in fields(choice)}
+    return ReportedDeadline(**told, words=tuple(words), ended_at=ended_at)
 
 
 def _counts(event: Event, patches: Sequence[str], since: float) -> bool:

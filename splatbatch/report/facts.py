@@ -1,215 +1,379 @@
-"""What report.json holds, schema 1. Keys are only ever added within a schema.
+"""What is known of a batch in the morning: the pages are drawn from it, and report.json is it, field by field.
 
-schema, version         of this file; of the splatbatch that wrote it
-written_at, output      local time with its zone; the output folder
-summary, counts         one line; the number of patches in each state
-patches                 one object per patch, in natural order:
-  patch, state          trained, running, failed, stopped, refused, stale, waiting
-  attempt, phase, step, max_steps, loss, seconds, splat
-  psnr, ssim, lpips, initial_psnr, num_gaussians  of the product; PSNR in dB on held-out photographs
-  psnr_even             `psnr` compares photographs as they are, this one evened ones; null where none has a tone
-  training_psnr         on a few photographs it was trained on
-  cause, advice, evidence                     of the last failure; evidence: lines of the log
-  changes, warnings                           settings that differ from the config; what was odd
-  outliers                                    how it differs from the other patches
-  gain_db                                     of its PSNR by the latest run; null where that has not replaced it
-  node, worker                                where and by whom it is, or was, trained or tried last
-  attempts                                    see `splatbatch.report.attempts.attempts_of`
-  versions                                    of what trained it, as far as its files say
-  of_patch, variant                           its parts in a sweep; else the patch, and nothing
-  bytes, resolution                           of the splat file; used, folder and largest of what it was trained on
-sweep                   null, or see `splatbatch.report.comparison.compare`
-runs                    [{"started_at", "ended_at", "slots", "changes", "worker"}]: one per `train`, `retry` or worker
-workers                 see `splatbatch.report.workers.workers_of`
-frame                   null, or {"offset", "scenes", "note"}: what to add to the splats' coordinates for the models'
-colors                  one object per scene whose photographs were looked at, "" for all patches together:
-  scene, is_even, residual_before, residual_after, words      residuals in percent
-  photographs           those that differ most: [{"name", "gain", "tone", "words"}], tone: as in colors.json
-scene                   null, or see `splatbatch.report.scene.merged.scene_facts`
-map                     null, or patches and cameras from above where no partition says it; as in scene
-afterwards              what followed the training: [{"what", "state", "words", "command", "at"}]; what: inspect, merge,
-                        evaluate, publish; state: done, partly, left out; command: what makes it good
-todo                    [{"kind", "patches", "what", "command"}]: see `splatbatch.report.todo`
-config_file             the YAML; empty where it is not known
-deadline                null, or deadline.json with `ended_at` and what to say of it, `words`
-audit                   the latest: verified, refused, warnings; null if there was none
-config                  batch.yaml, the resolved settings of the latest run
-events                  the ledgers; `worker` says whose ledger it is, if it is not that of `train`
+Version `SCHEMA` of report.json: fields are only ever added within it. Times are seconds since 1970, or a span in
+seconds, and None (null) where nobody knows.
 """
 
 from __future__ import annotations
 
-import math
-import platform
-import sys
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from functools import partial
-from typing import TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
-from splatbatch import __version__
-from splatbatch.config import TaskId, Variant
-from splatbatch.files import Record, read_tail
-from splatbatch.report.attempts import OfAttempt, attempts_of, gain_db
-from splatbatch.report.comparison import compare
-from splatbatch.report.deadline import deadline_of
-from splatbatch.report.outliers import outliers
-from splatbatch.report.quality import quality_of
-from splatbatch.report.scene.colors import colors_of
-from splatbatch.report.scene.merged import scene_facts
-from splatbatch.report.scene.overview import overview
-from splatbatch.report.todo import todo
-from splatbatch.report.workers import starts_of, workers_of
-from splatbatch.store.events import Audited, BatchEnded, BatchStarted, Event, event_of
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import lines
-from splatbatch.store.records.result import Result
-from splatbatch.tasks.evidence import Standing
-from splatbatch.tasks.frame import note
-from splatbatch.tasks.status import STATES, PatchStatus, read_status, summary
+from splatbatch.store.records.afterwards import Afterwards
+from splatbatch.store.records.deadline.choice import Choice
+from splatbatch.store.records.evaluation import SceneEvaluation, SeamMeasured
+from splatbatch.store.records.frame import Frame
+from splatbatch.store.records.metrics import Resolution
+from splatbatch.store.records.quality.inspection import QualityFigure
+from splatbatch.tasks.status import PatchStatus, State
 
 SCHEMA = 1
-"""Version of report.json; it rises when a field changes its meaning or goes."""
-MOST_CONFIG_BYTES = 1 << 18
+"""It rises when a field changes its meaning or goes."""
+Outcome = Literal["trained", "made", "failed", "stopped"]
+OUTCOMES: tuple[Outcome, ...] = ("trained", "made", "failed", "stopped")
+Grade = Literal["even", "slight", "step", "unknown"]
 
 
-def build(
-    output: OutputFolder, names: Sequence[str], variants: Sequence[Variant] = (), standing: Standing | None = None
-) -> Record:
-    """Return the facts of a batch."""
-    statuses, said = read_status(output, names, standing=standing), _said(output)
-    history = [event for record in said if (event := event_of(record))]
-    runs = _runs(said)
-    patches = _patches(output, statuses, history, max(starts_of(runs), default=0.0))
-    audits = [record for record in said if record["event"] == Audited.name]
-    scene = scene_facts(output, standing.patches_folder) if standing else None
-    report = {
-        "schema": SCHEMA,
-        "version": __version__,
-        "python": platform.python_version(),
-        "written_at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "output": str(output.path),
-        "summary": summary(statuses),
-        "counts": {state: sum(status.state == state for status in statuses) for state in STATES},
-        "patches": patches,
-        "sweep": compare(patches, variants),
-        "runs": runs,
-        "workers": workers_of(output, patches),
-        "frame": _frame(output, statuses),
-        "colors": colors_of(output),
-        "scene": scene,
-        "map": overview(output, standing.patches_in_one_world()) if standing and not scene else None,
-        "deadline": deadline_of(output, history, standing),
-        "afterwards": [one.to_record() for one in output.read_afterwards()],
-        "audit": _audit(audits[-1], statuses) if audits else None,
-        "config": read_tail(output.config, MOST_CONFIG_BYTES),
-        "config_file": str(standing.config_file.absolute()) if standing else "",
-        "events": said,
-    }
-    return {**report, "todo": todo(report)}
+@dataclass(frozen=True)
+class Next:
+    """What was decided after an attempt, and why."""
+
+    decision: Literal["retry", "gave_up"]
+    wait_s: float | None = None
+    reason: str = ""
+    """Why it was given up."""
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Settings of the next attempt that differ from the config."""
+    trained_in_between: tuple[str, ...] = ()
+    """Patches that show that the GPU is not to blame."""
 
 
-T = TypeVar("T")
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt at a patch."""
+
+    number: int
+    outcome: Outcome | None = None
+    """None while it runs."""
+    slot: str = ""
+    node: str = ""
+    """The name of its host."""
+    worker: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+    setup_s: float | None = None
+    """Before the first step."""
+    seconds: float | None = None
+    step: int | None = None
+    phase: str = ""
+    gate_s: float | None = None
+    """For how long the slot was not fit before it."""
+    gate: str = ""
+    """Why it was not."""
+    cause: str = ""
+    advice: str = ""
+    evidence: tuple[str, ...] = ()
+    """Lines of the log."""
+    warnings: tuple[str, ...] = ()
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Settings that differ from the config."""
+    gpu_peak_mib: float | None = None
+    """All that was in use on the card."""
+    own_gpu_peak_mib: float | None = None
+    """By this attempt, as NVML sees it."""
+    torch_peak_mib: float | None = None
+    """Of that, what torch had allocated."""
+    psnr: float | None = None
+    ssim: float | None = None
+    num_gaussians: int | None = None
+    """Of its splat."""
+    pace_s: float | None = None
+    """Of a step, but for the first, which compiles kernels."""
+    choice: str = ""
+    """Which of two splats was kept, and why."""
+    adopted: bool = False
+    """By a later run."""
+    is_kept: bool = False
+    """Its splat is the product."""
+    has_splat: bool = False
+    """It is there still."""
+    is_pictured: bool = False
+    next: Next | None = None
 
 
-def _said(output: OutputFolder) -> list[Record]:
-    """Return all lines of the ledger; they share their keys and words, which weigh more than all else that they say."""
-    return [
-        {sys.intern(key): sys.intern(value) if type(value) is str else value for key, value in event.items()}
-        for event in lines(output)
-    ]
+@dataclass(frozen=True)
+class Quality:
+    """What an inspection has found of a splat."""
+
+    grade: str
+    figures: tuple[QualityFigure, ...]
+    cells: tuple[dict[str, float], ...]
+    """Columns of the scene, as inspection.json has them."""
+    holdout: dict[str, dict[str, float]]
+    """Held-out photographs, with their PSNR and distance."""
+    cameras: dict[str, dict[str, float]]
+    """Where photographs were taken from."""
+    psnr: float | None
+    """In the mean over held-out photographs that were not taken side by side."""
+    psnr_in_one_piece: float | None
+    """Over those that were."""
+    thumbnails: dict[str, str]
+    """Names of pictures, by what is said below them."""
+    pictures: str
+    """The folder of all pictures."""
+    dropped: str
+    """What leaving photographs out has brought; empty where nobody has measured it."""
+    digits: float | None
+    seconds: float | None
+    certificate: dict[str, Any]
+    """As certificate.json has it; empty where there is none of this splat."""
 
 
-def _patches(
-    output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[Event], since: float
-) -> list[Record]:
-    by_patch = _by_patch(history)
-    attempts: dict[str, list[Record]] = {}
-    for one in statuses:
-        look = partial(attempts_of, output.patch(one.patch), by_patch.get(one.patch, []))
-        attempts[one.patch] = _walled(look, [])
-    odd = outliers(statuses, {one.patch: _training_s(one, attempts[one.patch]) for one in statuses})
-    return [
-        {
-            **_finite(asdict(status)),
-            "outliers": list(odd[status.patch]),
-            "gain_db": gain_db(attempts[status.patch], since),
-            "attempts": attempts[status.patch],
-            **dict(zip(("of_patch", "variant"), TaskId.of_folder(status.patch), strict=True)),
-            **product_of(result := _walled(output.patch(status.patch).read_result, None) or Result()),
-            "quality": _walled(partial(quality_of, output.patch(status.patch), result.sha256), None),
-        }
-        for status in statuses
-    ]
+@dataclass(frozen=True)
+class ReportedPatch(PatchStatus):
+    """A patch in a report: its status, and what only the report says of it."""
+
+    outliers: tuple[str, ...] = ()
+    """How it differs from the other patches."""
+    gain_db: float | None = None
+    """Of its PSNR by the latest run; None where that has not replaced it."""
+    attempts: tuple[Attempt, ...] = ()
+    of_patch: str = ""
+    variant: str = ""
+    """Its parts in a sweep; else the patch, and nothing."""
+    bytes: int | None = None
+    """Of the splat file."""
+    resolution: Resolution | None = None
+    """Of the photographs that it was trained on."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of what trained it, as far as its files say."""
+    quality: Quality | None = None
 
 
-def _walled(look: Callable[[], T], nothing: T) -> T:
-    """Return what the files of one patch say; nothing of those that cannot be read: the others are reported."""
-    try:
-        return look()
-    except Exception:  # noqa: BLE001 - they may be whatever they are; its status names the fault
-        return nothing
+@dataclass(frozen=True)
+class Figures:
+    """What is compared in a sweep, of a patch or in the mean over the trained ones."""
+
+    psnr: float | None = None
+    ssim: float | None = None
+    num_gaussians: float | None = None
+    bytes: float | None = None
+    seconds: float | None = None
+
+    def of(self, name: str) -> float | None:
+        """Return a figure by its name."""
+        found: float | None = getattr(self, name)
+        return found
 
 
-def _training_s(status: PatchStatus, attempts: Sequence[Record]) -> float | None:
-    """Return what the steps of a product took; where nobody has told of steps, its whole time but for its set-up."""
-    kept = next((one for one in attempts if one["is_kept"]), None)
-    if kept and kept["pace_s"] is not None:
-        return float(kept["pace_s"]) * status.step
-    return None if status.seconds is None else status.seconds - ((kept and kept["setup_s"]) or 0.0)
+@dataclass(frozen=True)
+class UnderVariant(Figures):
+    """A patch under a variant."""
+
+    state: State = "waiting"
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Settings that a failure made it change."""
 
 
-def product_of(result: Result) -> Record:
-    """Return what report.json says of an accepted splat besides its figures; all empty if there is none."""
-    said = result.metrics.resolution
-    ours = {"splatbatch": result.version} if result.version else {}
-    return {
-        "bytes": result.bytes,
-        "resolution": said.to_record() if said else None,
-        "versions": ours | result.metrics.made_with,
-    }
+@dataclass(frozen=True)
+class VariantRow:
+    """A variant of a sweep."""
+
+    variant: str
+    settings: dict[str, bool | int | float | str]
+    """That are compared, by their full names."""
+    trained: int
+    of: int
+    """How many of its patches are trained, of how many."""
+    mean: Figures
+    patches: dict[str, UnderVariant]
+    is_comparable: bool = False
+    """Means over different patches say nothing: it has trained the largest set of patches that any variant has."""
 
 
-def _by_patch(history: Sequence[Event]) -> dict[str, list[OfAttempt]]:
-    found: dict[str, list[OfAttempt]] = {}
-    for event in history:
-        if isinstance(event, OfAttempt):
-            found.setdefault(event.patch, []).append(event)
-    return found
+@dataclass(frozen=True)
+class Sweep:
+    """The variants of a sweep, in the order of the YAML."""
+
+    settings: tuple[str, ...]
+    """Full names of those that are compared."""
+    patches: tuple[str, ...]
+    variants: tuple[VariantRow, ...]
+    best: dict[str, str | None]
+    """Variant by figure."""
+    best_of_patch: dict[str, str | None]
+    """Variant by patch, after its PSNR."""
 
 
-def _runs(said: Sequence[Record]) -> list[Record]:
-    runs: list[Record] = []
-    latest: dict[str, Record] = {}
-    for record in said:
-        worker = str(record.get("worker", ""))
-        match event_of(record):
-            case BatchStarted() as event:
-                facts = {"slots": list(event.slots), "changes": event.changes, "worker": worker}
-                latest[worker] = {"started_at": event.t, "ended_at": None, **facts}
-                runs.append(latest[worker])
-            case BatchEnded() as event if worker in latest:
-                latest[worker]["ended_at"] = event.t
-            case _:
-                pass
-    return runs
+@dataclass(frozen=True)
+class Run:
+    """One `train`, `retry` or worker."""
+
+    started_at: float | None
+    ended_at: float | None
+    slots: tuple[str, ...]
+    changes: dict[str, Any]
+    """Settings changed by --set."""
+    worker: str
 
 
-def _frame(output: OutputFolder, statuses: Sequence[PatchStatus]) -> Record | None:
-    frame = output.read_frame()
-    names = {TaskId.of_folder(status.patch)[0] for status in statuses}
-    return {**frame.to_record(), "note": note(frame, names)} if frame else None
+@dataclass(frozen=True)
+class Worker:
+    """Who has made attempts, or is at work."""
+
+    worker: str
+    """Its name."""
+    node: str
+    """The name of its host."""
+    job: str
+    """Of the engine that runs it."""
+    since: str
+    attempts: int
+    trained: int
+    """Of its attempts."""
+    seconds: float
+    """In training processes."""
+    patches: tuple[str, ...]
+    """What it has trained."""
+    running: tuple[str, ...]
+    """What it trains."""
+    has_ended: bool
 
 
-def _audit(said: Record, statuses: Sequence[PatchStatus]) -> Record:
-    """Return the latest audit with every patch that is refused now: it may have been about some patches alone."""
-    refused = {one.patch: one.advice for one in statuses if one.state == "refused"}
-    event = Audited.from_record(said)
-    return {**said, "verified": event.verified, "refused": refused, "warnings": list(event.warnings)}
+@dataclass(frozen=True)
+class ReportedFrame(Frame):
+    """What to add to the splats' coordinates for the models'."""
+
+    note: str = ""
 
 
-def _finite(record: Record) -> Record:
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in record.items()
-    }
+@dataclass(frozen=True)
+class UnlikePhotograph:
+    """A photograph that is among those that differ most."""
+
+    name: str
+    gain: tuple[float, ...]
+    tone: tuple[float, ...]
+    """As in colors.json."""
+    words: str
+
+
+@dataclass(frozen=True)
+class ReportedColors:
+    """A scene whose photographs were looked at; residuals in percent."""
+
+    scene: str
+    """Empty: all patches together."""
+    is_even: bool
+    residual_before: float | None
+    residual_after: float | None
+    words: tuple[str, ...]
+    photographs: tuple[UnlikePhotograph, ...]
+
+
+@dataclass(frozen=True)
+class CoreBox:
+    """The core of a patch from above, in the axes of the partition."""
+
+    patch: str
+    lower: tuple[float, float]
+    upper: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class CameraPlace:
+    """Where a photograph was taken from, from above; of one that is held out its name, and what it shows."""
+
+    at: tuple[float, float]
+    name: str = ""
+    psnr: float | None = None
+
+
+@dataclass(frozen=True)
+class ReportedSeam(SeamMeasured):
+    """A seam, and the line that it is from above."""
+
+    told: ClassVar = ("name",)
+    line: tuple[tuple[float, float], tuple[float, float]] | None = None
+    """None where it lies level."""
+    grade: Grade = "unknown"
+    """How well the two patches meet."""
+
+
+@dataclass(frozen=True)
+class SceneMap:
+    """Patches and cameras from above."""
+
+    cores: tuple[CoreBox, ...] = ()
+    cameras: tuple[CameraPlace, ...] = ()
+    seams: tuple[ReportedSeam, ...] = ()
+
+
+@dataclass(frozen=True)
+class Overview(SceneMap):
+    """A map where no partition says where patches lie."""
+
+    lacking: tuple[str, ...] = ()
+    """Patches whose models cannot be read."""
+
+
+@dataclass(frozen=True)
+class CutScene(SceneMap):
+    """A scene that was cut into patches: its partition from above, and how well the patches meet."""
+
+    problem: str = ""
+    """Why nothing else is told."""
+    evaluation: SceneEvaluation | None = None
+    """Without photographs and seams."""
+    is_stale: bool = False
+    """It was merged again since it was measured."""
+    quality: Quality | None = None
+
+
+@dataclass(frozen=True)
+class ReportedDeadline(Choice):
+    """What was chosen for a deadline, and when the last attempt at its patches ended."""
+
+    words: tuple[str, ...] = ()
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something to be done as long as a patch is not as it should be, or worth a look, and the command for it."""
+
+    kind: Literal["do", "look"]
+    patches: tuple[str, ...]
+    what: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """All of it."""
+
+    output: str = ""
+    """The folder."""
+    summary: str = ""
+    """One line."""
+    counts: Mapping[State, int] = field(default_factory=dict)
+    """Of patches, by their state."""
+    patches: tuple[ReportedPatch, ...] = ()
+    """In natural order."""
+    sweep: Sweep | None = None
+    runs: tuple[Run, ...] = ()
+    workers: tuple[Worker, ...] = ()
+    """In the order of their nodes."""
+    frame: ReportedFrame | None = None
+    colors: tuple[ReportedColors, ...] = ()
+    scene: CutScene | None = None
+    map: Overview | None = None
+    deadline: ReportedDeadline | None = None
+    afterwards: tuple[Afterwards, ...] = ()
+    """What followed the training, or was left out."""
+    audit: dict[str, Any] | None = None
+    """The latest, as the ledger has it, with every patch that is refused now: verified, refused, warnings."""
+    config: str = ""
+    """batch.yaml, the resolved settings of the latest run."""
+    config_file: str = ""
+    """The YAML; empty where it is not known."""
+    events: tuple[dict[str, Any], ...] = ()
+    """The lines of the ledgers; `worker` says whose ledger it is, if it is not that of `train`."""
+    todo: tuple[Item, ...] = ()
+    version: str = ""
+    """Of the splatbatch that wrote it."""
+    python: str = ""
+    written_at: str = ""
+    """Local time with its zone."""
+    schema: int = SCHEMA

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from splatbatch.files import Record
 from splatbatch.plain_text import assignments, one_line, plain
 from splatbatch.report.comparison import spelt
+from splatbatch.report.facts import CutScene, Item, Report, ReportedColors, ReportedPatch, Sweep, Worker
 from splatbatch.report.page.comparison_page import HEADINGS, is_best, short, shown
 from splatbatch.report.quality import exceeded
 from splatbatch.report.scene.merged import SEAM_FIGURES, in_words, seam_figures
@@ -15,6 +15,7 @@ from splatbatch.report.todo import MOST_NAMED
 from splatbatch.report.units import photographs
 from splatbatch.report.workers import nodes_of
 from splatbatch.scene.patches import spell
+from splatbatch.store.records.afterwards import Afterwards
 from splatbatch.store.records.quality.inspection import grade_in_words
 
 SPECIAL = re.compile(r"[\\`*\[|]")
@@ -23,27 +24,27 @@ _HEADINGS = (*_FIRST, "seconds", "attempt", "changed")
 _OF_WORKERS = ("worker", "node", "job", "since", "attempts", "trained")
 
 
-def to_markdown(report: Record) -> str:
+def to_markdown(report: Report) -> str:
     """Return the report as Markdown."""
     lines = [
-        f"# {_plain(report['summary'])}",
+        f"# {_plain(report.summary)}",
         "",
-        f"{_plain(report['output'])}, {report['written_at']}",
-        *([f"Frame: {_plain(report['frame']['note'])}."] if report["frame"] and report["frame"]["note"] else []),
+        f"{_plain(report.output)}, {report.written_at}",
+        *([f"Frame: {_plain(report.frame.note)}."] if report.frame and report.frame.note else []),
         "",
-        *_todo(report["todo"]),
-        *([*(f"- {_plain(words)}" for words in report["deadline"]["words"]), ""] if report["deadline"] else []),
-        *_afterwards(report["afterwards"]),
-        *_comparison(report["sweep"]),
-        *_patches(report["patches"]),
-        *_workers(report["workers"]),
-        *_scene(report["scene"]),
+        *_todo(report.todo),
+        *([*(f"- {_plain(words)}" for words in report.deadline.words), ""] if report.deadline else []),
+        *_afterwards(report.afterwards),
+        *_comparison(report.sweep),
+        *_patches(report.patches),
+        *_workers(report.workers),
+        *_scene(report.scene),
     ]
-    for patch in report["patches"]:
+    for patch in report.patches:
         lines += _troubles(patch)
         lines += _quality(patch)
-    lines += [line for scene in report["colors"] for line in _colors(scene)]
-    audit = report["audit"]
+    lines += [line for scene in report.colors for line in _colors(scene)]
+    audit = report.audit
     if audit and not audit["verified"]:
         lines += ["", "Sizes of photographs were not verified (`--no-verify`)."]
     elif audit and audit["warnings"]:
@@ -51,22 +52,22 @@ def to_markdown(report: Record) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _afterwards(every: Sequence[Record]) -> list[str]:
+def _afterwards(every: Sequence[Afterwards]) -> list[str]:
     """Return what followed the training, and what was left out."""
-    return [*(f"- {_plain(one['words'])}" for one in every), ""] if every else []
+    return [*(f"- {_plain(one.words)}" for one in every), ""] if every else []
 
 
-def _todo(items: Sequence[Record]) -> list[str]:
+def _todo(items: Sequence[Item]) -> list[str]:
     """Return what is to be done and what is worth a look, each with its command."""
     lines: list[str] = []
     for kind, heading in (("do", "To do"), ("look", "Worth a look")):
-        of_kind = [item for item in items if item["kind"] == kind]
+        of_kind = [item for item in items if item.kind == kind]
         lines += [f"## {heading}", ""] if of_kind else []
         for item in of_kind:
-            who = f"{_plain(spell(item['patches'], MOST_NAMED))}: " if item["patches"] else ""
+            who = f"{_plain(spell(item.patches, MOST_NAMED))}: " if item.patches else ""
             # a name may hold markup, and not every reader of Markdown leaves alone what stands in a block
-            command = [_plain(item["command"])] if "<" in item["command"] else _as_it_is([item["command"]])
-            lines += [f"- {who}{_plain(item['what'])}", "", *command, ""]
+            command = [_plain(item.command)] if "<" in item.command else _as_it_is([item.command])
+            lines += [f"- {who}{_plain(item.what)}", "", *command, ""]
     return lines
 
 
@@ -76,87 +77,86 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in ruled]
 
 
-def _quality(patch: Record) -> list[str]:
+def _quality(patch: ReportedPatch) -> list[str]:
     """Return what an inspection has found to exceed its limits, with advice."""
-    over = exceeded(patch["quality"])
-    if not over:
+    if not patch.quality or not (over := exceeded(patch.quality)):
         return []
-    heading = f"## {_plain(patch['patch'])}: {grade_in_words(patch['quality']['grade'])}"
-    words = (f"{one['name']} ({one['value']:.3g}, limit {one['limit']:.3g}): {one['advice']}" for one in over)
+    heading = f"## {_plain(patch.patch)}: {grade_in_words(patch.quality.grade)}"
+    words = (f"{one.name} ({one.value:.3g}, limit {one.limit:.3g}): {one.advice}" for one in over)
     return ["", heading, "", *(f"- {_plain(line)}" for line in words)]
 
 
-def _comparison(sweep: Record | None) -> list[str]:
+def _comparison(sweep: Sweep | None) -> list[str]:
     """Return a sweep's variants with their means, the best of each column in bold."""
     if not sweep:
         return []
-    names = (_plain(short(setting)) for setting in sweep["settings"])
+    names = (_plain(short(setting)) for setting in sweep.settings)
     rows: list[Sequence[str]] = [("variant", *names, "trained", *HEADINGS.values())]
-    for row in sweep["variants"]:
+    for row in sweep.variants:
         means = [
             f"**{figure}**" if is_best(sweep, row, key) else figure
             for key in HEADINGS
-            for figure in [shown(key, row["mean"][key])]
+            for figure in [shown(key, row.mean.of(key))]
         ]
-        settings = [_plain(spelt(row["settings"][key])) for key in sweep["settings"]]
-        rows.append((_plain(row["variant"]), *settings, f"{row['trained']} of {row['of']}", *means))
+        settings = [_plain(spelt(row.settings[key])) for key in sweep.settings]
+        rows.append((_plain(row.variant), *settings, f"{row.trained} of {row.of}", *means))
     return [*_table(rows), ""]
 
 
-def _patches(patches: Sequence[Record]) -> list[str]:
+def _patches(patches: Sequence[ReportedPatch]) -> list[str]:
     """Return the patches as a table; the last column names their nodes where there is more than one."""
     if len(nodes_of(patches)) < 2:
         return _table([_HEADINGS, *(_row(patch) for patch in patches)])
-    return _table([(*_HEADINGS, "node"), *((*_row(patch), _plain(patch["node"])) for patch in patches)])
+    return _table([(*_HEADINGS, "node"), *((*_row(patch), _plain(patch.node)) for patch in patches)])
 
 
-def _workers(workers: Sequence[Record]) -> list[str]:
+def _workers(workers: Sequence[Worker]) -> list[str]:
     """Return the workers as a table, where there was more than one."""
     if len(workers) < 2:
         return []
-    rows = [[_plain(str(one[key])) for key in _OF_WORKERS] for one in workers]
+    rows = [[_plain(str(getattr(one, key))) for key in _OF_WORKERS] for one in workers]
     return ["", "## Workers", "", *_table([_OF_WORKERS, *rows])]
 
 
-def _scene(scene: Record | None) -> list[str]:
+def _scene(scene: CutScene | None) -> list[str]:
     """Return the seams of a partition as a table, with what was measured of the merged scene above it."""
-    if not scene or not scene["seams"]:
+    if not scene or not scene.seams:
         return []
-    rows = [(_plain(seam["name"]), *seam_figures(seam), _plain(seam["problem"])) for seam in scene["seams"]]
+    rows = [(_plain(seam.name), *seam_figures(seam), _plain(seam.problem)) for seam in scene.seams]
     return ["", "## Scene", "", _plain(in_words(scene)), "", *_table([("seam", *SEAM_FIGURES, "note"), *rows])]
 
 
-def _row(patch: Record) -> tuple[str, ...]:
-    psnr, before = patch["psnr"], patch["initial_psnr"]
+def _row(patch: ReportedPatch) -> tuple[str, ...]:
+    psnr, before = patch.psnr, patch.initial_psnr
     return (
-        _plain(patch["patch"]),
-        patch["state"],
-        _plain(photographs(patch["resolution"])),
+        _plain(patch.patch),
+        patch.state,
+        _plain(photographs(patch.resolution)),
         f"{psnr:.2f} ({before:.2f})" if psnr is not None and before is not None else shown("psnr", psnr),
-        shown("ssim", patch["ssim"]),
-        f"{patch['num_gaussians']:,}" if patch["num_gaussians"] else "",
-        shown("bytes", patch["bytes"]),
-        f"{patch['seconds']:.0f}" if patch["seconds"] is not None else "",
-        _plain(patch["attempt"]),
-        _plain(assignments(patch["changes"])),
+        shown("ssim", patch.ssim),
+        f"{patch.num_gaussians:,}" if patch.num_gaussians else "",
+        shown("bytes", patch.bytes),
+        f"{patch.seconds:.0f}" if patch.seconds is not None else "",
+        _plain(patch.attempt),
+        _plain(assignments(patch.changes)),
     )
 
 
-def _troubles(patch: Record) -> list[str]:
-    even = patch["psnr_even"]
+def _troubles(patch: ReportedPatch) -> list[str]:
+    even = patch.psnr_even
     evened = [f"PSNR {even:.2f} dB in the evened space, beside that on the photographs as they are"] if even else []
-    lines = [f"- {_plain(warning)}" for warning in (*patch["outliers"], *evened, *patch["warnings"])]
-    if patch["cause"]:
-        phase = f" in phase {_plain(patch['phase'])}" if patch["phase"] else ""
-        lines = [f"**{_plain(patch['cause'])}**{phase}: {_plain(patch['advice'])}", *lines]
-        evidence = "\n".join(patch["evidence"]).splitlines()
+    lines = [f"- {_plain(warning)}" for warning in (*patch.outliers, *evened, *patch.warnings)]
+    if patch.cause:
+        phase = f" in phase {_plain(patch.phase)}" if patch.phase else ""
+        lines = [f"**{_plain(patch.cause)}**{phase}: {_plain(patch.advice)}", *lines]
+        evidence = "\n".join(patch.evidence).splitlines()
         lines += ["", *_as_it_is(evidence)] if evidence else []
-    return ["", f"## {_plain(patch['patch'])}", "", *lines] if lines else []
+    return ["", f"## {_plain(patch.patch)}", "", *lines] if lines else []
 
 
-def _colors(scene: Record) -> list[str]:
-    heading = f"Colours of {_plain(scene['scene'])}" if scene["scene"] else "Colours"
-    return ["", f"## {heading}", "", *(f"- {_plain(line)}" for line in scene["words"])]
+def _colors(scene: ReportedColors) -> list[str]:
+    heading = f"Colours of {_plain(scene.scene)}" if scene.scene else "Colours"
+    return ["", f"## {heading}", "", *(f"- {_plain(line)}" for line in scene.words)]
 
 
 def _as_it_is(quoted: Sequence[str]) -> list[str]:

@@ -4,53 +4,53 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from splatbatch.files import Record
 from splatbatch.identity import FileFacts
 from splatbatch.plain_text import counted
+from splatbatch.report.facts import Quality
 from splatbatch.store.folders.inspecting import PICTURES
 from splatbatch.store.folders.patch import PatchFolder
 from splatbatch.store.folders.scene import SceneFolder
 from splatbatch.store.records.quality.certificate import read_certificate
-from splatbatch.store.records.quality.inspection import Dropped, Inspection
+from splatbatch.store.records.quality.inspection import Dropped, Inspection, QualityFigure
 
 FIGURES = ("figure", "value", "limit", "state", "what")
 MOST_NAMED = 8
 
 
-def quality_of(folder: PatchFolder, sha256: str) -> Record | None:
+def quality_of(folder: PatchFolder, sha256: str) -> Quality | None:
     """Return what an inspection has found of a splat of this hash; None if nobody has inspected that one."""
     found = folder.read_inspection()
     if found is None or not found.grade or not sha256 or found.splat != sha256:
         return None
-    return _record(found, folder)
+    return _quality(found, folder)
 
 
-def quality_of_scene(folder: SceneFolder) -> Record | None:
+def quality_of_scene(folder: SceneFolder) -> Quality | None:
     """Return what an inspection has found of the merged scene as it is now; None if nobody has inspected that."""
     found = folder.read_inspection()
     if found is None or not found.grade or found.splat != FileFacts().sha256(str(folder.splat)):
         return None
-    return _record(found, folder)
+    return _quality(found, folder)
 
 
-def _record(found: Inspection, folder: PatchFolder | SceneFolder) -> Record:
+def _quality(found: Inspection, folder: PatchFolder | SceneFolder) -> Quality:
     certificate = read_certificate(folder.certificate) or {}
     named = found.attempt if Path(found.attempt).name == found.attempt else ""
-    return {
-        "grade": found.grade,
-        "figures": [one.to_record() | {"state": one.state} for one in found.figures],
-        "cells": [dict(cell) for cell in found.cells],
-        "holdout": {name: one for name, one in found.photos.items() if "psnr" in one},
-        "cameras": {name: {axis: one[axis] for axis in "xyz" if axis in one} for name, one in found.photos.items()},
-        "psnr": found.psnr_of(in_one_piece=False),
-        "psnr_in_one_piece": found.psnr_of(in_one_piece=True),
-        "thumbnails": found.thumbnails,
-        "pictures": str(folder.inspecting.path / named / PICTURES),
-        "dropped": drop_in_words(found.dropped),
-        "digits": found.digits,
-        "seconds": found.seconds,
-        "certificate": certificate if certificate.get("splat") == found.splat else {},
-    }
+    return Quality(
+        grade=found.grade,
+        figures=found.figures,
+        cells=found.cells,
+        holdout={name: one for name, one in found.photos.items() if "psnr" in one},
+        cameras={name: {axis: one[axis] for axis in "xyz" if axis in one} for name, one in found.photos.items()},
+        psnr=found.psnr_of(in_one_piece=False),
+        psnr_in_one_piece=found.psnr_of(in_one_piece=True),
+        thumbnails=found.thumbnails,
+        pictures=str(folder.inspecting.path / named / PICTURES),
+        dropped=drop_in_words(found.dropped),
+        digits=found.digits,
+        seconds=found.seconds,
+        certificate=certificate if certificate.get("splat") == found.splat else {},
+    )
 
 
 def drop_in_words(dropped: Dropped | None) -> str:
@@ -63,23 +63,23 @@ def drop_in_words(dropped: Dropped | None) -> str:
     return f"{dropped.gain_db:+.2f} dB without {count}, after {dropped.steps or 0:,} steps"
 
 
-def held_out_in_words(quality: Record) -> str:
+def held_out_in_words(quality: Quality) -> str:
     """Return how good held-out photographs are, those side by side apart; empty without such."""
-    if quality["psnr_in_one_piece"] is None:
+    if quality.psnr_in_one_piece is None:
         return ""
-    spread = "" if quality["psnr"] is None else f", {quality['psnr']:.2f} dB on the others"
-    return f"Small copies of held-out photographs: {quality['psnr_in_one_piece']:.2f} dB on those side by side{spread}."
+    spread = "" if quality.psnr is None else f", {quality.psnr:.2f} dB on the others"
+    return f"Small copies of held-out photographs: {quality.psnr_in_one_piece:.2f} dB on those side by side{spread}."
 
 
-def exceeded(quality: Record | None) -> list[Record]:
+def exceeded(quality: Quality | None) -> list[QualityFigure]:
     """Return the figures that exceed their limits."""
-    return [one for one in quality["figures"] if one["state"] in ("weak", "bad")] if quality else []
+    return [one for one in quality.figures if one.state in ("weak", "bad")] if quality else []
 
 
-def figure_row(figure: Record) -> tuple[str, ...]:
+def figure_row(figure: QualityFigure) -> tuple[str, ...]:
     """Return a figure under `FIGURES`."""
-    value, limit = ("" if one is None else f"{one:.3g}" for one in (figure["value"], figure["limit"]))
-    named = ", ".join(figure["subjects"][:MOST_NAMED])
-    what = f"{figure['unit']} {figure['meaning']}" + (f": {named}" if named else "")
-    what += f" (not told: {figure['why']})" if figure["value"] is None and figure["why"] else ""
-    return (figure["name"], value, limit, figure["state"], what)
+    value, limit = ("" if one is None else f"{one:.3g}" for one in (figure.value, figure.limit))
+    named = ", ".join(figure.subjects[:MOST_NAMED])
+    what = f"{figure.unit} {figure.meaning}" + (f": {named}" if named else "")
+    what += f" (not told: {figure.why})" if figure.value is None and figure.why else ""
+    return (figure.name, value, limit, figure.state, what)

@@ -1,17 +1,14 @@
-"""What somebody has to do this morning, and the command for each; then what is worth a look. Pure: facts in, items out.
-
-An item: {"kind", "patches", "what", "command"}; kind is "do" as long as a patch is not as it should be, else "look".
-"""
+"""What somebody has to do this morning, with the command for each; then what is worth a look. Pure: facts in."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from splatbatch.failures.remedies import REMEDIES
-from splatbatch.files import Record
 from splatbatch.plain_text import counted
+from splatbatch.report.facts import Item, Report, ReportedPatch
 from splatbatch.store.records.afterwards import DONE
 from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.status import INSIST
@@ -24,58 +21,56 @@ TRY = " Try: "
 """Before what to type, in advice; the command is shown beside it."""
 
 
-@dataclass(frozen=True)
-class Item:
-    """What is to be done about a patch; `command` has PATCH where its name belongs."""
+class Trouble(NamedTuple):
+    """What is to be done, or worth a look, of a patch or of the batch; `command` has PATCH where its name belongs."""
 
-    kind: str
+    kind: Literal["do", "look"]
     what: str
     command: str
 
 
-def todo(report: Record) -> list[Record]:
+def todo(report: Report) -> tuple[Item, ...]:
     """Return what is to be done, what is worth a look after it; patches with the same trouble are one item."""
-    is_running = report["counts"]["running"] > 0
-    groups: dict[Item, list[str]] = {}
-    for patch in report["patches"]:
-        for item in _of_patch(patch, is_running=is_running):
-            groups.setdefault(item, []).append(patch["patch"])
-    items = [_spell(item, names, report["config_file"]) for item, names in groups.items()]
-    items += [_spell(item, [], report["config_file"]) for item in _of_batch(report)]
-    return sorted(items, key=lambda item: item["kind"] != "do")
+    is_running = report.counts.get("running", 0) > 0
+    groups: dict[Trouble, list[str]] = {}
+    for patch in report.patches:
+        for trouble in _of_patch(patch, is_running=is_running):
+            groups.setdefault(trouble, []).append(patch.patch)
+    items = [_item(trouble, names, report.config_file) for trouble, names in groups.items()]
+    items += [_item(trouble, [], report.config_file) for trouble in _of_batch(report)]
+    return tuple(sorted(items, key=lambda item: item.kind != "do"))
 
 
-def verdict(report: Record) -> str:
+def verdict(report: Report) -> str:
     """Return how it went in a sentence: "7 of 9 patches trained. 2 things to do"."""
-    counts = report["counts"]
-    said = f"{tally({one['patch']: one['state'] == 'trained' for one in report['patches']})} trained"
-    if counts["running"]:
-        said += f", {counts['running']} in training"
-    num_to_do = sum(item["kind"] == "do" for item in report["todo"])
+    said = f"{tally({one.patch: one.state == 'trained' for one in report.patches})} trained"
+    if running := report.counts.get("running", 0):
+        said += f", {running} in training"
+    num_to_do = sum(item.kind == "do" for item in report.todo)
     return f"{said}. {counted(num_to_do, 'thing') if num_to_do else 'Nothing'} to do"
 
 
-def _of_patch(patch: Record, *, is_running: bool) -> Iterator[Item]:
-    match patch["state"]:
+def _of_patch(patch: ReportedPatch, *, is_running: bool) -> Iterator[Trouble]:
+    match patch.state:
         case "refused":
-            yield Item("do", patch["advice"], "splatbatch verify-dims PATCH && splatbatch train PATCH")
+            yield Trouble("do", patch.advice, "splatbatch verify-dims PATCH && splatbatch train PATCH")
         case "failed":
-            yield Item("do", _failure(patch), _retry(patch))
+            yield Trouble("do", _failure(patch), _retry(patch))
         case "stopped":
-            yield Item("do", f"stopped ({patch['cause']})".replace(" ()", ""), "splatbatch train PATCH")
+            yield Trouble("do", f"stopped ({patch.cause})".replace(" ()", ""), "splatbatch train PATCH")
         case "stale":
-            yield Item("do", f"its splat is out of date: {patch['cause']}", "splatbatch train PATCH")
+            yield Trouble("do", f"its splat is out of date: {patch.cause}", "splatbatch train PATCH")
         case "waiting" if not is_running:
-            yield Item("do", "not trained yet", "splatbatch train PATCH")
+            yield Trouble("do", "not trained yet", "splatbatch train PATCH")
         case "trained":
             yield from _of_product(patch)
 
 
-def _failure(patch: Record) -> str:
+def _failure(patch: ReportedPatch) -> str:
     """Return why a patch failed, and the advice; what to type stands beside it."""
-    advice, insist = patch["advice"], INSIST.format(patch=patch["patch"])
+    advice, insist = patch.advice, INSIST.format(patch=patch.patch)
     told = advice.replace(insist, "").partition(TRY)[0].strip()
-    return ": ".join(filter(None, (cause_in_words(patch["cause"]), told)))
+    return ": ".join(filter(None, (cause_in_words(patch.cause), told)))
 
 
 def cause_in_words(cause: str) -> str:
@@ -83,51 +78,51 @@ def cause_in_words(cause: str) -> str:
     return cause.replace("_", " ")
 
 
-def _retry(patch: Record) -> str:
+def _retry(patch: ReportedPatch) -> str:
     """Return the first retry that the remedies of its cause name; without one, it is tried again as it is."""
-    parts = (part.partition(" (")[0].strip() for part in REMEDIES.get(patch["cause"], "").split(";"))
+    parts = (part.partition(" (")[0].strip() for part in REMEDIES.get(patch.cause, "").split(";"))
     named = next((part for part in parts if part.startswith("splatbatch retry")), "splatbatch retry PATCH")
     named = named.replace("--patch PATCH", "PATCH")
-    return named if patch.get("given_up") or "--set" in named else "splatbatch train PATCH"
+    return named if patch.given_up or "--set" in named else "splatbatch train PATCH"
 
 
-def _of_product(patch: Record) -> Iterator[Item]:
+def _of_product(patch: ReportedPatch) -> Iterator[Trouble]:
     """Yield what is odd about a patch that is trained and fresh."""
-    last = patch["attempts"][-1] if patch["attempts"] else None
-    if last and last["choice"] and not last["is_kept"]:
-        yield Item("look", f"attempt {last['number']}: {last['choice']}", "splatbatch compare PATCH")
-    elif last and "`splatbatch accept" in last["choice"]:
-        said, _, command = last["choice"].partition(": `")
+    last = patch.attempts[-1] if patch.attempts else None
+    if last and last.choice and not last.is_kept:
+        yield Trouble("look", f"attempt {last.number}: {last.choice}", "splatbatch compare PATCH")
+    elif last and "`splatbatch accept" in last.choice:
+        said, _, command = last.choice.partition(": `")
         number = command.partition("--attempt ")[2].partition("`")[0]
-        yield Item("look", said, f"splatbatch accept PATCH --attempt {number}")
-    if odd := (*patch["outliers"], *patch["warnings"]):
-        yield Item("look", "; ".join(odd), "splatbatch explain PATCH")
+        yield Trouble("look", said, f"splatbatch accept PATCH --attempt {number}")
+    if odd := (*patch.outliers, *patch.warnings):
+        yield Trouble("look", "; ".join(odd), "splatbatch explain PATCH")
 
 
-def _of_batch(report: Record) -> Iterator[Item]:
-    audit, scene = report["audit"], report["scene"]
-    for one in report["afterwards"]:
-        if one["state"] != DONE:
-            yield Item("do", one["words"], one["command"])
+def _of_batch(report: Report) -> Iterator[Trouble]:
+    audit, scene = report.audit, report.scene
+    for one in report.afterwards:
+        if one.state != DONE:
+            yield Trouble("do", one.words, one.command)
     if audit and audit["warnings"]:
-        yield Item("look", f"the audit: {counted(len(audit['warnings']), 'warning')}", "splatbatch verify-dims")
-    if not scene or not scene["cores"]:
+        yield Trouble("look", f"the audit: {counted(len(audit['warnings']), 'warning')}", "splatbatch verify-dims")
+    if not scene or not scene.cores:
         return
-    steps = [seam["name"] for seam in scene["seams"] if seam["grade"] == "step"]
-    if scene["is_stale"]:
-        yield Item("look", "the scene was merged again since it was measured", "splatbatch evaluate")
+    steps = [seam.name for seam in scene.seams if seam.grade == "step"]
+    if scene.is_stale:
+        yield Trouble("look", "the scene was merged again since it was measured", "splatbatch evaluate")
     if steps:
-        yield Item(
+        yield Trouble(
             "look", f"a step is seen at {counted(len(steps), 'seam')}: {', '.join(steps)}", "splatbatch view scene"
         )
 
 
-def _spell(item: Item, names: list[str], config: str) -> Record:
+def _item(trouble: Trouble, names: list[str], config: str) -> Item:
     """Return an item for the report; its command can be copied into a shell in any folder."""
-    command = _command(item.command, names)
+    command = _command(trouble.command, names)
     if config:
         command = " && ".join(f"{part} -c {shlex.quote(config)}" for part in command.split(" && "))
-    return {"kind": item.kind, "patches": names, "what": item.what, "command": command}
+    return Item(trouble.kind, tuple(names), trouble.what, command)
 
 
 def _command(command: str, names: Sequence[str]) -> str:

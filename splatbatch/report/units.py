@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from splatbatch.files import Record
+from splatbatch.store.records.metrics import Resolution
 
 SIGNS = {
     "trained": "✓", "failed": "✕", "refused": "✕",
@@ -31,11 +31,11 @@ def duration(seconds: float | None) -> str:
     return f"{minutes}:{rest:02d} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d} h"
 
 
-def photographs(resolution: Record | None) -> str:
+def photographs(resolution: Resolution | None) -> str:
     """Return a resolution as "1/8, 618x411, images_8"."""
     if not resolution:
         return ""
-    size = resolution["largest"]
+    size = resolution.largest
     pixels = f"{size[0]:g}x{size[1]:g}" if size else ""
-    folder = resolution["folder"] if resolution["folder"] != "images" else ""
-    return ", ".join(filter(None, (resolution["used"], pixels, folder)))
+    folder = resolution.folder if resolution.folder != "images" else ""
+    return ", ".join(filter(None, (resolution.used, pixels, folder)))

@@ -148,7 +148,7 @@ def test_scenes_and_sweeps_have_a_strip_of_each_scene(batch_of: FakeBatch) -> No
     scenes = {"p0": solved, "p1": {"problem": "the model has no tracks"}}
     (batch_of.output / "colors.json").write_text(json.dumps({"together": {}, "scenes": scenes}))
     report = write_report(OutputFolder(batch_of.output), [], standing=open_batch(batch_of.config).standing())
-    assert [(one["scene"], len(one["photographs"])) for one in report["colors"]] == [("p0", 1), ("p1", 0)]
+    assert [(one.scene, len(one.photographs)) for one in report.colors] == [("p0", 1), ("p1", 0)]
     text = OutputFolder(batch_of.output).report("html").read_text()
     assert len(pictures(text)) == 2 and "<h3>p0</h3>" in text
     assert "photographs are left as they are: the model has no tracks" in text

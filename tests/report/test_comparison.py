@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,12 @@ from splatbatch.files import read_json
 from splatbatch.report import to_markdown, write_report
 from splatbatch.report.charts.setting_charts import setting_charts
 from splatbatch.report.comparison import FIGURES, compare, spelt
-from splatbatch.report.facts import product_of
+from splatbatch.report.facts import ReportedPatch, Sweep
 from splatbatch.report.outliers import outliers
 from splatbatch.report.page.comparison_page import is_best
 from splatbatch.report.units import photographs
 from splatbatch.store.records.result import Result
-from splatbatch.tasks.status import PatchStatus
+from splatbatch.tasks.status import PatchStatus, State
 
 CAP = "training.cap_max"
 STRATEGY = "training.strategy"
@@ -33,13 +34,13 @@ def variant(name: str, **settings: Any) -> Variant:
 VARIANTS = [variant("a", cap=5), variant("b", cap=7), variant("c", cap=5, strategy="default")]
 
 
-def unit(patch: str, name: str, psnr: float | None, **more: Any) -> dict[str, Any]:
+def unit(patch: str, name: str, psnr: float | None, **more: Any) -> ReportedPatch:
     figures = {"psnr": psnr, "ssim": 0.9, "num_gaussians": 10, "bytes": 1 << 20, "seconds": 60.0}
-    state = "trained" if psnr is not None else "failed"
-    return {"of_patch": patch, "variant": name, "state": state, "changes": {}, **figures, **more}
+    state: State = "trained" if psnr is not None else "failed"
+    return ReportedPatch(f"{patch}@{name}", state, of_patch=patch, variant=name, **{**figures, **more})
 
 
-def made(*psnrs: tuple[float | None, float | None, float | None], **more: Any) -> dict[str, Any]:
+def made(*psnrs: tuple[float | None, float | None, float | None], **more: Any) -> Sweep:
     """Return a comparison of p0, p1, … under a, b, c."""
     pairs = [(f"p{i}", name, value) for i, row in enumerate(psnrs) for name, value in zip("abc", row, strict=True)]
     found = compare([unit(*pair, **more) for pair in pairs], VARIANTS)
@@ -53,51 +54,51 @@ def test_without_a_sweep_nothing_is_compared() -> None:
 
 def test_means_are_over_patches_and_the_best_is_named() -> None:
     found = made((30, 31, 29), (26, 29, 24))
-    assert [row["mean"]["psnr"] for row in found["variants"]] == [28, 30, 26.5]
-    assert found["best"]["psnr"] == "b"
-    assert found["best_of_patch"] == {"p0": "b", "p1": "b"}
+    assert [row.mean.psnr for row in found.variants] == [28, 30, 26.5]
+    assert found.best["psnr"] == "b"
+    assert found.best_of_patch == {"p0": "b", "p1": "b"}
 
 
 def test_what_is_alike_has_no_best() -> None:
-    assert made((30, 30, 30))["best"]["psnr"] is None
-    assert made((30, 30, 30))["best_of_patch"] == {"p0": None}
+    assert made((30, 30, 30)).best["psnr"] is None
+    assert made((30, 30, 30)).best_of_patch == {"p0": None}
 
 
 def test_of_two_that_read_alike_both_are_marked_as_the_best() -> None:
     found = made((30.001, 30.004, 29))
-    assert [is_best(found, row, "psnr") for row in found["variants"]] == [True, True, False]
+    assert [is_best(found, row, "psnr") for row in found.variants] == [True, True, False]
 
 
 def test_a_mean_over_fewer_patches_is_not_compared() -> None:
     found = made((30, 31, 40), (26, 29, None))
-    assert [row["is_comparable"] for row in found["variants"]] == [True, True, False]
-    assert (found["best"]["psnr"], found["best_of_patch"]["p0"]) == ("b", "c")
+    assert [row.is_comparable for row in found.variants] == [True, True, False]
+    assert (found.best["psnr"], found.best_of_patch["p0"]) == ("b", "c")
 
 
 def test_a_patch_that_fails_everywhere_leaves_the_others_comparable() -> None:
     found = made((30, 31, 29), (None, None, None))
-    assert [(row["trained"], row["of"], row["is_comparable"]) for row in found["variants"]] == [(1, 2, True)] * 3
+    assert [(row.trained, row.of, row.is_comparable) for row in found.variants] == [(1, 2, True)] * 3
 
 
 def test_more_quality_and_less_of_anything_else_is_better() -> None:
     rows = [unit("p0", name, 30 - i, seconds=60.0 - i, bytes=100 - i) for i, name in enumerate("abc")]
     found = compare(rows, VARIANTS)
     assert found is not None
-    assert [found["best"][key] for key in ("psnr", "seconds", "bytes")] == ["a", "c", "c"]
+    assert [found.best[key] for key in ("psnr", "seconds", "bytes")] == ["a", "c", "c"]
 
 
 def test_a_figure_that_one_patch_lacks_has_no_mean() -> None:
     rows = [unit("p0", "a", 30, ssim=None), unit("p1", "a", 30)]
     found = compare(rows, VARIANTS[:1])
     assert found is not None
-    assert found["variants"][0]["mean"]["ssim"] is None
-    assert found["variants"][0]["mean"]["psnr"] == 30
+    assert found.variants[0].mean.ssim is None
+    assert found.variants[0].mean.psnr == 30
 
 
 def test_variants_that_were_taken_out_and_units_not_begun_do_no_harm() -> None:
     found = compare([unit("p0", "a", 30), unit("p0", "old", 50)], VARIANTS)
     assert found is not None
-    assert [row["patches"]["p0"]["state"] for row in found["variants"]] == ["trained", "waiting", "waiting"]
+    assert [row.patches["p0"].state for row in found.variants] == ["trained", "waiting", "waiting"]
 
 
 def test_charts_draw_a_line_per_combination_of_the_other_settings() -> None:
@@ -142,13 +143,19 @@ def output(tmp_path: Path) -> MadeOutput:
 
 def test_the_same_comparison_stands_in_all_three_reports(output: MadeOutput) -> None:
     report = write_report(output.output, [], [variant("a", cap=5), variant("b", cap=7)])
-    assert report["sweep"]["best"] == {"psnr": "b", "ssim": "b", "num_gaussians": None, "bytes": None, "seconds": "a"}
-    assert report["schema"] == 1
+    assert report.sweep and report.sweep.best == {
+        "psnr": "b",
+        "ssim": "b",
+        "num_gaussians": None,
+        "bytes": None,
+        "seconds": "a",
+    }
+    assert report.schema == 1
     text, page = to_markdown(report), output.output.report("html").read_text()
     assert "| b | 7 | mcmc | 2 of 2 | **30.00** | **0.938** | 998,000 | 3.0 | 1:30 min |" in text
     for words in ("Comparison", "the best of this column", "p0 under b, p1 under b", "1/8, 618x411, images_8"):
         assert words in page
-    assert (report["patches"][0]["of_patch"], report["patches"][0]["variant"]) == ("p0", "a")
+    assert (report.patches[0].of_patch, report.patches[0].variant) == ("p0", "a")
 
 
 def test_a_page_with_a_comparison_has_no_style_of_its_own(output: MadeOutput) -> None:
@@ -162,7 +169,7 @@ def test_a_page_with_a_comparison_has_no_style_of_its_own(output: MadeOutput) ->
 def test_a_resolution_of_any_kind_is_read_without_trust(output: MadeOutput, said: Any) -> None:
     folder = output.output.patch("p0@a")
     folder.result.write_text(json.dumps({"metrics": {"resolution": said}}))
-    assert isinstance(photographs(product_of(folder.read_result() or Result())["resolution"]), str)
+    assert isinstance(photographs((folder.read_result() or Result()).metrics.resolution), str)
 
 
 @pytest.mark.parametrize(
@@ -175,5 +182,5 @@ def test_values_are_written_as_in_the_yaml(value: Any, words: str) -> None:
 
 def test_every_figure_that_is_compared_is_in_the_status_of_a_patch(output: MadeOutput) -> None:
     report = write_report(output.output, [])
-    assert set(FIGURES) <= set(report["patches"][0])
-    assert report["sweep"] is None
+    assert set(FIGURES) <= {one.name for one in fields(report.patches[0])}
+    assert report.sweep is None

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from report_kinds import green
 from splatbatch.report import write_report
 from splatbatch.report.charts.charts import draw
 from splatbatch.report.charts.curves import MOST_POINTS, Chart, Curve, thin
+from splatbatch.report.facts import ReportedPatch
 from splatbatch.report.page.html import tag
 from splatbatch.report.page.pictures import ERROR_STOPS, FULL_ERROR, Budget, error_color, small_render, views_of
 from splatbatch.report.viewer.viewer import viewer_gz
@@ -151,7 +153,7 @@ def test_events_with_anything_in_them_can_be_reported(tmp_path: Path, value: obj
     for kind in kinds:
         made.events.append({"event": kind, "patch": "p0", **dict.fromkeys(keys, value)})
         made.events.append({"event": kind, "patch": "p0", **dict.fromkeys(keys, value), "attempt": 1, "t": 5.0})
-    assert write_report(made.finish(), ["p0"])["schema"] == 1
+    assert write_report(made.finish(), ["p0"]).schema == 1
 
 
 @pytest.mark.parametrize("value", ["null", '"x"', "[]", "{}", "5", "true", "1e300", "NaN"])
@@ -164,7 +166,7 @@ def test_a_manifest_with_anything_in_it_can_be_reported(tmp_path: Path, value: s
     output.patch("p0").result.write_text("{" + ", ".join(f'"{key}": {value}' for key in keys) + "}")
     for path in (folder.start, folder.exit, folder.job, folder.progress, folder.gpu_samples):
         path.write_text(value)
-    assert write_report(output, [])["patches"][0]["state"] in ("trained", "stopped", "running")
+    assert write_report(output, []).patches[0].state in ("trained", "stopped", "running")
 
 
 def test_the_psnr_of_evened_photographs_stands_beside_that_of_photographs_as_they_are(tmp_path: Path) -> None:
@@ -176,7 +178,7 @@ def test_the_psnr_of_evened_photographs_stands_beside_that_of_photographs_as_the
     result["metrics"]["final"]["psnr_even"] = 27.31
     path.write_text(json.dumps(result))
     report = write_report(made.finish(), [])
-    assert [patch["psnr_even"] for patch in report["patches"]] == [27.31]
+    assert [patch.psnr_even for patch in report.patches] == [27.31]
     page = made.output.report("html").read_text()
     assert ">evened</button>" in page and "PSNR 26.30 dB, 27.31 evened" in page
     assert "PSNR 27.31 dB in the evened space" in made.output.report("md").read_text()
@@ -220,10 +222,10 @@ def test_a_page_of_many_patches_is_quickly_made(tmp_path: Path) -> None:
 
 def test_pictures_are_left_out_when_the_page_is_full(tmp_path: Path) -> None:
     output = night(tmp_path)
-    patch = {"patch": "p0", "attempt": "attempt-01"}
+    patch = ReportedPatch("p0", "trained", attempt="attempt-01")
     assert len(list(views_of(output, patch, Budget(1 << 20)))) == 3
     assert [view.count("<img") for view in views_of(output, patch, Budget(1000))] == [0]
-    assert list(views_of(output, patch | {"attempt": "../x"}, Budget(1 << 20))) == []
+    assert list(views_of(output, replace(patch, attempt="../x"), Budget(1 << 20))) == []
 
 
 def test_pictures_that_are_none_are_left_out(tmp_path: Path) -> None:
@@ -232,7 +234,7 @@ def test_pictures_that_are_none_are_left_out(tmp_path: Path) -> None:
     pictures(folder, 20.0)
     folder.picture("worst", "render").write_bytes(b"<svg onload=alert(1)>")
     folder.picture("best", "photo").unlink()
-    assert len(list(views_of(made.output, {"patch": "p0", "attempt": "attempt-01"}, Budget(1 << 20)))) == 1
+    assert len(list(views_of(made.output, ReportedPatch("p0", "trained", attempt="attempt-01"), Budget(1 << 20)))) == 1
 
 
 def test_a_curve_is_thinned_but_keeps_its_peaks() -> None:

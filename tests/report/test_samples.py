@@ -22,7 +22,7 @@ def killed(tmp_path: Path) -> OutputFolder:
 
 def test_a_batch_that_was_killed_is_reported_as_far_as_it_came(killed: OutputFolder) -> None:
     report = write_report(killed, [])
-    states = {patch["patch"]: patch["state"] for patch in report["patches"]}
+    states = {patch.patch: patch.state for patch in report.patches}
     assert states == {"p0": "trained", "p1": "failed", "p2": "running"}
     page = killed.report("html").read_text()
     for words in ("cuda_oom", "Then again after 0.1 s with training.images=host", "CUDA out of memory", "p2 …"):
@@ -35,4 +35,4 @@ def test_files_cut_or_gone_only_leave_gaps(killed: OutputFolder, pattern: str, s
     for path in killed.path.glob(pattern):
         data = path.read_bytes()
         path.write_bytes(data[: int(len(data) * share)]) if share else path.unlink()
-    assert {patch["patch"] for patch in write_report(killed, [])["patches"]} == {"p0", "p1", "p2"}
+    assert {patch.patch for patch in write_report(killed, []).patches} == {"p0", "p1", "p2"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,54 +17,45 @@ from made_output import NASTY
 from splatbatch.files import read_json, write_json
 from splatbatch.report import write_report
 from splatbatch.report.charts.scene_map import draw_map
+from splatbatch.report.facts import CameraPlace, CoreBox, ReportedPatch, ReportedSeam, SceneMap
 from splatbatch.report.scene.merged import grade
 from splatbatch.scene.partition.record import Partition
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
+from splatbatch.store.records.record import in_json
 from splatbatch.tasks.batch import open_batch
 
+Line = tuple[tuple[float, float], tuple[float, float]]
 STATES = ("trained", "trained", "failed", "stale", "waiting", "refused")
 
 
-def town(columns: int = 3, rows: int = 2) -> dict[str, Any]:
+def town(columns: int = 3, rows: int = 2) -> SceneMap:
     """Return what the report knows of a scene of patches on a grid, whose seams are of all kinds."""
-    cores = [
-        {
-            "patch": f"p{row * columns + column}",
-            "lower": [10.0 * column, 10.0 * row],
-            "upper": [10.0 * column + 10, 10.0 * row + 10],
-        }
-        for row in range(rows)
-        for column in range(columns)
-    ]
+    corners = [(10.0 * column, 10.0 * row) for row in range(rows) for column in range(columns)]
+    cores = tuple(CoreBox(f"p{index}", (x, y), (x + 10, y + 10)) for index, (x, y) in enumerate(corners))
     kinds = [(0.3, 0.002), (1.5, 0.004), (0.4, -0.05), (None, None)]
     seams = []
     for index in range(1, columns):
         color, depth = kinds[(index - 1) % len(kinds)]
-        seams.append(_seam(f"p{index - 1}", f"p{index}", [[10.0 * index, 0.0], [10.0 * index, 10.0]], color, depth))
+        seams.append(_seam(f"p{index - 1}", f"p{index}", ((10.0 * index, 0.0), (10.0 * index, 10.0)), color, depth))
     for index in range(columns):
         color, depth = kinds[(index + 2) % len(kinds)]
-        line = [[10.0 * index, 10.0], [10.0 * index + 10, 10.0]]
+        line = ((10.0 * index, 10.0), (10.0 * index + 10, 10.0))
         seams.append(_seam(f"p{index}", f"p{index + columns}", line, color, depth))
-    cameras = [{"at": [0.5 + 0.7 * step, 3 + 2 * (step % 7)], "name": "", "psnr": None} for step in range(40)]
-    cameras += [{"at": [3.0 + 5 * step, 8.0], "name": f"left/{step}.jpg", "psnr": 22.0 + step} for step in range(5)]
-    return {"problem": "", "cores": cores, "cameras": cameras, "seams": seams, "evaluation": None, "is_stale": False}
+    cameras = [CameraPlace((0.5 + 0.7 * step, 3 + 2 * (step % 7))) for step in range(40)]
+    cameras += [CameraPlace((3.0 + 5 * step, 8.0), f"left/{step}.jpg", 22.0 + step) for step in range(5)]
+    return SceneMap(cores, tuple(cameras), tuple(seams))
 
 
-def _seam(one: str, other: str, line: list[list[float]], color: float | None, depth: float | None) -> dict[str, Any]:
-    known = SeamMeasured(
-        one,
-        other,
-        color_offset=color,
-        depth_step=depth,
-        problem="" if color is not None else "no photograph looks across",
-    )
-    return {"name": known.name, **known.to_record(), "line": line, "grade": grade(known)}
+def _seam(one: str, other: str, line: Line, color: float | None, depth: float | None) -> ReportedSeam:
+    problem = "" if color is not None else "no photograph looks across"
+    known = ReportedSeam(one, other, color_offset=color, depth_step=depth, problem=problem, line=line)
+    return replace(known, grade=grade(known))
 
 
-def patches() -> list[dict[str, Any]]:
+def patches() -> list[ReportedPatch]:
     return [
-        {"patch": f"p{index}", "state": state, "psnr": 22.0 + index if state in ("trained", "stale") else None}
+        ReportedPatch(f"p{index}", state, psnr=22.0 + index if state in ("trained", "stale") else None)
         for index, state in enumerate(STATES)
     ]
 
@@ -114,15 +106,17 @@ def test_cameras_are_dots_and_held_out_ones_rings_that_say_what_they_show() -> N
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_a_scene_of_any_size_fits_its_drawing(scale: float) -> None:
     scene = town()
-    for core in scene["cores"]:
-        core["lower"], core["upper"] = ([scale * side for side in core[key]] for key in ("lower", "upper"))
-    for seam in scene["seams"]:
-        seam["line"] = [[scale * side for side in end] for end in seam["line"]]
-    scene["cameras"] = [{"at": [1e30, -1e30], "name": "far.jpg", "psnr": None}]
+    cores = tuple(CoreBox(one.patch, times(scale, one.lower), times(scale, one.upper)) for one in scene.cores)
+    seams = tuple(replace(one, line=tuple(times(scale, end) for end in one.line or ())) for one in scene.seams)
+    scene = SceneMap(cores, (CameraPlace((1e30, -1e30), "far.jpg"),), seams)
     numbers = [
         float(one) for one in re.findall(r'(?:x|y|cx|cy|width|height)="(-?[\d.e+-]+)"', draw_map(scene, patches(), {}))
     ]
     assert numbers and all(-5 <= one <= 2000 for one in numbers)
+
+
+def times(scale: float, place: tuple[float, float]) -> tuple[float, float]:
+    return scale * place[0], scale * place[1]
 
 
 @pytest.fixture
@@ -133,7 +127,7 @@ def quarry(tmp_path: Path) -> Partition:
 def report_of(quarry: Partition) -> tuple[dict[str, Any], str]:
     batch = open_batch(quarry.path.parents[1] / "splat_config.yml")
     report = write_report(batch.output, batch.names, previews_mib=0, standing=batch.standing())
-    return report, batch.output.report("html").read_text()
+    return in_json(report), batch.output.report("html").read_text()
 
 
 def evaluation(quarry: Partition) -> SceneEvaluation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,22 @@ from made_output import MadeOutput
 from report_kinds import green, retried_worse
 
 from splatbatch.files import read_json
+from splatbatch.report.facts import Attempt, Report, ReportedPatch
 from splatbatch.report.todo import todo, verdict
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.afterwards import Afterwards
+from splatbatch.tasks.status import STATES
 
-BLANK = {"advice": "", "cause": "", "outliers": [], "warnings": [], "attempts": [], "given_up": False, "psnr": None}
 
-
-def facts(*patches: dict[str, Any], config: str = "", **more: Any) -> dict[str, Any]:
-    known = [{**BLANK, **one} for one in patches]
-    states = [one["state"] for one in known]
-    counts = {state: states.count(state) for state in ("trained", "running", "failed")}
-    of_batch = {"audit": None, "scene": None, "afterwards": [], "config_file": config}
-    report = {"patches": known, "counts": counts, **of_batch, **more}
-    return {**report, "todo": todo(report)}
+def facts(*patches: dict[str, Any], config: str = "", **more: Any) -> Report:
+    known = tuple(ReportedPatch(**one) for one in patches)
+    states = [one.state for one in known]
+    report = Report(patches=known, counts={state: states.count(state) for state in STATES}, config_file=config, **more)
+    return replace(report, todo=todo(report))
 
 
 def commands(*patches: dict[str, Any], config: str = "") -> list[str]:
-    return [item["command"] for item in facts(*patches, config=config)["todo"]]
+    return [item.command for item in facts(*patches, config=config).todo]
 
 
 def test_each_state_has_a_command_that_ends_it() -> None:
@@ -42,18 +42,18 @@ def test_each_state_has_a_command_that_ends_it() -> None:
     assert commands(given_up) == ["splatbatch retry p3"]
     out_of_memory = {"patch": "p4", "state": "failed", "cause": "cuda_oom", "advice": "Fewer Gaussians. Try: x"}
     assert commands(out_of_memory) == ["splatbatch retry p4 --set training.cap_max=500000"]
-    assert facts(out_of_memory)["todo"][0]["what"] == "cuda oom: Fewer Gaussians."
+    assert facts(out_of_memory).todo[0].what == "cuda oom: Fewer Gaussians."
 
 
 def test_what_trains_or_will_be_trained_tonight_is_nobodys_work() -> None:
     report = facts({"patch": "p0", "state": "running"}, {"patch": "p1", "state": "waiting"})
-    assert report["todo"] == [] and verdict(report) == "0 of 2 patches trained, 1 in training. Nothing to do"
+    assert report.todo == () and verdict(report) == "0 of 2 patches trained, 1 in training. Nothing to do"
 
 
 def test_the_same_trouble_of_many_is_one_item() -> None:
     report = facts(*({"patch": f"p{i}", "state": "waiting"} for i in range(3)))
-    (item,) = report["todo"]
-    assert item["patches"] == ["p0", "p1", "p2"] and item["command"] == "splatbatch train p0 p1 p2"
+    (item,) = report.todo
+    assert item.patches == ("p0", "p1", "p2") and item.command == "splatbatch train p0 p1 p2"
     assert verdict(report) == "0 of 3 patches trained. 1 thing to do"
     assert commands(*({"patch": f"p{i}", "state": "waiting"} for i in range(40))) == ["splatbatch train"]
 
@@ -71,7 +71,7 @@ def test_a_name_is_one_word_of_its_command(name: str) -> None:
 @pytest.mark.parametrize("name", ["a\nb", "\x1b[31m", "\u202egnp"])
 def test_a_name_that_nobody_can_type_is_in_no_command(name: str) -> None:
     assert commands({"patch": name, "state": "waiting"}) == ["splatbatch train"]
-    odd = {"patch": name, "state": "trained", "outliers": ["PSNR 3 dB under the median"]}
+    odd = {"patch": name, "state": "trained", "outliers": ("PSNR 3 dB under the median",)}
     assert commands(odd) == ["splatbatch status"]
 
 
@@ -86,8 +86,8 @@ def test_a_retry_that_was_worse_is_worth_a_look_and_nothing_to_do(tmp_path: Path
 
 def test_a_splat_that_was_replaced_by_a_worse_one_can_be_had_back() -> None:
     back = "8.1 dB worse than attempt 1, which was trained otherwise: `splatbatch accept p6 --attempt 1` brings it back"
-    attempt = {"number": 2, "choice": back, "is_kept": True}
-    assert commands({"patch": "p6", "state": "trained", "attempts": [attempt]}) == ["splatbatch accept p6 --attempt 1"]
+    attempt = Attempt(2, choice=back, is_kept=True)
+    assert commands({"patch": "p6", "state": "trained", "attempts": (attempt,)}) == ["splatbatch accept p6 --attempt 1"]
 
 
 def test_kernels_that_the_first_patch_compiles_make_it_no_outlier(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_kernels_that_the_first_patch_compiles_make_it_no_outlier(tmp_path: Path
 
     write_json(folder.result, {**result, "seconds": 3000.0})  # its steps took as long as those of the others
     report = write_report(kind.output, [], previews_mib=0)
-    assert [patch["outliers"] for patch in report["patches"]] == [[]] * 9
+    assert [patch.outliers for patch in report.patches] == [()] * 9
 
 
 @pytest.mark.slow
@@ -123,8 +123,8 @@ def test_a_batch_of_nothing_has_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_what_was_left_out_after_the_training_is_to_be_done_and_what_was_done_is_not() -> None:
-    said = {"what": "publish", "words": "not published: p1: failed", "command": "splatbatch train"}
+    said = Afterwards("publish", "left out", "not published: p1: failed", "splatbatch train")
     trained = {"patch": "p0", "state": "trained"}
-    (item,) = facts(trained, afterwards=[{**said, "state": "left out"}])["todo"]
-    assert (item["kind"], item["what"], item["command"]) == ("do", said["words"], said["command"])
-    assert facts(trained, afterwards=[{**said, "state": "done"}])["todo"] == []
+    (item,) = facts(trained, afterwards=(said,)).todo
+    assert (item.kind, item.what, item.command) == ("do", said.words, said.command)
+    assert facts(trained, afterwards=(replace(said, state="done"),)).todo == ()

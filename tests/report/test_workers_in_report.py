@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
 from browser import Watched, artifacts_folder, browser
@@ -14,6 +14,7 @@ from made_output import EVENING, MadeOutput
 from splatbatch.files import write_json
 from splatbatch.report import write_report
 from splatbatch.report.charts.timeline import timelines
+from splatbatch.report.facts import Report, Run
 
 EVIL = "<img src=x onerror=alert(1)>|`"
 
@@ -34,21 +35,21 @@ def two_nodes(root: Path, other: str = "node-b") -> MadeOutput:
     return made
 
 
-def report_of(made: MadeOutput) -> dict[str, Any]:
-    return json.loads(json.dumps(write_report(made.finish(), [])))
+def report_of(made: MadeOutput) -> Report:
+    return write_report(made.finish(), [])
 
 
 def test_the_report_says_who_has_trained_what_and_where(tmp_path: Path) -> None:
     made = two_nodes(tmp_path)
     report = report_of(made)
-    first = report["workers"][0]
-    assert [one["worker"] for one in report["workers"]] == ["w0", "w1", "w2"]
-    told = {key: first[key] for key in ("node", "job", "attempts", "trained", "patches", "has_ended")}
+    first = report.workers[0]
+    assert [one.worker for one in report.workers] == ["w0", "w1", "w2"]
+    told = {key: getattr(first, key) for key in ("node", "job", "attempts", "trained", "patches", "has_ended")}
     assert told == {
-        "node": "node-a", "job": "17_1", "attempts": 2, "trained": 2, "patches": ["p0", "p1"], "has_ended": True,
+        "node": "node-a", "job": "17_1", "attempts": 2, "trained": 2, "patches": ("p0", "p1"), "has_ended": True,
     }  # fmt: skip
-    assert [patch["node"] for patch in report["patches"]] == ["node-a"] * 2 + ["node-b"] * 4
-    assert not report["workers"][2]["has_ended"]
+    assert [patch.node for patch in report.patches] == ["node-a"] * 2 + ["node-b"] * 4
+    assert not report.workers[2].has_ended
     page, text = made.output.report("html").read_text(), made.output.report("md").read_text()
     assert ">Workers</h2>" in page
     assert ">node</button>" in page
@@ -62,7 +63,7 @@ def test_where_there_is_one_node_nobody_reads_of_it(tmp_path: Path) -> None:
     made.trained("p0", "cpu0", 610, 26.3)
     report = report_of(made)
     page, text = made.output.report("html").read_text(), made.output.report("md").read_text()
-    assert [one["worker"] for one in report["workers"]] == ["local"]
+    assert [one.worker for one in report.workers] == ["local"]
     assert "| node |" not in text
     assert (">Workers</h2>" in page, ">node</button>" in page) == (False, False)
 
@@ -78,21 +79,24 @@ def test_workers_on_slots_of_one_name_have_a_lane_each_and_share_a_run(tmp_path:
 
 def test_runs_of_workers_that_overlap_are_one_and_a_later_night_is_another(tmp_path: Path) -> None:
     report = report_of(two_nodes(tmp_path))
-    end = max(attempt["ended_at"] for patch in report["patches"] for attempt in patch["attempts"])
-    report["runs"] = [{"started_at": EVENING + late, "ended_at": end} for late in (0, 1, 300)]
-    assert len(timelines(report, {})) == 1
-    report["runs"] += [{"started_at": EVENING + 615, "ended_at": None}]
-    assert len(timelines(report, {})) == 1
-    report["runs"] = [{"started_at": EVENING, "ended_at": EVENING + 1}, {"started_at": EVENING + 615, "ended_at": end}]
-    [drawn] = timelines(report, {})
+    end = max(attempt.ended_at or 0.0 for patch in report.patches for attempt in patch.attempts)
+    at_once = [run(EVENING + late, end) for late in (0, 1, 300)]
+    assert len(timelines(replace(report, runs=at_once), {})) == 1
+    assert len(timelines(replace(report, runs=[*at_once, run(EVENING + 615, None)]), {})) == 1
+    runs = [run(EVENING, EVENING + 1), run(EVENING + 615, end)]
+    [drawn] = timelines(replace(report, runs=runs), {})
     assert "until the next run" in drawn and " open" in drawn
     day_after = EVENING + 86_400
-    for patch in report["patches"][-1:]:
-        for attempt in patch["attempts"]:
-            attempt["started_at"], attempt["ended_at"] = day_after + 5, day_after + 9
-    report["runs"] += [{"started_at": day_after, "ended_at": day_after + 10}]
-    latest, earlier = timelines(report, {})
+    *others, last = report.patches
+    later = [replace(one, started_at=day_after + 5, ended_at=day_after + 9) for one in last.attempts]
+    patches = (*others, replace(last, attempts=tuple(later)))
+    runs.append(run(day_after, day_after + 10))
+    latest, earlier = timelines(replace(report, patches=patches, runs=runs), {})
     assert " open>" in latest and " open>" not in earlier
+
+
+def run(started_at: float, ended_at: float | None) -> Run:
+    return Run(started_at, ended_at, (), {}, "")
 
 
 @pytest.mark.slow
@@ -111,8 +115,8 @@ def test_ledgers_of_workers_say_whose_they_are(tmp_path: Path) -> None:
     events = [{"t": EVENING + 9, "event": "batch_started", "patches": [], "slots": [], "changes": {}}]
     events += [{"t": EVENING + 99, "event": "batch_ended", "trained": 0, "of": 1, "stopped": ""}]
     made.output.ledger_of("w1").write_text("".join(json.dumps(event) + "\n" for event in events))
-    runs = write_report(made.output, [])["runs"]
-    assert [(run["worker"], run["ended_at"]) for run in runs] == [("", None), ("w1", EVENING + 99)]
+    runs = write_report(made.output, []).runs
+    assert [(one.worker, one.ended_at) for one in runs] == [("", None), ("w1", EVENING + 99)]
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 from fake_batch import ROOT
 
 from splatbatch.files import write_json
+from splatbatch.report.facts import ReportedPatch
 from splatbatch.report.page.page import MOST_PATCHES, most_telling
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.status import most_interesting, read_status
@@ -67,9 +68,9 @@ def test_the_figures_of_a_trained_patch_are_read_only_where_they_are_wanted(tmp_
 
 
 def test_the_page_of_a_great_many_patches_shows_what_went_wrong_and_the_poorest() -> None:
-    patches = [{"patch": f"p{i}", "state": "trained", "outliers": [], "psnr": 30 - i / 1e3} for i in range(2000)]
-    patches[7] |= {"state": "failed", "psnr": None}
-    shown = [patch["patch"] for patch in most_telling(patches)]
+    patches = [ReportedPatch(f"p{i}", "trained", psnr=30 - i / 1e3) for i in range(2000)]
+    patches[7] = ReportedPatch("p7", "failed")
+    shown = [patch.patch for patch in most_telling(patches)]
     assert (len(shown), shown[0], shown[1], shown[-1]) == (MOST_PATCHES, "p7", "p1501", "p1999")
 
 

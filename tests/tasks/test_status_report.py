@@ -16,9 +16,10 @@ from splatbatch.files import append_line, read_json, write_json
 from splatbatch.monitor.table import status_table
 from splatbatch.processes import boot_id, start_ticks
 from splatbatch.report import to_markdown, write_report
-from splatbatch.report.facts import build
+from splatbatch.report.build import build
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.record import in_json
 from splatbatch.tasks.partition.tally import how_many
 from splatbatch.tasks.status import PatchStatus, State, read_status, summary
 
@@ -149,8 +150,8 @@ def test_a_torn_ledger_and_foreign_lines_change_nothing(made: Made) -> None:
     with made.output.ledger.open("ab") as file:
         file.write(b'hello\n{"event": 5}\n{"event": "x", "value": NaN}\n\xff\n{"event": "attempt_ended", "patch": "p0"')
     report = write_report(made.output, ["p0"])
-    assert report["counts"]["failed"] == 1
-    assert [event["event"] for event in report["events"]] == ["attempt_ended", "x"]
+    assert report.counts["failed"] == 1
+    assert [event["event"] for event in report.events] == ["attempt_ended", "x"]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def test_a_torn_ledger_and_foreign_lines_change_nothing(made: Made) -> None:
 def test_any_progress_file_can_be_shown(made: Made, progress: str) -> None:
     made.attempt("p0", me(), progress)
     assert made.state("p0").state == "running"
-    json.dumps(write_report(made.output, []), allow_nan=False)
+    json.dumps(in_json(write_report(made.output, [])), allow_nan=False)
 
 
 def test_a_patch_without_holdout_has_no_psnr(made: Made) -> None:
@@ -235,5 +236,5 @@ def test_figures_that_are_not_finite_become_none(made: Made) -> None:
     made.output.patch("p0").splat.touch()
     made.output.patch("p0").result.write_text('{"seconds": Infinity, "metrics": {"final": {"psnr": NaN}}}')
     report = write_report(made.output, ["p0"])
-    assert report["patches"][0]["psnr"] is None
-    assert not any(isinstance(value, float) and math.isnan(value) for value in report["patches"][0].values())
+    assert report.patches[0].psnr is None
+    assert not any(isinstance(value, float) and math.isnan(value) for value in in_json(report.patches[0]).values())

@@ -55,7 +55,7 @@ def begun(root: Path, **facts: Any) -> MadeOutput:
 def written(made: MadeOutput, names: tuple[str, ...] = (), variants: tuple[Variant, ...] = ()) -> Kind:
     made.tell(max(made.clock.values(), default=EVENING) + 5, "batch_ended", trained=0, of=0)
     report = write_report(made.finish(), names, variants, previews_mib=0)
-    return Kind(made.output, len(report["patches"]))
+    return Kind(made.output, len(report.patches))
 
 
 def green(root: Path) -> Kind:
@@ -145,7 +145,7 @@ def scene(root: Path) -> Kind:
     found = SceneEvaluation(total=Measured(psnr=25.0, num_photos=4), photos=photos, seams=seams)
     write_json(batch.output.scene.evaluation, found.to_record())
     report = write_report(batch.output, batch.names, previews_mib=0, standing=batch.standing())
-    return Kind(batch.output, len(report["patches"]))
+    return Kind(batch.output, len(report.patches))
 
 
 def many(root: Path) -> Kind:
@@ -174,7 +174,7 @@ def hostile(root: Path) -> Kind:
 def night_of_all(root: Path) -> Kind:
     output = night(root)
     report = write_report(output, ["p9"], previews_mib=0)
-    return Kind(output, len(report["patches"]))
+    return Kind(output, len(report.patches))
 
 
 KINDS: Mapping[str, Callable[[Path], Kind]] = {

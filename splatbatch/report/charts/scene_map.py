@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from splatbatch.files import Record
 from splatbatch.plain_text import counted
+from splatbatch.report.facts import CameraPlace, CoreBox, ReportedPatch, ReportedSeam, SceneMap
 from splatbatch.report.page.html import Attribute, Html, tag
 from splatbatch.report.units import SIGNS
 
@@ -53,43 +53,43 @@ class Scale:
         return round(min(max(x, 3.0), WIDTH_PX - 3.0), 1), round(min(max(y, 3.0), self.size[1] - 3.0), 1)
 
 
-def draw_map(scene: Record, patches: Sequence[Record], links: Mapping[str, str]) -> Html:
+def draw_map(scene: SceneMap, patches: Sequence[ReportedPatch], links: Mapping[str, str]) -> Html:
     """Return the map; what it shows by colours it also says by signs, strokes and in words."""
     scale = _scale(scene)
     states = _of_places(patches)
-    shades = _shades([one["psnr"] for one in states.values()])
-    cores = [_core(core, states.get(core["patch"]), links, scale, shades) for core in scene["cores"]]
+    shades = _shades([one.psnr for one in states.values()])
+    cores = [_core(core, states.get(core.patch), links, scale, shades) for core in scene.cores]
     width, height = scale.size
     drawing = tag(
         "svg",
         *(area for area, _ in cores),
-        *_cameras(scene["cameras"], scale),
-        *(_seam(seam, scale) for seam in scene["seams"] if seam["line"]),
+        *_cameras(scene.cameras, scale),
+        *(_seam(seam, seam.line, scale) for seam in scene.seams if seam.line),
         *(label for _, label in cores),
         viewBox=f"0 0 {width:g} {height:.1f}",
         role="group",
-        aria_label=f"{counted(len(cores), 'patch', 'es')} from above, {counted(len(scene['seams']), 'seam')}",
+        aria_label=f"{counted(len(cores), 'patch', 'es')} from above, {counted(len(scene.seams), 'seam')}",
     )
     return tag("figure", drawing, tag("figcaption", *_legend(scene)), class_="map")
 
 
-def _of_places(patches: Sequence[Record]) -> dict[str, Record]:
+def _of_places(patches: Sequence[ReportedPatch]) -> dict[str, ReportedPatch]:
     """Return what stands for each place: its patch; in a sweep its best variant, or the first where none is trained."""
-    found: dict[str, Record] = {}
+    found: dict[str, ReportedPatch] = {}
     for patch in patches:
-        place = patch.get("of_patch") or patch["patch"]
-        if place not in found or (patch["psnr"] or 0.0) > (found[place]["psnr"] or 0.0):
+        place = patch.of_patch or patch.patch
+        if place not in found or (patch.psnr or 0.0) > (found[place].psnr or 0.0):
             found[place] = patch
     return found
 
 
-def _scale(scene: Record) -> Scale:
+def _scale(scene: SceneMap) -> Scale:
     """Return what shows all cores, and cameras as far as they stand no farther out than half of that."""
-    lower, upper = ([core[side] for core in scene["cores"]] for side in ("lower", "upper"))
+    lower, upper = [core.lower for core in scene.cores], [core.upper for core in scene.cores]
     low, high = ([pick(one[axis] for one in ends) for axis in range(2)] for pick, ends in ((min, lower), (max, upper)))
     for axis in range(2):
         room = (high[axis] - low[axis]) / 2
-        seen = [one["at"][axis] for one in scene["cameras"]]
+        seen = [one.at[axis] for one in scene.cameras]
         low[axis] = max(low[axis] - room, min([low[axis], *seen]))
         high[axis] = min(high[axis] + room, max([high[axis], *seen]))
     return Scale((low[0], low[1]), (high[0], high[1]))
@@ -101,12 +101,12 @@ def _shades(psnrs: Sequence[float | None]) -> tuple[float, float]:
 
 
 def _core(
-    core: Record, patch: Record | None, links: Mapping[str, str], scale: Scale, shades: tuple[float, float]
+    core: CoreBox, patch: ReportedPatch | None, links: Mapping[str, str], scale: Scale, shades: tuple[float, float]
 ) -> tuple[Html, Html]:
     """Return the area of a patch, a link to it, and what is written on it, which is said of the link in words."""
-    place, state = core["patch"], patch["state"] if patch else "waiting"
-    name, psnr = (patch["patch"], patch["psnr"]) if patch else (place, None)
-    (x0, y1), (x1, y0) = scale.of(core["lower"]), scale.of(core["upper"])
+    place, state = core.patch, patch.state if patch else "waiting"
+    name, psnr = (patch.patch, patch.psnr) if patch else (place, None)
+    (x0, y1), (x1, y0) = scale.of(core.lower), scale.of(core.upper)
     said = f"{psnr:.2f} dB" if psnr is not None else state
     words = f"{name}: {state}{f', {said}' if psnr is not None else ''}"
     box: dict[str, float] = {"x": x0, "y": y0, "width": round(x1 - x0, 1), "height": round(y1 - y0, 1)}
@@ -128,53 +128,53 @@ def _opacity(psnr: float | None, shades: tuple[float, float]) -> float:
     return round(FAINTEST + share * (STRONGEST - FAINTEST), 3)
 
 
-def _cameras(cameras: Sequence[Record], scale: Scale) -> list[Html]:
+def _cameras(cameras: Sequence[CameraPlace], scale: Scale) -> list[Html]:
     """Return a stroke for all cameras that are trained on, and a dot for each that is held out."""
-    training = [scale.of(one["at"]) for one in cameras if not one["name"]]
-    held_out = [one for one in cameras if one["name"]]
+    training = [scale.of(one.at) for one in cameras if not one.name]
+    held_out = [one for one in cameras if one.name]
     chosen = held_out[:: max(1, math.ceil(len(held_out) / MOST_DOTS))]
-    shades = _shades([one["psnr"] for one in chosen])
+    shades = _shades([one.psnr for one in chosen])
     path = "".join(f"M{x:g} {y:g}h0" for x, y in training)
     return [tag("path", class_="cameras", d=path, aria_hidden="true"), *(_dot(one, scale, shades) for one in chosen)]
 
 
-def _dot(camera: Record, scale: Scale, shades: tuple[float, float]) -> Html:
-    (x, y), psnr = scale.of(camera["at"]), camera["psnr"]
-    words = f"{camera['name']}, held out" + (f": {psnr:.2f} dB" if psnr is not None else "")
+def _dot(camera: CameraPlace, scale: Scale, shades: tuple[float, float]) -> Html:
+    (x, y), psnr = scale.of(camera.at), camera.psnr
+    words = f"{camera.name}, held out" + (f": {psnr:.2f} dB" if psnr is not None else "")
     low, high = shades
     radius = 3.5 if psnr is None or high <= low else 3 + 4 * (high - psnr) / (high - low)
     return tag("circle", tag("title", words), class_="test", cx=x, cy=y, r=round(radius, 1))
 
 
-def _seam(seam: Record, scale: Scale) -> Html:
-    (x0, y0), (x1, y1) = map(scale.of, seam["line"])
+def _seam(seam: ReportedSeam, line: tuple[Point, Point], scale: Scale) -> Html:
+    (x0, y0), (x1, y1) = map(scale.of, line)
     words = _seam_words(seam)
-    line = tag("line", tag("title", words), class_=f"seam {seam['grade']}", x1=x0, y1=y0, x2=x1, y2=y1)
-    if seam["grade"] not in ("slight", "step") or math.hypot(x1 - x0, y1 - y0) < LEAST_LABEL_PX:
-        return line
+    drawn = tag("line", tag("title", words), class_=f"seam {seam.grade}", x1=x0, y1=y0, x2=x1, y2=y1)
+    if seam.grade not in ("slight", "step") or math.hypot(x1 - x0, y1 - y0) < LEAST_LABEL_PX:
+        return drawn
     at: dict[str, Attribute] = {
         "x": round((x0 + x1) / 2, 1),
         "y": round((y0 + y1) / 2 - 26, 1),
         "text_anchor": "middle",
     }
-    return tag("g", line, tag("text", _step(seam), class_="figure seam", **at))
+    return tag("g", drawn, tag("text", _step(seam), class_="figure seam", **at))
 
 
-def _seam_words(seam: Record) -> str:
-    if seam["grade"] == "unknown":
-        return f"{seam['name']}: {seam['problem'] or 'not measured yet'}"
-    return f"{seam['name']}: {seam['grade']}, {_step(seam)}"
+def _seam_words(seam: ReportedSeam) -> str:
+    if seam.grade == "unknown":
+        return f"{seam.name}: {seam.problem or 'not measured yet'}"
+    return f"{seam.name}: {seam.grade}, {_step(seam)}"
 
 
-def _step(seam: Record) -> str:
-    return f"{seam['color_offset']:.1f}/255, {100 * abs(seam['depth_step']):.1f} % of depth"
+def _step(seam: ReportedSeam) -> str:
+    return f"{seam.color_offset:.1f}/255, {100 * abs(seam.depth_step or 0.0):.1f} % of depth"
 
 
-def _legend(scene: Record) -> list[str]:
+def _legend(scene: SceneMap) -> list[str]:
     words = "Patches from above; the stronger the colour, the better. "
     words += "Small dots: cameras; rings: held-out ones, the larger the poorer. Seams: "
     kinds = (("even", "even"), ("slight", "slight"), ("step", "a step"), ("unknown", "not measured"))
-    grades = {seam["grade"] for seam in scene["seams"]}
+    grades = {seam.grade for seam in scene.seams}
     samples = [
         tag("span", tag("svg", tag("line", class_=f"seam {kind}", x1=0, x2=34, y1=6, y2=6), viewBox="0 0 34 12"), text)
         for kind, text in kinds

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from splatbatch.files import Record
 from splatbatch.report.comparison import spelt
+from splatbatch.report.facts import Sweep, VariantRow
 from splatbatch.report.page.html import Html, tag
 from splatbatch.report.units import figure
 
@@ -31,11 +31,11 @@ class Line:
     """Value of the setting, figure, name of the variant."""
 
 
-def setting_charts(sweep: Record) -> Iterator[tuple[str, list[Html]]]:
+def setting_charts(sweep: Sweep) -> Iterator[tuple[str, list[Html]]]:
     """Yield every setting with at least two values, with a chart per figure that is known."""
-    rows = [row for row in sweep["variants"] if row["is_comparable"]]
-    for key in sweep["settings"]:
-        values = _in_order([row["settings"][key] for row in rows])
+    rows = [row for row in sweep.variants if row.is_comparable]
+    for key in sweep.settings:
+        values = _in_order([row.settings[key] for row in rows])
         if len(values) < 2:
             continue
         drawn = [_chart(title, values, lines) for name, title in FIGURES.items() if (lines := _lines(rows, key, name))]
@@ -51,12 +51,12 @@ def _in_order(values: Sequence[Any]) -> list[str]:
     return [spelt(value) for value in known]
 
 
-def _lines(rows: Sequence[Record], key: str, name: str) -> list[Line]:
+def _lines(rows: Sequence[VariantRow], key: str, name: str) -> list[Line]:
     lines: dict[str, list[tuple[str, float, str]]] = {}
     for row in rows:
-        others = ", ".join(f"{other}={spelt(value)}" for other, value in row["settings"].items() if other != key)
-        if row["mean"][name] is not None:
-            lines.setdefault(others, []).append((spelt(row["settings"][key]), row["mean"][name], row["variant"]))
+        others = ", ".join(f"{other}={spelt(value)}" for other, value in row.settings.items() if other != key)
+        if (mean := row.mean.of(name)) is not None:
+            lines.setdefault(others, []).append((spelt(row.settings[key]), mean, row.variant))
     return [Line(others, tuple(points)) for others, points in lines.items()]
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from splatbatch.files import Record
 from splatbatch.plain_text import assignments, counted, moment
 from splatbatch.report.charts.charts import axis_label
 from splatbatch.report.charts.ticks import time_ticks
+from splatbatch.report.facts import Attempt, Report, ReportedPatch
 from splatbatch.report.page.html import Attribute, Html, tag
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.workers import starts_of
@@ -45,17 +45,17 @@ class Bar:
     place: Place
     start: float
     end: float
-    attempt: Record
+    attempt: Attempt
 
 
-def timelines(report: Record, links: dict[str, str]) -> list[Html]:
+def timelines(report: Report, links: dict[str, str]) -> list[Html]:
     """Return a timeline per night in which attempts were started, the latest first.
 
     A night is one run, or several with little time in between: more would only be empty. Workers that were at work at
     the same time are one run.
     """
-    bars = [bar for patch in report["patches"] for bar in _bars(patch, links.get(patch["patch"], ""))]
-    runs, starts = starts_of(report["runs"]), starts_of(report["runs"], NIGHT_GAP_S)
+    bars = [bar for patch in report.patches for bar in _bars(patch, links.get(patch.patch, ""))]
+    runs, starts = starts_of(report.runs), starts_of(report.runs, NIGHT_GAP_S)
     groups: dict[float, list[Bar]] = {}
     for bar in bars:
         # start.json carries the clock of the attempt's machine, the ledger ours: a second apart is the same run
@@ -64,13 +64,13 @@ def timelines(report: Record, links: dict[str, str]) -> list[Html]:
     return [_night(groups[at], runs, is_latest=at == latest[0]) for at in latest]
 
 
-def _bars(patch: Record, link: str) -> list[Bar]:
+def _bars(patch: ReportedPatch, link: str) -> list[Bar]:
     bars = []
-    for attempt in patch["attempts"]:
-        start, end = attempt["started_at"], attempt["ended_at"]
+    for attempt in patch.attempts:
+        start, end = attempt.started_at, attempt.ended_at
         if start is not None:
-            place = Place(attempt["node"], attempt["slot"] or "?", attempt["worker"])
-            bars.append(Bar(patch["patch"], link, place, start, max(start, end if end is not None else start), attempt))
+            place = Place(attempt.node, attempt.slot or "?", attempt.worker)
+            bars.append(Bar(patch.patch, link, place, start, max(start, end if end is not None else start), attempt))
     return bars
 
 
@@ -136,13 +136,13 @@ def _tick(at: float, span: float, height: int) -> Html:
 
 def _draw(bar: Bar, lane: int, begin: float, span: float) -> Html:
     attempt, long_s = bar.attempt, bar.end - bar.start
-    outcome = attempt["outcome"] or "running"
+    outcome = attempt.outcome or "running"
     kind = outcome if outcome in SIGNS else "running"
     left, width, top = 100 * (bar.start - begin) / span, 100 * long_s / span, lane * LANE_PX + (LANE_PX - BAR_PX) // 2
-    setup = min(1.0, (attempt["setup_s"] or 0.0) / long_s) if long_s else 0.0
-    waited = 100 * min(attempt["gate_s"] or 0.0, bar.start - begin) / span
-    again = f" ↻{attempt['number']}" if attempt["number"] > 1 else ""
-    cause = f" {attempt['cause']}" if attempt["cause"] else ""
+    setup = min(1.0, (attempt.setup_s or 0.0) / long_s) if long_s else 0.0
+    waited = 100 * min(attempt.gate_s or 0.0, bar.start - begin) / span
+    again = f" ↻{attempt.number}" if attempt.number > 1 else ""
+    cause = f" {attempt.cause}" if attempt.cause else ""
     words = f"{bar.patch}{again} {SIGNS.get(kind, '…')}{cause}"
     body = tag(
         "svg",
@@ -169,12 +169,12 @@ def _draw(bar: Bar, lane: int, begin: float, span: float) -> Html:
 
 def _told(bar: Bar, kind: str) -> str:
     attempt, where = bar.attempt, " of ".join(filter(None, (bar.place.slot, bar.place.node)))
-    lines = [f"{bar.patch}, attempt {attempt['number']} on {where}: {kind}"]
-    if attempt["cause"]:
-        lines[0] += f": {attempt['cause']} in phase {attempt['phase'] or 'start'}, step {attempt['step'] or 0}"
-    lines.append(f"{moment(bar.start)}, {duration(bar.end - bar.start)}, of it {duration(attempt['setup_s'])} set-up")
-    if attempt["gate_s"]:
-        lines.append(f"waited {duration(attempt['gate_s'])} at the gate: {attempt['gate']}")
-    if attempt["changes"]:
-        lines.append(f"with {assignments(attempt['changes'])}")
+    lines = [f"{bar.patch}, attempt {attempt.number} on {where}: {kind}"]
+    if attempt.cause:
+        lines[0] += f": {attempt.cause} in phase {attempt.phase or 'start'}, step {attempt.step or 0}"
+    lines.append(f"{moment(bar.start)}, {duration(bar.end - bar.start)}, of it {duration(attempt.setup_s)} set-up")
+    if attempt.gate_s:
+        lines.append(f"waited {duration(attempt.gate_s)} at the gate: {attempt.gate}")
+    if attempt.changes:
+        lines.append(f"with {assignments(attempt.changes)}")
     return "\n".join(lines)

@@ -15,8 +15,8 @@ from pathlib import Path, PurePath
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.files import Record
 from splatbatch.plain_text import counted
+from splatbatch.report.facts import ReportedColors, UnlikePhotograph
 from splatbatch.report.page.html import Html, join, tag
 from splatbatch.report.page.pictures import Budget
 from splatbatch.scene.colmap.types import Camera
@@ -36,18 +36,18 @@ Folders = Callable[[str], Sequence[Path]]
 """Where the photographs of a scene may lie."""
 
 
-def color_strip(scenes: Sequence[Record], folders: Folders, budget: Budget) -> Html:
+def color_strip(scenes: Sequence[ReportedColors], folders: Folders, budget: Budget) -> Html:
     """Return what is told of the colours of each scene; nothing where none were looked at."""
     ends_at = time.monotonic() + MOST_S
-    return join(part for scene in scenes for part in _scene(scene, folders(scene["scene"]), budget, ends_at))
+    return join(part for scene in scenes for part in _scene(scene, folders(scene.scene), budget, ends_at))
 
 
-def _scene(scene: Record, folders: Sequence[Path], budget: Budget, ends_at: float) -> Iterator[Html]:
-    if scene["scene"]:
-        yield tag("h3", scene["scene"])
-    yield tag("p", scene["words"][0])
-    yield from (tag("p", line, class_="mark") for line in scene["words"][1:])
-    photos = scene["photographs"]
+def _scene(scene: ReportedColors, folders: Sequence[Path], budget: Budget, ends_at: float) -> Iterator[Html]:
+    if scene.scene:
+        yield tag("h3", scene.scene)
+    yield tag("p", scene.words[0])
+    yield from (tag("p", line, class_="mark") for line in scene.words[1:])
+    photos = scene.photographs
     shown = [_figure(photo, folders, budget) for photo in photos if time.monotonic() < ends_at] if folders else []
     strip = [figure for figure in shown if figure]
     if strip:
@@ -59,24 +59,24 @@ def _scene(scene: Record, folders: Sequence[Path], budget: Budget, ends_at: floa
         yield tag("p", words, class_="quiet")
 
 
-def _figure(photo: Record, folders: Sequence[Path], budget: Budget) -> Html | None:
-    tone = Tone.of(photo["tone"])
-    pair = _pair(photo["name"], tone, folders)
+def _figure(photo: UnlikePhotograph, folders: Sequence[Path], budget: Budget) -> Html | None:
+    tone = Tone.of(photo.tone)
+    pair = _pair(photo.name, tone, folders)
     if pair is None or not budget.take(sum(len(jpeg) * 4 // 3 for jpeg, _ in pair)):
         return None
     images = [
         tag(
             "img",
             src=f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}",
-            alt=f"{photo['name']} {how}",
+            alt=f"{photo.name} {how}",
             loading="lazy",
             width=size[0],
             height=size[1],
         )
         for how, (jpeg, size) in zip(("as it is", "evened"), pair, strict=True)
     ]
-    gain = " ".join(f"{one:.2f}" for one in photo["gain"])
-    caption = tag("figcaption", tag("b", photo["name"]), f" {photo['words']} ", tag("span", gain, class_="quiet"))
+    gain = " ".join(f"{one:.2f}" for one in photo.gain)
+    caption = tag("figcaption", tag("b", photo.name), f" {photo.words} ", tag("span", gain, class_="quiet"))
     return tag("figure", tag("div", *images), caption)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
-from splatbatch.files import MIB, Record
+from splatbatch.files import MIB
 from splatbatch.plain_text import counted
 from splatbatch.report.charts.timeline import timelines
+from splatbatch.report.facts import Report, ReportedPatch
 from splatbatch.report.page.color_strip import Folders, color_strip
 from splatbatch.report.page.comparison_page import comparison
 from splatbatch.report.page.first.contact_sheet import contact_sheet
@@ -37,16 +39,16 @@ MOST_PATCHES = 500
 """No browser and nobody takes in thousands of sections; report.json has them all."""
 
 
-def to_html(report: Record, output: OutputFolder, previews_mib: int, folders: Folders) -> str:
+def to_html(report: Report, output: OutputFolder, previews_mib: int, folders: Folders) -> str:
     """Return the page of a report; curves and pictures come from the output folder, few from the photographs."""
     previews = Previews(output, Budget(previews_mib * MIB))
     main = tag("main", *_parts(report, previews, folders))
-    title = f"{report['summary']} - splatbatch"
+    title = f"{report.summary} - splatbatch"
     scripts = [_asset("page.js"), *([viewer_script()] if previews.num_shown else [])]
     return document(title, join([main, previews.packed_viewer()]), _asset("page.css"), scripts)
 
 
-def to_live_html(report: Record, output: OutputFolder, version: str) -> str:
+def to_live_html(report: Report, output: OutputFolder, version: str) -> str:
     """Return the page that `serve` shows: it follows the batch, and leaves out what takes long to make.
 
     Args:
@@ -57,7 +59,7 @@ def to_live_html(report: Record, output: OutputFolder, version: str) -> str:
     previews = Previews(output, Budget(0))
     main = tag("main", _live_panel(version), *_parts(report, previews, lambda _: ()))
     scripts = [_asset("page.js") + _asset("live.js")]
-    return document(f"{report['summary']} - splatbatch", main, _asset("page.css"), scripts, follows=True)
+    return document(f"{report.summary} - splatbatch", main, _asset("page.css"), scripts, follows=True)
 
 
 def _live_panel(version: str) -> Html:
@@ -65,47 +67,49 @@ def _live_panel(version: str) -> Html:
     return tag("section", tag("p", "…", role="status"), running, id="live", data_version=version, aria_label="Now")
 
 
-def _parts(report: Record, previews: Previews, folders: Folders) -> Iterator[Html]:
+def _parts(report: Report, previews: Previews, folders: Folders) -> Iterator[Html]:
     """Yield the parts of the page: what one sees first, then what it rests on."""
-    output, shown = previews.output, most_telling(report["patches"])
-    links = {patch["patch"]: f"patch-{index}" for index, patch in enumerate(shown)}
+    output, shown = previews.output, most_telling(report.patches)
+    links = {patch.patch: f"patch-{index}" for index, patch in enumerate(shown)}
     budget, small = Budget(PICTURE_BYTES), Budget(SMALL_BYTES)
     # the poorest patch takes of the budget first
     by_psnr = sorted(shown, key=_psnr)
-    sections = {patch["patch"]: patch_section(patch, links[patch["patch"]], budget, previews) for patch in by_psnr}
+    sections = {patch.patch: patch_section(patch, links[patch.patch], budget, previews) for patch in by_psnr}
     yield first_screen(report, links)
-    yield from _section("Deadline", join(tag("p", words) for words in (report["deadline"] or {"words": ()})["words"]))
-    yield from _section("After the training", join(tag("p", one["words"]) for one in report["afterwards"]))
-    yield from _section("Comparison", comparison(report["sweep"]))
+    yield from _section(
+        "Deadline", join(tag("p", words) for words in (report.deadline.words if report.deadline else ()))
+    )
+    yield from _section("After the training", join(tag("p", one.words) for one in report.afterwards))
+    yield from _section("Comparison", comparison(report.sweep))
     yield from _section("Pictures", contact_sheet(output, shown, links, small))
     yield from _section("Patches", patch_table(shown, links))
-    yield from _left_out(len(report["patches"]) - len(shown))
+    yield from _left_out(len(report.patches) - len(shown))
     yield from (tag("p", lack, class_="quiet") for lack in _lacks(report, previews))
     yield from _section("Timeline", join(timelines(report, links)))
-    yield from _section("Workers", workers_section(report["workers"]))
+    yield from _section("Workers", workers_section(report.workers))
     yield from _section("Scene", join([scene_section(report), *_quality_of_scene(report, budget)]))
-    if report["sweep"]:
+    if report.sweep:
         yield from _section("Variants side by side", join(variants_side_by_side(output, shown, small)))
     yield from _section("Patch by patch", join(sections[name] for name in links))
-    yield from _section("Colours", color_strip(report["colors"], folders, Budget(STRIP_BYTES)))
-    yield from _section("Audit", join(_audit(report["audit"])))
+    yield from _section("Colours", color_strip(report.colors, folders, Budget(STRIP_BYTES)))
+    yield from _section("Audit", join(_audit(report.audit)))
     yield from _section("Settings", join(_settings(report)))
 
 
-def _quality_of_scene(report: Record, budget: Budget) -> Iterator[Html]:
-    quality = (report["scene"] or {}).get("quality")
+def _quality_of_scene(report: Report, budget: Budget) -> Iterator[Html]:
+    quality = report.scene.quality if report.scene else None
     return quality_section(quality, Pictures.of_quality(quality, budget))
 
 
-def most_telling(patches: list[Record]) -> list[Record]:
+def most_telling(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
     """Return the patches that a page has room for, in their order: what went wrong or is odd, then the poorest."""
-    ranked = sorted(patches, key=lambda patch: (patch["state"] == "trained" and not patch["outliers"], _psnr(patch)))
-    chosen = {patch["patch"] for patch in ranked[:MOST_PATCHES]}
-    return [patch for patch in patches if patch["patch"] in chosen]
+    ranked = sorted(patches, key=lambda patch: (patch.state == "trained" and not patch.outliers, _psnr(patch)))
+    chosen = {patch.patch for patch in ranked[:MOST_PATCHES]}
+    return [patch for patch in patches if patch.patch in chosen]
 
 
-def _psnr(patch: Record) -> float:
-    return math.inf if patch["psnr"] is None else float(patch["psnr"])
+def _psnr(patch: ReportedPatch) -> float:
+    return math.inf if patch.psnr is None else float(patch.psnr)
 
 
 def _left_out(number: int) -> Iterator[Html]:
@@ -114,9 +118,9 @@ def _left_out(number: int) -> Iterator[Html]:
         yield tag("p", words, class_="quiet")
 
 
-def _lacks(report: Record, previews: Previews) -> Iterator[str]:
+def _lacks(report: Report, previews: Previews) -> Iterator[str]:
     """Yield what is missing for the 3D view, where there is something to see."""
-    if previews.are_wanted and any(patch["splat"] for patch in report["patches"]) and (lack := what_is_missing()):
+    if previews.are_wanted and any(patch.splat for patch in report.patches) and (lack := what_is_missing()):
         yield lack
 
 
@@ -131,16 +135,17 @@ def _section(heading: str, body: Html) -> Iterator[Html]:
         yield body
 
 
-def _audit(audit: Record | None) -> Iterator[Html]:
+def _audit(audit: Mapping[str, Any] | None) -> Iterator[Html]:
     if audit and not audit["verified"]:
         yield tag("p", "Sizes of photographs were not verified (--no-verify).", class_="mark")
     elif audit:
         warnings = audit["warnings"]
-        yield tag("p", f"{counted(len(audit['refused']), 'patch', 'es')} refused, {counted(len(warnings), 'warning')}.")
+        refused = counted(len(audit["refused"]), "patch", "es")
+        yield tag("p", f"{refused} refused, {counted(len(warnings), 'warning')}.")
         yield tag("ul", *(tag("li", warning) for warning in warnings[:MOST_WARNINGS]))
 
 
-def _settings(report: Record) -> Iterator[Html]:
-    if report["config"]:
-        yield tag("details", tag("summary", "batch.yaml, as resolved"), tag("pre", report["config"]), class_="config")
-    yield tag("p", f"Written by splatbatch {report['version']} on Python {report['python']}.", class_="quiet")
+def _settings(report: Report) -> Iterator[Html]:
+    if report.config:
+        yield tag("details", tag("summary", "batch.yaml, as resolved"), tag("pre", report.config), class_="config")
+    yield tag("p", f"Written by splatbatch {report.version} on Python {report.python}.", class_="quiet")

@@ -7,7 +7,8 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 
-from splatbatch.files import Record, read_regular
+from splatbatch.files import read_regular
+from splatbatch.report.facts import ReportedPatch
 from splatbatch.report.page.html import Html, tag
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.layout import OutputFolder
@@ -40,7 +41,7 @@ class Budget:
         return True
 
 
-def views_of(output: OutputFolder, patch: Record, budget: Budget) -> Iterator[Html]:
+def views_of(output: OutputFolder, patch: ReportedPatch, budget: Budget) -> Iterator[Html]:
     """Yield the held-out views of a trained patch, the worst first, as far as the budget goes."""
     folder = attempt_folder(output, patch)
     for rank, view in folder.read_views().ranked() if folder else ():
@@ -88,12 +89,12 @@ def data_url(jpeg: bytes) -> str:
     return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
 
 
-def attempt_folder(output: OutputFolder, patch: Record) -> AttemptFolder | None:
+def attempt_folder(output: OutputFolder, patch: ReportedPatch) -> AttemptFolder | None:
     """Return the folder of the attempt that a patch's state is about; None if there is none."""
-    name = patch["attempt"]
+    name = patch.attempt
     if not name.startswith(ATTEMPT_PREFIX) or not name.removeprefix(ATTEMPT_PREFIX).isdecimal():
         return None
-    return AttemptFolder(output.patch(patch["patch"]).path / name)
+    return AttemptFolder(output.patch(patch.patch).path / name)
 
 
 def _view(rank: str, view: View, sources: list[str]) -> Html:

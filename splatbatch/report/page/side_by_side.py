@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from splatbatch.files import Record
+from splatbatch.report.facts import ReportedPatch
 from splatbatch.report.page.html import Html, tag
 from splatbatch.report.page.pictures import Budget, attempt_folder, small_picture
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
@@ -16,21 +16,21 @@ Shown = tuple[str, AttemptFolder]
 """What is said of a splat, and the attempt that has left pictures of it."""
 
 
-def attempts_side_by_side(output: OutputFolder, patch: Record, budget: Budget) -> Iterator[Html]:
+def attempts_side_by_side(output: OutputFolder, patch: ReportedPatch, budget: Budget) -> Iterator[Html]:
     """Yield the same view of each attempt at a patch that has left pictures; nothing of fewer than two."""
     shown = [
-        (f"attempt {one['number']}{', kept' if one['is_kept'] else ''}", _folder(output, patch, one["number"]))
-        for one in patch["attempts"]
-        if one["is_pictured"]
+        (f"attempt {one.number}{', kept' if one.is_kept else ''}", _folder(output, patch, one.number))
+        for one in patch.attempts
+        if one.is_pictured
     ]
     yield from side_by_side(shown, budget, "The same view of each attempt")
 
 
-def variants_side_by_side(output: OutputFolder, patches: Sequence[Record], budget: Budget) -> Iterator[Html]:
+def variants_side_by_side(output: OutputFolder, patches: Sequence[ReportedPatch], budget: Budget) -> Iterator[Html]:
     """Yield for each patch of a sweep the same view under each variant."""
-    for name in dict.fromkeys(one["of_patch"] for one in patches):
-        of_patch = [one for one in patches if one["of_patch"] == name and one["variant"]]
-        found = [(one["variant"], attempt_folder(output, one)) for one in of_patch]
+    for name in dict.fromkeys(one.of_patch for one in patches):
+        of_patch = [one for one in patches if one.of_patch == name and one.variant]
+        found = [(one.variant, attempt_folder(output, one)) for one in of_patch]
         yield from side_by_side(
             [(words, folder) for words, folder in found if folder], budget, f"The same view of {name}"
         )
@@ -65,5 +65,5 @@ def _views(folder: AttemptFolder) -> Iterator[tuple[str, float | None]]:
         yield view.name, view.psnr
 
 
-def _folder(output: OutputFolder, patch: Record, number: int) -> AttemptFolder:
-    return AttemptFolder(output.patch(patch["patch"]).path / f"{ATTEMPT_PREFIX}{number:02d}")
+def _folder(output: OutputFolder, patch: ReportedPatch, number: int) -> AttemptFolder:
+    return AttemptFolder(output.patch(patch.patch).path / f"{ATTEMPT_PREFIX}{number:02d}")

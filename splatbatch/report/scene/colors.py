@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from splatbatch.files import Record
+from splatbatch.report.facts import ReportedColors, UnlikePhotograph
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.colors import SceneColors, times_in_words
@@ -16,7 +16,7 @@ LEAST_SEEN = 1.03
 """Times brighter or darker than the mean, in a channel: less, and nobody sees a difference."""
 
 
-def colors_of(output: OutputFolder) -> list[Record]:
+def colors_of(output: OutputFolder) -> tuple[ReportedColors, ...]:
     """Return what is told of each scene whose photographs were looked at; "" is the name of all patches together.
 
     Of the photographs, over all scenes, only those that differ most: outliers first, then the farthest from the mean.
@@ -25,7 +25,9 @@ def colors_of(output: OutputFolder) -> list[Record]:
     scenes = {"": solved.together, **solved.scenes} if solved else {}
     told = {name: one for name, one in scenes.items() if one.tones or one.problem}
     chosen = sorted((each for name, one in told.items() for each in _unlike(name, one)), reverse=True)[:MOST_SHOWN]
-    return [_scene(name, one, [photo for _, _, scene, photo in chosen if scene == name]) for name, one in told.items()]
+    return tuple(
+        _scene(name, one, [photo for _, _, scene, photo in chosen if scene == name]) for name, one in told.items()
+    )
 
 
 def _unlike(scene: str, solved: SceneColors) -> Iterator[tuple[bool, float, str, str]]:
@@ -41,19 +43,19 @@ def _times(solved: SceneColors) -> Mapping[str, float]:
     return {one.name: one.times for one in solved.outliers if one.times and one.times > 0 and one.name in solved.tones}
 
 
-def _scene(name: str, solved: SceneColors, photos: list[str]) -> Record:
+def _scene(name: str, solved: SceneColors, photos: list[str]) -> ReportedColors:
     times = _times(solved)
-    return {
-        "scene": name,
-        "is_even": solved.is_even,
-        "residual_before": solved.residual_before,
-        "residual_after": solved.residual_after,
-        "words": in_words(solved),
-        "photographs": [_photograph(photo, solved.tones[photo], times.get(photo)) for photo in photos],
-    }
+    return ReportedColors(
+        scene=name,
+        is_even=solved.is_even,
+        residual_before=solved.residual_before,
+        residual_after=solved.residual_after,
+        words=tuple(in_words(solved)),
+        photographs=tuple(_photograph(photo, solved.tones[photo], times.get(photo)) for photo in photos),
+    )
 
 
-def _photograph(name: str, tone: Tone, times: float | None) -> Record:
+def _photograph(name: str, tone: Tone, times: float | None) -> UnlikePhotograph:
     beside = math.prod(tone.gain) ** (1 / 3)
     if times is not None:
         words = f"{times_in_words(times)} than its neighbours"
@@ -61,4 +63,4 @@ def _photograph(name: str, tone: Tone, times: float | None) -> Record:
         words = "as bright as the mean, another tint"
     else:
         words = f"{times_in_words(beside)} than the mean"
-    return {"name": name, "gain": list(tone.gain), "tone": tone.values(), "words": words}
+    return UnlikePhotograph(name, tone.gain, tuple(tone.values()), words)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from splatbatch.errors import SceneError
-from splatbatch.files import Record
+from splatbatch.report.facts import CameraPlace, CoreBox, Overview
+from splatbatch.report.scene.merged import place_from_above
 from splatbatch.report.viewer.initial_camera import up_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Image
@@ -28,12 +28,11 @@ MIDDLE, FEW = (20, 80), 8
 by many cameras: boxes around them all would hide each other."""
 LEAST_SIDE = 0.02
 """Of the whole: cameras in a row are a patch, too."""
-DIGITS = 9
 Places = npt.NDArray[np.float64]  # [N, 2]
 
 
-def overview(output: OutputFolder, patches: Sequence[Patch]) -> Record | None:
-    """Return boxes of patches and places of cameras from above, as `scene_facts` does; None with nothing to draw.
+def overview(output: OutputFolder, patches: Sequence[Patch]) -> Overview | None:
+    """Return boxes of patches and places of cameras from above, None with nothing to draw.
 
     Args:
         output: where the results lie, which say what held-out photographs show.
@@ -48,10 +47,10 @@ def overview(output: OutputFolder, patches: Sequence[Patch]) -> Record | None:
     places = {name: np.stack([image.center() for image in found]) @ axes.T for name, found in images.items()}
     whole = np.concatenate(list(places.values()))
     least = LEAST_SIDE * float(max(np.ptp(whole, axis=0).max(), 1e-9))
-    cores = [{"patch": name, **_box(found, least)} for name, found in places.items()]
-    lacking = [patch.name for patch in patches if patch.name not in images]
+    cores = tuple(_box(name, found, least) for name, found in places.items())
+    lacking = tuple(patch.name for patch in patches if patch.name not in images)
     held_out = {name: _held_out(output, name) for name in images}
-    return {"cores": cores, "cameras": _cameras(images, places, held_out), "seams": [], "lacking": lacking}
+    return Overview(cores, _cameras(images, places, held_out), lacking=lacking)
 
 
 def _num_bytes(patches: Sequence[Patch], name: str) -> int:
@@ -85,10 +84,10 @@ def _axes(images: Sequence[Image]) -> Places:
     return np.stack([along, np.cross(up, along)])
 
 
-def _box(places: Places, least: float) -> Record:
+def _box(patch: str, places: Places, least: float) -> CoreBox:
     low, high = np.percentile(places, MIDDLE, axis=0) if len(places) > FEW else (places.min(axis=0), places.max(axis=0))
     room = np.maximum(least - (high - low), 0) / 2
-    return {"lower": _place(low - room), "upper": _place(high + room)}
+    return CoreBox(patch, place_from_above(low - room), place_from_above(high + room))
 
 
 def _held_out(output: OutputFolder, patch: str) -> Mapping[str, float | None]:
@@ -100,18 +99,14 @@ def _cameras(
     images: Mapping[str, Sequence[Image]],
     places: Mapping[str, Places],
     held_out: Mapping[str, Mapping[str, float | None]],
-) -> list[Record]:
+) -> tuple[CameraPlace, ...]:
     """Return where photographs were taken, each once, those that are held out with what they show."""
-    seen: dict[str, Record] = {}
+    seen: dict[str, CameraPlace] = {}
     for name, found in images.items():
         for image, place in zip(found, places[name], strict=True):
             psnr = held_out[name].get(image.name)
             is_held_out = image.name in held_out[name]
             if image.name not in seen or is_held_out:
-                seen[image.name] = {"at": _place(place), "name": image.name if is_held_out else "", "psnr": psnr}
-    cameras = list(seen.values())
+                seen[image.name] = CameraPlace(place_from_above(place), image.name if is_held_out else "", psnr)
+    cameras = tuple(seen.values())
     return cameras[:: max(1, -(-len(cameras) // MOST_CAMERAS))]
-
-
-def _place(values: Any) -> list[float]:
-    return [float(f"{float(value):.{DIGITS}g}") for value in values]

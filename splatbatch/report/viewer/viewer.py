@@ -13,7 +13,8 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
-from splatbatch.files import Record, read_regular, write_whole
+from splatbatch.files import read_regular, write_whole
+from splatbatch.report.facts import ReportedPatch
 from splatbatch.report.page.html import Html, tag
 from splatbatch.report.page.pictures import Budget, attempt_folder
 from splatbatch.report.viewer.initial_camera import find_initial_camera
@@ -66,13 +67,13 @@ class Previews:
     def __post_init__(self) -> None:
         self.are_wanted = self.budget.left > 0
 
-    def of(self, patch: Record) -> Html:
+    def of(self, patch: ReportedPatch) -> Html:
         """Return the stage on which a trained patch opens; else a line that says how to see it, or nothing."""
-        if not self.are_wanted or not patch["splat"] or what_is_missing():
+        if not self.are_wanted or not patch.splat or what_is_missing():
             return Html("")
-        words = f"in full: splatbatch view {shlex.quote(patch['patch'])}"
+        words = f"in full: splatbatch view {shlex.quote(patch.patch)}"
         initial_camera = find_initial_camera(attempt_folder(self.output, patch))
-        preview = _read(self.output.patch(patch["patch"]), initial_camera.turn if initial_camera else UNTURNED)
+        preview = _read(self.output.patch(patch.patch), initial_camera.turn if initial_camera else UNTURNED)
         if not preview or not self.budget.take(len(preview) * 4 // 3):
             return tag("p", f"3D, {words}", class_="quiet")
         self.num_shown += 1

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from splatbatch.fields import mapping, number, text, whole
@@ -41,15 +42,16 @@ class TypedRecord:
     @classmethod
     def from_record(cls, record: object) -> Self:
         """Return what a JSON object says, whatever it holds."""
-        found, known = as_object(record), {**_blanks(cls)}
-        for name, read in _readers(cls):
+        kind: Any = cls
+        found, known = as_object(record), {**_blanks(kind)}
+        for name, read in _readers(kind):
             if name in found and (value := read(found[name])) is not ABSENT:
                 known[name] = value
         return cls(**known)
 
     def to_record(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {one.name: in_json(getattr(self, one.name)) for one in fields(self)}
+        return object_of(self)
 
 
 @dataclass(frozen=True)
@@ -71,24 +73,34 @@ class KeptRecord(TypedRecord):
 
 
 def in_json(value: Any) -> Any:
-    """Return a field as JSON has it."""
+    """Return a field, or facts, as JSON has it."""
     match value:
+        case None | str() | int() | float():
+            return value
         case TypedRecord():
             return value.to_record()
         case tuple() | list():
             return [in_json(one) for one in value]
         case dict():
             return {name: in_json(one) for name, one in value.items()}
-    return value
+        case Path():
+            return str(value)
+    return object_of(value) if is_dataclass(value) else value
+
+
+def object_of(facts: Any) -> dict[str, Any]:
+    """Return a dataclass as a JSON object: its fields, and the properties that it names as `told`."""
+    names = [*(one.name for one in fields(facts)), *getattr(facts, "told", ())]
+    return {name: in_json(getattr(facts, name)) for name in names}
 
 
 @cache
-def _readers(kind: type[TypedRecord]) -> tuple[tuple[str, Reader], ...]:
+def _readers(kind: Any) -> tuple[tuple[str, Reader], ...]:
     return tuple((one.name, read) for one, read, _ in _typed_fields(kind))
 
 
 @cache
-def _blanks(kind: type[TypedRecord]) -> dict[str, Any]:
+def _blanks(kind: Any) -> dict[str, Any]:
     """Return an empty value for each field that has no default: "", 0, False, no entry, None where that is allowed."""
     needed = [(one.name, hint) for one, _, hint in _typed_fields(kind) if MISSING is one.default is one.default_factory]
     return {name: None if _is_optional(hint) else (get_origin(hint) or hint)() for name, hint in needed}

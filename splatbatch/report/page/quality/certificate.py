@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from splatbatch.files import Record
 from splatbatch.plain_text import counted
 from splatbatch.report.page.html import Html, table, tag
 from splatbatch.report.page.quality.plots import holdout_map
@@ -17,12 +17,12 @@ MOST_INPUTS = 300
 WORDS = ("figure", "state", "what", "", "file", "sha256", "made with")
 
 
-def certificate_page(said: Certificate, cameras: Mapping[str, Record]) -> Html:
+def certificate_page(said: Certificate, cameras: Mapping[str, Mapping[str, float]]) -> Html:
     """Return all that a certificate says, folded."""
     parts = [
         tag("p", f"{_grade(said.grade)}. Check it: splatbatch verify-certificate {said.patch}", class_="quiet"),
         table(("", "sha256"), _rows(_hashes(said)), WORDS),
-        table(FIGURES, _rows(figure_row(one.to_record() | {"state": one.state}) for one in said.figures), WORDS),
+        table(FIGURES, _rows(figure_row(one) for one in said.figures), WORDS),
     ]
     if (drawn := holdout_map(cameras, said.holdout)) is not None:
         parts.append(drawn)
@@ -54,5 +54,5 @@ def _rows(cells: Iterable[Iterable[str]]) -> list[Html]:
     return [tag("tr", *(tag("td", word) for word in row)) for row in cells]
 
 
-def _spelt(settings: Record) -> str:
+def _spelt(settings: Mapping[str, Any]) -> str:
     return json.dumps(settings, indent=1, sort_keys=True, default=str)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatbatch.files import Record, read_regular
+from splatbatch.files import read_regular
+from splatbatch.report.facts import Quality
 from splatbatch.report.page.html import Html, tag
 from splatbatch.report.page.pictures import Budget
 
@@ -23,9 +24,9 @@ class Pictures:
     budget: Budget
 
     @classmethod
-    def of_quality(cls, quality: Record | None, budget: Budget) -> Pictures:
+    def of_quality(cls, quality: Quality | None, budget: Budget) -> Pictures:
         """Return those of what the report knows of an inspection."""
-        return cls(Path(quality["pictures"] if quality else ""), budget)
+        return cls(Path(quality.pictures if quality else ""), budget)
 
     def of(self, name: str, words: str) -> Html | None:
         """Return a picture by the name of its file; None where there is none, or no room."""

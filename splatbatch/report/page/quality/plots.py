@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from splatbatch.files import Record
 from splatbatch.plain_text import counted
 from splatbatch.report.page.html import Html, join, tag
 
@@ -14,7 +13,7 @@ POOREST, BEST = 0.25, 1.0
 MOST_DOTS = 1500
 
 
-def falloff_curve(held_out: Mapping[str, Record]) -> Html | None:
+def falloff_curve(held_out: Mapping[str, Mapping[str, float]]) -> Html | None:
     """Return the PSNR of held-out views over their distance in baselines; None for fewer than three."""
     known = {name: one for name, one in held_out.items() if {"psnr", "distance"} <= one.keys()}
     if len(known) < 3:
@@ -32,7 +31,7 @@ def falloff_curve(held_out: Mapping[str, Record]) -> Html | None:
     return _drawing([axis, *dots], (SIZE_PX, SIZE_PX // 2), words)
 
 
-def holdout_map(cameras: Mapping[str, Record], held_out: Mapping[str, Record]) -> Html | None:
+def holdout_map(cameras: Mapping[str, Mapping[str, float]], held_out: Mapping[str, Mapping[str, float]]) -> Html | None:
     """Return from where photographs were taken, seen from above: held-out ones the stronger the better they are."""
     places = {name: (one["x"], one["y"]) for name, one in {**cameras, **held_out}.items() if {"x", "y"} <= one.keys()}
     if len(places) < 2:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from splatbatch.files import Record
 from splatbatch.plain_text import counted
+from splatbatch.report.facts import Quality
 from splatbatch.report.page.html import Html, join, table, tag
 from splatbatch.report.page.quality.certificate import certificate_page
 from splatbatch.report.page.quality.pictures import Pictures
@@ -18,39 +18,39 @@ MAP_PX = 240
 CELL_PX = 10
 
 
-def quality_section(quality: Record | None, pictures: Pictures) -> Iterator[Html]:
+def quality_section(quality: Quality | None, pictures: Pictures) -> Iterator[Html]:
     """Yield what there is to see; nothing where nobody has inspected the splat."""
     if quality is None:
         return
     over = exceeded(quality)
-    names = f" ({', '.join(one['name'] for one in over)})" if over else ""
-    said = f"{grade_in_words(quality['grade']).replace('grade', 'Grade', 1)}{names}"
+    names = f" ({', '.join(one.name for one in over)})" if over else ""
+    said = f"{grade_in_words(quality.grade).replace('grade', 'Grade', 1)}{names}"
     yield tag("p", said, class_="mark" if over else "quiet")
-    yield from (tag("p", f"{one['name']}: {one['advice']}", class_="quiet") for one in over)
-    if quality["dropped"]:
-        yield tag("p", f"Photographs left out: {quality['dropped']}.", class_="quiet")
-    shown = pictures.all_of({f"{one['name']}: {one['meaning']}": one["picture"] for one in over})
-    shown += pictures.all_of(quality["thumbnails"])
+    yield from (tag("p", f"{one.name}: {one.advice}", class_="quiet") for one in over)
+    if quality.dropped:
+        yield tag("p", f"Photographs left out: {quality.dropped}.", class_="quiet")
+    shown = pictures.all_of({f"{one.name}: {one.meaning}": one.picture for one in over})
+    shown += pictures.all_of(quality.thumbnails)
     if shown:
         yield tag("div", *shown, class_="views")
     yield tag("details", tag("summary", "Inspection"), *_figures(quality))
-    if quality["certificate"]:
-        yield certificate_page(Certificate.from_record(quality["certificate"]), quality["cameras"])
+    if quality.certificate:
+        yield certificate_page(Certificate.from_record(quality.certificate), quality.cameras)
 
 
-def _figures(quality: Record) -> Iterator[Html]:
-    rows = [tag("tr", *(tag("td", word) for word in figure_row(one))) for one in quality["figures"]]
+def _figures(quality: Quality) -> Iterator[Html]:
+    rows = [tag("tr", *(tag("td", word) for word in figure_row(one))) for one in quality.figures]
     yield table(FIGURES, rows, ("figure", "state", "what"))
     if words := held_out_in_words(quality):
         yield tag("p", words, class_="quiet")
-    if (curve := falloff_curve(quality["holdout"])) is not None:
+    if (curve := falloff_curve(quality.holdout)) is not None:
         yield curve
     yield from _map(quality)
 
 
-def _map(quality: Record) -> Iterator[Html]:
+def _map(quality: Quality) -> Iterator[Html]:
     """Yield the cells of the scene from above: dark where many photographs see them, red where too few do."""
-    cells = [cell for cell in quality["cells"] if {"x", "y", "photos", "weak"} <= cell.keys()]
+    cells = [cell for cell in quality.cells if {"x", "y", "photos", "weak"} <= cell.keys()]
     if not cells:
         return
     x, y = [cell["x"] for cell in cells], [cell["y"] for cell in cells]
@@ -64,7 +64,7 @@ def _map(quality: Record) -> Iterator[Html]:
     yield tag("p", f"{words} photographs, in red.", class_="quiet")
 
 
-def _dot(cell: Record, corner: tuple[float, float], scale: float, most: float) -> Html:
+def _dot(cell: Mapping[str, float], corner: tuple[float, float], scale: float, most: float) -> Html:
     place = {"cx": f"{scale * (cell['x'] - corner[0]):.1f}", "cy": f"{scale * (corner[1] - cell['y']):.1f}"}
     style = {"fill": "#c33"} if cell["weak"] else {"fill": "currentColor", "opacity": f"{cell['photos'] / most:.2f}"}
     return tag("circle", tag("title", counted(int(cell["photos"]), "photograph")), r=CELL_PX // 2, **place, **style)

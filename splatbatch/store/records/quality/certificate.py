@@ -38,6 +38,11 @@ class Certificate(TypedRecord):
     seal: str = ""
     """SHA-256 of all of the above."""
 
+    def to_record(self) -> dict[str, Any]:
+        """Return it as certificate.json holds it: what limits mean for a figure is not sealed with it."""
+        figures = [{key: value for key, value in one.to_record().items() if key != "state"} for one in self.figures]
+        return super().to_record() | {"figures": figures}
+
     def sealed(self) -> Certificate:
         """Return it with its seal."""
         return replace(self, seal=seal_of(self.to_record()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.records.record import TypedRecord
@@ -27,6 +27,7 @@ BAD = 3.0
 class QualityFigure(TypedRecord):
     """A number that a sickness raises, the limit that it has on sound splats, and what to do above that."""
 
+    told: ClassVar = ("state",)
     name: str = ""
     value: float | None = None
     """None: it cannot be told here."""
@@ -55,6 +56,7 @@ class QualityFigure(TypedRecord):
 class Dropped(TypedRecord):
     """What two short trainings say of the photographs that figures name: one with them, one without."""
 
+    told: ClassVar = ("gain_db",)
     photos: tuple[str, ...] = ()
     steps: int | None = None
     psnr_with: float | None = None
@@ -69,10 +71,6 @@ class Dropped(TypedRecord):
         if self.psnr_with is None or self.psnr_without is None:
             return None
         return self.psnr_without - self.psnr_with
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as inspection.json holds it."""
-        return super().to_record() | {"gain_db": self.gain_db}
 
 
 @dataclass(frozen=True)
@@ -121,11 +119,6 @@ class Inspection(TypedRecord):
         figure = QualityFigure("health", float(len(rules)), 0, "warnings", (), meaning, advice)
         figures = (*self.figures, figure)
         return replace(self, figures=figures, grade=grade(figures))
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as inspection.json holds it."""
-        figures = [one.to_record() | {"state": one.state} for one in self.figures]
-        return super().to_record() | {"figures": figures, "dropped": self.dropped and self.dropped.to_record()}
 
     def psnr_of(self, *, in_one_piece: bool) -> float | None:
         """Return the mean PSNR of the photographs that were held out side by side, or of the others."""
