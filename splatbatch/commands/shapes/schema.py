@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import ast
+import inspect
+import textwrap
+from dataclasses import is_dataclass
+from itertools import pairwise
+from typing import Any, cast, get_type_hints
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
@@ -32,7 +37,32 @@ def schema_of(command: str) -> dict[str, Any]:
 
 
 class _Printed(GenerateJsonSchema):
-    """What is printed is whole: a field with a default is there, too."""
+    """What is printed is whole: a field with a default is there, too, and so are properties that stand in its JSON."""
 
     def field_is_required(self, field: Any, total: bool) -> bool:
         return field["type"] == "dataclass-field" or super().field_is_required(field, total)
+
+    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+        """Return the schema of a dataclass, with what the docstrings of its fields say."""
+        found, kind = super().dataclass_schema(schema), schema["cls"]
+        for name in getattr(kind, "told", ()):
+            returned = get_type_hints(getattr(kind, name).fget)["return"]
+            found["properties"][name] = TypeAdapter(returned).json_schema(mode="serialization")
+            found["required"].append(name)
+        for name, words in docstrings(kind).items():
+            if name in found["properties"]:
+                found["properties"][name]["description"] = words
+        return found
+
+
+def docstrings(kind: type) -> dict[str, str]:
+    """Return what stands below the fields of a dataclass, and of those that it inherits from, by field."""
+    found: dict[str, str] = {}
+    for one in reversed(kind.__mro__):
+        if is_dataclass(one):
+            body = cast("ast.ClassDef", ast.parse(textwrap.dedent(inspect.getsource(one))).body[0]).body
+            for field, below in pairwise(body):
+                match field, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                        found[name] = " ".join(words.split())
+    return found

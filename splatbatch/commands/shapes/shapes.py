@@ -7,14 +7,15 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from splatbatch.commands.shapes.outcomes import Attempts, Deadline, Explained, Report, Runs
-from splatbatch.commands.shapes.quality import Checked, Inspected
+from splatbatch.commands.shapes.outcomes import Attempts, Deadline, Explained, Runs
 from splatbatch.commands.shapes.scenes import Audited, Capture, Import, Merged, Published, Split
 from splatbatch.config.schedule import Schedule
 from splatbatch.doctor.facts import Finding as Remark
 from splatbatch.outcome import Diagnosis
+from splatbatch.report.facts import Report
 from splatbatch.scene.footprint import Footprint
 from splatbatch.store.records.evaluation import SceneEvaluation
+from splatbatch.store.records.quality.inspection import Inspection
 from splatbatch.store.records.run import Holder, WorkerRecord
 from splatbatch.tasks.forecast import Forecast
 from splatbatch.tasks.status import PatchStatus
@@ -137,6 +138,13 @@ class Export(TypedDict):
     splats: list[Exported]
 
 
+class Checked(TypedDict):
+    """Whether a certificate holds, and if not, why."""
+
+    holds: bool
+    problems: list[str]
+
+
 SHAPES: dict[str, Any] = {
     "plan": Plan,
     "status": Status,
@@ -153,7 +161,7 @@ SHAPES: dict[str, Any] = {
     "split": Split,
     "merge": Merged,
     "evaluate": SceneEvaluation,
-    "inspect": dict[str, Inspected],
+    "inspect": dict[str, Inspection],
     "verify-certificate": dict[str, Checked],
     "plan-capture": Capture,
     "publish": Published,
