@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import typer
+from rich.table import Table
 
 from splatbatch import terminal
-from splatbatch.commands.output import open_console, print_json, print_warnings
-from splatbatch.commands.scene.table import tables
+from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
 from splatbatch.night import api
 from splatbatch.plain_text import one_line
-from splatbatch.store.records.evaluation import SceneEvaluation
+from splatbatch.store.records.evaluation import Measured, SceneEvaluation, SeamMeasured
 from splatbatch.tasks.batch import open_batch
 
 NOT_WHOLE = 1
+OF_PHOTOS = ("photographs", "number", "PSNR dB", "SSIM", "LPIPS", "patches' own dB", "gain dB")
+OF_SEAMS = (
+    *("seam", "across", "PSNR dB", "views", "between dB", "colour /255", "depth step %", "density", "pixels %", "note"),
+)
 
 
 def evaluate(config: Path | None, splat: Path | None, *, as_json: bool) -> None:
@@ -39,3 +44,35 @@ def show(found: SceneEvaluation) -> None:
         typer.echo(one_line(f"{name}: {why}: its seams were not measured"), err=True)
     for note in found.notes:
         typer.echo(one_line(note), err=True)
+
+
+def tables(found: SceneEvaluation) -> Iterator[Table]:
+    """Yield the tables of an evaluation; LPIPS where it was measured."""
+    rows = [("all held-out", found.total), ("across a seam", found.across), ("the others", found.within)]
+    rows += [(name, one) for name, one in found.patches.items()]
+    table = open_table(OF_PHOTOS, ("photographs",))
+    for name, one in rows:
+        table.add_row(one_line(name), *_of_photos(one))
+    yield table
+    if found.seams:
+        seams = open_table(OF_SEAMS, ("seam", "note"))
+        for seam in found.seams:
+            seams.add_row(one_line(seam.name), *_of_seam(seam))
+        yield seams
+
+
+def _of_photos(one: Measured) -> list[str]:
+    figures = ((one.psnr, ".2f"), (one.ssim, ".3f"), (one.lpips, ".3f"), (one.own_psnr, ".2f"), (one.gain_db, "+.2f"))
+    return [str(one.num_photos), *(figure(value, form) for value, form in figures)]
+
+
+def _of_seam(seam: SeamMeasured) -> list[str]:
+    across = [str(seam.across.num_photos), figure(seam.across.psnr, ".2f"), str(seam.num_views)]
+    step, share = ((None if one is None else 100 * one) for one in (seam.depth_step, seam.share))
+    figures = ((seam.psnr_between, ".2f"), (seam.color_offset, ".2f"), (step, "+.2f"), (seam.density_ratio, ".2f"))
+    return [*across, *(figure(value, form) for value, form in (*figures, (share, ".0f"))), one_line(seam.problem)]
+
+
+def figure(value: float | None, form: str) -> str:
+    """Return a figure in words; a dash for one that nobody knows."""
+    return "-" if value is None else f"{value:{form}}"
