@@ -182,9 +182,9 @@ def status(batch: Batch, standing: Standing | None = None) -> tuple[PatchStatus,
     return read_status(batch.output, batch.names, standing=standing or batch.standing())
 
 
-def metrics(batch: Batch, shown: Standing) -> Sink:
+def metrics(batch: Batch, shown: Standing, worker: str = "") -> Sink:
     """Return what writes metrics.prom."""
-    return MetricsFile(batch.output, batch.whole().names, shown)
+    return MetricsFile(batch.output, batch.whole().names, shown, worker)
 
 
 def people(batch: Batch, shown: Standing) -> Sink:

@@ -74,7 +74,7 @@ def _train_here(batch: Batch, wish: Wish, show: Show, after: After) -> Ended:
             Night.open(batch, interruption, show, (metrics, tracking, people), ours.beat) as night,
         ):
             ledger = night.open_ledger(batch.output.ledger, ours.claims)
-            worker = Worker(night, wish, ours.claims, ledger)
+            worker = Worker(night, wish, ours.claims, ledger, Watcher(batch.output))
             try:
                 run = worker.train()
             except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
@@ -95,10 +95,15 @@ class Worker:
     wish: Wish
     claims: Claims
     ledger: Ledger
+    watcher: Watcher
     name: str = LOCAL
     is_over: bool = False
     """Our time did not hold another task."""
+    requests: Callable[[], list[Path]] | None = None
+    """Where requests to end are looked for; None: where those to `train` lie."""
     is_alone: ClassVar[bool] = True
+    say: ClassVar = staticmethod(tell)
+    """Says what somebody waits for."""
 
     def train(self) -> Run:
         """Settle what an earlier run has left, and train; what could not be collected trains nothing anew."""
@@ -128,10 +133,6 @@ class Worker:
     def patience(self) -> Patience:
         """Return what readers are awaited with before anything is shown."""
         return Patience(self.night.keep, self.stop, self.say)
-
-    def say(self, words: str) -> None:
-        """Say what somebody waits for."""
-        tell(words)
 
     def _round(self, batch: Batch) -> Run:
         """Decide, and train what is to be trained."""
@@ -164,7 +165,7 @@ class Worker:
                     self.night.beat,
                     decoding.refused,
                     claiming,
-                    requests=self.requests(),
+                    requests=self.requests,
                     is_alone=self.is_alone,
                     audited=looked.audited,
                 )
@@ -183,13 +184,9 @@ class Worker:
         ledger, output = self.ledger, looked.batch.output
 
         def settle(task: Task) -> None:
-            adopt_task(looked.batch, task, ledger, looked.standing.endings, self.night.keep)
+            adopt_task(looked.batch, task, ledger, looked.standing.endings, self.night.beat)
 
         past = Past(output, output.ledger_of(self.name), is_alone=self.is_alone)
         claiming = Claiming(self.name, self.claims, before, looked.standing, past, settle)
-        claiming.waits = Waits(Watcher(output), lambda words: ledger.write(Awaited(words))).on
+        claiming.waits = Waits(self.watcher, lambda words: ledger.write(Awaited(words))).on
         return claiming
-
-    def requests(self) -> Callable[[], list[Path]] | None:
-        """Return what finds requests to end; None: where those to `train` lie."""
-        return None

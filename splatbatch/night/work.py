@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,14 +17,13 @@ from splatbatch.engines.engine import JOB, TERMS
 from splatbatch.errors import ExecutorError, OutputError, SplatbatchError
 from splatbatch.files import sweep
 from splatbatch.machine.place import given_cards
-from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.monitor.sinks import End
 from splatbatch.monitor.telling import say, tell
 from splatbatch.night.afterwards import Show, Trained, follow, publish_as_asked
 from splatbatch.night.decided import Looked, Wish, look_anew, mend
 from splatbatch.night.elsewhere import AGAIN
 from splatbatch.night.interruption import Interruption
-from splatbatch.night.night import Night, write_the_report
+from splatbatch.night.night import Night, metrics, write_the_report
 from splatbatch.night.products import not_inspected, wanted_by
 from splatbatch.night.training import Worker
 from splatbatch.reader import Patience, ToldToStop
@@ -37,7 +37,6 @@ from splatbatch.store.claims.workers import Presence, Watcher
 from splatbatch.store.endings import Endings
 from splatbatch.store.events import Awaited
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.task import Task
 
 CANCELLED = 143
@@ -59,37 +58,29 @@ def work(batch: Batch, for_s: float | None, wish: Wish, show: Show) -> int:
     with Interruption() as interruption:
         with Presence(batch.output, terms=batch.terms) as presence:
             see_same_terms(watcher, presence.record, presence.beat, say)
-            code = _work(batch, for_s, wish, show, (interruption, presence, watcher))
+            claims, left = Claims(batch.output, presence, watcher.is_gone), Left.of(batch)
+            told = (partial(metrics, worker=presence.name),)
+            with Night.open(batch, interruption, show, told, presence.beat) as night:
+                ledger, times = (
+                    night.open_ledger(batch.output.ledger_of(presence.name), claims),
+                    TimeLeft.of(batch, for_s),
+                )
+                worker = JoinedWorker(night, wish, claims, ledger, watcher, presence.name, time_left=times)
+                run = worker.rounds(batch)
+                if not (is_stopped := bool(worker.stop())):
+                    night.finish_contents(Patience(night.beat, worker.stop, say))
+            look_anew(batch.whole(), night.shown)
+            if is_stopped:
+                night.tell_the_end(End(""))
+                return CANCELLED if worker.is_cancelled() else AGAIN
+            code = night.end(replace(run, fresh=tuple(batch.names))).code  # whoever has trained them
+            if not left.names(night.shown):
+                _take_back(batch, os.environ.get(JOB, ""))
+        if code and worker.is_over:
+            return AGAIN
         if code in (0, SplatbatchError.exit_code):
             _follow(Trained(batch, code, interruption, show))
     return code
-
-
-def _work(
-    batch: Batch, for_s: float | None, wish: Wish, show: Show, place: tuple[Interruption, Presence, Watcher]
-) -> int:
-    interruption, presence, watcher = place
-    claims, left = Claims(batch.output, presence, watcher.is_gone), Left.of(batch)
-
-    def metrics(batch: Batch, shown: Standing) -> MetricsFile:
-        return MetricsFile(batch.output, batch.whole().names, shown, presence.name)
-
-    with Night.open(batch, interruption, show, (metrics,), presence.beat) as night:
-        ledger = night.open_ledger(batch.output.ledger_of(presence.name), claims)
-        worker = JoinedWorker(
-            night, wish, claims, ledger, presence.name, watcher=watcher, time_left=TimeLeft.of(batch, for_s)
-        )
-        run = worker.rounds(batch)
-        if not (is_stopped := bool(worker.stop())):
-            night.finish_contents(Patience(night.beat, worker.stop, say))
-    look_anew(batch.whole(), night.shown)
-    if is_stopped:
-        night.tell_the_end(End(""))
-        return CANCELLED if worker.is_cancelled() else AGAIN
-    ended = night.end(replace(run, fresh=tuple(batch.names)))  # whoever has trained them
-    if not left.names(night.shown):
-        _take_back(batch, os.environ.get(JOB, ""))
-    return AGAIN if ended.code and worker.is_over else ended.code
 
 
 def _follow(trained: Trained) -> None:
@@ -113,18 +104,18 @@ def _follow(trained: Trained) -> None:
 class JoinedWorker(Worker):
     """One of many workers: what it trains it has claimed, and what it decides on it has prepared in its turn."""
 
-    watcher: Watcher
     time_left: TimeLeft
     was_cancelled: bool = False
     is_alone: ClassVar[bool] = False
+    say: ClassVar = staticmethod(say)
+    """With the time: a worker's stderr is a log."""
+
+    def __post_init__(self) -> None:
+        self.requests = self._requests
 
     def stop(self) -> str:
         """Return why to stop; empty to go on."""
         return super().stop() or ("its time is up" if self.time_left.is_up() else "")
-
-    def say(self, words: str) -> None:
-        """Say what somebody waits for, with the time: a worker's stderr is a log."""
-        say(words)
 
     @contextmanager
     def prepared(self, batch: Batch) -> Iterator[tuple[Batch, Snapshot]]:
@@ -140,10 +131,6 @@ class JoinedWorker(Worker):
         claiming = super().claiming(looked, before)
         claiming.will_hold = self.time_left.holds
         return claiming
-
-    def requests(self) -> Callable[[], list[Path]]:
-        """Return what finds requests to end."""
-        return self._requests
 
     def is_cancelled(self) -> bool:
         """Return whether `cancel` is what ended us, also if its signal came before we read its file."""
