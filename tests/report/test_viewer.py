@@ -20,6 +20,7 @@ from made_splat import write_scene
 from PIL import Image
 
 from splatbatch.report import write_report
+from splatbatch.report.facts import ReportedPatch
 from splatbatch.report.page.pictures import Budget
 from splatbatch.report.viewer import viewer
 from splatbatch.store.layout import OutputFolder
@@ -172,7 +173,7 @@ def test_a_preview_is_made_once_and_again_for_a_newer_splat(tmp_path: Path) -> N
 def test_a_preview_that_is_spoilt_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: bytes) -> None:
     pytest.importorskip("gsply")
     monkeypatch.setattr(viewer, "viewer_script", lambda: "x")
-    output, patch = OutputFolder(tmp_path), {"patch": "p0", "attempt": "attempt-01", "splat": True}
+    output, patch = OutputFolder(tmp_path), ReportedPatch("p0", "trained", attempt="attempt-01", splat="splat.ply")
     folder = output.patch("p0")
     folder.path.mkdir(parents=True)
     write_scene(folder.splat)

@@ -1,1 +1,0 @@
-"""What several processes, also of several hosts, agree on by files alone: who makes one first, and who still lives."""

@@ -1,1 +1,0 @@
-"""What lies in the output folder for one patch, and for the whole scene."""
