@@ -27,11 +27,11 @@ from splatbatch.scheduler.work.claiming import Claiming, Snapshot
 from splatbatch.scheduler.work.past import Past
 from splatbatch.splats import Gaussians, check_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.claims.claims import Claims
-from splatbatch.store.claims.workers import LOCAL, Presence, Watcher
+from splatbatch.store.claims import Claims
 from splatbatch.store.index import SETTLED_S
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import OutputLock
+from splatbatch.store.workers import LOCAL, Presence, Watcher
 from splatbatch.tasks.batch import open_batch, refusals
 
 STEPS = 20

@@ -9,8 +9,8 @@ from splatbatch.config import Executor
 from splatbatch.engines import open_engine
 from splatbatch.engines.engine import Ended, Engine, Handle, Pending, Running, Seen, Unknown
 from splatbatch.plain_text import counted
-from splatbatch.store.claims.submissions import Submission, open_submissions
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.submissions import Submission, open_submissions
 
 MOST_NODES = 4
 """Named in a line."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from splatbatch.store.claims.submissions import Submission
+from splatbatch.store.submissions import Submission
 
 Handle = str
 """What an engine calls one worker; no other worker of a batch is called so."""

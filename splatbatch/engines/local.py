@@ -14,7 +14,7 @@ from splatbatch.engines.engine import JOB, Ended, Handle, Running, Seen, Unknown
 from splatbatch.errors import ExecutorError
 from splatbatch.machine import detached
 from splatbatch.machine.place import chosen_cards
-from splatbatch.store.claims.submissions import Submission
+from splatbatch.store.submissions import Submission
 
 
 class Local:

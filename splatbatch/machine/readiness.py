@@ -9,7 +9,7 @@ from splatbatch.config import Cooldown
 from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key, Slot
 from splatbatch.outcome import Diagnosis
-from splatbatch.store.records.progress import GpuSample
+from splatbatch.store.records.attempt import GpuSample
 
 CONTEXT_MIB = 1024.0
 """What a process that has opened its CUDA context, and computed something small, holds of a GPU at most."""

@@ -16,10 +16,10 @@ from splatbatch.failures.causes.words import spelled
 from splatbatch.monitor.table import batch_line, live_view, num_left, num_shown
 from splatbatch.plain_text import assignments, clock, counted, one_line
 from splatbatch.store import events
-from splatbatch.store.claims.at_work import at_work
-from splatbatch.store.claims.workers import Watcher
+from splatbatch.store.claims import at_work
 from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.workers import Watcher
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.partition.tally import how_many
 from splatbatch.tasks.status import PatchStatus, read_status

@@ -11,10 +11,10 @@ from splatbatch.files import write_text
 from splatbatch.identity import Stamp, stamp_of
 from splatbatch.monitor.sinks.sink import End
 from splatbatch.monitor.table import batch_eta_s
-from splatbatch.store.claims.at_work import AtWork, at_work
-from splatbatch.store.claims.workers import Watcher
+from splatbatch.store.claims import AtWork, at_work
 from splatbatch.store.events import Event
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.workers import Watcher
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import STATES, PatchStatus, read_status
 

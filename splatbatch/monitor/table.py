@@ -14,7 +14,7 @@ from rich.text import Text
 from splatbatch.failures.causes.words import in_words
 from splatbatch.monitor.fitting import narrowed
 from splatbatch.plain_text import clock, one_line
-from splatbatch.store.claims.at_work import AtWork, in_short, lines_of
+from splatbatch.store.claims import AtWork, in_short, lines_of
 from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.status import PatchStatus, most_interesting
 

@@ -8,7 +8,7 @@ from splatbatch.night.night import write_the_report
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.events import Accepted
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import OutputLock
 from splatbatch.store.records.result import Result

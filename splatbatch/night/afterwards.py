@@ -20,8 +20,8 @@ from splatbatch.publish.source import publishable, published
 from splatbatch.publish.wish import Wish
 from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.patches import spell
-from splatbatch.store.folders.published import Publication
-from splatbatch.store.records.afterwards import DONE, LEFT_OUT, PARTLY, Afterwards
+from splatbatch.store.records.publication import Publication
+from splatbatch.store.records.run import DONE, LEFT_OUT, PARTLY, Afterwards
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene.partition import partition_for
 from splatbatch.tasks.scene.usable import look

@@ -23,10 +23,10 @@ from splatbatch.night.training import train
 from splatbatch.publish.source import published
 from splatbatch.publish.wish import Wish as PublishWish
 from splatbatch.splats.ply import Gaussians, read_splat
-from splatbatch.store.folders.published import Publication
-from splatbatch.store.records.afterwards import DONE, Afterwards
 from splatbatch.store.records.evaluation import SceneEvaluation
+from splatbatch.store.records.publication import Publication
 from splatbatch.store.records.result import Result
+from splatbatch.store.records.run import DONE, Afterwards
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene.evaluation import order
 

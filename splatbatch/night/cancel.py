@@ -16,12 +16,12 @@ from splatbatch.engines.engine import Pending, Running
 from splatbatch.errors import SplatbatchError
 from splatbatch.monitor.telling import tell
 from splatbatch.scheduler import cancel as cancelling
-from splatbatch.store.claims.workers import LOCAL, Watcher
 from splatbatch.store.events import BatchStarted
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import events
 from splatbatch.store.lock import SILENCE_S, holder, sequence_of
 from splatbatch.store.records.run import Holder, WorkerRecord
+from splatbatch.store.workers import LOCAL, Watcher
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import PatchStatus, read_status

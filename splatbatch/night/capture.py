@@ -12,7 +12,7 @@ from splatbatch.scene.capture.suggest import suggest
 from splatbatch.scene.capture.survey import Floats, Shot, Survey, shots_of, up_of
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats.blocks import sample_means
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import Task
 

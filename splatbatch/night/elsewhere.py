@@ -25,12 +25,12 @@ from splatbatch.night.night import Night, Run, metrics, people
 from splatbatch.night.products import not_inspected
 from splatbatch.plain_text import counted, one_line
 from splatbatch.scheduler.work.left import Left
-from splatbatch.store.claims.submissions import new_submission
-from splatbatch.store.claims.workers import LOCAL, Watcher
 from splatbatch.store.events import AttemptEnded, WorkersSeen
 from splatbatch.store.ledger import Tail
 from splatbatch.store.lock import OutputLock
 from splatbatch.store.records.run import WorkerRecord
+from splatbatch.store.submissions import new_submission
+from splatbatch.store.workers import LOCAL, Watcher
 from splatbatch.tasks.batch import Batch
 
 AGAIN = 75

@@ -24,10 +24,10 @@ from splatbatch.outcome import Trained as TrainedOutcome
 from splatbatch.reader import Fault, Hang, Patience, Refused, ToldToStop, answer
 from splatbatch.report import write_report
 from splatbatch.report.facts import Report
-from splatbatch.store.claims.claims import Claims
+from splatbatch.store.claims import Claims
 from splatbatch.store.events import Event, NotifyFailed
 from splatbatch.store.ledger import Ledger
-from splatbatch.store.records.afterwards import Afterwards
+from splatbatch.store.records.run import Afterwards
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.fingerprints.contents import Contents

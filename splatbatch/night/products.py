@@ -23,12 +23,11 @@ from splatbatch.scheduler import single
 from splatbatch.scheduler.running import Rounds
 from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.splats.merge.place import check_place
-from splatbatch.store.folders.published import Publication
-from splatbatch.store.folders.scene import MergedFiles
-from splatbatch.store.records.afterwards import DONE, LEFT_OUT, PARTLY, Afterwards
+from splatbatch.store.folders import MergedFiles
 from splatbatch.store.records.evaluation import EvaluationSettings, SceneEvaluation
-from splatbatch.store.records.quality.certificate import Certificate
-from splatbatch.store.records.quality.inspection import Inspection, grade_in_words
+from splatbatch.store.records.publication import Publication
+from splatbatch.store.records.quality import Certificate, Inspection, grade_in_words
+from splatbatch.store.records.run import DONE, LEFT_OUT, PARTLY, Afterwards
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.quality import certificate
 from splatbatch.tasks.quality.certificate import certificate_of, certificate_of_scene

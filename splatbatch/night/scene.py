@@ -28,10 +28,10 @@ from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.partition.split import Asked, split
 from splatbatch.scene.partition.wish import Wish as Cut
 from splatbatch.scene.template import config_for
-from splatbatch.store.folders.patch import BACKDROP, names_in
+from splatbatch.store.folders import BACKDROP, names_in
 from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.afterwards import DONE, Afterwards
 from splatbatch.store.records.evaluation import SceneEvaluation
+from splatbatch.store.records.run import DONE, Afterwards
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene import evaluation
 from splatbatch.tasks.scene.partition import check_scene

@@ -37,10 +37,10 @@ from splatbatch.scheduler.work.claiming import Claiming, Snapshot
 from splatbatch.scheduler.work.holding import held
 from splatbatch.scheduler.work.others import Waits
 from splatbatch.scheduler.work.past import Past
-from splatbatch.store.claims.claims import Claims
-from splatbatch.store.claims.workers import LOCAL, Watcher
+from splatbatch.store.claims import Claims
 from splatbatch.store.events import Awaited, StillGivenUp
 from splatbatch.store.ledger import Ledger
+from splatbatch.store.workers import LOCAL, Watcher
 from splatbatch.tasks import plan as planning
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import Task

@@ -32,10 +32,10 @@ from splatbatch.scheduler.work.claiming import Claiming, Snapshot
 from splatbatch.scheduler.work.left import Left
 from splatbatch.scheduler.work.others import PREPARATION, Waits, see_no_workers, see_same_terms
 from splatbatch.scheduler.work.time_left import TimeLeft
-from splatbatch.store.claims.claims import PREPARING, Claim, Claims
-from splatbatch.store.claims.workers import Presence, Watcher
+from splatbatch.store.claims import PREPARING, Claim, Claims
 from splatbatch.store.endings import Endings
 from splatbatch.store.events import Awaited
+from splatbatch.store.workers import Presence, Watcher
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.task import Task
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from splatbatch.publish.rows import put as put_whole
 from splatbatch.publish.source import Published
 from splatbatch.publish.target import Target
-from splatbatch.store.folders.published import Output, Publication, SplatRecord
+from splatbatch.store.records.publication import Output, Publication, SplatRecord
 from splatbatch.tasks.product import Damaged, Fresh, Product
 
 

@@ -14,8 +14,8 @@ from splatbatch.machine.bounded import Bounds, run_bounded
 from splatbatch.publish.formats import TILES
 from splatbatch.publish.source import SCENE, Published
 from splatbatch.publish.tiling import Place, key_of_tiles, write_back
-from splatbatch.store.folders.published import Output, TilesLoss, TilesRecord
 from splatbatch.store.records.evaluation import Compared, Comparison, ComparisonSettings
+from splatbatch.store.records.publication import Output, TilesLoss, TilesRecord
 
 MODULE = "splatbatch.training.formats"
 MOST_READ_BACK = 5_000_000

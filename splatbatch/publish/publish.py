@@ -23,7 +23,7 @@ from splatbatch.publish.tiling import Place, tile
 from splatbatch.publish.tool import VERSION as TOOL_VERSION
 from splatbatch.publish.tool import Tool, find_tool
 from splatbatch.publish.wish import Telling, Wish
-from splatbatch.store.folders.published import Output, Publication
+from splatbatch.store.records.publication import Output, Publication
 from splatbatch.tasks.product import hashes_in, key_of
 
 VERSION = 1

@@ -16,7 +16,7 @@ from splatbatch.files import MIB, free_mib, path_beside
 from splatbatch.plain_text import one_line
 from splatbatch.processes import abandoned, start_ticks
 from splatbatch.scene.patches import spell
-from splatbatch.store.folders.published import FILE, Publication
+from splatbatch.store.records.publication import FILE, Publication
 
 WORK = "work"
 TRIES, STEP_BACK_S = 5, 0.4

@@ -21,7 +21,7 @@ from splatbatch.report.viewer.initial_camera import up_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.splats.blocks import sample_means
 from splatbatch.splats.ply import write_pieces
-from splatbatch.store.folders.published import Output, Tiled, TilesRecord
+from splatbatch.store.records.publication import Output, Tiled, TilesRecord
 
 COLMAP_UP = (0.0, -1.0, 0.0)
 NOWHERE = "scene.crs is not set: the tiles lie nowhere on Earth, with the sky above"

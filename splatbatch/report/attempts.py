@@ -8,10 +8,9 @@ from dataclasses import replace
 from splatbatch.report.facts import OUTCOMES, Attempt, Next
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.events import AttemptEnded, AttemptStarted, Gate, GaveUp, Retried
-from splatbatch.store.folders.patch import PatchFolder
-from splatbatch.store.records.attempt import ExitFacts, Go, JobSpec
+from splatbatch.store.folders import PatchFolder
+from splatbatch.store.records.attempt import ExitFacts, Go, JobSpec, Progress
 from splatbatch.store.records.metrics import Metrics
-from splatbatch.store.records.progress import Progress
 from splatbatch.store.records.result import Result
 
 SETUP = ("start", "load", "init")

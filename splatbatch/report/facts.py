@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from splatbatch.store.records.afterwards import Afterwards
 from splatbatch.store.records.deadline.choice import Choice
 from splatbatch.store.records.evaluation import SceneEvaluation, SeamMeasured
 from splatbatch.store.records.frame import Frame
 from splatbatch.store.records.metrics import Resolution
-from splatbatch.store.records.quality.inspection import QualityFigure
+from splatbatch.store.records.quality import QualityFigure
+from splatbatch.store.records.run import Afterwards
 from splatbatch.tasks.status import PatchStatus, State
 
 SCHEMA = 1

@@ -15,8 +15,8 @@ from splatbatch.report.todo import MOST_NAMED
 from splatbatch.report.units import photographs
 from splatbatch.report.workers import nodes_of
 from splatbatch.scene.patches import spell
-from splatbatch.store.records.afterwards import Afterwards
-from splatbatch.store.records.quality.inspection import grade_in_words
+from splatbatch.store.records.quality import grade_in_words
+from splatbatch.store.records.run import Afterwards
 
 SPECIAL = re.compile(r"[\\`*\[|]")
 _FIRST = ("patch", "state", "photographs", "PSNR dB (before)", "SSIM", "Gaussians", "MiB")

@@ -7,11 +7,8 @@ from pathlib import Path
 from splatbatch.identity import FileFacts
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import Quality
-from splatbatch.store.folders.inspecting import PICTURES
-from splatbatch.store.folders.patch import PatchFolder
-from splatbatch.store.folders.scene import SceneFolder
-from splatbatch.store.records.quality.certificate import read_certificate
-from splatbatch.store.records.quality.inspection import Dropped, Inspection, QualityFigure
+from splatbatch.store.folders import PICTURES, PatchFolder, SceneFolder
+from splatbatch.store.records.quality import Dropped, Inspection, QualityFigure, read_certificate
 
 FIGURES = ("figure", "value", "limit", "state", "what")
 MOST_NAMED = 8

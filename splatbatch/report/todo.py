@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from splatbatch.failures.remedies import REMEDIES
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import Item, Report, ReportedPatch
-from splatbatch.store.records.afterwards import DONE
+from splatbatch.store.records.run import DONE
 from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.status import INSIST
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from splatbatch.report.facts import Attempt, ReportedPatch, Run, Worker
-from splatbatch.store.claims.workers import LOCAL, Watcher
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.run import WorkerRecord
+from splatbatch.store.workers import LOCAL, Watcher
 
 HEADINGS = ("worker", "node", "job", "since", "attempts", "trained", "in training", "is training")
 

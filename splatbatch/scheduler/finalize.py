@@ -13,7 +13,7 @@ from splatbatch.scheduler import judge
 from splatbatch.store import best, results
 from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.events import AttemptEnded
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.attempt import AttemptFacts
 from splatbatch.tasks.task import Task

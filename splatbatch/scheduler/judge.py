@@ -32,10 +32,9 @@ from splatbatch.outcome import (
     Trained,
 )
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.log_ends import read_ends
-from splatbatch.store.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, TimeLimits
-from splatbatch.store.records.progress import Progress
+from splatbatch.store.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, Progress, TimeLimits
 from splatbatch.tasks.task import Maker
 
 FULL_MIB = 2

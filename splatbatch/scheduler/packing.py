@@ -16,7 +16,7 @@ from splatbatch.scheduler import judge
 from splatbatch.scheduler.running import Running
 from splatbatch.store.events import Packing
 from splatbatch.store.ledger import Ledger
-from splatbatch.store.records.progress import Progress
+from splatbatch.store.records.attempt import Progress
 from splatbatch.tasks.task import Task
 
 LOOK_S = 2.0

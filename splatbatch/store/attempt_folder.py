@@ -9,11 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from splatbatch.files import last_line, read_json, read_lines
-from splatbatch.store.records.attempt import Claimed, ExitFacts, Go, Heartbeat, JobSpec, Start
+from splatbatch.store.records.attempt import (
+    Claimed,
+    ExitFacts,
+    Go,
+    GpuSample,
+    Heartbeat,
+    JobSpec,
+    Progress,
+    Start,
+    Watch,
+)
 from splatbatch.store.records.fingerprint import Fingerprint
-from splatbatch.store.records.progress import GpuSample, Progress
 from splatbatch.store.records.record import TypedRecord
-from splatbatch.store.records.watch import Watch
 
 if TYPE_CHECKING:  # every attempt's supervisor would wait for what it never reads
     from splatbatch.store.records.evaluation import EvaluationSettings, SceneEvaluation

@@ -11,13 +11,11 @@ from splatbatch.caches import cache_of
 from splatbatch.errors import OutputError
 from splatbatch.files import read_json, sweep, write_json
 from splatbatch.store.attempt_folder import FileIn
-from splatbatch.store.folders.patch import PatchFolder, names_in
-from splatbatch.store.folders.scene import SceneFolder
-from splatbatch.store.records.afterwards import KINDS, Afterwards
+from splatbatch.store.folders import PatchFolder, SceneFolder, names_in
 from splatbatch.store.records.colors import Colors
 from splatbatch.store.records.deadline.choice import Choice
 from splatbatch.store.records.frame import Frame
-from splatbatch.store.records.run import CancelRequest
+from splatbatch.store.records.run import KINDS, Afterwards, CancelRequest
 
 
 @dataclass(frozen=True)

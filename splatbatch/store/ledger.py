@@ -13,10 +13,10 @@ from splatbatch.errors import OutputError
 from splatbatch.fields import number
 from splatbatch.files import Record, append_line, is_out_of_space, open_regular, read_lines
 from splatbatch.json_text import parse
-from splatbatch.store.claims.workers import LOCAL
 from splatbatch.store.events import KINDS, AttemptEnded, Event, event_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.record import as_object
+from splatbatch.store.workers import LOCAL
 
 UNWRITABLE_HINT = "Mend its permissions, or name another output.folder, then run again: it goes on where it ended."
 Listener = Callable[[Event], None]

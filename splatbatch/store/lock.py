@@ -20,7 +20,7 @@ from splatbatch.errors import BusyError, OutputError
 from splatbatch.fields import whole
 from splatbatch.files import Record, read_json
 from splatbatch.processes import boot_id, start_ticks
-from splatbatch.store.claims.generations import Generations
+from splatbatch.store.generations import Generations
 from splatbatch.store.records.run import Holder
 
 BEAT_S = 5.0

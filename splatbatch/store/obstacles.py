@@ -7,7 +7,7 @@ from pathlib import Path
 
 from splatbatch.errors import SplatbatchError
 from splatbatch.outcome import Diagnosis
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 
 UNWRITABLE = "output_unwritable"
 INTERNAL_FAULT = "internal_fault"

@@ -25,8 +25,8 @@ from splatbatch.identity import (
 from splatbatch.outcome import Rejected, Trained
 from splatbatch.store import retention
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
-from splatbatch.store.claims.once import made_once
-from splatbatch.store.folders.patch import SPLAT, PatchFolder, names_in
+from splatbatch.store.folders import SPLAT, PatchFolder, names_in
+from splatbatch.store.generations import made_once
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.attempt import AttemptFacts, JobSpec
 from splatbatch.store.records.fingerprint import Fingerprint

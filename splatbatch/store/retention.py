@@ -14,7 +14,7 @@ from pathlib import Path
 from splatbatch.files import MOST_FILES, TooManyFiles, find_files
 from splatbatch.store import best
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.records.result import Result
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.attempt import Go, JobSpec
-from splatbatch.store.records.watch import Then, Watch
+from splatbatch.store.records.attempt import Go, JobSpec, Then, Watch
 
 GPU_PLACE = "{gpu}"
 """Stands in commands and environments for the UUID of the GPU, which only the supervisor is told."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote, quote_plus, urlsplit
 
-from splatbatch.store.records.watch import Watch
+from splatbatch.store.records.attempt import Watch
 
 SHORTEST = 8
 """Characters: a shorter value is a word of many logs."""

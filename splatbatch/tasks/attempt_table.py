@@ -9,7 +9,7 @@ from typing import Any
 from splatbatch.fields import mapping
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.events import AttemptEnded
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import judged_attempts
 from splatbatch.store.records.attempt import JobSpec

@@ -16,7 +16,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.store.endings import Endings
 from splatbatch.store.events import GaveUp, Refused
-from splatbatch.store.folders.patch import ACCEPTED, RESULT, SPLAT
+from splatbatch.store.folders import ACCEPTED, RESULT, SPLAT
 from splatbatch.store.index import Index
 from splatbatch.store.records.fingerprint import MODEL, Fingerprint, is_content
 from splatbatch.store.records.result import Result

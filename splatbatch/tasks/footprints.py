@@ -21,7 +21,7 @@ from splatbatch.scene.footprint import (
 )
 from splatbatch.scene.patches import Patch
 from splatbatch.store.events import Expected, Tight
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.task import Task
 

@@ -14,7 +14,7 @@ from splatbatch.machine.place import chosen_cards, is_on_cpu
 from splatbatch.plain_text import clock, counted
 from splatbatch.scene import duration
 from splatbatch.scene.footprint import Footprint
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.footprints import cards

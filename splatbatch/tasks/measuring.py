@@ -12,10 +12,10 @@ from splatbatch.files import read_json, write_json
 from splatbatch.outcome import Made, Rejected
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import EvaluationSettings
-from splatbatch.store.records.quality.inspection import InspectionSettings
+from splatbatch.store.records.quality import InspectionSettings
 from splatbatch.tasks.product import Product
 from splatbatch.tasks.task import Kind, Setup, Task
 

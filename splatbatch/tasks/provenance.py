@@ -17,7 +17,7 @@ from splatbatch.config import Evaluation, Recipe
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.scene.patches import spell
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.records.result import Photographs, Result
 from splatbatch.tasks.task import Task
 

@@ -14,11 +14,10 @@ from splatbatch.scene.patches import natural_key
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.endings import Endings
 from splatbatch.store.events import AttemptEnded, Refused
-from splatbatch.store.folders.patch import latest_number, never_went
+from splatbatch.store.folders import latest_number, never_went
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.obstacles import INTERNAL_FAULT
-from splatbatch.store.records.attempt import JobSpec
-from splatbatch.store.records.progress import Progress
+from splatbatch.store.records.attempt import JobSpec, Progress
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.plan import UNCOMPARED, GivenUp, Refuse, Skip, Train, decide, why_stale

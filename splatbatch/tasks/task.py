@@ -16,7 +16,7 @@ from splatbatch.failures.settings import Difference, differences
 from splatbatch.outcome import Made, Rejected, Splat
 from splatbatch.scene.patches import Patch, spell
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders.patch import BACKDROP, PatchFolder
+from splatbatch.store.folders import BACKDROP, PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.deadline.choice import Pace
 from splatbatch.store.records.fingerprint import Fingerprint

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from splatbatch.fields import number
-from splatbatch.store.records.progress import Progress
+from splatbatch.store.records.attempt import Progress
 
 LINES_LOOKED_AT = 10
 

@@ -15,7 +15,7 @@ from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders.patch import accepted_backdrop
+from splatbatch.store.folders import accepted_backdrop
 from splatbatch.store.records.metrics import Metrics, TrainingSettings
 
 CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})

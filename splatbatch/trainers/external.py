@@ -21,9 +21,8 @@ from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.attempt import JobSpec
+from splatbatch.store.records.attempt import Finish, JobSpec, Then, Watch
 from splatbatch.store.records.metrics import TrainingSettings
-from splatbatch.store.records.watch import Finish, Then, Watch
 from splatbatch.store.results import whose_splat
 from splatbatch.supervisor.external.finish import Artifacts
 from splatbatch.supervisor.external.patterns import TooSlow

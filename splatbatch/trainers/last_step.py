@@ -10,7 +10,7 @@ from pathlib import Path
 
 from splatbatch.identity import file_fact
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, TimedOut
-from splatbatch.store.records.progress import Progress
+from splatbatch.store.records.attempt import Progress
 from splatbatch.supervisor.external.steps_heard import StepsHeard
 
 CLOCK_S = 2.0

@@ -10,7 +10,7 @@ from typing import Any
 from splatbatch.config.trainers.programs import Measures
 from splatbatch.files import MIB, Record, read_regular
 from splatbatch.json_text import parse
-from splatbatch.store.records.progress import Progress
+from splatbatch.store.records.attempt import Progress
 from splatbatch.supervisor.external.finish import Artifacts
 
 MOST_FIGURES_BYTES = 32 * MIB

@@ -19,9 +19,9 @@ from splatbatch.outcome import Cancelled
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.partition.record import Partition
 from splatbatch.splats.ply import Gaussians, offset_comments, write_splat
-from splatbatch.store.claims.workers import Presence
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import SceneEvaluation
+from splatbatch.store.workers import Presence
 from splatbatch.tasks.scene import evaluation
 
 

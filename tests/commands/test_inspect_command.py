@@ -23,8 +23,7 @@ from splatbatch.report.quality import quality_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.quality.certificate import seal_of
-from splatbatch.store.records.quality.inspection import GRADES
+from splatbatch.store.records.quality import GRADES, seal_of
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import open_batch
 

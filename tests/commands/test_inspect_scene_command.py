@@ -15,7 +15,7 @@ from published_shapes import checked
 
 from splatbatch.files import write_json
 from splatbatch.identity import file_fact, sha256_of
-from splatbatch.store.folders.inspecting import InspectingFolder
+from splatbatch.store.folders import InspectingFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.merge import Merge, MergedPart
 

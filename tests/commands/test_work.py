@@ -16,9 +16,9 @@ from process_family import left_of, may_unshare, wait_until
 
 from splatbatch.config import Limits
 from splatbatch.scheduler.work.time_left import parse_duration
-from splatbatch.store.claims.workers import Presence
 from splatbatch.store.endings import Endings
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.workers import Presence
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -129,7 +129,7 @@ def test_a_worker_of_another_host_that_freezes_is_replaced_and_its_twin_is_not_a
     frozen.send_signal(signal.SIGSTOP)
     other = subprocess.run(
         batch.command("work"),
-        env={**batch.environment(), "FAKE_TRAINER_CONSTANTS": '{"splatbatch.store.claims.workers.SILENCE_S": 7}'},
+        env={**batch.environment(), "FAKE_TRAINER_CONSTANTS": '{"splatbatch.store.workers.SILENCE_S": 7}'},
         capture_output=True,
         text=True,
         timeout=200,
@@ -146,7 +146,7 @@ def test_a_worker_of_another_host_that_freezes_is_replaced_and_its_twin_is_not_a
 
 def patient(batch: FakeBatch, silence_s: float, **more: float) -> dict[str, str]:
     """Return the environment of a worker that counts others as gone after so many seconds of silence."""
-    constants = {"splatbatch.store.claims.workers.SILENCE_S": silence_s, **more}
+    constants = {"splatbatch.store.workers.SILENCE_S": silence_s, **more}
     return {**batch.environment(), "FAKE_TRAINER_CONSTANTS": json.dumps(constants)}
 
 
@@ -173,7 +173,7 @@ def test_status_says_for_how_long_a_worker_has_been_silent_and_when_its_tasks_ar
     with working(batch) as frozen:
         frozen.send_signal(signal.SIGSTOP)
         time.sleep(5.5)
-        env = patient(batch, 180, **{"splatbatch.store.claims.workers.QUIET_S": 5})
+        env = patient(batch, 180, **{"splatbatch.store.workers.QUIET_S": 5})
         told = subprocess.run(batch.command("status"), env=env, capture_output=True, text=True, check=False).stdout
         words = " ".join(told.split())
         assert re.search(r"p0; silent for \d+ s, its tasks are taken over after 180 s", words), told
@@ -185,7 +185,7 @@ def test_a_worker_says_on_whom_it_waits_that_has_fallen_silent(batch: FakeBatch)
     batch.make("p0", **QUICK).script(p0=["train 600", "train"])
     with working(batch) as frozen:
         frozen.send_signal(signal.SIGSTOP)
-        env = patient(batch, 25, **{"splatbatch.store.claims.workers.QUIET_S": 1})
+        env = patient(batch, 25, **{"splatbatch.store.workers.QUIET_S": 1})
         other = subprocess.run(batch.command("work"), env=env, capture_output=True, text=True, check=False)
     assert other.returncode == 0, other.stderr
     assert re.search(r"waiting for p0: worker \S+ on \S+ has it; silent for \d+ s", other.stderr), other.stderr

@@ -19,7 +19,7 @@ from splatbatch.engines.ray import connection
 from splatbatch.engines.ray.connection import Connection, RayError
 from splatbatch.engines.ray.engine import Ray, _seen
 from splatbatch.engines.ray.job import KEEPER, job_of, script_of, told
-from splatbatch.store.claims.submissions import Submission
+from splatbatch.store.submissions import Submission
 
 ANSWER = {
     "names": ["s/0", "s/1~2", "s/2"],

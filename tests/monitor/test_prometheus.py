@@ -11,7 +11,7 @@ from fake_batch import FakeBatch
 from splatbatch.files import write_text
 from splatbatch.monitor import prometheus
 from splatbatch.monitor.prometheus import MetricsFile, to_prometheus
-from splatbatch.store.claims.at_work import AtWork
+from splatbatch.store.claims import AtWork
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.run import WorkerRecord
 from splatbatch.tasks.status import PatchStatus

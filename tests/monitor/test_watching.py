@@ -19,9 +19,9 @@ from splatbatch.commands.status import watching
 from splatbatch.monitor.console import LONGEST_LINE, heartbeat, in_words
 from splatbatch.monitor.table import batch_eta_s, batch_line, live_view, num_left, status_table
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.claims.at_work import AtWork
+from splatbatch.store.claims import AtWork
 from splatbatch.store.events import AttemptEnded
-from splatbatch.store.records.progress import Progress
+from splatbatch.store.records.attempt import Progress
 from splatbatch.store.records.run import WorkerRecord
 from splatbatch.tasks.status import PatchStatus
 from splatbatch.tasks.throughput import steps_per_s

@@ -32,7 +32,7 @@ from splatbatch.publish.tiles.tree import REFINED_AT_PX, USUAL_ERROR_PX, Tile, T
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats import Gaussians, read_splat
 from splatbatch.splats.shapes import covariances
-from splatbatch.store.folders.published import Tiled
+from splatbatch.store.records.publication import Tiled
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, View
 

@@ -17,7 +17,7 @@ from splatbatch.files import read_json
 from splatbatch.report.facts import Attempt, Report, ReportedPatch
 from splatbatch.report.todo import todo, verdict
 from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.afterwards import Afterwards
+from splatbatch.store.records.run import Afterwards
 from splatbatch.tasks.status import STATES
 
 

@@ -15,9 +15,9 @@ from process_family import left_of, wait_until
 from splatbatch.scheduler.queue import Closed, Elsewhere, NobodyElse, Ours, Queue
 from splatbatch.scheduler.work.claiming import Claiming, Snapshot
 from splatbatch.scheduler.work.past import Past
-from splatbatch.store.claims.claims import Claims
-from splatbatch.store.claims.workers import Presence
-from splatbatch.store.folders.patch import backdrop_sha256
+from splatbatch.store.claims import Claims
+from splatbatch.store.folders import backdrop_sha256
+from splatbatch.store.workers import Presence
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.tasks.plan import Skip, Train

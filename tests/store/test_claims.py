@@ -15,13 +15,12 @@ import pytest
 
 from splatbatch import files
 from splatbatch.files import write_json
-from splatbatch.store import results
-from splatbatch.store.claims import once
-from splatbatch.store.claims.claims import Claim, Claims, Held, open_claims
-from splatbatch.store.claims.workers import SILENCE_S, Presence, Watcher, lives_here
+from splatbatch.store import generations, results
+from splatbatch.store.claims import Claim, Claims, Held, open_claims
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.result import Result
 from splatbatch.store.records.run import WorkerRecord
+from splatbatch.store.workers import SILENCE_S, Presence, Watcher, lives_here
 
 ELSEWHERE = {"host": "far-away", "boot_id": "another"}
 
@@ -97,7 +96,7 @@ def test_an_answer_that_is_lost_and_a_file_system_without_links_change_nothing(
         raise OSError(5 if lost_answer else 38, "no")
 
     one, other = claims_of(output, "one"), claims_of(output, "other")
-    monkeypatch.setattr(once.os, "link", link)
+    monkeypatch.setattr(generations.os, "link", link)
     assert one.take("p0") == Claim("p0", 1)
     assert isinstance(other.take("p0"), Held)
     assert one.take("p0") == Claim("p0", 1)

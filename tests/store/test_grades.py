@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import splatbatch
-from splatbatch.store.records.quality.inspection import (
+from splatbatch.store.records.quality import (
     HEALTH_RULES,
     Inspection,
     QualityFigure,

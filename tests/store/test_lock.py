@@ -17,8 +17,7 @@ import pytest
 
 from splatbatch.errors import OutputError
 from splatbatch.processes import boot_id
-from splatbatch.store import lock
-from splatbatch.store.claims import generations, once
+from splatbatch.store import generations, lock
 from splatbatch.store.lock import OutputLock, holder
 from splatbatch.store.records.run import Holder
 
@@ -227,7 +226,7 @@ def test_where_there_are_no_links_either_a_lock_is_held_by_one(
     def no_links(*_: object) -> None:
         raise OSError(errno.EPERM, "no links here")
 
-    monkeypatch.setattr(once.os, "link", no_links)
+    monkeypatch.setattr(generations.os, "link", no_links)
     with OutputLock(path), pytest.raises(OutputError, match=r"process \d+ on"), OutputLock(path):
         pass
     with OutputLock(path):

@@ -14,23 +14,26 @@ from splatbatch.files import read_json, write_json
 from splatbatch.identity import FileFact
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, Lost, NotStarted, TimedOut
 from splatbatch.store.attempt_folder import AttemptFolder, EndedAttempt
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.records.attempt import (
     AttemptFacts,
     ExitFacts,
+    Finish,
     Go,
+    GpuSample,
     Heartbeat,
     JobSpec,
+    Progress,
     Start,
+    Then,
     TimeLimits,
+    Watch,
 )
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.metrics import Figures, Metrics, TrainingSettings, Views
-from splatbatch.store.records.progress import GpuSample, Progress
 from splatbatch.store.records.record import TypedRecord
 from splatbatch.store.records.result import Result, SplatFacts
 from splatbatch.store.records.run import CancelRequest, Holder, RunIdentity
-from splatbatch.store.records.watch import Finish, Then, Watch
 
 EXITS: list[Exit] = [Exited(3), Killed(9), TimedOut("stall", 5.0), Cancelled("x"), NotStarted("y"), Lost("z")]
 FINGERPRINT = Fingerprint("r", "i", {"training": {"seed": 1}}, {"images/a.jpg": FileFact(7, 8, "s")}, "e")

@@ -17,7 +17,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, write_splat
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import Attempt
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.records.attempt import AttemptFacts
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import CHANGED, restore, why_not_the_splat

@@ -10,7 +10,7 @@ import pytest
 from splatbatch import processes
 from splatbatch.machine import gpu
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.progress import GpuSample
+from splatbatch.store.records.attempt import GpuSample
 from splatbatch.supervisor.host.gpu_watch import GpuWatch
 
 STRANGER, OURS, NEXT = 1 << 30, (1 << 30) + 1, (1 << 30) + 2  # numbers that no process here has

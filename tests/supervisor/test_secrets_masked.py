@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splatbatch.store.records.watch import Watch
+from splatbatch.store.records.attempt import Watch
 from splatbatch.supervisor.secrets import Secrets, shown_anyway
 
 TOKEN, LONGER = "hf_abababab", "hf_abababab/cdcdcdcd"

@@ -10,7 +10,7 @@ import pytest
 from supervised import ASLEEP, DEAF, Attempts
 
 from splatbatch.machine import gpu
-from splatbatch.store.records.progress import GpuSample
+from splatbatch.store.records.attempt import GpuSample
 from splatbatch.supervisor import watch
 from splatbatch.supervisor.watchdog import Watchdog
 

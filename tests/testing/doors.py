@@ -41,7 +41,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
         "splatbatch.tasks.evidence:moved",
         "splatbatch.tasks.evidence:border_hash",
         "splatbatch.tasks.evidence:Standing._why_other_settings",
-        "splatbatch.store.folders.patch:PatchFolder.read_result",
+        "splatbatch.store.folders:PatchFolder.read_result",
     ),
     "audit": (
         "splatbatch.scene.audit.audit:read_reconstruction",

@@ -103,7 +103,7 @@ def train_as_a_plain_program(patch: str, config: Path, output: Path) -> int:
     """Train as a program that a shell loop calls: settings from the YAML, the splat at a fixed place, no questions."""
     from splatbatch.config import load
     from splatbatch.scene.patches import Patch
-    from splatbatch.store.folders.patch import PatchFolder
+    from splatbatch.store.folders import PatchFolder
 
     recipe = load(config).recipe(patch)
     folder = PatchFolder(output / patch).new_attempt()

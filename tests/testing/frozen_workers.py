@@ -20,10 +20,10 @@ from splatbatch.outcome import Splat, Trained
 from splatbatch.splats import check_splat, write_splat
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import Attempt
-from splatbatch.store.claims.claims import Claim, Claims
-from splatbatch.store.claims.workers import Presence
+from splatbatch.store.claims import Claim, Claims
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.attempt import AttemptFacts, Claimed, JobSpec, TimeLimits
+from splatbatch.store.workers import Presence
 
 TASK = "p0"
 OPERATIONS = ("link", "mkdir", "rename", "replace", "unlink", "listdir")

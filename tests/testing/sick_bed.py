@@ -18,7 +18,7 @@ from splatbatch.scene.colmap.subset import Subset
 from splatbatch.splats import read_splat, write_splat
 from splatbatch.splats.ply import Gaussians
 from splatbatch.store.records.metrics import TrainingSettings
-from splatbatch.store.records.quality.inspection import Inspection
+from splatbatch.store.records.quality import Inspection
 from splatbatch.training.inspection.inspect import inspect
 from splatbatch.training.inspection.opened import open_subject
 

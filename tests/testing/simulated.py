@@ -21,7 +21,7 @@ from splatbatch.scheduler.running import Rounds
 from splatbatch.splats import write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.ledger import Ledger
-from splatbatch.store.records.progress import GpuSample
+from splatbatch.store.records.attempt import GpuSample
 from splatbatch.tasks.batch import open_batch
 
 TOTAL_MIB = 100_000

@@ -15,12 +15,12 @@ from slurm_cluster import SlurmCluster
 
 from splatbatch import processes
 from splatbatch.engines.engine import JOB
-from splatbatch.store.claims.workers import Watcher
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.run import WorkerRecord
+from splatbatch.store.workers import Watcher
 
 CONSTANTS = {
-    "splatbatch.store.claims.workers.SILENCE_S": 7,
+    "splatbatch.store.workers.SILENCE_S": 7,
     "splatbatch.night.elsewhere.LOOK_S": 2,
 }
 """A worker that is gone is missed after seconds, not minutes."""

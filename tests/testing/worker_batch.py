@@ -27,7 +27,7 @@ from light_trainer import splat_of
 
 from splatbatch.scene.partition.boxes import EVERYWHERE
 from splatbatch.scene.partition.record import Core, write_partition
-from splatbatch.store.folders.patch import backdrop_sha256
+from splatbatch.store.folders import backdrop_sha256
 
 NUM_WORKERS = 8
 FROM_OUTSIDE = 0.02

@@ -17,7 +17,7 @@ from splatbatch.files import read_json
 from splatbatch.outcome import Failed, Rejected, Trained
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.progress import Progress
+from splatbatch.store.records.attempt import Progress
 from splatbatch.supervisor.external.finish import Artifacts
 from splatbatch.trainers import open_trainer, rules_of
 from splatbatch.trainers.measures import read_measures

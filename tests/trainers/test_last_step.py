@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from splatbatch.store.records.progress import Progress
+from splatbatch.store.records.attempt import Progress
 from splatbatch.supervisor.external.steps_heard import StepsHeard
 
 OF_EVERY = range(1, 10_001)

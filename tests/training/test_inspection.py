@@ -12,7 +12,7 @@ from sick_bed import SICKNESSES, Bed, is_found, made_ill
 from sick_trainings import quarry, trained
 
 from splatbatch.scene.patches import Patch
-from splatbatch.store.records.quality.inspection import Inspection, QualityFigure, grade
+from splatbatch.store.records.quality import Inspection, QualityFigure, grade
 from splatbatch.training.inspection import between, limits, surface
 from splatbatch.training.inspection.opened import open_subject
 

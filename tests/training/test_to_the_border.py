@@ -24,7 +24,7 @@ from splatbatch.scene.partition.boxes import EVERYWHERE, Box
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_splat
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.training.border.answered import answered_for, answering
 from splatbatch.training.border.cover import covered, split_up

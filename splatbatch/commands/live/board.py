@@ -11,10 +11,10 @@ from typing import Any
 
 from splatbatch.monitor.table import batch_eta_s, batch_line, num_left, num_shown
 from splatbatch.report import live_page
-from splatbatch.store.claims.at_work import AtWork, at_work, in_short
-from splatbatch.store.claims.workers import LOCAL, Watcher
+from splatbatch.store.claims import AtWork, at_work, in_short
 from splatbatch.store.lock import holder
 from splatbatch.store.records.run import Holder
+from splatbatch.store.workers import LOCAL, Watcher
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.status import PatchStatus, read_status
 

@@ -13,7 +13,7 @@ from splatbatch.commands.output import open_console, open_table, print_json, pri
 from splatbatch.night import api
 from splatbatch.plain_text import one_line
 from splatbatch.publish.source import SCENE
-from splatbatch.store.folders.published import FILE, Publication
+from splatbatch.store.records.publication import FILE, Publication
 from splatbatch.tasks.batch import open_batch
 
 HEADINGS = ("file", "MB", "of the PLY", "Gaussians", "PSNR dB", "lost dB", "s", "note")

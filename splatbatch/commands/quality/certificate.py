@@ -11,10 +11,9 @@ from splatbatch.commands.output import print_json
 from splatbatch.errors import OutputError
 from splatbatch.identity import sha256_of
 from splatbatch.plain_text import one_line
-from splatbatch.store.folders.patch import PatchFolder
-from splatbatch.store.folders.scene import SceneFolder
+from splatbatch.store.folders import PatchFolder, SceneFolder
 from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.quality.certificate import read_certificate
+from splatbatch.store.records.quality import read_certificate
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.quality.certificate import (
     why_contradicted,

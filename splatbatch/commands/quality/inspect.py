@@ -14,7 +14,7 @@ from splatbatch.night import api
 from splatbatch.night.products import MOST_NAMED, Closely, Found
 from splatbatch.plain_text import one_line
 from splatbatch.report.quality import drop_in_words
-from splatbatch.store.records.quality.inspection import GRADES, QualityFigure, grade_in_words
+from splatbatch.store.records.quality import GRADES, QualityFigure, grade_in_words
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.quality.inspection import SCENE
 

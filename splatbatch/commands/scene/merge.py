@@ -12,7 +12,7 @@ from splatbatch.files import MIB
 from splatbatch.night.products import MergedScene, MergeOptions
 from splatbatch.night.products import merge as merge_splats
 from splatbatch.plain_text import counted, one_line
-from splatbatch.store.folders.scene import MergedFiles
+from splatbatch.store.folders import MergedFiles
 from splatbatch.store.records.merge import Hole, Merge
 from splatbatch.tasks.batch import open_batch
 

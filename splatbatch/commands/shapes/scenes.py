@@ -9,8 +9,8 @@ from typing_extensions import TypedDict
 from splatbatch.scene.audit.findings import Finding
 from splatbatch.scene.audit.size import CameraRow
 from splatbatch.scene.partition.split import State
-from splatbatch.store.folders.published import Publication
 from splatbatch.store.records.merge import Merge
+from splatbatch.store.records.publication import Publication
 
 Place = tuple[float, float, float]
 

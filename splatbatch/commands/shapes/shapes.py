@@ -15,7 +15,7 @@ from splatbatch.outcome import Diagnosis
 from splatbatch.report.facts import Report
 from splatbatch.scene.footprint import Footprint
 from splatbatch.store.records.evaluation import SceneEvaluation
-from splatbatch.store.records.quality.inspection import Inspection
+from splatbatch.store.records.quality import Inspection
 from splatbatch.store.records.run import Holder, WorkerRecord
 from splatbatch.tasks.forecast import Forecast
 from splatbatch.tasks.status import PatchStatus

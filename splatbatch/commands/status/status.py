@@ -15,11 +15,11 @@ from splatbatch.engines.engine import Seen
 from splatbatch.errors import SplatbatchError
 from splatbatch.monitor.table import batch_eta_s, num_shown, status_table
 from splatbatch.plain_text import clock, one_line
-from splatbatch.store.claims.at_work import AtWork, at_work, in_short, lines_of
-from splatbatch.store.claims.workers import LOCAL, Watcher
+from splatbatch.store.claims import AtWork, at_work, in_short, lines_of
 from splatbatch.store.index import LEAST_NEWS, Index
 from splatbatch.store.lock import holder
 from splatbatch.store.records.run import Holder
+from splatbatch.store.workers import LOCAL, Watcher
 from splatbatch.tasks.batch import Batch, open_batch, refusals
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import PatchStatus, most_interesting, read_status, summary

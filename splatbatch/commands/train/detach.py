@@ -21,12 +21,12 @@ from splatbatch.machine.detached import Detached
 from splatbatch.monitor.telling import tell
 from splatbatch.night import elsewhere
 from splatbatch.plain_text import plain
-from splatbatch.store.claims.at_work import at_work, lines_of
-from splatbatch.store.claims.workers import LOCAL, Watcher
+from splatbatch.store.claims import at_work, lines_of
 from splatbatch.store.events import BatchStarted
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import events_in
 from splatbatch.store.lock import holder
+from splatbatch.store.workers import LOCAL, Watcher
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.status import PatchStatus, read_status, summary
 

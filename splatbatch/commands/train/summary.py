@@ -18,9 +18,9 @@ from splatbatch.night import retry
 from splatbatch.night.night import Ended
 from splatbatch.night.products import MergedScene
 from splatbatch.plain_text import one_line, plain
-from splatbatch.store.folders.published import Publication
-from splatbatch.store.records.afterwards import Afterwards
 from splatbatch.store.records.evaluation import SceneEvaluation
+from splatbatch.store.records.publication import Publication
+from splatbatch.store.records.run import Afterwards
 from splatbatch.tasks.frame import note
 from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.status import PatchStatus, summary

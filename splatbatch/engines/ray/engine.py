@@ -14,7 +14,7 @@ from splatbatch.engines.ray.job import Answer, code_of, job_of, needed, node_of,
 from splatbatch.errors import ExecutorError
 from splatbatch.files import write_text
 from splatbatch.plain_text import counted
-from splatbatch.store.claims.submissions import Submission
+from splatbatch.store.submissions import Submission
 
 LOOK_S = 10.0
 """Whoever looks has other things to do."""

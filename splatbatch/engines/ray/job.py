@@ -10,7 +10,7 @@ from typing import Any
 
 from splatbatch.engines.engine import JOB, Handle, Wanted
 from splatbatch.files import read_tail
-from splatbatch.store.claims.submissions import Submission
+from splatbatch.store.submissions import Submission
 
 KEEPER = Path(__file__).with_name("keeper.py")
 Answer = Mapping[str, Any]

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from splatbatch.engines.engine import JOB, Wanted
-from splatbatch.store.claims.submissions import Submission
+from splatbatch.store.submissions import Submission
 
 MARGIN_S = 20.0
 """Beside grace_s: what a worker needs to write everything down before Slurm ends it."""

@@ -15,7 +15,7 @@ from splatbatch.engines.slurm.states import GONE, SACCT, SQUEUE, limit_of, of_sa
 from splatbatch.errors import ExecutorError
 from splatbatch.files import write_text
 from splatbatch.plain_text import clock
-from splatbatch.store.claims.submissions import Submission
+from splatbatch.store.submissions import Submission
 
 MOST_ELEMENTS = 1000
 """Of an array: Slurm's own default of MaxArraySize is 1001."""

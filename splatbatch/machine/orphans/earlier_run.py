@@ -10,7 +10,7 @@ from splatbatch.errors import SplatbatchError
 from splatbatch.machine.protocol import Executor, Handle, Key
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.events import OrphansStopped
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.results import batch_name

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from splatbatch.store.events import Event
-from splatbatch.store.records.afterwards import Afterwards
+from splatbatch.store.records.run import Afterwards
 
 BUDGET_S = 30.0
 """So long all sinks together may keep a batch that has ended."""

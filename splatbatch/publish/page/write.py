@@ -18,7 +18,7 @@ from splatbatch.publish.source import SCENE, Part, Published
 from splatbatch.publish.tiles.geodesy import on_globe
 from splatbatch.publish.tool import Tool
 from splatbatch.report.viewer.viewer import HOW, viewer_gz, viewer_script
-from splatbatch.store.folders.patch import BACKDROP
+from splatbatch.store.folders import BACKDROP
 
 MOST_BYTES = 50_000_000
 """Of the splat in a page of one file: browsers hold it twice while they open it."""

@@ -12,7 +12,7 @@ from splatbatch import __version__
 from splatbatch.publish.tiles.geodesy import Frame
 from splatbatch.publish.tiles.glb import EXTENSIONS
 from splatbatch.publish.tiles.tree import Tile
-from splatbatch.store.folders.published import Tiled
+from splatbatch.store.records.publication import Tiled
 
 CONTENT_GLTF = "3DTILES_content_gltf"
 """Says which extensions contents need: CesiumJS draws splats only where the tileset names them."""

@@ -26,7 +26,7 @@ from splatbatch.publish.tiles.geodesy import Frame, Ground
 from splatbatch.publish.tiles.tileset import of_patch, of_scene
 from splatbatch.publish.tiles.tree import MOST_PER_TILE, Tiling
 from splatbatch.splats.ply import FloatArray, Gaussians
-from splatbatch.store.folders.published import Tiled
+from splatbatch.store.records.publication import Tiled
 from splatbatch.tasks.product import Damaged, Fresh, Product, hashes_in, key_of
 
 VERSION = 1

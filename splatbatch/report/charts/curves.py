@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.attempt import GpuSample, Progress
 from splatbatch.store.records.metrics import Metrics
-from splatbatch.store.records.progress import GpuSample, Progress
 
 MOST_POINTS = 160
 MOST_ATTEMPTS = 4

@@ -16,7 +16,7 @@ from splatbatch.report.page.quality.section import quality_section
 from splatbatch.report.page.side_by_side import attempts_side_by_side
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.viewer.viewer import Previews
-from splatbatch.store.records.quality.inspection import grade_in_words
+from splatbatch.store.records.quality import grade_in_words
 
 MOST_EVIDENCE = 30
 

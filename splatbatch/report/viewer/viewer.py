@@ -19,7 +19,7 @@ from splatbatch.report.page.html import Html, tag
 from splatbatch.report.page.pictures import Budget, attempt_folder
 from splatbatch.report.viewer.initial_camera import find_initial_camera
 from splatbatch.splats.preview import UNTURNED, Floats, make_preview, middle_of
-from splatbatch.store.folders.patch import PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.layout import OutputFolder
 
 BUILT = ("web", "dist", "viewer.js.gz")

@@ -22,7 +22,7 @@ from splatbatch.scheduler.finalize import Ending, Rules, collect, collected, wri
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder, EndedAttempt
 from splatbatch.store.endings import Endings
 from splatbatch.store.events import AttemptEnded
-from splatbatch.store.folders.patch import PatchFolder, never_went
+from splatbatch.store.folders import PatchFolder, never_went
 from splatbatch.store.ledger import Ledger, judged_attempts
 from splatbatch.store.records.attempt import JobSpec
 from splatbatch.store.records.fingerprint import Fingerprint

@@ -11,8 +11,8 @@ from splatbatch.failures.retry import Failure, History
 from splatbatch.identity import Stamp, stamp_of
 from splatbatch.scheduler.queue import Closed, Elsewhere, Look, Ours
 from splatbatch.scheduler.work.past import Past
-from splatbatch.store.claims.claims import Claim, Claims, Held
-from splatbatch.store.folders.patch import BACKDROP
+from splatbatch.store.claims import Claim, Claims, Held
+from splatbatch.store.folders import BACKDROP
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.attempt import Claimed
 from splatbatch.tasks.evidence import Standing

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from splatbatch.scheduler.work.others import PREPARATION, Waits, see_no_workers
-from splatbatch.store.claims.claims import PREPARING, Claim, Claims
-from splatbatch.store.claims.workers import LOCAL, Presence, Watcher
+from splatbatch.store.claims import PREPARING, Claim, Claims
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.lock import OutputLock
+from splatbatch.store.workers import LOCAL, Presence, Watcher
 
 LOOK_S = 0.2
 

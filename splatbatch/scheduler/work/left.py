@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from splatbatch.store.claims.claims import done_with
+from splatbatch.store.claims import done_with
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.plan import Train

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from splatbatch.errors import ExecutorError, OutputError
-from splatbatch.store.claims import workers as limits
-from splatbatch.store.claims.at_work import told_silence
-from splatbatch.store.claims.claims import Held
-from splatbatch.store.claims.workers import LOCAL, Watcher, spelled
+from splatbatch.store import workers as limits
+from splatbatch.store.claims import Held, told_silence
 from splatbatch.store.records.run import WorkerRecord
+from splatbatch.store.workers import LOCAL, Watcher, spelled
 
 LOOK_S = 0.5
 PREPARATION = "the preparation of the batch"

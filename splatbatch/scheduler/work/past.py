@@ -10,11 +10,11 @@ from typing import Any
 
 from splatbatch.config import TaskId
 from splatbatch.failures.retry import NEW, Failure, History
-from splatbatch.store.claims.workers import Watcher
 from splatbatch.store.endings import Place
 from splatbatch.store.events import AttemptEnded, GaveUp, Retried
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Tail
+from splatbatch.store.workers import Watcher
 
 Told = AttemptEnded | Retried | GaveUp
 OF_ALL_MACHINES = frozenset({"disk_full", "output_unwritable", "bad_config"})

@@ -1,4 +1,4 @@
-"""A run of `train`: who holds the output folder, and what is asked of it from outside."""
+"""A run of `train`: who holds the output folder, what is asked of it from outside, what has followed it."""
 
 from __future__ import annotations
 
@@ -89,3 +89,29 @@ class CancelRequest(TypedRecord):
     patches: tuple[str, ...] = ()
     """None: all."""
     by: str = ""
+
+
+KINDS = ("inspect", "merge", "evaluate", "publish")
+"""What may follow, in its order; each has a file of its own, which whoever did it last has written."""
+DONE = "done"
+PARTLY = "partly"
+LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True)
+class Afterwards(TypedRecord):
+    """One thing that follows the training."""
+
+    what: str = ""
+    state: str = ""
+    """done, partly, left out."""
+    words: str = ""
+    """What came of it, or why nothing did, in a line."""
+    command: str = ""
+    """What makes it good; empty where nothing has to be."""
+    at: float | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether nothing is missing."""
+        return self.state == DONE

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from splatbatch.files import TooManyFiles
 from splatbatch.outcome import Cancelled, Exit, NotStarted, TimedOut
-from splatbatch.store.records.watch import Watch
+from splatbatch.store.records.attempt import Watch
 from splatbatch.supervisor.external.finish import Artifacts, FinishWatch
 from splatbatch.supervisor.external.log_progress import INTERVAL_S, LogProgress
 from splatbatch.supervisor.external.patterns import TooSlow

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from splatbatch.files import MOST_FILES, TooManyFiles, find_files, open_regular
-from splatbatch.store.records.watch import Finish
+from splatbatch.store.records.attempt import Finish
 from splatbatch.supervisor.external.patterns import TooSlow, time_limit
 
 MOST_DIGITS = 18

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from splatbatch.files import Record, append_line
-from splatbatch.store.records.progress import Progress
+from splatbatch.store.records.attempt import Progress
 from splatbatch.supervisor.external.patterns import TooSlow, time_limit
 from splatbatch.supervisor.external.steps_heard import StepsHeard
 

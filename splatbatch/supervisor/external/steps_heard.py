@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from splatbatch.files import Record
 
 if TYPE_CHECKING:
-    from splatbatch.store.records.progress import Progress
+    from splatbatch.store.records.attempt import Progress
 
 PROOF_SHARE = 1 / 100
 """After a bad end the last step heard may be at most this share of the run before the last one."""

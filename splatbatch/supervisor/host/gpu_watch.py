@@ -10,7 +10,7 @@ from splatbatch import processes
 from splatbatch.files import append_line
 from splatbatch.machine import gpu
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.progress import GpuSample
+from splatbatch.store.records.attempt import GpuSample
 
 
 class GpuWatch:

@@ -12,7 +12,7 @@ from splatbatch.config import Recipe
 from splatbatch.config.recipe import Refinement
 from splatbatch.identity import hash_of, short_hash
 from splatbatch.scene.patches import Patch
-from splatbatch.store.folders.patch import backdrop_sha256
+from splatbatch.store.folders import backdrop_sha256
 from splatbatch.store.records.colors import tone_to_record
 from splatbatch.store.records.fingerprint import Fingerprint, photographs_of
 from splatbatch.tasks import plan

@@ -16,7 +16,7 @@ from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.errors import SceneError
 from splatbatch.scene.partition.place import find_partition
 from splatbatch.scene.patches import Patch, model_folder
-from splatbatch.store.folders.patch import BACKDROP
+from splatbatch.store.folders import BACKDROP
 from splatbatch.store.layout import OutputFolder
 
 if TYPE_CHECKING:

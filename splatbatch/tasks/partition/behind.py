@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from splatbatch.identity import Stamp, stamp_of
-from splatbatch.store.folders.patch import ACCEPTED, RESULT, backdrop_sha256
+from splatbatch.store.folders import ACCEPTED, RESULT, backdrop_sha256
 from splatbatch.tasks.fingerprints.fingerprint import is_drawn_behind
 from splatbatch.tasks.task import Task
 

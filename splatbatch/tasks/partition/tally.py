@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from splatbatch.plain_text import counted
-from splatbatch.store.folders.patch import BACKDROP
+from splatbatch.store.folders import BACKDROP
 
 
 def tally(done: Mapping[str, bool], what: str = "patches") -> str:

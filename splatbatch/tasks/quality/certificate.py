@@ -12,13 +12,18 @@ from splatbatch.identity import sha256_of
 from splatbatch.plain_text import spell_files, spell_place
 from splatbatch.scene.patches import spell
 from splatbatch.splats import read_header
-from splatbatch.store.folders.inspecting import InspectingFolder
-from splatbatch.store.folders.patch import RESULT, PatchFolder
-from splatbatch.store.folders.scene import MERGE, SceneFolder
+from splatbatch.store.folders import MERGE, RESULT, InspectingFolder, PatchFolder, SceneFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.merge import Merge
-from splatbatch.store.records.quality.certificate import Certificate, lacks, read_certificate, seal_of
-from splatbatch.store.records.quality.inspection import Inspection, InspectionSettings, grade
+from splatbatch.store.records.quality import (
+    Certificate,
+    Inspection,
+    InspectionSettings,
+    grade,
+    lacks,
+    read_certificate,
+    seal_of,
+)
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import locate

@@ -11,10 +11,9 @@ from splatbatch.identity import FileFacts
 from splatbatch.scene.holdout import in_one_piece
 from splatbatch.scene.partition.record import read_partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES
-from splatbatch.store.folders.patch import PatchFolder
-from splatbatch.store.folders.scene import SceneFolder
+from splatbatch.store.folders import PatchFolder, SceneFolder
 from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.quality.inspection import Inspection, InspectionSettings, health_rules
+from splatbatch.store.records.quality import Inspection, InspectionSettings, health_rules
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch

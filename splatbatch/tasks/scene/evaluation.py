@@ -20,8 +20,7 @@ from splatbatch.scene.photos.folders import Folders, Found, find_masks
 from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
-from splatbatch.store.folders.patch import BACKDROP, accepted_backdrop, backdrop_sha256
-from splatbatch.store.folders.scene import MergedFiles
+from splatbatch.store.folders import BACKDROP, MergedFiles, accepted_backdrop, backdrop_sha256
 from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.store.records.metrics import Figures

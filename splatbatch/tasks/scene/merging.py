@@ -22,7 +22,7 @@ from splatbatch.splats.merge.clean.rules import IN_WORDS
 from splatbatch.splats.merge.ranges import Earlier, Written
 from splatbatch.splats.merge.regions import Inside, Outside, Region
 from splatbatch.splats.merge.write import Part, merge_splats
-from splatbatch.store.folders.scene import MergedFiles
+from splatbatch.store.folders import MergedFiles
 from splatbatch.store.records.merge import FORMAT, Cleaned, Hole, Merge, MergedPart
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import noting_damage

@@ -12,8 +12,8 @@ os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 from splatbatch.config import Recipe
 from splatbatch.files import append_line, write_json
-from splatbatch.store.folders.inspecting import InspectingFolder
-from splatbatch.store.records.progress import Progress
+from splatbatch.store.folders import InspectingFolder
+from splatbatch.store.records.attempt import Progress
 from splatbatch.training.ending import exit_code_of
 from splatbatch.training.inspection.evidence.dropping import dropped, named
 from splatbatch.training.inspection.evidence.pictures import illustrated

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import torch
 
-from splatbatch.store.records.quality.inspection import Inspection, as_numbers, grade
+from splatbatch.store.records.quality import Inspection, as_numbers, grade
 from splatbatch.training.inspection import between, coverage, memorised, photographs, shapes, surface
 from splatbatch.training.inspection.consistency import consistency
 from splatbatch.training.inspection.limits import (

@@ -15,7 +15,7 @@ from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.frame import read_shifted
 from splatbatch.splats import read_splat
 from splatbatch.store.records.metrics import TrainingSettings
-from splatbatch.store.records.quality.inspection import InspectionSettings
+from splatbatch.store.records.quality import InspectionSettings
 from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.backdrop import surroundings_of
 from splatbatch.training.gaussians import from_splat

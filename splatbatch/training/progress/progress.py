@@ -14,7 +14,7 @@ from torch import Tensor
 
 from splatbatch.errors import TrainerError
 from splatbatch.files import MIB, append_line
-from splatbatch.store.records import progress
+from splatbatch.store.records import attempt
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.progress.health import Expectations, Figures, Finding, judge, judge_evaluation
 from splatbatch.training.progress.tensorboard import TensorBoard
@@ -120,7 +120,7 @@ class Progress:
 
     def _write(self, **figures: Any) -> None:
         now, seconds = round(time.time(), 2), round(time.monotonic() - self._started, 2)
-        line = progress.Progress(now, seconds, self._phase, self._step, self._max_steps, **figures)
+        line = attempt.Progress(now, seconds, self._phase, self._step, self._max_steps, **figures)
         with contextlib.suppress(OSError):  # a full disk must not end a good training
             append_line(self._path, line.to_record(), durable=False)
         self._on_tensorboard(lambda board: board.scalars(self._step, figures))

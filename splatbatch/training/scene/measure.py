@@ -16,9 +16,9 @@ from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.partition.border import reach_of
 from splatbatch.scene.partition.seams import Seam, looks_across, seams_of
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.attempt import Progress
 from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
 from splatbatch.store.records.metrics import Figures
-from splatbatch.store.records.progress import Progress
 from splatbatch.training.evaluation.evaluate import MemoryPeaks, evaluate, psnr_on
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
 from splatbatch.training.photos.views import Folders

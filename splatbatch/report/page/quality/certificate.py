@@ -10,8 +10,7 @@ from splatbatch.plain_text import counted
 from splatbatch.report.page.html import Html, table, tag
 from splatbatch.report.page.quality.plots import holdout_map
 from splatbatch.report.quality import FIGURES, figure_row
-from splatbatch.store.records.quality.certificate import Certificate
-from splatbatch.store.records.quality.inspection import grade_in_words
+from splatbatch.store.records.quality import Certificate, grade_in_words
 
 MOST_INPUTS = 300
 WORDS = ("figure", "state", "what", "", "file", "sha256", "made with")

@@ -11,8 +11,7 @@ from splatbatch.report.page.quality.certificate import certificate_page
 from splatbatch.report.page.quality.pictures import Pictures
 from splatbatch.report.page.quality.plots import falloff_curve
 from splatbatch.report.quality import FIGURES, exceeded, figure_row, held_out_in_words
-from splatbatch.store.records.quality.certificate import Certificate
-from splatbatch.store.records.quality.inspection import grade_in_words
+from splatbatch.store.records.quality import Certificate, grade_in_words
 
 MAP_PX = 240
 CELL_PX = 10

@@ -14,7 +14,7 @@ from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.metrics import TrainingSettings
-from splatbatch.store.records.quality.inspection import Dropped, Inspection
+from splatbatch.store.records.quality import Dropped, Inspection
 from splatbatch.training.session import train_attempt
 
 MOST_STEPS = 1000

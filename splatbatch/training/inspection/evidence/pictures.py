@@ -14,7 +14,7 @@ from PIL import ImageDraw
 from torch import Tensor
 
 from splatbatch.files import write_whole
-from splatbatch.store.records.quality.inspection import Inspection, QualityFigure
+from splatbatch.store.records.quality import Inspection, QualityFigure
 from splatbatch.training.gaussians import chosen
 from splatbatch.training.inspection import between, consistency, shapes, surface
 from splatbatch.training.inspection.subject import Look, Subject
