@@ -48,7 +48,8 @@ class Run:
     def then(self, later: Run) -> Run:
         """Return what came of this run and of another one, which was about what was outdated."""
         fresh = tuple(name for name in self.fresh if name not in self.outdated)
-        return Run((*fresh, *later.fresh), {**self.outcomes, **later.outcomes}, later.stopped)
+        every = tuple(dict.fromkeys((*fresh, *later.fresh)))
+        return Run(every, {**self.outcomes, **later.outcomes}, later.stopped, later.outdated)
 
     def has_done(self, patch: str) -> bool:
         """Return whether a patch counts by this run: an older splat hides no failure."""

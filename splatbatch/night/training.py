@@ -120,10 +120,10 @@ class Worker:
     def rounds(self, batch: Batch) -> Run:
         """Train; where what others need became a new one meanwhile, as a backdrop, also what was fresh."""
         run = self._round(batch)
-        if self.stop() or not run.outdated:
-            return run
-        self.wish = replace(self.wish, force=False)
-        return run.then(self._round(batch.only(run.outdated)))
+        while run.outdated and not self.stop():
+            self.wish = replace(self.wish, force=False)
+            run = run.then(self._round(batch.with_dependents(run.outdated)))
+        return run
 
     def stop(self) -> str:
         """Return why to stop; empty to go on."""

@@ -220,6 +220,13 @@ class Batch:
         due = lacking.only(plan.to_train(lacking.decisions({}))).tasks if lacking.tasks else ()
         return replace(self, tasks=(*due, *self.tasks)) if due else self
 
+    def with_dependents(self, names: Iterable[str]) -> Batch:
+        """Return the batch with the named tasks, and those that are made from their products, directly or not."""
+        wanted = set(names)
+        while more := {task.name for task in self.tasks if wanted.intersection(task.kind.needs(task))} - wanted:
+            wanted |= more
+        return self.only(wanted)
+
     def only(self, names: Iterable[str]) -> Batch:
         """Return the batch with the named tasks alone."""
         wanted = set(names)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def staged(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> FakeBatch:
     """Two patches, and the stage that is made of the first one's splat."""
-    monkeypatch.setenv("FAKE_STAGE", "1")
+    monkeypatch.setenv("FAKE_STAGE", "doubled")
     monkeypatch.setattr(tasks_batch, "tasks_of", doubled_stage.with_stage)
     return batch.make("p0", "p1")
 
@@ -34,7 +34,7 @@ def planned(batch: FakeBatch) -> dict[str, str]:
 def test_it_is_made_once_what_it_needs_is_there_and_skipped_while_it_is_fresh(staged: FakeBatch) -> None:
     done = staged.run("train")
     assert done.returncode == 0, done.stderr
-    assert doubled(staged) == 2 * (staged.output / "patches/p0/splat.ply").stat().st_size
+    assert doubled(staged) == 2 * sum((staged.output / "patches/p0/splat.ply").read_bytes())
     ended = [(event["patch"], event["outcome"]) for event in staged.events("attempt_ended")]
     assert ended.index(("doubled", "made")) > ended.index(("p0", "trained"))
     assert staged.run("train").returncode == 0 and len(staged.events("attempt_ended")) == len(ended)
@@ -47,12 +47,16 @@ def test_the_plan_says_why_it_is_made_anew(staged: FakeBatch) -> None:
     assert staged.run("train").returncode == 0 and doubled(staged) > 7
 
 
-def test_where_what_it_is_made_of_is_made_anew_it_is_so_too_in_the_same_night(staged: FakeBatch) -> None:
+def test_where_what_it_is_made_of_is_made_anew_it_is_so_too_in_the_same_night(
+    staged: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_STAGE", "doubled redoubled")
     assert staged.run("train").returncode == 0
     staged.change(training={"max_steps": 25, "device": "cpu"})
     done = staged.run("train")
     assert done.returncode == 0, done.stderr
-    assert staged.result("doubled")["attempt"] == "attempt-02"
+    attempts = [staged.result(stage)["attempt"] for stage in ("doubled", "redoubled")]
+    assert attempts == ["attempt-02", "attempt-02"]
 
 
 def test_an_attempt_that_crashes_is_diagnosed_and_made_once_more(staged: FakeBatch) -> None:

@@ -1,4 +1,4 @@
-"""A stage that is no patch: it doubles the size of p0's splat. Its attempts do what doubled.json says, one by one."""
+"""Stages that are no patches: one doubles the sum of the bytes of p0's splat, the next that of the one before."""
 
 from __future__ import annotations
 
@@ -20,50 +20,43 @@ from splatbatch.tasks.product import Product, damage_of, hashes_in, key_of
 from splatbatch.tasks.task import Kind, Setup, Task, tasks_of
 
 VERSION = 1
-NAME, FILE = "doubled", "doubled.txt"
+FILE = "doubled.txt"
 PROGRAM = """
 import os, pathlib, signal, sys, time
-folder, splat, does = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
+folder, source, does = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
 if does == "crash": os.kill(os.getpid(), signal.SIGSEGV)
 if does == "hang": time.sleep(600)
-(folder / "doubled.txt").write_text(str(2 * splat.stat().st_size))
+(folder / "doubled.txt").write_text(str(2 * sum(source.read_bytes())))
 """
 
 
 @dataclass(frozen=True)
 class Doubling(Kind):
-    """Makes patches/doubled/doubled.txt of p0's splat."""
+    """Makes doubled.txt in the folder of its task."""
 
     output: OutputFolder
     script: Path
+    source: Path
+    """Of p0, or of another stage."""
     stands_by = False
 
-    @property
-    def splat(self) -> Path:
-        return self.output.patch("p0").splat
-
     def needs(self, task: Task) -> tuple[str, ...]:
-        return ("p0",)
+        return (self.source.parent.name,)
 
     def product(self, task: Task, output: OutputFolder) -> Product:
-        place, record = output.patch(NAME).path / FILE, read_json(output.patch(NAME).result) or {}
-        key = key_of(VERSION, sha256_of(self.splat))
-        parts = record.get("parts", {})
-        return Product(key, record.get("key"), lambda: damage_of(place, parts), "the splat of p0 has changed")
+        home = self.home(task, output)
+        record = read_json(home.result) or {}
+        parts, why = record.get("parts", {}), f"what {self.source.parent.name} has made is another"
+        key = key_of(VERSION, sha256_of(self.source))
+        return Product(key, record.get("key"), lambda: damage_of(home.path / FILE, parts), why)
 
     def maker(self, task: Task) -> Doubling:
         return self
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        does = (read_json(self.script) or {}).get("doubled", ["make"])
-        return (
-            sys.executable,
-            "-c",
-            PROGRAM,
-            str(folder.path),
-            str(self.splat),
-            does[min(folder.number, len(does)) - 1],
-        )
+        script = (read_json(self.script) or {}).get(folder.task, ["make"])
+        does = script[min(folder.number, len(script)) - 1]
+        return (sys.executable, "-c", PROGRAM, str(folder.path), str(self.source), does)
 
     def collect(self, folder: AttemptFolder) -> Made | Rejected:
         made = folder.path / FILE
@@ -73,17 +66,20 @@ class Doubling(Kind):
         home = self.home(task, self.output)
         (home.path / FILE).write_bytes((folder.path / FILE).read_bytes())
         key, parts = self.product(task, self.output).key, hashes_in(home.path / FILE)
-        write_json(home.result, {"patch": NAME, "attempt": folder.path.name, "key": key, "parts": parts})
+        write_json(home.result, {"patch": task.name, "attempt": folder.path.name, "key": key, "parts": parts})
 
 
 def with_stage(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
-    """Return the tasks of a batch, the stage first of all."""
-    kind = Doubling(OutputFolder(config.output.folder), Path(os.environ["FAKE_TRAINER_SCRIPT"]))
-    setup = Setup(config, NAME)
-    subject = Patch(NAME, kind.splat.parent, kind.splat.parent)
-    return (Task(TaskId(NAME), subject, setup, setup, setup, kind=kind), *tasks_of(config, patches))
+    """Return the tasks of a batch, first of all the stages that FAKE_STAGE names, the last made first."""
+    output, script = OutputFolder(config.output.folder), Path(os.environ["FAKE_TRAINER_SCRIPT"])
+    stages, source = list[Task](), output.patch("p0").splat
+    for name in os.environ["FAKE_STAGE"].split():
+        setup, subject = Setup(config, name), Patch(name, source.parent, source.parent)
+        stages.insert(0, Task(TaskId(name), subject, setup, setup, setup, kind=Doubling(output, script, source)))
+        source = output.patch(name).path / FILE
+    return (*stages, *tasks_of(config, patches))
 
 
 def install() -> None:
-    """Add the stage to every batch that is opened in this process."""
+    """Add the stages to every batch that is opened in this process."""
     batch.tasks_of = with_stage
