@@ -15,14 +15,13 @@ from splatbatch import __version__
 from splatbatch.config import TaskId, Variant
 from splatbatch.files import Record, read_tail
 from splatbatch.report.attempts import OfAttempt, attempts_of, gain_db
+from splatbatch.report.colors import colors_of
 from splatbatch.report.comparison import compare
 from splatbatch.report.deadline import deadline_of
 from splatbatch.report.facts import Attempt, Report, ReportedFrame, ReportedPatch, Run
 from splatbatch.report.outliers import outliers
 from splatbatch.report.quality import quality_of
-from splatbatch.report.scene.colors import colors_of
-from splatbatch.report.scene.merged import scene_facts
-from splatbatch.report.scene.overview import overview
+from splatbatch.report.scene import overview, scene_facts
 from splatbatch.report.todo import todo
 from splatbatch.report.workers import starts_of, workers_of
 from splatbatch.store.events import Audited, BatchEnded, BatchStarted, Event, event_of

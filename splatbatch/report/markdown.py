@@ -10,7 +10,7 @@ from splatbatch.report.comparison import spelt
 from splatbatch.report.facts import CutScene, Item, Report, ReportedColors, ReportedPatch, Sweep, Worker
 from splatbatch.report.page.comparison_page import HEADINGS, is_best, short, shown
 from splatbatch.report.quality import exceeded
-from splatbatch.report.scene.merged import SEAM_FIGURES, in_words, seam_figures
+from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
 from splatbatch.report.todo import MOST_NAMED
 from splatbatch.report.units import photographs
 from splatbatch.report.workers import nodes_of

@@ -18,8 +18,7 @@ from made_output import NASTY, MadeOutput, night, pictures
 from report_kinds import green
 
 from splatbatch.report import write_report
-from splatbatch.report.charts.charts import draw
-from splatbatch.report.charts.curves import MOST_POINTS, Chart, Curve, thin
+from splatbatch.report.charts.curves import MOST_POINTS, Chart, Curve, draw, thin
 from splatbatch.report.facts import ReportedPatch
 from splatbatch.report.page.html import tag
 from splatbatch.report.page.pictures import ERROR_STOPS, FULL_ERROR, Budget, error_color, small_render, views_of

@@ -18,7 +18,7 @@ from splatbatch.files import read_json, write_json
 from splatbatch.report import write_report
 from splatbatch.report.charts.scene_map import draw_map
 from splatbatch.report.facts import CameraPlace, CoreBox, ReportedPatch, ReportedSeam, SceneMap
-from splatbatch.report.scene.merged import grade
+from splatbatch.report.scene import grade
 from splatbatch.scene.partition.record import Partition
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured

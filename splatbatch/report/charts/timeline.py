@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from splatbatch.plain_text import assignments, counted, moment
-from splatbatch.report.charts.charts import axis_label
-from splatbatch.report.charts.ticks import time_ticks
+from splatbatch.report.charts.curves import axis_label, time_ticks
 from splatbatch.report.facts import Attempt, Report, ReportedPatch
 from splatbatch.report.page.html import Attribute, Html, tag
 from splatbatch.report.units import SIGNS, duration

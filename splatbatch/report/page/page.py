@@ -14,17 +14,13 @@ from splatbatch.report.charts.timeline import timelines
 from splatbatch.report.facts import Report, ReportedPatch
 from splatbatch.report.page.color_strip import Folders, color_strip
 from splatbatch.report.page.comparison_page import comparison
-from splatbatch.report.page.first.contact_sheet import contact_sheet
-from splatbatch.report.page.first.patch_table import patch_table
-from splatbatch.report.page.first.verdict import first_screen
+from splatbatch.report.page.first import contact_sheet, first_screen, patch_table
 from splatbatch.report.page.html import Html, document, join, table, tag
-from splatbatch.report.page.patch_section import patch_section
+from splatbatch.report.page.patch_section import patch_section, variants_side_by_side
 from splatbatch.report.page.pictures import Budget
 from splatbatch.report.page.quality.pictures import Pictures
 from splatbatch.report.page.quality.section import quality_section
-from splatbatch.report.page.scene_section import scene_section
-from splatbatch.report.page.side_by_side import variants_side_by_side
-from splatbatch.report.page.workers_section import workers_section
+from splatbatch.report.page.scene_section import scene_section, workers_section
 from splatbatch.report.viewer.viewer import Previews, viewer_script, what_is_missing
 from splatbatch.store.layout import OutputFolder
 

@@ -1,22 +1,125 @@
-"""A patch's section of the page: its curves, pictures, history, settings."""
+"""A patch's section of the page: curves, pictures, its attempts compared and side by side, history, settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from splatbatch.plain_text import assignments, moment
-from splatbatch.report.charts.charts import draw
-from splatbatch.report.charts.curves import charts_of
+from splatbatch.report.charts.curves import charts_of, draw
 from splatbatch.report.facts import Attempt, Next, ReportedPatch
-from splatbatch.report.page.attempts_section import attempts_section
-from splatbatch.report.page.html import Html, tag
-from splatbatch.report.page.pictures import Budget, error_legend, views_of
+from splatbatch.report.page.html import Html, table, tag
+from splatbatch.report.page.pictures import Budget, attempt_folder, error_legend, small_picture, views_of
 from splatbatch.report.page.quality.pictures import Pictures
 from splatbatch.report.page.quality.section import quality_section
-from splatbatch.report.page.side_by_side import attempts_side_by_side
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.viewer.viewer import Previews
+from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.quality import grade_in_words
+
+HEADINGS = ("attempt", "outcome", "what was changed", "PSNR dB", "SSIM", "Gaussians", "time", "splat")
+WORDS = ("outcome", "what was changed", "splat")
+
+
+def attempts_section(patch: ReportedPatch) -> Iterator[Html]:
+    """Yield the comparison; nothing where there is nothing to compare."""
+    if len(patch.attempts) < 2:
+        return
+    yield tag("h3", "Attempts")
+    rows = [_row(attempt) for attempt in patch.attempts]
+    yield table(HEADINGS, rows, WORDS, "table attempts", name=f"Attempts at {patch.patch}")
+    chosen = next((one.choice for one in reversed(patch.attempts) if one.choice), "")
+    if chosen:
+        yield tag("p", f"The latest choice: {chosen}.", class_="quiet")
+
+
+def _row(attempt: Attempt) -> Html:
+    outcome = attempt.outcome or "running"
+    said = f" {outcome}: {attempt.cause}" if attempt.cause else f" {outcome}"
+    changed = assignments(attempt.changes) or "nothing"
+    cells = [
+        tag("td", str(attempt.number), class_="number", data_value=attempt.number),
+        tag("td", tag("span", SIGNS.get(outcome, "…"), class_=f"sign {outcome}", aria_hidden="true"), said),
+        tag("td", changed, class_=None if attempt.changes else "quiet"),
+        _cell(attempt.psnr, ".2f"),
+        _cell(attempt.ssim, ".4f"),
+        _cell(attempt.num_gaussians, ",d"),
+        tag("td", duration(attempt.seconds), class_="number", data_value=attempt.seconds),
+        tag("td", _splat(attempt)),
+    ]
+    return tag("tr", *cells, class_="kept" if attempt.is_kept else None)
+
+
+def _splat(attempt: Attempt) -> str:
+    if attempt.is_kept:
+        return "kept: it is the product"
+    if attempt.has_splat:
+        return "there still"
+    return "removed" if attempt.outcome == "trained" else ""
+
+
+def _cell(value: float | None, form: str) -> Html:
+    return tag("td", "" if value is None else f"{value:{form}}", class_="number", data_value=value)
+
+
+MOST_SHOWN = 12
+Shown = tuple[str, AttemptFolder]
+"""What is said of a splat, and the attempt that has left pictures of it."""
+
+
+def attempts_side_by_side(output: OutputFolder, patch: ReportedPatch, budget: Budget) -> Iterator[Html]:
+    """Yield the same view of each attempt at a patch that has left pictures; nothing of fewer than two."""
+    shown = [
+        (f"attempt {one.number}{', kept' if one.is_kept else ''}", _folder(output, patch, one.number))
+        for one in patch.attempts
+        if one.is_pictured
+    ]
+    yield from side_by_side(shown, budget, "The same view of each attempt")
+
+
+def variants_side_by_side(output: OutputFolder, patches: Sequence[ReportedPatch], budget: Budget) -> Iterator[Html]:
+    """Yield for each patch of a sweep the same view under each variant."""
+    for name in dict.fromkeys(one.of_patch for one in patches):
+        of_patch = [one for one in patches if one.of_patch == name and one.variant]
+        found = [(one.variant, attempt_folder(output, one)) for one in of_patch]
+        yield from side_by_side(
+            [(words, folder) for words, folder in found if folder], budget, f"The same view of {name}"
+        )
+
+
+def side_by_side(shown: Sequence[Shown], budget: Budget, heading: str) -> Iterator[Html]:
+    """Yield one view as all of these show it, with its photograph and the PSNR of each, as far as the budget goes."""
+    views = [(words, folder, dict(_views(folder))) for words, folder in shown[-MOST_SHOWN:]]
+    names = Counter(name for _, _, known in views for name in known)
+    if not names or names.most_common(1)[0][1] < 2:
+        return
+    most = names.most_common(1)[0][1]
+    name = next(one for one, number in names.items() if number == most)
+    having = [(words, folder, known[name]) for words, folder, known in views if name in known]
+    photo = small_picture(having[-1][1], name, "photo", budget)
+    figures = [_figure(photo, f"photograph {name}", "photograph")] if photo else []
+    for words, folder, psnr in having:
+        said = f"{words}: {psnr:.2f} dB" if psnr is not None else words
+        if source := small_picture(folder, name, "render", budget):
+            figures.append(_figure(source, f"{name} as {words} renders it", said))
+    if len(figures) > 2:
+        yield tag("h3", heading)
+        yield tag("div", *figures, class_="beside")
+
+
+def _figure(source: str, alt: str, words: str) -> Html:
+    return tag("figure", tag("img", src=source, alt=alt, loading="lazy"), tag("figcaption", words))
+
+
+def _views(folder: AttemptFolder) -> Iterator[tuple[str, float | None]]:
+    for _, view in folder.read_views().ranked():
+        yield view.name, view.psnr
+
+
+def _folder(output: OutputFolder, patch: ReportedPatch, number: int) -> AttemptFolder:
+    return AttemptFolder(output.patch(patch.patch).path / f"{ATTEMPT_PREFIX}{number:02d}")
+
 
 MOST_EVIDENCE = 30
 

@@ -1,10 +1,14 @@
-"""The scene's section of the page: what was measured, every seam with its figures; its map is on the first screen."""
+"""The sections on the scene, every seam with its figures, and on the workers, where there was more than one."""
 
 from __future__ import annotations
 
-from splatbatch.report.facts import CutScene, Report, ReportedSeam
+from collections.abc import Sequence
+
+from splatbatch.report.facts import CutScene, Report, ReportedSeam, Worker
 from splatbatch.report.page.html import Html, join, table, tag
-from splatbatch.report.scene.merged import SEAM_FIGURES, in_words, seam_figures
+from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
+from splatbatch.report.units import duration
+from splatbatch.report.workers import HEADINGS
 
 GRADES = {"even": "even", "slight": "slight", "step": "a step", "unknown": ""}
 
@@ -33,3 +37,26 @@ def _row(seam: ReportedSeam) -> Html:
     figures = [tag("td", words, class_="number", data_value=words or None) for words in seam_figures(seam)]
     meets = tag("span", GRADES[seam.grade], class_=f"grade {seam.grade}")
     return tag("tr", tag("td", seam.name), tag("td", meets), *figures, tag("td", seam.problem))
+
+
+WORDS = ("worker", "node", "job", "since", "is training")
+MOST_WORKERS = 200
+"""One that is killed and started anew is another one."""
+
+
+def workers_section(workers: Sequence[Worker]) -> Html:
+    """Return the workers as a table that sorts; nothing where one has done all."""
+    if len(workers) < 2:
+        return Html("")
+    shown = sorted(workers, key=lambda one: (one.has_ended, -one.trained))[:MOST_WORKERS]
+    rows = table(HEADINGS, [_worker_row(one) for one in workers if one in shown], WORDS, name="Workers")
+    left = len(workers) - len(shown)
+    return tag("div", rows, tag("p", f"{left:,} more are in report.json.", class_="quiet") if left else Html(""))
+
+
+def _worker_row(one: Worker) -> Html:
+    seconds = tag("td", duration(one.seconds), class_="number", data_value=one.seconds)
+    figures = [tag("td", str(count), class_="number", data_value=count) for count in (one.attempts, one.trained)]
+    words = [tag("td", word) for word in (one.worker, one.node, one.job, one.since)]
+    now = "has ended" if one.has_ended else ", ".join(one.running)
+    return tag("tr", *words, *figures, seconds, tag("td", now))

@@ -1,0 +1,217 @@
+"""What one sees first: how it went, what to do, the map; a picture of every patch; the table with its filter."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+from splatbatch.files import MIB
+from splatbatch.plain_text import assignments, counted, one_line
+from splatbatch.report.charts.scene_map import draw_map
+from splatbatch.report.facts import CutScene, Item, Overview, Report, ReportedPatch
+from splatbatch.report.page.html import Html, join, table, tag
+from splatbatch.report.page.pictures import Budget, attempt_folder, small_render
+from splatbatch.report.todo import cause_in_words, verdict
+from splatbatch.report.units import SIGNS, duration, photographs
+from splatbatch.report.workers import nodes_of
+from splatbatch.store.layout import OutputFolder
+from splatbatch.tasks.status import STATES
+
+LEAST_GAIN_DB = 0.005
+"""Less reads as nothing."""
+
+
+def contact_sheet(
+    output: OutputFolder, patches: Sequence[ReportedPatch], links: Mapping[str, str], budget: Budget
+) -> Html:
+    """Return the sheet; nothing where nobody has left a picture."""
+    tiles = [_tile(output, patch, links[patch.patch], budget) for patch in worst_first(patches)]
+    return tag("ol", *tiles, class_="sheet") if any("<img" in tile for tile in tiles) else Html("")
+
+
+def worst_first(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
+    """Return the patches as one looks at them: what is not trained, then by PSNR."""
+    return sorted(patches, key=lambda one: (one.state == "trained", one.psnr is not None, one.psnr or 0.0))
+
+
+def _tile(output: OutputFolder, patch: ReportedPatch, link: str, budget: Budget) -> Html:
+    folder = attempt_folder(output, patch)
+    source = small_render(folder, budget) if folder else ""
+    words = f"rendering of {patch.patch}"
+    picture = (
+        tag("img", src=source, alt=words, decoding="async") if source else tag("span", _instead(patch), class_="none")
+    )
+    return tag("li", tag("a", picture, tag("span", *_caption(patch), class_="caption"), href=f"#{link}"))
+
+
+def _instead(patch: ReportedPatch) -> str:
+    return "no picture" if patch.state in ("trained", "stale") else cause_in_words(patch.cause) or patch.state
+
+
+def _caption(patch: ReportedPatch) -> Iterator[Html]:
+    state, gain = patch.state, patch.gain_db
+    yield tag("span", SIGNS[state], class_=f"sign {state}", aria_hidden="true")
+    yield tag("b", patch.patch)
+    if patch.psnr is not None:
+        yield tag("span", f"{patch.psnr:.2f} dB")
+    if gain is not None and abs(gain) >= LEAST_GAIN_DB:
+        said = f"{gain:+.2f} dB".replace("-", "−")
+        yield tag("span", said, class_="better" if gain > 0 else "worse", title="since the run before")
+    if state != "trained":
+        yield tag("span", state, class_=f"badge {state}")
+
+
+FIRST = ("patch", "state", "node", "photographs", "PSNR dB", "change", "evened", "before", "SSIM")
+HEADINGS = (*FIRST, "Gaussians", "MiB", "time", "GPU peak", "attempts", "notes")
+EVENED = "evened"
+"""Column of the PSNR in the evened space, beside that on the photographs as they are; only where there is one."""
+NODE = "node"
+"""Column of the host that trained a patch; only where there is more than one."""
+CHANGE = "change"
+"""Column of what the latest run has changed of the PSNR; only where it has."""
+WORDS = ("patch", "state", "node", "photographs", "notes")
+URGENT = ("failed", "refused", "stopped", "stale", "running", "waiting", "trained")
+"""States, the most urgent first."""
+
+
+def patch_table(patches: Sequence[ReportedPatch], links: dict[str, str]) -> Html:
+    """Return the table with its filter; nothing without patches."""
+    if not patches:
+        return Html("")
+    left_out = set() if any(patch.psnr_even is not None for patch in patches) else {EVENED}
+    left_out |= set() if len(nodes_of(patches)) > 1 else {NODE}
+    left_out |= set() if any(patch.gain_db is not None for patch in patches) else {CHANGE}
+    headings = [heading for heading in HEADINGS if heading not in left_out]
+    rows = [_row(patch, links[patch.patch], left_out) for patch in failures_first(patches)]
+    box = tag("input", type="search", id="filter", placeholder="p3, failed, cuda…", autocomplete="off")
+    words = tag("label", "Filter ", box, for_="filter")
+    said = tag("span", class_="quiet", id="filtered", role="status")
+    return join([tag("p", words, said, class_="filter", hidden=True), table(headings, rows, WORDS, name="Patches")])
+
+
+def failures_first(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
+    """Return the patches in their order, the most urgent states first."""
+    return sorted(patches, key=lambda patch: URGENT.index(patch.state))
+
+
+def _row(patch: ReportedPatch, link: str, left_out: Container[str]) -> Html:
+    peaks = (one.gpu_peak_mib for one in patch.attempts if one.gpu_peak_mib is not None)
+    state, peak = patch.state, max(peaks, default=None)
+    cells = {
+        "patch": tag("td", tag("a", patch.patch, href=f"#{link}", title=patch.patch)),
+        "state": tag("td", tag("span", SIGNS[state], class_=f"sign {state}", aria_hidden="true"), f" {state}"),
+        NODE: tag("td", patch.node),
+        "photographs": tag("td", photographs(patch.resolution)),
+        "PSNR dB": _cell(patch.psnr, ".2f"),
+        CHANGE: _cell(patch.gain_db, "+.2f"),
+        EVENED: _cell(patch.psnr_even, ".2f"),
+        "before": _cell(patch.initial_psnr, ".2f"),
+        "SSIM": _cell(patch.ssim, ".3f"),
+        "Gaussians": _cell(patch.num_gaussians, ",d"),
+        "MiB": _cell(patch.bytes / MIB if patch.bytes else None, ".1f"),
+        "time": tag("td", duration(patch.seconds), class_="number", data_value=patch.seconds),
+        "GPU peak": _cell(peak, ",.0f", " MiB"),
+        "attempts": _cell(len(patch.attempts) or None, "d"),
+        "notes": tag("td", *_notes(patch)),
+    }
+    return tag("tr", *(cell for heading, cell in cells.items() if heading not in left_out), class_=state)
+
+
+def _notes(patch: ReportedPatch) -> list[Html]:
+    notes = [tag("span", mark, class_="mark") for mark in patch.outliers]
+    notes += [tag("span", patch.cause, class_=f"cause {patch.state}")] if patch.cause else []
+    notes += [tag("span", f"changed: {assignments(patch.changes)}", class_="mark")] if patch.changes else []
+    return notes + [tag("span", warning, class_="mark") for warning in patch.warnings[:2]]
+
+
+def _cell(value: Any, form: str, unit: str = "") -> Html:
+    shown = f"{value:{form}}{unit}" if value is not None else ""
+    return tag("td", shown, class_="number", data_value=value)
+
+
+MOST_ITEMS = 40
+MOST_LINKED = 8
+"""Patches that an item names as links; of the others it says how many there are."""
+KINDS = {"do": "To do", "look": "Worth a look"}
+
+
+def first_screen(report: Report, links: Mapping[str, str]) -> Html:
+    """Return the head of the page."""
+    beside = _map(report, links)
+    parts = [tag("section", *_todo(report.todo, links), class_="todo", aria_label="What to do")]
+    parts += [tag("section", *beside, aria_label="From above")] if beside else []
+    return join([_header(report), tag("div", *parts, class_="first")])
+
+
+def _header(report: Report) -> Html:
+    tiles = [tag("li", tag("b", value), f" {name}") for name, value in _totals(report)]
+    share = [
+        tag("span", class_=state, data_grow=report.counts[state], title=f"{state}: {report.counts[state]}")
+        for state in STATES
+        if report.counts[state]
+    ]
+    return tag(
+        "header",
+        tag("h1", verdict(report)),
+        tag("div", *share, class_="share", aria_hidden="true"),
+        tag("ul", *tiles, class_="totals"),
+        tag("p", f"{report.output}, {report.written_at}", class_="quiet"),
+        *(tag("p", f"Frame: {told}.") for told in [report.frame.note if report.frame else ""] if told),
+    )
+
+
+def _totals(report: Report) -> Iterator[tuple[str, str]]:
+    patches = report.patches
+    if known := [patch.psnr for patch in patches if patch.psnr is not None]:
+        yield "dB mean hold-out PSNR", f"{statistics.fmean(known):.2f}"
+        yield "dB in the worst patch", f"{min(known):.2f}"
+    if gaussians := sum(patch.num_gaussians or 0 for patch in patches):
+        yield "Gaussians", f"{gaussians:,}"
+    attempts = [attempt for patch in patches for attempt in patch.attempts]
+    yield "attempt" if len(attempts) == 1 else "attempts", str(len(attempts))
+    spent = sum(attempt.seconds or 0 for attempt in attempts)
+    yield "in training processes", duration(spent)
+
+
+def _todo(items: Sequence[Item], links: Mapping[str, str]) -> Iterator[Html]:
+    for kind, heading in KINDS.items():
+        of_kind = [item for item in items if item.kind == kind]
+        if of_kind:
+            yield tag("h2", heading)
+            yield tag("ol", *(_item(item, links) for item in of_kind[:MOST_ITEMS]), class_=f"items {kind}")
+        if len(of_kind) > MOST_ITEMS:
+            yield tag("p", f"{len(of_kind) - MOST_ITEMS} more are in report.json.", class_="quiet")
+    if not items:
+        yield tag("p", "Every patch is as it should be; nothing is odd.", class_="fine")
+
+
+def _item(item: Item, links: Mapping[str, str]) -> Html:
+    names = item.patches
+    linked = [_name(name, links) for name in names[:MOST_LINKED]]
+    who = [part for name in linked for part in (name, Html(", "))][:-1]
+    if len(names) > MOST_LINKED:
+        who.append(tag("span", f" and {counted(len(names) - MOST_LINKED, 'other')}"))
+    said = tag("p", *who, ": " if who else "", item.what)
+    # a name may hold anything: what a shell would take for the end of a line is not offered for copying
+    words = one_line(item.command)
+    copy = tag(
+        "button", "Copy", type="button", class_="copy", data_copy=words, aria_label=f"Copy: {words}", hidden=True
+    )
+    return tag("li", said, tag("div", tag("code", words), copy, class_="command"))
+
+
+def _name(name: str, links: Mapping[str, str]) -> Html:
+    return tag("a", name, href=f"#{links[name]}") if name in links else tag("b", name)
+
+
+def _map(report: Report, links: Mapping[str, str]) -> list[Html]:
+    seen: Overview | CutScene | None = report.map or report.scene
+    if not seen or not seen.cores:
+        return []
+    parts = [tag("h2", "From above"), draw_map(seen, report.patches, links)]
+    if isinstance(seen, Overview) and (lacking := seen.lacking):
+        parts.append(
+            tag("p", f"Not on the map, for their models cannot be read: {', '.join(lacking)}.", class_="quiet")
+        )
+    return parts

@@ -1,1 +1,0 @@
-"""What one sees first: the verdict with what to do, the map, a picture of every patch, and the table."""
