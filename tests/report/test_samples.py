@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -27,6 +28,14 @@ def test_a_batch_that_was_killed_is_reported_as_far_as_it_came(killed: OutputFol
     page = killed.report("html").read_text()
     for words in ("cuda_oom", "Then again after 0.1 s with training.images=host", "CUDA out of memory", "p2 …"):
         assert words in page
+
+
+def test_what_report_json_says_of_a_folder_is_what_it_always_said(killed: OutputFolder) -> None:
+    """The sample was written by the version that described the facts as dicts: keys are only ever added."""
+    write_report(killed, [])
+    told = json.loads(killed.report("json").read_text().replace(str(killed.path), "OUTPUT"))
+    known = json.loads((SAMPLES / "killed-0.1.0.report.json").read_text())
+    assert {key: told[key] for key in known} == known
 
 
 @pytest.mark.parametrize("pattern", ["**/*.json", "**/*.jsonl", "**/*.yaml", "**/attempt-01/*", "ledger.jsonl"])
