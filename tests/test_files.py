@@ -228,6 +228,26 @@ def test_a_file_is_on_the_disk_before_it_gets_its_second_name(
     assert done == [str(made), str(made.parent), "link", str(tmp_path)]
 
 
+def test_what_is_written_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    sync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (done.append(Path(f"/proc/self/fd/{fd}").readlink().name), sync(fd)))
+    monkeypatch.setattr(Path, "replace", lambda path, to: (done.append("named"), replace(path, to)))
+    write_text(tmp_path / "a.txt", "a")
+    append_line(tmp_path / "b.jsonl", {"event": 1})
+    append_line(tmp_path / "c.jsonl", {"event": 1}, durable=False)
+    assert done == [path_beside(tmp_path / "a.txt").name, "named", tmp_path.name, "b.jsonl"]
+
+
+def test_half_a_line_is_taken_back_where_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append_line(tmp_path / "a.jsonl", {"event": 1})
+    before, write = (tmp_path / "a.jsonl").read_bytes(), os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:5]))
+    with pytest.raises(OSError, match="No space"):
+        append_line(tmp_path / "a.jsonl", {"event": 2})
+    assert (tmp_path / "a.jsonl").read_bytes() == before
+
+
 @pytest.mark.parametrize("digits", ["1e999", "-1e999", "1" + "0" * 400, "1" * 5000, str(2**63), "NaN", "Infinity"])
 def test_a_number_that_nobody_can_calculate_with_is_read_as_none(tmp_path: Path, digits: str) -> None:
     (tmp_path / "a.jsonl").write_text(f'{{"a": {digits}, "b": [{digits}, 1.5], "c": {2**63 - 1}}}\n')

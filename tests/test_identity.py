@@ -71,6 +71,16 @@ def test_another_content_another_size_and_a_file_that_is_gone_are_named(photos: 
     assert changed(then, facts(photos), at(photos)) == ("a", "b", "c")
 
 
+def test_what_was_written_down_twice_is_compared_by_content_and_nothing_is_read(
+    photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    then, read = facts(photos, hashed=True), count_reads(monkeypatch)
+    now = {
+        name: fact._replace(mtime_ns=1, sha256=fact.sha256 if name == "a" else "0" * 64) for name, fact in then.items()
+    }
+    assert (changed(then, now, at(photos)), read) == (("b", "c"), [])
+
+
 def test_without_reading_a_file_whose_time_alone_has_moved_is_said_to_be_unread(photos: Path) -> None:
     then = facts(photos, hashed=True)
     os.utime(photos / "a")

@@ -58,4 +58,4 @@ def test_sigterm_is_obeyed_while_the_scene_does_not_answer(batch: FakeBatch) -> 
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
-        assert process.returncode == 143 and time.monotonic() - began < 5
+        assert process.returncode == 143 and time.monotonic() - began < 30

@@ -83,8 +83,8 @@ def test_a_batch_whose_supervisor_stands_still_obeys_sigterm(batch: FakeBatch, m
     os.kill(supervisor_of(parent), signal.SIGSTOP)
     began = time.monotonic()
     parent.terminate()
-    assert parent.wait(30) == 143
-    assert time.monotonic() - began < 5.0
+    assert parent.wait(60) == 143
+    assert time.monotonic() - began < 40, "long before its supervisor counts as silent"
     assert batch.events("attempt_ended")[0]["outcome"] == "stopped"
 
 

@@ -145,7 +145,7 @@ def test_a_command_that_was_stopped_holds_nobody_up() -> None:
     hook = Hook(["/bin/sh", "-c", "kill -STOP $$"], b"", 0.5)
     began = time.monotonic()
     while (verdict := hook.verdict()) is None:
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
     assert verdict == "ended after 0.5 s"
 
 

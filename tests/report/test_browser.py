@@ -16,7 +16,7 @@ from splatbatch.report import write_report
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +126,7 @@ def loaded_ms(watched: Watched, output: OutputFolder) -> float:
     return float(watched.page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd"))
 
 
+@pytest.mark.long
 def test_two_hundred_patches_open_in_two_seconds(chromium: Any, tmp_path: Path, artifacts: Path) -> None:
     made = MadeOutput(tmp_path)
     made.output.create()

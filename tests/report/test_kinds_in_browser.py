@@ -12,7 +12,7 @@ from accessible import violations
 from browser import Watched
 from report_kinds import EVIL, KINDS, Kind
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 A4_PT = (595, 842)
 MOST_TABLES = 8
 

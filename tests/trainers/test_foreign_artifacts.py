@@ -72,7 +72,7 @@ def test_whose_splat_it_is_costs_milliseconds_among_hundreds(tmp_path: Path) -> 
     (tmp_path / "new.ply").write_bytes(b"y" * 1299)
     began = time.process_time()
     assert whose_splat(tmp_path / "patches", tmp_path / "new.ply", "p299", "") == ""
-    assert time.process_time() - began < 0.1
+    assert time.process_time() - began < 0.4, "20 ms on a quiet machine; reading all records takes seconds"
 
 
 def test_thousands_of_nested_folders_are_not_searched_and_harm_nothing(run: Run) -> None:
