@@ -148,7 +148,7 @@ def _publish(trained: Trained, *, merges: bool, allow_missing: bool) -> Afterwar
 def _nothing(batch: Batch, lacking: Mapping[str, str], hint: str = "") -> Afterwards:
     """Return that nothing was published."""
     folder = batch.config.publish.folder
-    before = f"; {folder} is as it was" if Publication.read(folder) else ""
+    before = f"; {folder} is as it was" if Publication.of(folder) else ""
     return left_out("publish", f"not published: {_listed(lacking)}{hint}{before}", TRAIN)
 
 

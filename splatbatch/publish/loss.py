@@ -53,7 +53,7 @@ def measure(
         ended = run_bounded([sys.executable, "-m", MODULE, str(settings), str(result)], bounds)
     except OSError as error:
         raise OutputError(f"{splat.name}: compression cannot be measured ({error})") from error
-    found = Comparison.read(result) if ended.is_well else Comparison()
+    found = (Comparison.read(result) if ended.is_well else None) or Comparison()
     before = found.splats.get("", Compared()).psnr
     if before is None:
         raise OutputError(

@@ -46,7 +46,7 @@ class Target:
         if self.folder.resolve().is_relative_to(output.resolve()):
             hint = "Name a folder elsewhere."
             raise OutputError(f"--to {self.folder}: lies in the output folder, among what the batch has written", hint)
-        found = Publication.read(self.folder)
+        found = Publication.of(self.folder)
         if found is None and not self.is_forced and (foreign := self._files()):
             message = f"--to {self.folder}: holds what no publish wrote: {spell(foreign, 3)}"
             raise OutputError(message, "Name an empty folder, or add --force to publish among it.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from splatbatch.files import last_line, read_json, read_lines
+from splatbatch.files import last_line, read_lines
 from splatbatch.store.records.attempt import (
     Claimed,
     ExitFacts,
@@ -206,8 +206,7 @@ class AttemptFolder:
         return GpuSample.from_record(last_line(self.gpu_samples))
 
     def _read(self, path: Path, kind: type[Kind]) -> Kind | None:
-        record = read_json(path)
-        return None if record is None else kind.from_record(record)
+        return kind.read(path)
 
     def _read_lines(self, path: Path, kind: type[Kind]) -> Sequence[Kind]:
         return [kind.from_record(record) for record in read_lines(path)]

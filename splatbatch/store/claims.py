@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from splatbatch.files import read_json
 from splatbatch.plain_text import counted
 from splatbatch.store import workers as limits
 from splatbatch.store.generations import made_once, numbers_in
@@ -124,7 +123,7 @@ class Claims:
 
     def owner(self, task: str, generation: int) -> WorkerRecord:
         """Return who made a claim; one without a name, silent by itself, if nobody can read it."""
-        found = WorkerRecord.from_record(read_json(self._output.claim(task, generation)))
+        found = WorkerRecord.read(self._output.claim(task, generation)) or WorkerRecord()
         return found if found.worker else WorkerRecord(token=f"{task}/{generation}")
 
     def _is_left(self, task: str, owner: WorkerRecord, generation: int) -> bool:
@@ -155,7 +154,7 @@ def open_claims(output: OutputFolder) -> dict[str, str]:
         place = f"{output.claims}/{task}"
         highest, done = max(numbers_in(place), default=0), max(numbers_in(place, suffix=DONE), default=0)
         if highest > done and task[0] != ".":
-            found[task] = WorkerRecord.from_record(read_json(output.claim(task, highest))).worker
+            found[task] = (WorkerRecord.read(output.claim(task, highest)) or WorkerRecord()).worker
     return found
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splatbatch.files import read_json
 from splatbatch.identity import FileFacts, file_fact
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder, FileIn
 from splatbatch.store.generations import numbers_in
@@ -72,8 +71,7 @@ class PatchFolder:
         """Return how good the product was found to be; None if nobody has inspected it."""
         from splatbatch.store.records.quality import Inspection  # of which `status` knows nothing
 
-        record = read_json(self.inspection)
-        return None if record is None else Inspection.from_record(record)
+        return Inspection.read(self.inspection)
 
     def accepted(self, number: int) -> Path:
         """Return where an accepted record is made: which attempt's splat is the product; the newest counts."""
@@ -190,10 +188,11 @@ class MergedFiles:
         """Return what the splat was made of; None if nobody knows, or a file of another size stands there by now."""
         from splatbatch.store.records.merge import Merge  # of which `status` knows nothing
 
-        record, now = read_json(self.record), file_fact(self.splat)
-        found = Merge.from_record(record)
+        found, now = Merge.read(self.record), file_fact(self.splat)
+        if found is None or found.bytes != now.num_bytes:
+            return None
         is_told_apart = found.mtime_ns == now.mtime_ns or found.sha256  # by its time, or by `damage`
-        return found if record is not None and found.bytes == now.num_bytes and is_told_apart else None
+        return found if is_told_apart else None
 
     def damage(self, merged: Merge, facts: FileFacts | None = None) -> str:
         """Say what of the splat is not as it was merged, every byte considered; empty if all is.
@@ -237,8 +236,7 @@ class SceneFolder:
         """Return how good the scene, or another splat, was found to be; None if nobody has measured it."""
         from splatbatch.store.records.evaluation import SceneEvaluation  # of which `status` knows nothing
 
-        record = read_json(self.evaluation_of(splat or self.splat))
-        return None if record is None else SceneEvaluation.from_record(record)
+        return SceneEvaluation.read(self.evaluation_of(splat or self.splat))
 
     inspection = FileIn("inspection.json")
     """How good it is beyond PSNR; `inspect scene` copies it here from its attempt."""
@@ -250,8 +248,7 @@ class SceneFolder:
         """Return how good the merged splat was found to be; None if nobody has inspected it."""
         from splatbatch.store.records.quality import Inspection
 
-        record = read_json(self.inspection)
-        return None if record is None else Inspection.from_record(record)
+        return Inspection.read(self.inspection)
 
     @property
     def inspecting(self) -> PatchFolder:

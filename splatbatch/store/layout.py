@@ -9,7 +9,7 @@ from pathlib import Path
 
 from splatbatch.caches import cache_of
 from splatbatch.errors import OutputError
-from splatbatch.files import read_json, sweep, write_json
+from splatbatch.files import sweep, write_json
 from splatbatch.store.attempt_folder import FileIn
 from splatbatch.store.folders import PatchFolder, SceneFolder, names_in
 from splatbatch.store.records.colors import Colors
@@ -82,18 +82,15 @@ class OutputFolder:
 
     def read_frame(self) -> Frame | None:
         """Return where the splats lie; None if no batch has settled it, or it is no JSON object."""
-        record = read_json(self.frame)
-        return None if record is None else Frame.from_record(record)
+        return Frame.read(self.frame)
 
     def read_colors(self) -> Colors | None:
         """Return the tones of the photographs; None if no batch has solved them, or it is no JSON object."""
-        record = read_json(self.colors)
-        return None if record is None else Colors.from_record(record)
+        return Colors.read(self.colors)
 
     def read_deadline(self) -> Choice | None:
         """Return what was chosen for a deadline; None if nothing was, or it is no JSON object."""
-        record = read_json(self.deadline)
-        return None if record is None else Choice.from_record(record)
+        return Choice.read(self.deadline)
 
     def note_afterwards(self, what: str, found: Afterwards | None) -> None:
         """Write down what came of one thing that follows the training; None: nobody wants it any more.
@@ -115,10 +112,8 @@ class OutputFolder:
 
     def read_afterwards(self) -> tuple[Afterwards, ...]:
         """Return what came of all that followed the training, in its order."""
-        records = {what: read_json(self._afterwards(what)) for what in KINDS}
-        return tuple(
-            replace(Afterwards.from_record(record), what=what) for what, record in records.items() if record is not None
-        )
+        found = {what: Afterwards.read(self._afterwards(what)) for what in KINDS}
+        return tuple(replace(one, what=what) for what, one in found.items() if one is not None)
 
     def _afterwards(self, what: str) -> Path:
         return self.path / "afterwards" / f"{what}.json"
@@ -132,7 +127,7 @@ class OutputFolder:
     @staticmethod
     def read_cancel(path: Path) -> CancelRequest:
         """Return a request; blank, so that nobody is meant, if it cannot be read."""
-        return CancelRequest.from_record(read_json(path))
+        return CancelRequest.read(path) or CancelRequest()
 
     def new_cancel(self, worker: str = "") -> Path:
         """Return where one more may be written."""

@@ -118,7 +118,8 @@ def holder(path: Path) -> Holder | None:
 
 def sequence_of(path: Path) -> int | None:
     """Return how often the holder has beaten, whether it still lives or not."""
-    return Holder.from_record(read_json(path)).sequence
+    found = Holder.read(path)
+    return found.sequence if found else None
 
 
 def _is_elsewhere(record: Record) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from splatbatch import __version__
-from splatbatch.files import Record, link_whole, read_json, sync_folder, write_json
+from splatbatch.files import Record, link_whole, sync_folder, write_json
 from splatbatch.identity import (
     FileFact,
     FileFacts,
@@ -189,7 +189,7 @@ def noting_damage(output: OutputFolder) -> Iterator[None]:
 
 
 def _is_known_for_damaged(folder: PatchFolder, result: Result, now: FileFact) -> bool:
-    found = SplatFacts.from_record(read_json(folder.damage) or {})
+    found = SplatFacts.read(folder.damage) or SplatFacts()
     return bool(found.sha256) and found.sha256 == result.sha256 and found.fact[:2] == now[:2]
 
 

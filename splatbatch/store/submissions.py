@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from splatbatch.files import read_json, write_json
+from splatbatch.files import write_json
 from splatbatch.store.attempt_folder import FileIn
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.run import SubmissionRecord
@@ -40,7 +40,7 @@ class Submission:
     @cached_property
     def record(self) -> SubmissionRecord:
         """Return what it says of itself; blank if nobody can read it."""
-        return SubmissionRecord.from_record(read_json(self.file))
+        return SubmissionRecord.read(self.file) or SubmissionRecord()
 
     @property
     def handles(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 
 from splatbatch.errors import OutputError
-from splatbatch.files import is_on_local_disk, open_regular, read_json, sweep, write_text
+from splatbatch.files import is_on_local_disk, open_regular, sweep, write_text
 from splatbatch.processes import boot_id, pid_space, start_ticks
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.run import WorkerRecord
@@ -127,8 +127,7 @@ class Watcher:
 
     def read(self, name: str) -> WorkerRecord | None:
         """Return what a worker says of itself; None if there is no such file, or nobody can read it."""
-        record = read_json(self.output.worker(name))
-        return None if record is None else WorkerRecord.from_record(record)
+        return WorkerRecord.read(self.output.worker(name))
 
     def is_gone(self, owner: WorkerRecord) -> bool:
         """Return whether the worker that a claim names has ended, has died, or has been silent for so long."""

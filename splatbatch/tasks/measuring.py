@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from splatbatch.config import Config, Retry, Rung, TaskId
-from splatbatch.files import read_json, write_json
+from splatbatch.files import write_json
 from splatbatch.outcome import Made, Rejected
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders import PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import EvaluationSettings
+from splatbatch.store.records.metrics import Finding
 from splatbatch.store.records.quality import InspectionSettings
 from splatbatch.tasks.product import Product
 from splatbatch.tasks.task import Kind, Setup, Task
@@ -37,8 +38,8 @@ class Measuring(Kind):
 
     def product(self, task: Task, output: OutputFolder) -> Product:
         """Return what would be found now beside what was."""
-        found = read_json(self.record)
-        return Product(self.told.inputs, None if found is None else str(found.get("inputs")))
+        found = Finding.read(self.record)
+        return Product(self.told.inputs, found.inputs if found else None)
 
     def maker(self, task: Task) -> Measuring:
         """Return our own program."""
@@ -51,12 +52,13 @@ class Measuring(Kind):
 
     def collect(self, folder: AttemptFolder) -> Made | Rejected:
         """Return what was found, if it is of what the process was told."""
-        found = read_json(folder.metrics)
-        return Made(folder.metrics) if found and found.get("inputs") == self.told.inputs else Rejected("")
+        found = Finding.read(folder.metrics)
+        return Made(folder.metrics) if found and found.inputs == self.told.inputs else Rejected("")
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
         """Keep what was found beside the splat."""
-        write_json(self.record, read_json(folder.metrics) or {})
+        if found := Finding.read(folder.metrics):
+            write_json(self.record, found.to_record())
 
     def home(self, task: Task, output: OutputFolder) -> PatchFolder:
         """Return where attempts lie."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from splatbatch.fields import number
-from splatbatch.files import read_json
 from splatbatch.store.records.metrics import Figures, TrainingSettings
 from splatbatch.store.records.record import TypedRecord, reads
 
@@ -136,11 +134,6 @@ class ComparisonSettings(TrainingSettings):
     most_views: int = 8
     """Of the held-out photographs, spread over all; where none is held out, of all."""
 
-    @classmethod
-    def read(cls, path: Path) -> ComparisonSettings:
-        """Return what a file says; blank where it says nothing."""
-        return cls.from_record(read_json(path))
-
 
 @dataclass(frozen=True)
 class Compared(TypedRecord):
@@ -159,11 +152,6 @@ class Comparison(TypedRecord):
     num_photos: int = 0
     splats: dict[str, Compared] = field(default_factory=dict)
 
-    @classmethod
-    def read(cls, path: Path) -> Comparison:
-        """Return what a file says; blank where it says nothing."""
-        return cls.from_record(read_json(path))
-
 
 @dataclass(frozen=True)
 class FilmSettings(TrainingSettings):
@@ -173,8 +161,3 @@ class FilmSettings(TrainingSettings):
     num_frames: int = 0
     width: int = 0
     height: int = 0
-
-    @classmethod
-    def read(cls, path: Path) -> FilmSettings:
-        """Return what a file says; blank where it says nothing."""
-        return cls.from_record(read_json(path))

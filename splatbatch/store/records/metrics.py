@@ -97,6 +97,14 @@ class Views(TypedRecord):
 
 
 @dataclass(frozen=True)
+class Finding(KeptRecord):
+    """What a process of ours that measures a splat has found, whatever else it says: metrics.json of its attempt."""
+
+    inputs: str = ""
+    """Hash of what it was found from."""
+
+
+@dataclass(frozen=True)
 class TrainingSettings(TypedRecord):
     """settings.json: what a training process is to do; an external trainer is told by its argv instead."""
 

@@ -108,7 +108,7 @@ class Publication(TypedRecord):
     version: str = ""
 
     @classmethod
-    def read(cls, folder: Path) -> Publication | None:
+    def of(cls, folder: Path) -> Publication | None:
         """Return what a folder says; None: it says nothing."""
         record = read_json(folder / FILE)
         return None if record is None or "outputs" not in record else cls.from_record(record)

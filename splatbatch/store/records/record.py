@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from splatbatch.fields import mapping, number, text, whole
+from splatbatch.files import read_json
 
 ABSENT: Final = object()
 """What a reader returns for a value that is nothing of its kind: the field has its default."""
@@ -48,6 +49,12 @@ class TypedRecord:
             if name in found and (value := read(found[name])) is not ABSENT:
                 known[name] = value
         return cls(**known)
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """Return what a file holds; None if there is none, or no JSON object."""
+        record = read_json(path)
+        return None if record is None else cls.from_record(record)
 
     def to_record(self) -> dict[str, Any]:
         """Return it as a JSON object."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from splatbatch.fields import mapping
-from splatbatch.files import read_json
 from splatbatch.identity import FileFact
 from splatbatch.store.records.fingerprint import Fingerprint, files_to_record
 from splatbatch.store.records.metrics import Metrics
@@ -82,12 +80,6 @@ class Result(KeptRecord):
     """Which accepted record made it the product; 0: an earlier version accepted it, or nobody has."""
     is_ahead: bool = field(default=False, metadata=reads(lambda _: False))
     """It is the accepted record itself: splat.ply and result.json are behind it."""
-
-    @classmethod
-    def read(cls, path: Path) -> Result | None:
-        """Return a manifest; None if there is none, or no JSON object."""
-        record = read_json(path)
-        return None if record is None else cls.from_record(record)
 
     def ahead_of_its_files(self, number: int) -> Result:
         """Return it as what an accepted record says that nobody has acted on."""

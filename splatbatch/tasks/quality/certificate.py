@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from splatbatch.fields import text
 from splatbatch.identity import sha256_of
 from splatbatch.plain_text import spell_files, spell_place
 from splatbatch.scene.patches import spell
@@ -84,7 +83,7 @@ def certificate_of_scene(folder: SceneFolder, settings: InspectionSettings, foun
 def product(file: Path, made: Certificate) -> Product:
     """Return a certificate as it would be written now, beside the one that lies there."""
     there = read_certificate(file)
-    recorded = None if there is None else text(there.get("seal"))
+    recorded = None if there is None else Certificate.from_record(there).seal
     return Product(made.seal, recorded, lambda: "" if there == made.to_record() else file.name)
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch.errors import SceneError
-from splatbatch.files import read_json
 from splatbatch.identity import FileFacts
 from splatbatch.scene.holdout import in_one_piece
 from splatbatch.scene.partition.record import read_partition
@@ -112,9 +111,9 @@ class Inspecting(Measuring):
 
     def product(self, task: Task, output: OutputFolder) -> Product:
         """Return how good the splat would be found now, beside the inspection that there is."""
-        found = Inspection.from_record(read_json(self.record) or {})
-        lacks_drop = self.told.measures_drop and found.dropped is None
-        return Product(self.told.inputs, found.inputs if found.grade and not lacks_drop else None)
+        found = Inspection.read(self.record)
+        is_whole = found is not None and found.grade and not (self.told.measures_drop and found.dropped is None)
+        return Product(self.told.inputs, found.inputs if found and is_whole else None)
 
 
 def inspecting(batch: Batch, told: InspectionSettings, folder: PatchFolder | SceneFolder) -> Task:

@@ -10,7 +10,7 @@ from splatbatch.training.film.frames import draw
 
 def film(settings: Path, frames: Path) -> None:
     """Draw, and say in one line how fast it went."""
-    print(draw(FilmSettings.read(settings), frames))  # noqa: T201 - the parent reads it
+    print(draw(FilmSettings.read(settings) or FilmSettings(), frames))  # noqa: T201 - the parent reads it
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from splatbatch.training.formats.measure import compare
 
 def measure(settings: Path, result: Path) -> None:
     """Compare, and write down the result."""
-    write_json(result, compare(ComparisonSettings.read(settings)))
+    write_json(result, compare(ComparisonSettings.read(settings) or ComparisonSettings()))
 
 
 if __name__ == "__main__":
