@@ -26,10 +26,9 @@ from splatbatch.plain_text import one_line, plain
 from splatbatch.report import to_markdown
 from splatbatch.store.log_ends import read_ends
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.deadline.words import in_words as deadline_in_words
 from splatbatch.tasks.footprints import tight
-from splatbatch.tasks.frame import note
 from splatbatch.tasks.plan import Decision, GivenUp, Refuse, Skip, Train
+from splatbatch.tasks.settled.every import settled_facts, settled_in_words
 from splatbatch.tasks.task import the_task
 
 WORDS: Mapping[type[Decision], str] = {Train: "train", Skip: "skip", Refuse: "refuse", GivenUp: "given up"}
@@ -138,15 +137,7 @@ def _plan_to_record(found: Plan) -> dict[str, Any]:
         for one in found.decisions
     ]
     seconds, outlook = found.forecast.seconds if found.to_train else None, asdict(found.forecast)
-    frame = found.batch.frame.to_record() if found.batch.frame else None
-    return {"patches": rows, "forecast_s": seconds, "forecast": outlook, "frame": frame, **_deadline(found.batch)}
-
-
-def _deadline(batch: Batch) -> dict[str, Any]:
-    """Return what --json says of the deadline; nothing without one."""
-    if batch.choice is None:
-        return {}
-    return {"deadline": {**batch.choice.to_record(), "words": list(deadline_in_words(batch.choice, batch.tasks))}}
+    return {"patches": rows, "forecast_s": seconds, "forecast": outlook, **settled_facts(found.batch)}
 
 
 def _print_plan(found: Plan) -> None:
@@ -160,9 +151,7 @@ def _print_plan(found: Plan) -> None:
     schedules = found.schedules.values()
     for text in dict.fromkeys(", ".join(f"{key} {value:g}" for key, value in one.items()) for one in schedules):
         typer.echo(text)
+    for line in settled_in_words(batch, found.to_train):
+        typer.echo(one_line(line))
     if found.to_train:
-        for line in deadline_in_words(batch.choice, batch.tasks) if batch.choice else ():
-            typer.echo(one_line(line))
         typer.echo(found.forecast.in_words())
-    if told := note(batch.frame, (task.patch.name for task in batch.tasks)):
-        typer.echo(one_line(told))

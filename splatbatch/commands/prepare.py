@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,10 +20,10 @@ from splatbatch.plain_text import counted, one_line, plain
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.patches import find_patches
 from splatbatch.scene.template import config_for
-from splatbatch.store.records.colors import SceneColors
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.colors.tones import in_words
-from splatbatch.tasks.frame import note
+from splatbatch.tasks.settled.frame import FRAME, note, spans_of
+from splatbatch.tasks.settled.settled import Todo
+from splatbatch.tasks.settled.tones import in_words, look_at_colors
 from splatbatch.tasks.task import patches_of
 
 WORTHS = (9, 3, 4, 2, 7, 5, 8)
@@ -58,11 +58,11 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
     if options.fix or options.out:
         _fix(batch, audit, options)
         return
-    frame = batch.framed([audit]).frame
-    tones = _tones(batch) if options.colors else {}
+    frame = FRAME.settle(batch, Todo(batch.tasks, lambda: spans_of([audit])))
+    tones = look_at_colors(batch) if options.colors else {}
     if options.as_json:
         colors = {"colors": {name or "all": one.to_record() for name, one in tones.items()}} if options.colors else {}
-        print_json({**audit.to_record(), "frame": frame.to_record() if frame else None, **colors})
+        print_json({**audit.to_record(), "frame": frame.to_record(), **colors})
     else:
         console = open_console()
         for part in render(audit):
@@ -74,13 +74,6 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
                 typer.echo(one_line(f"colours{f' of {name}' if name else ''}: {line}"))
     is_unlike = options.strict and any(one.outliers or one.left_alone or one.problem for one in tones.values())
     raise typer.Exit(SceneError.exit_code if is_unlike else audit.exit_code(strict=options.strict))
-
-
-def _tones(batch: Batch) -> Mapping[str, SceneColors]:
-    """Return what the tracks tell of the tones of the photographs, by scene; nothing is written down."""
-    from splatbatch.tasks.colors.settle import look_at_colors
-
-    return look_at_colors(batch)
 
 
 def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> None:

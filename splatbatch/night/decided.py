@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -24,18 +24,18 @@ from splatbatch.scheduler import wall
 from splatbatch.store.events import AttemptEnded, Audited, Refused, Restored
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.obstacles import INTERNAL_FAULT
-from splatbatch.store.records.deadline.choice import Choice
-from splatbatch.store.records.frame import Frame
 from splatbatch.tasks import plan as planning
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, Group, refusals
-from splatbatch.tasks.colors.settle import settle_colors, telling
-from splatbatch.tasks.colors.tones import in_words, wants_tones
-from splatbatch.tasks.deadline.settle import in_time, write_choice
 from splatbatch.tasks.evidence import Standing, Told
 from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
-from splatbatch.tasks.frame import read_spans, settle
+from splatbatch.tasks.settled import every
+from splatbatch.tasks.settled.frame import read_spans, spans_of
+from splatbatch.tasks.settled.settled import Settled, Todo
 from splatbatch.tasks.task import Task, patches_of
+
+if TYPE_CHECKING:
+    from splatbatch.scene.frame import Span
 
 Audits = tuple[tuple[Audit, tuple[Task, ...]], ...]
 """Each with the tasks that it is about."""
@@ -139,55 +139,21 @@ class Looking:
 
     def settle(self, looked: Looked) -> Looked:
         """Settle what is settled once for the whole batch: its frame, its tones, what a deadline leaves time for."""
-        return self._settle_deadline(self._settle_tones(self._settle_frame(looked)))
+        for thing in every.SETTLED:
+            if looked.todo.tasks and thing.is_asked_for(looked.todo.tasks):
+                looked = self._settle(thing, looked)
+        return looked
 
-    def _settle_frame(self, looked: Looked) -> Looked:
-        """Write down where the splats will lie; where that is elsewhere than before, look again: results are stale."""
-        batch, todo = looked.batch, looked.todo
-        if not todo.tasks:
+    def _settle(self, thing: Settled[Any], looked: Looked) -> Looked:
+        """Settle something; where it is otherwise than before, decide anew: results are stale."""
+        batch, before = looked.batch, looked.batch.record(thing) or thing.kind()
+        for line in _scene_value(answer(partial(_settled, self.wish, looked), thing, self.patience), thing.what):
+            _say(line)
+        record = thing.stored(batch.config, batch.output)
+        if record is None:
             return looked
-        found = answer(_frame_of, looked if self.wish.verify else replace(looked, audits=()), self.patience)
-        framed = batch.in_frame(Frame.from_record(_scene_value(found, "the frame of the batch")))
-        if framed.frame != batch.output.read_frame():
-            framed.write_frame()
-        return replace(looked, batch=framed) if framed.tasks is batch.tasks else self.look(framed)
-
-    def _settle_tones(self, looked: Looked) -> Looked:
-        """Solve the tones of the photographs where that is asked for and they are not known; say what was found.
-
-        Where they are other than before, look again: results became stale.
-        """
-        batch, scene = looked.batch, looked.batch.config.scene
-        if not any(wants_tones(task.asked.recipe, scene) for task in looked.todo.tasks):
-            return looked
-        if _was_begun_as_is(looked):
-            _say("colours: other patches were trained on photographs as they are, so are these: see training.colors")
-            return looked
-        found = answer(_solve, batch.only(looked.todo.names), self.patience)
-        solved = _scene_value(found, "the colours of the photographs")
-        colors = batch.output.read_colors()
-        if not solved or colors is None:
-            return looked
-        for name, one in telling(colors, solved).items():
-            for line in in_words(one):
-                _say(f"colours{f' of {name}' if name else ''}: {line}")
-        return self._look_again(looked, batch.in_colors(colors))
-
-    def _settle_deadline(self, looked: Looked) -> Looked:
-        """Choose what a deadline leaves time for, where that is not chosen yet, and write it down.
-
-        Raises:
-            ConfigError: the deadline is past.
-        """
-        if not looked.todo.tasks or not looked.batch.config.deadline:
-            return looked
-        found = answer(partial(_choose, looked), self.wish, self.patience)
-        if not (record := _scene_value(found, "what the deadline leaves time for")):
-            return looked
-        timed = looked.batch.in_time(Choice.from_record(record))
-        if timed.choice is not None:
-            write_choice(timed, timed.choice)
-        return self._look_again(looked, timed)
+        settled = batch.with_record(thing, record)
+        return replace(looked, batch=settled) if record == before else self._look_again(looked, settled)
 
     def _look_again(self, looked: Looked, batch: Batch) -> Looked:
         """Decide anew; what has been audited is not audited again unless there is more to train."""
@@ -217,31 +183,22 @@ def _audit(batch: Batch, group: Group) -> Record:
     return {"audit": audit.verdict(), "states": states}
 
 
-def _frame_of(looked: Looked) -> Record:
-    """Return the frame that suits what was audited; without an audit the models are read for it."""
-    if looked.audits:
-        framed = looked.batch.framed(audit for audit, _ in looked.audits)
-    else:
-        framed = looked.batch.in_frame(settle(looked.batch, read_spans(patches_of(looked.todo.tasks))))
-    return (framed.frame or Frame()).to_record()
+def _settled(wish: Wish, looked: Looked, thing: Settled[Any]) -> list[str]:
+    """Settle something for what is to be trained, and write it down; return what there is to say."""
+    batch, todo, said = looked.batch, looked.todo, list[str]()
 
+    def spans() -> Mapping[str, Span]:
+        if wish.verify and looked.audits:
+            return spans_of(audit for audit, _ in looked.audits)
+        return read_spans(patches_of(todo.tasks))
 
-def _solve(batch: Batch) -> list[str]:
-    """Solve tones and write them down; return for which scenes."""
-    colors, solved = settle_colors(batch, batch.colors)
-    if solved:
-        batch.in_colors(colors).write_colors()
-    return list(solved)
+    def names_in(other: Batch) -> list[str]:
+        return todo.names if other is batch else Looking(wish).decide(other).todo.names
 
-
-def _choose(looked: Looked, wish: Wish) -> Record:
-    """Return what was chosen for the deadline; nothing where that is known."""
-
-    def to_train(batch: Batch) -> list[str]:
-        return looked.todo.names if batch is looked.batch else Looking(wish).decide(batch).todo.names
-
-    timed = in_time(looked.batch, to_train)
-    return {} if timed.choice is None or timed is looked.batch else timed.choice.to_record()
+    record = thing.settle(batch, Todo(todo.tasks, spans, names_in, said.append))
+    if record is not None and record != thing.recorded(batch.output):
+        thing.write(batch.output, record)
+    return said
 
 
 def _scene_value(found: Answer, what: str) -> Any:
@@ -261,15 +218,6 @@ def _scene_value(found: Answer, what: str) -> Any:
 def _say(words: str) -> None:
     """Tell it as the console does that follows: a line with its time, on stderr."""
     typer.echo(f"{moment(time.time())} {one_line(words)}", err=True)
-
-
-def _was_begun_as_is(looked: Looked) -> bool:
-    """Return whether `auto` finds splats that are not evened: a batch has one colour, and none is made stale."""
-    batch, todo = looked.batch, set(looked.todo.names)
-    if batch.colors or any(task.asked.recipe.training.colors != "auto" for task in looked.todo.tasks):
-        return False
-    others = (batch.output.patch(task.name).read_result() for task in batch.every if task.name not in todo)
-    return any(result is not None and not result.trained_from.tones for result in others)
 
 
 def refuse(looked: Looked, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:

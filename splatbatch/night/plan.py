@@ -9,10 +9,12 @@ from typing import Any
 from splatbatch.config.schedule import schedule
 from splatbatch.scene.footprint import Footprint
 from splatbatch.tasks.batch import Batch, refusals
-from splatbatch.tasks.deadline.settle import in_time
 from splatbatch.tasks.footprints import footprints_of
 from splatbatch.tasks.forecast import Forecast, check_place, forecast
 from splatbatch.tasks.plan import Decision, to_train
+from splatbatch.tasks.settled.every import settled_quickly
+from splatbatch.tasks.settled.frame import spans_of
+from splatbatch.tasks.settled.settled import Todo
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,8 @@ def plan(batch: Batch) -> Plan:
         SceneError: a list of held-out photographs does not fit its scene.
     """
     audits = batch.audits()
-    batch = batch.framed(audit for audit, _ in audits)
-    refused = refusals(audits)
-    batch = in_time(batch, lambda one: to_train(one.decisions(refused)))
+    refused, spans = refusals(audits), spans_of(audit for audit, _ in audits)
+    batch = settled_quickly(batch, Todo(batch.tasks, lambda: spans, lambda one: to_train(one.decisions(refused))))
     decisions = batch.decisions(refused)
     schedules = {task.name: asdict(schedule(task.recipe)) for task in batch.tasks if task.recipe.program is None}
     footprints = footprints_of(batch.config, batch.tasks)

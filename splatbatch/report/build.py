@@ -29,7 +29,8 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import lines
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.evidence import Standing
-from splatbatch.tasks.frame import note
+from splatbatch.tasks.settled.every import words_of_report
+from splatbatch.tasks.settled.frame import FRAME, note
 from splatbatch.tasks.status import STATES, PatchStatus, read_status, summary
 
 MOST_CONFIG_BYTES = 1 << 18
@@ -53,6 +54,7 @@ def build(
         sweep=compare(patches, variants),
         runs=runs,
         workers=workers_of(output, patches),
+        settled=_settled(output, names, standing),
         frame=_frame(output, statuses),
         colors=colors_of(output),
         scene=scene,
@@ -154,9 +156,14 @@ def _runs(said: Sequence[Record]) -> tuple[Run, ...]:
 
 
 def _frame(output: OutputFolder, statuses: Sequence[PatchStatus]) -> ReportedFrame | None:
-    frame = output.read_frame()
+    frame = FRAME.recorded(output)
     names = {TaskId.of_folder(status.patch)[0] for status in statuses}
     return ReportedFrame(frame.offset, frame.scenes, note(frame, names)) if frame else None
+
+
+def _settled(output: OutputFolder, names: Sequence[str], standing: Standing | None) -> tuple[str, ...]:
+    tasks = [standing.current(name) for name in names if standing and standing.knows(name)]
+    return tuple(words_of_report(output, tasks))
 
 
 def _audit(said: Record, statuses: Sequence[PatchStatus]) -> Record:

@@ -9,7 +9,7 @@ from splatbatch.report.facts import ReportedColors, UnlikePhotograph
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.colors import SceneColors, times_in_words
-from splatbatch.tasks.colors.tones import in_words
+from splatbatch.tasks.settled.tones import TONES, in_words
 
 MOST_SHOWN = 24
 LEAST_SEEN = 1.03
@@ -21,7 +21,7 @@ def colors_of(output: OutputFolder) -> tuple[ReportedColors, ...]:
 
     Of the photographs, over all scenes, only those that differ most: outliers first, then the farthest from the mean.
     """
-    solved = output.read_colors()
+    solved = TONES.recorded(output)
     scenes = {"": solved.together, **solved.scenes} if solved else {}
     told = {name: one for name, one in scenes.items() if one.tones or one.problem}
     chosen = sorted((each for name, one in told.items() for each in _unlike(name, one)), reverse=True)[:MOST_SHOWN]

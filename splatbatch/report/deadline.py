@@ -11,11 +11,12 @@ from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.deadline.words import in_words
 from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.settled.deadline import DEADLINE
 
 
 def deadline_of(output: OutputFolder, history: Iterable[Event], standing: Standing | None) -> ReportedDeadline | None:
     """Return what is told of the deadline; None where none was chosen for."""
-    choice = output.read_deadline()
+    choice = DEADLINE.recorded(output)
     if choice is None:
         return None
     tasks = [standing.current(name) for name in choice.patches if standing and standing.knows(name)]

@@ -355,6 +355,8 @@ class Report:
     runs: tuple[Run, ...] = ()
     workers: tuple[Worker, ...] = ()
     """In the order of their nodes."""
+    settled: tuple[str, ...] = ()
+    """What is settled for the batch besides its frame, its colours and its deadline, in words."""
     frame: ReportedFrame | None = None
     colors: tuple[ReportedColors, ...] = ()
     scene: CutScene | None = None

@@ -31,6 +31,7 @@ def to_markdown(report: Report) -> str:
         "",
         f"{_plain(report.output)}, {report.written_at}",
         *([f"Frame: {_plain(report.frame.note)}."] if report.frame and report.frame.note else []),
+        *(f"{_plain(line)}." for line in report.settled),
         "",
         *_todo(report.todo),
         *([*(f"- {_plain(words)}" for words in report.deadline.words), ""] if report.deadline else []),

@@ -28,6 +28,7 @@ from splatbatch.tasks import footprints
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline.words import in_words
 from splatbatch.tasks.forecast import check_place, forecast
+from splatbatch.tasks.settled.deadline import DEADLINE
 from splatbatch.tasks.task import patches_of
 from splatbatch.trainers.usable import check_usable
 
@@ -48,7 +49,8 @@ def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False)
         write_text(batch.output.config, configuration.to_yaml(batch.config))
         slots = tuple(slot.name for slot in executor.slots())
         ledger.write(BatchStarted(tuple(batch.names), slots, dict(batch.changes)))
-        for line in in_words(batch.choice, batch.tasks) if batch.choice else ():
+        choice = batch.record(DEADLINE)
+        for line in in_words(choice, batch.tasks) if choice else ():
             ledger.write(Paced(line))
         ledger.write(Forecasted(outlook.seconds, outlook.basis, outlook.patches, outlook.in_words()))
         for finding in unwell:
@@ -58,8 +60,8 @@ def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False)
             grace_s, orphans = batch.config.limits.grace_s, earlier_run.Orphans(batch.output)
             earlier_run.stop_orphans(orphans, executor, ledger, grace_s, rounds.beat)
         tasks = [replace(task, footprint=expected.get(task.name)) for task in batch.tasks]
-        if batch.choice and rounds.is_alone:  # of several workers none knows what the others will have done
-            rounds = replace(rounds, pacer=pacer_of(batch, batch.choice, ledger))
+        if choice and rounds.is_alone:  # of several workers none knows what the others will have done
+            rounds = replace(rounds, pacer=pacer_of(batch, choice, ledger))
         outcomes = Runner(batch.config, executor, ledger, is_retry=is_retry).run(tasks, rounds)
     trained = sum(isinstance(outcome, Trained | Made) for outcome in outcomes.values())
     ledger.write(BatchEnded(trained, len(batch.tasks), rounds.stop()))

@@ -20,7 +20,7 @@ from splatbatch.identity import Stamp
 from splatbatch.store.records.fingerprint import MODEL
 from splatbatch.store.records.result import Result
 
-VERSION = 3
+VERSION = 4
 """Of the index; raise it when its entries, or what is read from manifests, mean something else."""
 LEAST_NEWS = 100
 """So many manifests that were read anew are worth writing the index again."""
@@ -42,10 +42,8 @@ class Brief(NamedTuple):
     """Hashes of the settings it is held against, as written and as they were in force."""
     model: dict[str, list[int]]
     """Size and time of the files of its model, by their names."""
-    offset: list[float]
-    """What was taken off the coordinates of the model."""
-    colors: str
-    """Which colors.json says what the splat was trained by; empty: that was not looked at, or has changed."""
+    settled: str
+    """Under which records of the batch it was trained; empty: that was not looked at, or has changed."""
     others: int
     """Which of `Index.others` the rest of its files are."""
 
@@ -70,14 +68,14 @@ class Index:
         is_same = found is not None and found[0] == [*stamp] and found[1] == [*accepted]
         return Brief(*found) if found is not None and is_same else None
 
-    def learn(self, name: str, stamps: tuple[Stamp, Stamp], result: Result, colors: str = "") -> None:
+    def learn(self, name: str, stamps: tuple[Stamp, Stamp], result: Result, settled: str = "") -> None:
         """Take in a manifest that was read; one without hashes, or that was written a moment ago, is read each time.
 
         Args:
             name: of its task.
             stamps: of result.json, and of the folder of the accepted records.
             result: what it says.
-            colors: see `Brief`.
+            settled: see `Brief`.
         """
         held, splat = result.held_against, result.splat
         newest_ns = max(stamp.mtime_ns for stamp in stamps)
@@ -95,8 +93,7 @@ class Index:
                 [splat.bytes, splat.mtime_ns],
                 recipes,
                 model,
-                [*held.offset],
-                colors,
+                settled,
                 others,
             )
         ]

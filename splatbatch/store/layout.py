@@ -12,9 +12,6 @@ from splatbatch.errors import OutputError
 from splatbatch.files import sweep, write_json
 from splatbatch.store.attempt_folder import FileIn
 from splatbatch.store.folders import PatchFolder, SceneFolder, names_in
-from splatbatch.store.records.colors import Colors
-from splatbatch.store.records.deadline.choice import Choice
-from splatbatch.store.records.frame import Frame
 from splatbatch.store.records.run import KINDS, Afterwards, CancelRequest
 
 
@@ -79,18 +76,6 @@ class OutputFolder:
         beside = self.path / "ledger.jsonl"
         others = sorted(path for path in self.ledger.parent.glob("*.jsonl") if path != self.ledger)
         return (*([beside] if beside.exists() else ()), *others, self.ledger)
-
-    def read_frame(self) -> Frame | None:
-        """Return where the splats lie; None if no batch has settled it, or it is no JSON object."""
-        return Frame.read(self.frame)
-
-    def read_colors(self) -> Colors | None:
-        """Return the tones of the photographs; None if no batch has solved them, or it is no JSON object."""
-        return Colors.read(self.colors)
-
-    def read_deadline(self) -> Choice | None:
-        """Return what was chosen for a deadline; None if nothing was, or it is no JSON object."""
-        return Choice.read(self.deadline)
 
     def note_afterwards(self, what: str, found: Afterwards | None) -> None:
         """Write down what came of one thing that follows the training; None: nobody wants it any more.

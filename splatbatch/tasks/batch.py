@@ -8,21 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from splatbatch import config as configuration
 from splatbatch.config import Config, Recipe
 from splatbatch.errors import ConfigError, OutputError, SceneError
-from splatbatch.files import write_json
 from splatbatch.scene.patches import find_patches
 from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.colors import Colors
-from splatbatch.store.records.deadline.choice import Choice
-from splatbatch.store.records.frame import Frame
+from splatbatch.store.records.record import TypedRecord
 from splatbatch.tasks import plan
-from splatbatch.tasks.colors.tones import in_tones
 from splatbatch.tasks.fingerprints.fingerprint import terms_of
-from splatbatch.tasks.frame import in_frame, known_frame, settle, spans_of
 from splatbatch.tasks.partition.backdrop import (
     in_borders,
     partition_beside,
@@ -30,7 +25,9 @@ from splatbatch.tasks.partition.backdrop import (
     with_backdrop,
     without_idle_backdrop,
 )
-from splatbatch.tasks.task import Task, at_pace, only, patches_of, select, tasks_of, under
+from splatbatch.tasks.settled.every import NOT_SETTLED, Records, known_now, known_records, under_records
+from splatbatch.tasks.settled.settled import Settled
+from splatbatch.tasks.task import Task, only, patches_of, select, tasks_of, under
 
 if TYPE_CHECKING:
     from splatbatch.scene.audit.audit import Audit
@@ -38,6 +35,8 @@ if TYPE_CHECKING:
     from splatbatch.store.index import Index
     from splatbatch.store.results import Depth
     from splatbatch.tasks.evidence import Standing
+
+Kind = TypeVar("Kind", bound=TypedRecord)
 
 
 @dataclass(frozen=True)
@@ -67,12 +66,8 @@ class Batch:
     """Of the YAML."""
     every: tuple[Task, ...] = ()
     """All tasks of the config, of which `tasks` are those that a command is about."""
-    frame: Frame | None = None
-    """Where its splats lie; None until that is settled."""
-    colors: Colors | None = None
-    """The tones of its photographs; None until they are solved."""
-    choice: Choice | None = None
-    """What was given up for its deadline; None without one, or until that is chosen."""
+    records: Records = field(default_factory=dict)
+    """What is settled for it."""
 
     def whole(self) -> Batch:
         """Return the batch with all its tasks, as report, metrics and status are about."""
@@ -166,39 +161,18 @@ class Batch:
         every = self.config.evaluation.holdout_every
         return audit_patches(patches_of(tasks), self.config.scene.source, rules, cache, every)
 
-    def framed(self, audits: Iterable[Audit]) -> Batch:
-        """Return the batch in the frame that suits what was audited."""
-        return self.in_frame(settle(self, spans_of(audits)))
+    def record(self, thing: Settled[Kind]) -> Kind | None:
+        """Return what is settled of something; None as long as nothing is."""
+        found = self.records.get(thing.name, NOT_SETTLED).record
+        return found if isinstance(found, thing.kind) else None
 
-    def in_frame(self, frame: Frame) -> Batch:
-        """Return the batch with its patches in a frame."""
-        if frame == (self.frame or Frame()):
-            return replace(self, frame=frame)
-        tasks, every = (
-            tuple(replace(task, patch=in_frame([task.patch], frame)[0]) for task in tasks)
-            for tasks in (self.tasks, self.every)
-        )
-        return replace(self, tasks=tasks, every=every, frame=frame)
-
-    def write_frame(self) -> None:
-        """Write down where the splats lie, for patches that are added."""
-        if self.frame is not None:
-            write_json(self.output.frame, self.frame.to_record())
-
-    def in_colors(self, colors: Colors) -> Batch:
-        """Return the batch with the tones of its photographs."""
-        tasks, every = (in_tones(tasks, colors, self.config.scene) for tasks in (self.tasks, self.every))
-        return replace(self, tasks=tasks, every=every, colors=colors)
-
-    def write_colors(self) -> None:
-        """Write down the tones, for patches that are trained later."""
-        if self.colors is not None:
-            write_json(self.output.colors, self.colors.to_record())
-
-    def in_time(self, choice: Choice | None) -> Batch:
-        """Return the batch as what was chosen for its deadline leaves time for it; None: as if it had none."""
-        paces = choice.paces if choice else ()
-        return replace(self, tasks=at_pace(self.tasks, paces), every=at_pace(self.every, paces), choice=choice)
+    def with_record(self, thing: Settled[Kind], record: Kind | None) -> Batch:
+        """Return the batch with something settled, until the file of that changes."""
+        records = {**self.records, thing.name: known_now(thing, self.output, record)}
+        if record == self.record(thing):
+            return replace(self, records=records)
+        tasks, every = (thing.apply(tasks, record) for tasks in (self.tasks, self.every))
+        return replace(self, tasks=tasks, every=every, records=records)
 
     def standing(self, depth: Depth = "time", index: Index | None = None) -> Standing:
         """Return what tells how each patch stands."""
@@ -258,23 +232,19 @@ def open_batch(
     except SceneError as error:
         raise SceneError(configuration.placed(file, error.message), error.hint) from error
     see_no_other_backdrop(patches)
-    frame = known_frame(config, output)
     if partition := partition_beside(config):
         config, patches = with_backdrop(config, partition), in_borders(patches, partition, output)
-    patches = in_frame(patches, frame)
     known = [patch.name for patch in patches]
     for name in config.patches:
         if name not in known:
             message = configuration.placed(file, f"patches.{name}: no such patch")
             raise ConfigError(message, configuration.nearest(name, known))
-    every = without_idle_backdrop(tasks_of(config, patches))
+    records = known_records(config, output)
+    every = under_records(without_idle_backdrop(tasks_of(config, patches)), records)
     chosen = under(changes or {}, only(select(every, names), conditions))
-    batch = Batch(config, chosen, dict(changes or {}), file, every, frame)
+    batch = Batch(config, chosen, dict(changes or {}), file, every, records)
     batch.recipes()  # for its errors
-    choice = output.read_deadline() if config.deadline else None
-    batch = batch.in_time(choice) if choice and choice.asked == config.deadline else batch
-    colors = output.read_colors()
-    return batch if colors is None else batch.in_colors(colors)
+    return batch
 
 
 def refusals(audits: Iterable[tuple[Audit, Iterable[Task]]]) -> dict[str, str]:

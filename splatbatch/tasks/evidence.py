@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from splatbatch import __version__
 from splatbatch.config import Recipe
 from splatbatch.identity import FileFact, FileFacts, Stamp, Stamps, stamp_of
-from splatbatch.plain_text import spell_files, spell_place
+from splatbatch.plain_text import spell_files
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.resolution import stored_photographs
 from splatbatch.store.endings import Endings
@@ -23,8 +23,6 @@ from splatbatch.store.records.result import Result
 from splatbatch.store.results import Depth, compare_splat, has_moved, why_not_the_splat
 from splatbatch.tasks import given_up, plan
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.colors.solved import SolvedColors
-from splatbatch.tasks.deadline.kept import KeptChoice
 from splatbatch.tasks.fingerprints.fingerprint import border_hash, earlier_hashes, recipe_hash, settings_of
 from splatbatch.tasks.fingerprints.inputs import (
     Inputs,
@@ -38,9 +36,9 @@ from splatbatch.tasks.fingerprints.inputs import (
     places,
     state_of,
 )
-from splatbatch.tasks.frame import known_frame
 from splatbatch.tasks.partition import behind
-from splatbatch.tasks.task import Task, at_pace
+from splatbatch.tasks.settled.every import Watched
+from splatbatch.tasks.task import Task
 
 Seen = tuple[Stamp, Stamp, Stamp]
 """Of result.json, of splat.ply, and of the folder of the accepted records: its time is that of the newest in it."""
@@ -82,9 +80,7 @@ class Standing:
         self.patches_folder, self.config_file = batch.config.scene.patches, batch.path
         """Where the patches lie, a partition beside them; the YAML."""
         self._config = batch.config
-        self._frame = batch.frame
-        self._colors = SolvedColors(batch.output, batch.config.scene)
-        self._deadline = KeptChoice(batch.output, batch.config.deadline)
+        self._settled = Watched(batch.config, batch.output, batch.records)
         self._tasks = {task.name: task for task in batch.tasks}
         self._places = {name: f"{self._output.path}/patches/{name}" for name in self._tasks}
         self._depth = depth
@@ -122,12 +118,19 @@ class Standing:
     def forget(self) -> None:
         """Look at every file anew from now on."""
         self._facts, self._told = FileFacts(self._stamps, reads=self._depth != "time"), None
-        self._frame = known_frame(self._config, self._output)
+        self._settled.forget()
+        self._take(self._settled.applied([*self._tasks.values()]))
         self._look_again()
+
+    def _take(self, tasks: Iterable[Task]) -> None:
+        """Go by other tasks: something was settled."""
+        self._tasks = {task.name: task for task in tasks}
+        self._hashes.clear()
+        self._kept.clear()
 
     def _look_again(self) -> None:
         """Look at what lies in the output folder anew."""
-        self._colors = SolvedColors(self._output, self._config.scene)
+        self._settled.look_again()
         self._others.clear()
         self._kept.clear()
         self._given_up_now.clear()
@@ -139,10 +142,8 @@ class Standing:
 
     def evidence(self, name: str) -> plan.Evidence:
         """Return what is known of a patch."""
-        if (paces := self._deadline.news()) is not None:
-            self._tasks = {task.name: task for task in at_pace([*self._tasks.values()], paces)}
-            self._hashes.clear()
-            self._kept.clear()
+        if self._settled.has_news():
+            self._take(self._settled.applied([*self._tasks.values()]))
         task = self._tasks[name]
         if (product := task.kind.product(task, self._output)) is not None:
             return replace(plan.evidence_of(name, product.state()), given_up=self._given_up(name))
@@ -169,8 +170,7 @@ class Standing:
             and any(self.hash_of(one) in brief.recipes for one in task.today.counting)
             and not moved_model(brief.model, task.patch, self._facts)
             and not self._have_others_moved(self._index, brief.others, task)
-            and brief.colors == self._key_of_colors(task)
-            and (self._frame is None or brief.offset == [*self._frame.of(task.patch.name)])
+            and brief.settled == self._key(task)
         )
         return plan.Evidence(result=Result(name, brief.attempt)) if is_as_it_was else None
 
@@ -189,21 +189,18 @@ class Standing:
         if result is None:
             return plan.Evidence()
         held = result.held_against
-        other_tones = self._colors.why_other_tones(result, held, task)
         inputs, is_unread, is_elsewhere = self._of_scene(name, result, held, task)
+        other_records = self._settled.why_stale(result, task)
         facts = self._facts if self._told is None else FileFacts(self._stamps, reads=self._depth != "time")
         splat = why_not_the_splat(folder, result, self._depth, facts)
         beheld = compare_splat(folder, result, facts)
         if self._index and not result.is_ahead and not splat:
-            self._index.learn(name, (seen[0], seen[2]), result, "" if other_tones else self._key_of_colors(task))
+            self._index.learn(name, (seen[0], seen[2]), result, "" if other_records else self._key(task))
         return plan.Evidence(
             result=result,
             splat=splat,
             settings=self._why_other_settings(result, held, task),
-            inputs=inputs
-            or self._why_other_frame(held, task)
-            or self._why_other_surroundings(held, task)
-            or other_tones,
+            inputs=inputs or other_records or self._why_other_surroundings(held, task),
             unverified=result.splat is None,
             uncompared=is_unread or beheld == "unread",
             outdated=not held.files or is_elsewhere or has_moved(folder, result, facts),
@@ -298,20 +295,16 @@ class Standing:
         now = self._facts.of(locate(key, task.patch, task.recipe))
         return key in then and now.num_bytes != then[key].num_bytes
 
-    def _why_other_frame(self, held: Fingerprint, task: Task) -> str:
-        now = held.offset if self._frame is None else self._frame.of(task.patch.name)
-        return "" if now == held.offset else f"the offset has changed: {spell_place(held.offset)} -> {spell_place(now)}"
-
     def _why_other_surroundings(self, held: Fingerprint, task: Task) -> str:
         if held.border != border_hash(task.patch, task.recipe):
             return "the core has changed"
         now = self._behind.sha256(task)
         return "the backdrop has changed" if now and now != held.backdrop else ""
 
-    def _key_of_colors(self, task: Task) -> str:
-        """Return what says which tones hold for a task, and what lies around it."""
-        border = border_hash(task.patch, task.recipe)
-        return f"{self._colors.key(task)} {border} {self._behind.sha256(task)}" if border else self._colors.key(task)
+    def _key(self, task: Task) -> str:
+        """Return what says what is settled for a task, and what lies around it."""
+        border, settled = border_hash(task.patch, task.recipe), self._settled.key(task)
+        return f"{settled} {border} {self._behind.sha256(task)}" if border else settled
 
     def _given_up(self, name: str) -> str:
         """Say why a patch was given up for good, if what it was given up for is still the same."""

@@ -93,6 +93,13 @@ def cards(config: Config) -> tuple[Gpu, ...]:
     return tuple(card for card in gpus() if wanted == "auto" or card.index in wanted)
 
 
+def num_slots(config: Config) -> int:
+    """Return how many patches will be trained at once: `auto` packing counts as one, for it may come to no more."""
+    executor, num_gpus = config.executor, len(cards(config))
+    at_once = 1 if executor.patches_per_gpu == "auto" else executor.patches_per_gpu
+    return num_gpus * at_once or executor.cpu_slots
+
+
 def smallest_mib(among: Iterable[Gpu]) -> int | None:
     """Return the memory of the smallest GPU; None without one, or where NVML does not say."""
     return min((card.total_mib for card in among if card.total_mib), default=None)

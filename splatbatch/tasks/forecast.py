@@ -17,14 +17,12 @@ from splatbatch.scene.footprint import Footprint
 from splatbatch.store.folders import PatchFolder
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.footprints import cards
+from splatbatch.tasks.footprints import cards, num_slots
 from splatbatch.tasks.partition.tally import how_many
-from splatbatch.tasks.throughput import makespan_s, seconds_per_step
+from splatbatch.tasks.throughput import MOST_RESULTS, makespan_s, seconds_per_step
 
 UNASKED_S = 3600.0
 """So long a batch trains on the CPU without having been told to."""
-MOST_RESULTS = 200
-"""As many tell a throughput as well as thousands do."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,12 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Footpr
     if (throughput := seconds_per_step(done)) is not None:
         seconds = [throughput * recipe.training.max_steps for recipe in recipes.values()]
         basis = f"by the throughput of {counted(len(done), 'trained patch', 'es')}"
-        return Forecast(makespan_s(seconds, num_slots(batch)), basis, spelled)
+        return Forecast(makespan_s(seconds, num_slots(batch.config)), basis, spelled)
     pace_of_all = duration.CPU if on_cpu else duration.H200
     known = [duration.training_s(recipes[name], footprints[name], pace_of_all) for name in names if name in footprints]
     if not known:
         return Forecast(None, "none of the kind is trained yet", spelled)
-    at_once = min(len(names), num_slots(batch), num_cores() if on_cpu else len(names))
+    at_once = min(len(names), num_slots(batch.config), num_cores() if on_cpu else len(names))
     seconds = known + [fmean(known)] * (len(names) - len(known))
     return Forecast(makespan_s(seconds, at_once), _basis(batch, at_once, on_cpu=on_cpu), spelled)
 
@@ -80,13 +78,6 @@ def check_place(batch: Batch, expected: Forecast) -> None:
         "Train where a GPU is (`splatbatch doctor` says what is seen here); or write training.device: cpu to train on"
         " the CPU for so long. Fewer training.max_steps, a lower cap_max and a smaller resolution take less.",
     )
-
-
-def num_slots(batch: Batch) -> int:
-    """Return how many patches will be trained at once: `auto` packing counts as one, for it may come to no more."""
-    executor, num_gpus = batch.config.executor, len(cards(batch.config))
-    at_once = 1 if executor.patches_per_gpu == "auto" else executor.patches_per_gpu
-    return num_gpus * at_once or executor.cpu_slots
 
 
 def num_cores() -> int:

@@ -10,6 +10,8 @@ from splatbatch.fields import number
 from splatbatch.store.records.attempt import Progress
 
 LINES_LOOKED_AT = 10
+MOST_RESULTS = 200
+"""As many tell a throughput as well as thousands do."""
 
 
 def steps_per_s(lines: Sequence[Progress]) -> float | None:

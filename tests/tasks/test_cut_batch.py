@@ -17,6 +17,8 @@ from splatbatch.scene.colmap.subset import Subset
 from splatbatch.scene.partition.split import Asked, Split, split
 from splatbatch.scene.partition.wish import Wish
 from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.settled.frame import FRAME, spans_of
+from splatbatch.tasks.settled.settled import Todo
 
 MADE = vast_scene.flight(120, 8000)
 
@@ -77,7 +79,8 @@ def test_all_patches_have_the_offset_of_their_partition(cut_batch: FakeBatch):
     path.write_text(json.dumps(said | {"offset": [500.0, 20.0, 0.0]}))
     batch = open_batch(cut_batch.config)
     assert {task.patch.offset for task in batch.tasks} == {(500.0, 20.0, 0.0)}
-    assert batch.framed([audit for audit, _ in batch.audits()]).frame == batch.frame
+    spans = spans_of(audit for audit, _ in batch.audits())
+    assert FRAME.settle(batch, Todo(batch.tasks, lambda: spans)) == batch.record(FRAME)
 
 
 def test_a_block_is_held_out_if_the_yaml_says_so_and_there_is_one(cut_batch: FakeBatch):

@@ -23,9 +23,11 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.deadline.choice import Choice, Pace
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.deadline.settle import in_time, speeds_of, write_choice
+from splatbatch.tasks.deadline.settle import choice_for, speeds_of
 from splatbatch.tasks.deadline.speeds import Speeds, paced
 from splatbatch.tasks.footprints import footprints_of
+from splatbatch.tasks.settled.deadline import DEADLINE
+from splatbatch.tasks.settled.settled import Todo
 from splatbatch.tasks.task import Task
 
 NOW = 1.8e9
@@ -95,13 +97,14 @@ def night(
     world.own = {name: noise.uniform(0.85, 1.15) for name in names}
     batch = open_batch(fake.config)
     batch.output.create()
-    timed = in_time(batch, lambda one: one.names, NOW)
-    assert timed.choice
-    write_choice(timed, timed.choice)
+    choice = choice_for(DEADLINE, batch, Todo(batch.tasks, dict), NOW)
+    assert choice
+    DEADLINE.write(batch.output, choice)
+    timed = batch.with_record(DEADLINE, choice)
     needs = footprints_of(batch.config, batch.tasks)
     speeds, _ = speeds_of(batch, needs)
     world.batch, world.speeds = timed, speeds_of(batch, needs)[0]
-    pacer = DeadlinePacer(timed.choice, speeds, world.time + deadline_s, lambda choice: write_choice(timed, choice))
+    pacer = DeadlinePacer(choice, speeds, world.time + deadline_s, lambda now: DEADLINE.write(batch.output, now))
     tasks = [replace(task, footprint=needs[task.name]) for task in timed.tasks]
     runner = Runner(timed.config, world, Ledger(batch.output.ledger), world)
     runner.run(tasks, Rounds(stop=lambda: "", beat=lambda: None, pacer=pacer))

@@ -21,8 +21,8 @@ from splatbatch.plain_text import one_line, plain
 from splatbatch.store.records.evaluation import SceneEvaluation
 from splatbatch.store.records.publication import Publication
 from splatbatch.store.records.run import Afterwards
-from splatbatch.tasks.frame import note
 from splatbatch.tasks.partition.tally import tally
+from splatbatch.tasks.settled.frame import FRAME, note
 from splatbatch.tasks.status import PatchStatus, summary
 
 MOST_TABLES = 5
@@ -48,7 +48,7 @@ def _show_end(ended: Ended) -> None:
     """Print how it went, and what of all that follows was left out."""
     batch = ended.batch
     lines = _lines(ended)
-    if told := note(batch.output.read_frame(), (task.patch.name for task in batch.every)):
+    if told := note(FRAME.recorded(batch.output), (task.patch.name for task in batch.every)):
         lines.append(one_line(told))
     for line in (*lines, f"report: {batch.output.report('html')}"):
         typer.echo(plain(line))

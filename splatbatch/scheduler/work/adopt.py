@@ -28,9 +28,9 @@ from splatbatch.store.records.attempt import JobSpec
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.colors.tones import why_moved
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint, hashes_of
 from splatbatch.tasks.fingerprints.inputs import differences, places
+from splatbatch.tasks.settled.tones import why_moved
 from splatbatch.tasks.task import Task
 
 

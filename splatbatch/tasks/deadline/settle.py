@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from splatbatch.config.deadline import ends_at
 from splatbatch.errors import ConfigError
-from splatbatch.files import write_json
 from splatbatch.identity import short_hash
 from splatbatch.machine.place import is_on_cpu
 from splatbatch.plain_text import counted, moment
@@ -16,26 +14,23 @@ from splatbatch.scene import duration
 from splatbatch.scene.footprint import Footprint
 from splatbatch.store.records.deadline.choice import FULL, Choice, Pace
 from splatbatch.store.records.result import Result
-from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline.choose import Chosen, Work, choose, lost_db
 from splatbatch.tasks.deadline.pace import follows
 from splatbatch.tasks.deadline.speeds import Speeds, full_recipe
 from splatbatch.tasks.fingerprints.fingerprint import hashes_of
-from splatbatch.tasks.footprints import footprints_of
-from splatbatch.tasks.forecast import MOST_RESULTS, num_slots
+from splatbatch.tasks.footprints import footprints_of, num_slots
+from splatbatch.tasks.settled.settled import Settled, Todo, Whole
 from splatbatch.tasks.task import Task
+from splatbatch.tasks.throughput import MOST_RESULTS
 
 AIM = 0.97
 """Share of the time that is planned with: the rest is for the report, and for what is tried again."""
 WORTH_IT_DB = 0.1
 """So much is worth training again what was trained for an earlier deadline."""
 
-ToTrain = Callable[[Batch], Sequence[str]]
-"""Says which tasks of a batch have to be trained, at the paces that it has."""
 
-
-def in_time(batch: Batch, to_train: ToTrain, now: float | None = None) -> Batch:
-    """Return the batch as its deadline leaves time for it; what was chosen before holds as long as it can.
+def choice_for(thing: Settled[Choice], batch: Whole, todo: Todo, now: float) -> Choice | None:
+    """Return what is chosen for the deadline of a batch; None where there is none, or what was chosen before holds.
 
     It is chosen anew where nothing was chosen yet, where the deadline or the settings of the YAML are others, and where
     patches are to be trained that it was not chosen for.
@@ -44,28 +39,21 @@ def in_time(batch: Batch, to_train: ToTrain, now: float | None = None) -> Batch:
         ConfigError: the deadline is past.
     """
     if not batch.config.deadline:
-        return batch
-    settings, names = settings_key(batch), to_train(batch)
-    then = batch.choice
+        return None
+    settings, names, then = settings_key(batch), todo.names_in(batch), batch.record(thing)
     if not names or (then and then.settings == settings and set(names) <= set(then.patches)):
-        return batch
-    now = time.time() if now is None else now
-    stored = batch.output.read_deadline()
+        return None
+    stored = thing.recorded(batch.output)
     earlier = stored.paces if stored and stored.settings == settings else ()
-    return batch.in_time(_chosen(batch, to_train, earlier, now))
+    return _chosen(thing, batch, todo, earlier, now)
 
 
-def write_choice(batch: Batch, choice: Choice) -> None:
-    """Write down what was chosen, for every run that goes on with the batch."""
-    write_json(batch.output.deadline, choice.to_record())
-
-
-def settings_key(batch: Batch) -> str:
+def settings_key(batch: Whole) -> str:
     """Return a hash of what would be trained without a deadline."""
     return short_hash(" ".join(hashes_of(task.today.without_deadline.recipe for task in batch.every)))
 
 
-def speeds_of(batch: Batch, needs: Mapping[str, Footprint]) -> tuple[Speeds, int]:
+def speeds_of(batch: Whole, needs: Mapping[str, Footprint]) -> tuple[Speeds, int]:
     """Return how fast attempts are here, as far as is known, and by how many patches that are trained.
 
     Args:
@@ -77,12 +65,12 @@ def speeds_of(batch: Batch, needs: Mapping[str, Footprint]) -> tuple[Speeds, int
     return speeds, speeds.learn_from(_done(batch, on_cpu=on_cpu))
 
 
-def _chosen(batch: Batch, to_train: ToTrain, earlier: tuple[Pace, ...], now: float) -> Choice:
+def _chosen(thing: Settled[Choice], batch: Whole, todo: Todo, earlier: tuple[Pace, ...], now: float) -> Choice:
     end = _end(batch, now)
-    bare = batch.in_time(None)
+    bare = batch.with_record(thing, None)
     needs = footprints_of(bare.config, bare.tasks)
     speeds, num_done = speeds_of(bare, needs)
-    left_s, every = (end - now) * AIM, set(to_train(bare))
+    left_s, every = (end - now) * AIM, set(todo.names_in(bare))
 
     def best(names: Iterable[str]) -> tuple[Work, Chosen]:
         wanted = set(names)
@@ -94,7 +82,7 @@ def _chosen(batch: Batch, to_train: ToTrain, earlier: tuple[Pace, ...], now: flo
     worst = max(map(lost_db, earlier), default=0.0)
     if worst - lost_db(chosen.pace) > WORTH_IT_DB:
         earlier = tuple(pace for pace in earlier if lost_db(pace) - lost_db(chosen.pace) <= WORTH_IT_DB)
-    names = set(to_train(batch.in_time(Choice(pace=FULL, earlier=earlier)))) if earlier else every
+    names = set(todo.names_in(batch.with_record(thing, Choice(pace=FULL, earlier=earlier)))) if earlier else every
     if names < every:
         work, chosen = best(names)
         chosen = _as_the_others(work, chosen, min(earlier, key=lost_db))
@@ -123,7 +111,7 @@ def _as_the_others(work: Work, chosen: Chosen, most: Pace) -> Chosen:
     return replace(chosen, pace=most, expected_s=work.ends_at(most))
 
 
-def _end(batch: Batch, now: float) -> float:
+def _end(batch: Whole, now: float) -> float:
     asked = batch.config.deadline or ""
     if (end := ends_at(asked, now)) <= now:
         raise ConfigError(
@@ -133,9 +121,9 @@ def _end(batch: Batch, now: float) -> float:
     return end
 
 
-def all_slots(batch: Batch) -> int:
+def all_slots(batch: Whole) -> int:
     """Return how many patches are trained at once, by all workers together."""
-    return num_slots(batch) * batch.config.executor.workers
+    return num_slots(batch.config) * batch.config.executor.workers
 
 
 def _basis(num_done: int, unknown: Sequence[str]) -> str:
@@ -145,7 +133,7 @@ def _basis(num_done: int, unknown: Sequence[str]) -> str:
     return f"by the throughput of {counted(num_done, 'trained patch', 'es')}" if num_done else by_model
 
 
-def _done(batch: Batch, *, on_cpu: bool) -> Iterable[tuple[Task, float, int]]:
+def _done(batch: Whole, *, on_cpu: bool) -> Iterable[tuple[Task, float, int]]:
     """Yield what of the batch was trained where it will be, with its seconds and steps."""
     for task in batch.every[:MOST_RESULTS]:
         result = batch.output.patch(task.name).read_result() or Result()

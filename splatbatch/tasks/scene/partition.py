@@ -8,6 +8,7 @@ from splatbatch.plain_text import counted
 from splatbatch.scene.partition.record import AGAIN, Partition, partition_of
 from splatbatch.scene.patches import spell
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.settled.frame import FRAME
 
 FEW = 3
 """Names that a message holds."""
@@ -40,7 +41,8 @@ def partition_for(batch: Batch) -> Partition:
 
 def offset_of(batch: Batch, partition: Partition) -> Offset:
     """Return what is taken off the coordinates of a batch's patches: as it is settled, else as they were cut."""
-    return batch.frame.offset if batch.frame else partition.offset
+    frame = batch.record(FRAME)
+    return frame.offset if frame else partition.offset
 
 
 def check_scene(partition: Partition) -> None:

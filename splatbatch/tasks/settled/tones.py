@@ -1,40 +1,138 @@
-"""The tones of a batch, solved over its whole scene before anything of it is trained, and kept while that stays."""
+"""The tones of a batch's photographs: solved over its whole scene before anything is trained, and kept while it stays.
+
+Loads no numpy before it solves: `status` asks, too.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
+from splatbatch.config import Recipe, Scene
 from splatbatch.errors import SceneError
+from splatbatch.files import Record
 from splatbatch.identity import FileFacts
+from splatbatch.plain_text import counted
+from splatbatch.scene.colors.tone import NEUTRAL, Tone
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.scene.photos.folders import find_masks
 from splatbatch.scene.photos.resolution import stored_photographs
-from splatbatch.store.records.colors import Colors, Outlier, SceneColors
-from splatbatch.tasks.colors.tones import wants_tones
-from splatbatch.tasks.task import Task, patches_of
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.colors import Colors, Outlier, SceneColors, tone_to_record
+from splatbatch.store.records.result import Result
+from splatbatch.tasks.settled.settled import Settled, Todo, Whole
+from splatbatch.tasks.task import Setup, Task, patches_of
 
 if TYPE_CHECKING:
     from splatbatch.scene.colors.scene_tones import SceneTones
-    from splatbatch.scene.colors.tone import Tone
-    from splatbatch.tasks.batch import Batch
 
 Kind = TypeVar("Kind")
 VERSION = 2
 """Raise it when tones are solved otherwise: batches then solve theirs again."""
+MOST_MOVED = 0.01
+"""Share by which a gain, or the falloff in a corner, may move before what was trained with it is stale."""
+MOST_NAMED = 3
+ASKS_FOR_COLORS = frozenset({"training.colors", "evaluation.colors_from"})
 
 
-def settle_colors(batch: Batch, kept: Colors | None) -> tuple[Colors, tuple[str, ...]]:
+class SettledTones(Settled[Colors]):
+    """How bright and how tinted each photograph is beside the others."""
+
+    kind = Colors
+    name = "colors"
+    what = "the colours of the photographs"
+    has_section = True
+    is_quick = False
+
+    def file(self, output: OutputFolder) -> Path:
+        """Return the file that records it."""
+        return output.colors
+
+    def is_asked_for(self, tasks: Sequence[Task]) -> bool:
+        """Return whether the recipe of any wants them."""
+        return any(wants_tones(task.asked.recipe, task.asked.config.scene) for task in tasks)
+
+    def settle(self, batch: Whole, todo: Todo) -> Colors | None:
+        """Return the tones of the batch, and say which were solved now; None where it goes on without any."""
+        before = batch.record(self)
+        if before is None and _was_begun_as_is(batch, todo.tasks):
+            todo.say(
+                "colours: other patches were trained on photographs as they are, so are these: see training.colors"
+            )
+            return None
+        colors, solved = solve(batch, todo.tasks, before)
+        for name in solved:
+            for line in in_words(colors.of(name) if name else colors.together):
+                todo.say(f"colours{f' of {name}' if name else ''}: {line}")
+        return colors if solved else None
+
+    def apply(self, tasks: Sequence[Task], record: Colors | None) -> tuple[Task, ...]:
+        """Return tasks whose patches have the tones that hold for them."""
+        return tuple(_in_tones(task, tones_of(record, task.patch.name, task.asked)) for task in tasks)
+
+    def why_stale(self, result: Result, task: Task, record: Colors | None) -> str:
+        """Say which photographs have tones by now that a result was not trained with; empty for none."""
+        held, scene = result.held_against, task.today.config.scene
+        if ASKS_FOR_COLORS & result.changes.keys() or (record is None and wants_tones(task.recipe, scene)):
+            return ""  # somebody wanted it so, or nobody has solved any
+        now = tones_of(record, task.patch.name, task.today)
+        if not now and not held.tones:
+            return ""
+        names = list(held.photographs)
+        return why_moved(held.tones, {name: tone_to_record(now[name]) for name in names if name in now}, names)
+
+    def key(self, task: Task, record: Colors | None) -> str:
+        """Return how it is asked for them."""
+        return f"{task.recipe.training.colors} {task.today.config.scene.evened_copies}"
+
+    def facts(self, record: Colors, tasks: Sequence[Task]) -> Record:
+        """Return nothing: they are many."""
+        return {}
+
+
+TONES = SettledTones()
+
+
+def wants_tones(recipe: Recipe, scene: Scene) -> bool:
+    """Return whether tones may have a say in a training; an external trainer knows them as evened copies alone."""
+    return recipe.training.colors != "as_is" and (recipe.program is None or scene.evened_copies)
+
+
+def tones_of(colors: Colors | None, patch: str, setup: Setup) -> Mapping[str, Tone]:
+    """Return the tones in which a patch is trained, by image name; none: as its photographs are."""
+    recipe = setup.recipe
+    if colors is None or not wants_tones(recipe, setup.config.scene):
+        return {}
+    solved = colors.of(patch)
+    is_asked_for = recipe.training.colors == "even" or recipe.program is not None
+    return solved.tones if is_asked_for or solved.is_even else {}
+
+
+def _in_tones(task: Task, tones: Mapping[str, Tone]) -> Task:
+    return task if task.patch.tones == tones else replace(task, patch=replace(task.patch, tones=tones))
+
+
+def _was_begun_as_is(batch: Whole, tasks: Sequence[Task]) -> bool:
+    """Return whether `auto` finds splats that are not evened: a batch has one colour, and none is made stale."""
+    if any(task.asked.recipe.training.colors != "auto" for task in tasks):
+        return False
+    names = {task.name for task in tasks}
+    others = (batch.output.patch(task.name).read_result() for task in batch.every if task.name not in names)
+    return any(result is not None and not result.trained_from.tones for result in others)
+
+
+def solve(batch: Whole, todo: Sequence[Task], kept: Colors | None) -> tuple[Colors, tuple[str, ...]]:
     """Return the tones of a batch, and for which of its scenes they were solved now ("" for all patches together).
 
     What is kept counts as long as models, photographs and masks are as they were.
     """
     known = kept or Colors()
-    wanted = batch.every if not batch.config.scene.scenes else batch.tasks
+    wanted = batch.every if not batch.config.scene.scenes else todo
     groups = _groups(batch, [task for task in wanted if wants_tones(task.asked.recipe, batch.config.scene)])
     before = {name: known.of(name) if name else known.together for name in groups}
     found = {name: _settle(batch, *group, before[name]) for name, group in groups.items()}
@@ -43,7 +141,7 @@ def settle_colors(batch: Batch, kept: Colors | None) -> tuple[Colors, tuple[str,
     return colors, tuple(name for name in found if found[name] is not before[name])
 
 
-def look_at_colors(batch: Batch) -> Mapping[str, SceneColors]:
+def look_at_colors(batch: Whole) -> Mapping[str, SceneColors]:
     """Return the tones of a batch, solved now, whether or not they are asked for; by scene, "" for all together."""
     return {name: _settle(batch, *group, SceneColors()) for name, group in _groups(batch, batch.tasks).items()}
 
@@ -52,7 +150,7 @@ Group = tuple[tuple[Patch, ...], tuple[Task, ...]]
 """Patches that share a scene, and the tasks that ask for its tones."""
 
 
-def _groups(batch: Batch, tasks: Sequence[Task]) -> dict[str, Group]:
+def _groups(batch: Whole, tasks: Sequence[Task]) -> dict[str, Group]:
     if not batch.config.scene.scenes:
         return {"": (patches_of(batch.every), tuple(tasks))}
     return {
@@ -61,7 +159,7 @@ def _groups(batch: Batch, tasks: Sequence[Task]) -> dict[str, Group]:
     }
 
 
-def _settle(batch: Batch, patches: tuple[Patch, ...], tasks: Sequence[Task], kept: SceneColors) -> SceneColors:
+def _settle(batch: Whole, patches: tuple[Patch, ...], tasks: Sequence[Task], kept: SceneColors) -> SceneColors:
     """Return the tones of patches that share a scene: the kept ones, or solved from the source, else from them all."""
     held_out = _held_out(tasks)
     whole = _source(batch, patches)
@@ -130,7 +228,7 @@ def _bytes(patches: Iterable[Patch], names: Collection[str]) -> dict[str, int]:
     return {name: stats.of(f"{folder}/{name}").num_bytes for name in sorted(names)}
 
 
-def _source(batch: Batch, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
+def _source(batch: Whole, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
     """Return the source as a patch; none where the config names none, nor a partition."""
     if whole := tuple(patch for patch in patches if patch.is_backdrop):
         return whole
@@ -196,6 +294,43 @@ def _outlier(name: str, times: float, found: SceneTones) -> Outlier:
     return Outlier(name, times, list(found.tones[name].gain))
 
 
-def telling(colors: Colors, names: Iterable[str]) -> Mapping[str, SceneColors]:
-    """Return what there is to tell of, by scene ("" for all patches together)."""
-    return {name: colors.of(name) if name else colors.together for name in names}
+def why_moved(then: Mapping[str, Sequence[float]], now: Mapping[str, Sequence[float]], names: Iterable[str]) -> str:
+    """Say which photographs have other tones than before, each given as gains and vignetting; empty if none has."""
+    moved = {name: by for name in names if (by := _moved(then.get(name, ()), now.get(name, ()))) > MOST_MOVED}
+    if not moved:
+        return ""
+    worst = max(moved, key=lambda name: moved[name])
+    more = f" and {len(moved) - 1} more" if moved.keys() - {worst} else ""
+    return f"the tones of photographs have changed: {worst} by {100 * moved[worst]:.2g} %{more}"
+
+
+def _moved(then: Sequence[float], now: Sequence[float]) -> float:
+    """Return by which share a photograph is rendered otherwise, in a channel or in its corners."""
+    before, after = (Tone.of([*one, *NEUTRAL.gain[len(one) :]]) for one in (then, now))
+    gains = [abs(math.log(b / a)) for a, b in zip(before.gain, after.gain, strict=True) if a > 0 and b > 0]
+    slopes = sum(abs(b - a) for a, b in zip(before.tilt, after.tilt, strict=True))
+    return math.expm1(max([*gains, abs(sum(after.vignetting) - sum(before.vignetting)) + slopes]))
+
+
+def in_words(solved: SceneColors) -> list[str]:
+    """Return what was found, a line for each matter: the first has the figures."""
+    if solved.problem:
+        return [f"photographs are left as they are: {solved.problem}"]
+    spread = [[tone.gain[channel] for tone in solved.tones.values()] for channel in range(3)]
+    ranges = ", ".join(f"{name} {min(one):.2f} to {max(one):.2f}" for name, one in zip("RGB", spread, strict=True))
+    before, after = solved.residual_before or 0, solved.residual_after or 0
+    told = f"a track's colours differ by {before:.1f} %, evened by {after:.1f} %"
+    verdict = "evening pays" if solved.is_even else "they are alike as they are"
+    lines = [f"{counted(len(solved.tones), 'photograph')}, gains {ranges}; {told}: {verdict}"]
+    lines += [
+        f"camera {name}: {100 * (1 - math.exp(min(sum(one), 1))):.0f} % darker in the corners"
+        for name, one in solved.vignetting.items()
+    ]
+    lines += _some([one.in_words() for one in solved.outliers], "photographs as unlike")
+    alone = [f"{name} is left as it is: {reason}" for name, reason in solved.left_alone.items()]
+    return [*lines, *_some(alone, "photographs left as they are"), *solved.notes]
+
+
+def _some(lines: Sequence[str], what: str) -> list[str]:
+    more = [f"and {len(lines) - MOST_NAMED} more {what}"] if len(lines) > MOST_NAMED else []
+    return [*lines[:MOST_NAMED], *more]

@@ -1,1 +1,0 @@
-"""One colour over a batch: when tones are solved, which hold for a task, and whether they have moved."""

@@ -1,0 +1,1 @@
+"""Settled once, before a night, for the whole batch: where its splats lie, its hold-out, its tones, its deadline."""

@@ -1,0 +1,160 @@
+"""Where the splats of a batch lie: as its YAML says, else as they always did, else as its patches need it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from splatbatch.config import NO_OFFSET, Config, Offset
+from splatbatch.errors import SceneError
+from splatbatch.files import Record
+from splatbatch.plain_text import spell_place
+from splatbatch.scene.partition.place import find_partition
+from splatbatch.scene.patches import Patch
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.frame import Frame
+from splatbatch.store.records.result import Result
+from splatbatch.tasks.settled.settled import Settled, Todo, Whole
+from splatbatch.tasks.task import Task
+
+if TYPE_CHECKING:
+    from splatbatch.scene.audit.audit import Audit
+    from splatbatch.scene.frame import Span
+
+
+class SettledFrame(Settled[Frame]):
+    """The offset that is taken off the coordinates of every model."""
+
+    kind = Frame
+    name = "frame"
+    what = "the frame of the batch"
+    has_section = True
+
+    def file(self, output: OutputFolder) -> Path:
+        """Return the file that records it."""
+        return output.frame
+
+    def known(self, config: Config, output: OutputFolder) -> Frame | None:
+        """Return the frame that the YAML asks for, else the one that the batch has; None before its first training."""
+        match config.scene.offset:
+            case None:
+                return _frame_of_partition(config) or self.stored(config, output)
+            case "none":
+                return Frame()
+            case offset:
+                return Frame(offset)
+
+    def settle(self, batch: Whole, todo: Todo) -> Frame:
+        """Return the frame to train patches in that lie as `todo.spans` says.
+
+        The batch's own is kept as long as it serves: patches that are added change nothing. Otherwise it is chosen for
+        all patches of the batch together, or for each of its scenes.
+        """
+        is_cut = any(task.patch.partition for task in batch.every)  # its offset is frozen with its cores
+        known = batch.record(self)
+        if known is not None and (is_cut or batch.config.scene.offset is not None):
+            return known
+        kept, spans = known or Frame(), todo.spans()
+        if batch.config.scene.scenes:
+            of_scenes = {name: _settle(kept.of(name), [one]) for name, one in spans.items()}
+            return replace(kept, scenes=kept.scenes | of_scenes)
+        offset = _settle(kept.offset, list(spans.values()))
+        if offset not in (kept.offset, NO_OFFSET):
+            from splatbatch.scene.frame import offset_for
+
+            others = {task.patch.name: task.patch for task in batch.every if task.patch.name not in spans}
+            offset = offset_for([*spans.values(), *read_spans(others.values()).values()])
+        return Frame(offset)
+
+    def apply(self, tasks: Sequence[Task], record: Frame | None) -> tuple[Task, ...]:
+        """Return tasks whose patches have their offsets."""
+        return tuple(tasks) if record is None else tuple(_in_frame(task, record) for task in tasks)
+
+    def why_stale(self, result: Result, task: Task, record: Frame | None) -> str:
+        """Say which offset a splat has, if that is another by now."""
+        then = result.held_against.offset
+        now = then if record is None else record.of(task.patch.name)
+        return "" if now == then else f"the offset has changed: {spell_place(then)} -> {spell_place(now)}"
+
+    def key(self, task: Task, record: Frame | None) -> str:
+        """Return the offset of a task: YAML or partition may say another one than the file."""
+        return "" if record is None else str(record.of(task.patch.name))
+
+    def in_words(self, record: Frame, tasks: Sequence[Task], todo: Sequence[str]) -> tuple[str, ...]:
+        """Return what to add to the coordinates of the splats; nothing where they are those of the models."""
+        told = note(record, (task.patch.name for task in tasks))
+        return (told,) if told else ()
+
+    def facts(self, record: Frame, tasks: Sequence[Task]) -> Record:
+        """Return the record."""
+        return record.to_record()
+
+
+FRAME = SettledFrame()
+
+
+def _frame_of_partition(config: Config) -> Frame | None:
+    """Return the frame that a scene was cut in; None if no split has cut it.
+
+    Raises:
+        SceneError: a split was interrupted, or its partition.json is broken.
+    """
+    path = None if config.scene.scenes else find_partition(config.scene.patches)
+    if path is None:
+        return None
+    from splatbatch.scene.partition.record import read_partition  # reads arrays, which other batches have no use for
+
+    return Frame(read_partition(path).offset)
+
+
+def _in_frame(task: Task, frame: Frame) -> Task:
+    offset = frame.of(task.patch.name)
+    return task if task.patch.offset == offset else replace(task, patch=replace(task.patch, offset=offset))
+
+
+def _settle(kept: Offset, spans: list[Span]) -> Offset:
+    """Return the offset of what lies so: the kept one, unless it loses detail, or nothing needs one any more."""
+    from splatbatch.scene.frame import offset_for
+
+    needed = offset_for(spans)
+    serves = not any(span.loses(kept) for span in spans) and (kept == NO_OFFSET or needed != NO_OFFSET)
+    return kept if serves or not spans else needed
+
+
+def spans_of(audits: Iterable[Audit]) -> dict[str, Span]:
+    """Return where the patches lie that audits do not refuse."""
+    return {
+        name: span
+        for audit in audits
+        for bad in [set(audit.bad_patches())]
+        for name, span in audit.spans.items()
+        if name not in bad
+    }
+
+
+def read_spans(patches: Iterable[Patch]) -> Mapping[str, Span]:
+    """Return where patches lie, by name, as far as their models can be read."""
+    from splatbatch.scene.colmap.reconstruction import read_reconstruction
+    from splatbatch.scene.frame import span_of
+
+    found = {}
+    for patch in patches:
+        try:
+            span = span_of(read_reconstruction(patch.sparse))
+        except SceneError:
+            continue
+        if span is not None:
+            found[patch.name] = span
+    return found
+
+
+def note(frame: Frame | None, names: Iterable[str] = ()) -> str:
+    """Say what to add to the coordinates of the splats, of named patches where scenes differ; empty for nothing."""
+    if frame is None:
+        return ""
+    offsets = {name: one for name, one in frame.scenes.items() if any(one) and name in set(names)}
+    parts = [f"to {name} add {spell_place(one)}" for name, one in offsets.items()]
+    parts += [f"add {spell_place(frame.offset)}"] if any(frame.offset) else []
+    return f"for the coordinates of the models {'; '.join(parts)} to those of the splats" if parts else ""
