@@ -22,7 +22,7 @@ from splatbatch.outcome import Rejected, Splat
 from splatbatch.report import write_report
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import session
-from splatbatch.scheduler.running import Rounds
+from splatbatch.scheduler.rounds import Rounds
 from splatbatch.scheduler.work.claiming import Claiming, Snapshot
 from splatbatch.scheduler.work.past import Past
 from splatbatch.splats import Gaussians, check_splat, write_splat

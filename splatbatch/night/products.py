@@ -20,7 +20,7 @@ from splatbatch.publish.wish import Wish
 from splatbatch.report.quality import drop_in_words
 from splatbatch.scene.patches import spell
 from splatbatch.scheduler import single
-from splatbatch.scheduler.running import Rounds
+from splatbatch.scheduler.rounds import Rounds
 from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.splats.merge.place import check_place
 from splatbatch.store.folders import MergedFiles

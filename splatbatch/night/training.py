@@ -31,7 +31,7 @@ from splatbatch.night.products import inspect_wanted
 from splatbatch.outcome import Failed
 from splatbatch.reader import Patience, ToldToStop
 from splatbatch.scheduler import session
-from splatbatch.scheduler.running import Rounds
+from splatbatch.scheduler.rounds import Rounds
 from splatbatch.scheduler.work.adopt import adopt, adopt_task
 from splatbatch.scheduler.work.claiming import Claiming, Snapshot
 from splatbatch.scheduler.work.holding import held

@@ -16,7 +16,8 @@ from splatbatch.machine.protocol import Executor, Key
 from splatbatch.outcome import Stopped
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
-from splatbatch.scheduler.running import Rounds, Running, ask_to_end
+from splatbatch.scheduler.rounds import Rounds
+from splatbatch.scheduler.running import Running, ask_to_end
 from splatbatch.scheduler.standby import Standbys
 from splatbatch.store.events import AttemptEnded, CancelRequested, Refused
 from splatbatch.store.layout import OutputFolder

@@ -27,17 +27,8 @@ from splatbatch.scheduler.pace.pacer import Waiting
 from splatbatch.scheduler.packing import Memory, Packer
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
-from splatbatch.scheduler.running import (
-    Clock,
-    Rounds,
-    Running,
-    WallClock,
-    ask_to_end,
-    end_all,
-    handles_of,
-    how_it_ended,
-    leave,
-)
+from splatbatch.scheduler.rounds import Rounds
+from splatbatch.scheduler.running import Clock, Running, WallClock, ask_to_end, end_all, handles_of, how_it_ended, leave
 from splatbatch.scheduler.standby import Standbys
 from splatbatch.store.events import AttemptEnded, GaveUp, Refused, SlotGivenUp, Waits
 from splatbatch.store.layout import OutputFolder

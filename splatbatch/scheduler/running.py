@@ -1,24 +1,19 @@
-"""An attempt that was submitted, how it ended, and what the loop goes by: its time, and what it asks in each round."""
+"""An attempt that was submitted, how it ended, and the clock that the loop goes by."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from splatbatch.machine.protocol import Executor, Handle, Key, Seen, Slot, verdict
 from splatbatch.outcome import Cancelled, Exit, Lost
 from splatbatch.reader import Reading, rest
-from splatbatch.scheduler.queue import Claimer, NobodyElse
 from splatbatch.store.attempt_folder import Attempt, EndedAttempt
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks.task import Task
-
-if TYPE_CHECKING:
-    from splatbatch.scheduler.pace.pacer import Pacer
 
 
 class Clock(Protocol):
@@ -43,27 +38,6 @@ class WallClock:
     def sleep(self, seconds: float, readings: Sequence[Reading[Any]] = ()) -> None:
         """Wait, no longer than until one of these has an answer."""
         rest(seconds, readings)
-
-
-@dataclass(frozen=True)
-class Rounds:
-    """What is asked and called in every round of a batch."""
-
-    stop: Callable[[], str]
-    """Its reason ends what runs and starts nothing more."""
-    beat: Callable[[], None]
-    refused: Callable[[], Mapping[str, str]] = dict
-    """Tasks that were found unfit since it was asked last, by name with the reasons."""
-    claimer: Claimer = field(default_factory=NobodyElse)
-    """Says which tasks are ours."""
-    requests: Callable[[], list[Path]] | None = None
-    """Where requests to end are looked for; None: where those to `train` lie."""
-    is_alone: bool = True
-    """Nobody else trains into the folder: what still runs of the batch when it begins is left of an earlier run."""
-    pacer: Pacer | None = None
-    """Keeps the batch to its deadline; None: it has none."""
-    audited: Mapping[str, str] = field(default_factory=dict)
-    """State of the files of each task when they were audited."""
 
 
 LOOK_S = 0.05

@@ -11,7 +11,7 @@ from splatbatch.machine.local import LocalExecutor
 from splatbatch.outcome import Diagnosis, Exited, Failed, Stopped
 from splatbatch.plain_text import one_line
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.running import Rounds
+from splatbatch.scheduler.rounds import Rounds
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger

@@ -178,7 +178,7 @@ class Batch:
         """Return what tells how each patch stands."""
         from splatbatch.tasks.evidence import Standing
 
-        return Standing(self, depth, index)
+        return Standing(self.config, self.path, self.tasks, self.records, depth=depth, index=index)
 
     def decisions(
         self, refusals: Mapping[str, str], *, force: bool = False, insist: bool = False

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from splatbatch import __version__
-from splatbatch.config import Recipe
+from splatbatch.config import Config, Recipe
 from splatbatch.identity import FileFact, FileFacts, Stamp, Stamps, stamp_of
 from splatbatch.plain_text import spell_files
 from splatbatch.scene.patches import Patch
@@ -18,11 +18,11 @@ from splatbatch.store.endings import Endings
 from splatbatch.store.events import GaveUp, Refused
 from splatbatch.store.folders import ACCEPTED, RESULT, SPLAT
 from splatbatch.store.index import Index
+from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.fingerprint import MODEL, Fingerprint, is_content
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import Depth, compare_splat, has_moved, why_not_the_splat
 from splatbatch.tasks import given_up, plan
-from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import border_hash, earlier_hashes, recipe_hash, settings_of
 from splatbatch.tasks.fingerprints.inputs import (
     Inputs,
@@ -37,7 +37,7 @@ from splatbatch.tasks.fingerprints.inputs import (
     state_of,
 )
 from splatbatch.tasks.partition import behind
-from splatbatch.tasks.settled.every import Watched
+from splatbatch.tasks.settled.every import Records, Watched
 from splatbatch.tasks.task import Task
 
 Seen = tuple[Stamp, Stamp, Stamp]
@@ -68,24 +68,36 @@ class Told(NamedTuple):
 class Standing:
     """Gathers the evidence on patches and decides on each; looks at every file once, as of when it was made."""
 
-    def __init__(self, batch: Batch, depth: Depth = "time", index: Index | None = None) -> None:
+    def __init__(  # noqa: PLR0913 - what a batch is made of
+        self,
+        config: Config,
+        file: Path,
+        tasks: Sequence[Task],
+        records: Records,
+        *,
+        depth: Depth = "time",
+        index: Index | None = None,
+    ) -> None:
         """Look at sizes and times only, at content where these have moved, or at every byte of the splats.
 
         Args:
-            batch: whose patches are looked at.
+            config: of the batch.
+            file: that it was read from.
+            tasks: those that are looked at.
+            records: of what is settled for the batch.
             depth: how closely.
             index: of what was read of them before, for a look at sizes and times.
         """
-        self._output = batch.output
-        self.patches_folder, self.config_file = batch.config.scene.patches, batch.path
+        self._output = OutputFolder(config.output.folder)
+        self.patches_folder, self.config_file = config.scene.patches, file
         """Where the patches lie, a partition beside them; the YAML."""
-        self._config = batch.config
-        self._settled = Watched(batch.config, batch.output, batch.records)
-        self._tasks = {task.name: task for task in batch.tasks}
+        self._config = config
+        self._settled = Watched(config, self._output, records)
+        self._tasks = {task.name: task for task in tasks}
         self._places = {name: f"{self._output.path}/patches/{name}" for name in self._tasks}
         self._depth = depth
         self._index = index if depth == "time" else None
-        self.endings = Endings(batch.output)
+        self.endings = Endings(self._output)
         """What the ledger says of the patches."""
         if self._index:
             self.endings.resume(self._index.ledger)

@@ -14,7 +14,7 @@ from torch.nn import Parameter
 from splatbatch.config import Training
 from splatbatch.scene.colmap.reconstruction import Points
 from splatbatch.splats import Gaussians
-from splatbatch.training.photos.views import Frame
+from splatbatch.training.photos.frame import Frame
 
 SH_C0 = 0.28209479177387814  # Y_0^0 = 1 / (2 sqrt(pi)): colour = 0.5 + C0 sh0 (3DGS)
 SMALLEST_SCALE = 1e-7

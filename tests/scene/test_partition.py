@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.partition.boxes import EVERYWHERE, NOBODY, Box, first_meeting, owners, tile
-from splatbatch.scene.partition.form import json_schema
-from splatbatch.scene.partition.record import Core, Partition, partition_of, read_partition, write_partition
+from splatbatch.scene.partition.record import (
+    Core,
+    Partition,
+    json_schema,
+    partition_of,
+    read_partition,
+    write_partition,
+)
 
 INF = math.inf
 TURN = ((0.6, 0.8, 0.0), (-0.8, 0.6, 0.0), (0.0, 0.0, 1.0))

@@ -18,7 +18,7 @@ from splatbatch.config import TaskId
 from splatbatch.failures.retry import Failure, why_stop_batch
 from splatbatch.outcome import Diagnosis
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.running import Rounds
+from splatbatch.scheduler.rounds import Rounds
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.batch import open_batch
 

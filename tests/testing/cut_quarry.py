@@ -27,7 +27,7 @@ from splatbatch.store.results import splat_facts
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.training.gaussians import SH_C0, export, first_values, to_parameters
-from splatbatch.training.photos.views import Frame
+from splatbatch.training.photos.frame import Frame
 
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
 AXES = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))

@@ -21,7 +21,7 @@ from splatbatch.night.decoding import Decoding
 from splatbatch.outcome import Failed
 from splatbatch.scheduler import session
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.running import Rounds
+from splatbatch.scheduler.rounds import Rounds
 from splatbatch.splats import write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.ledger import Ledger

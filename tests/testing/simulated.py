@@ -17,7 +17,7 @@ from splatbatch.machine.protocol import Key, Seen, Slot
 from splatbatch.outcome import Outcome
 from splatbatch.scene.footprint import Footprint
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.running import Rounds
+from splatbatch.scheduler.rounds import Rounds
 from splatbatch.splats import write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.ledger import Ledger

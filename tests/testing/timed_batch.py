@@ -18,7 +18,7 @@ from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key
 from splatbatch.scheduler.loop import Runner
 from splatbatch.scheduler.pace.pacer import DeadlinePacer
-from splatbatch.scheduler.running import Rounds
+from splatbatch.scheduler.rounds import Rounds
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.deadline.choice import Choice, Pace

@@ -21,7 +21,8 @@ from splatbatch.training.photos.coarse import (
     shrink,
     stages,
 )
-from splatbatch.training.photos.views import Frame, Photo, Views
+from splatbatch.training.photos.frame import Frame
+from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.rendering.rasterize import rasterize
 
 

@@ -46,7 +46,7 @@ AHEAD = """
 import json, os
 from pathlib import Path
 import torch
-from splatbatch.training.cuda import ahead
+from splatbatch.training.cuda import ahead, warm
 
 GROUPS = ("optimizer", "tile lists", "colors 1")
 cache = Path(os.environ["TRITON_CACHE_DIR"])
@@ -77,7 +77,7 @@ def test_kernels_are_compiled_beside_other_work_once_for_each_kind_of_gpu(tmp_pa
 NATIVE = """
 import json, os
 from pathlib import Path
-from splatbatch.training.cuda import ahead
+from splatbatch.training.cuda import ahead, warm
 from splatbatch.training.cuda.native import library
 
 def built(capability):
@@ -107,13 +107,13 @@ def test_kernels_in_cuda_are_compiled_ahead_where_they_are_looked_for(tmp_path: 
 FAILING = """
 import os
 from pathlib import Path
-from splatbatch.training.cuda import ahead
+from splatbatch.training.cuda import ahead, warm
 ahead.OURS["none"] = lambda device: 1 / 0
 ahead.OURS["endless"] = lambda device: __import__("time").sleep(600)
 ahead.LONGEST_S = 1.0
 compiling = ahead.start((9, 0), ["none", "endless"])
 compiling.wait()
-print(len(compiling.groups), list(Path(os.environ["TRITON_CACHE_DIR"]).glob(f"{ahead.STAMP}*")))
+print(len(compiling.groups), list(Path(os.environ["TRITON_CACHE_DIR"]).glob(f"{warm.STAMP}*")))
 """
 
 

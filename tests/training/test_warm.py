@@ -42,13 +42,13 @@ def test_what_is_built_ahead_calls_the_kernels_as_they_want_it() -> None:
 
 NOTED = """
 import torch
-from splatbatch.training.cuda import ahead, warm
+from splatbatch.training.cuda import warm
 torch.cuda.synchronize = lambda: None
 torch.cuda.get_device_capability = lambda: (9, 0)
 warm.GROUPS["optimizer"] = lambda device: None
 warm.main("optimizer"), warm.main("colors 1")
 names = ["optimizer", "colors 1"]
-print([name for name in names if not ahead.made(name, (9, 0)).exists()], ahead.made("optimizer", (8, 0)).exists())
+print([name for name in names if not warm.made(name, (9, 0)).exists()], warm.made("optimizer", (8, 0)).exists())
 """
 
 

@@ -11,8 +11,8 @@ import typer
 
 from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
 from splatbatch.plain_text import counted, one_line
-from splatbatch.scene.partition.form import json_schema
 from splatbatch.scene.partition.output.picture import check_picture, draw
+from splatbatch.scene.partition.record import json_schema
 from splatbatch.scene.partition.split import Asked, Split, split
 from splatbatch.scene.partition.wish import Wish, check_block, parse_axis, parse_grid, read_boxes
 

@@ -6,17 +6,17 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
 from splatbatch.files import MOST_JSON_BYTES, read_regular, write_json
 from splatbatch.scene.colmap.types import Floats
-from splatbatch.scene.partition.boxes import Box, open_sides, owners
-from splatbatch.scene.partition.checks import box_of, first_mistake, mistake_in
+from splatbatch.scene.partition.boxes import Box, box_between, first_meeting, open_sides, owners, tile
 from splatbatch.scene.partition.place import find_partition
 
 AGAIN = "Cut the scene again, into another folder: splatbatch split."
@@ -132,8 +132,6 @@ def _read(path: Path, mtime_ns: int, size: int) -> Partition:
     """Return the partition that a file holds at this time: every patch of a batch asks."""
     from pydantic import ValidationError
 
-    from splatbatch.scene.partition.form import PartitionForm
-
     try:
         form = PartitionForm.model_validate_json(read_regular(path, MOST_JSON_BYTES))
     except OSError as error:
@@ -164,8 +162,6 @@ def _read(path: Path, mtime_ns: int, size: int) -> Partition:
 
 
 def _to_record(partition: Partition, home: Path) -> dict[str, Any]:
-    from splatbatch.scene.partition.form import FORMAT
-
     return {
         "format": FORMAT,
         "source": relative(partition.source, home),
@@ -214,3 +210,130 @@ def relative(path: Path, base: Path) -> str:
 def absolute(path: Path) -> Path:
     """Return a path from the root on, its links as they are."""
     return Path(os.path.abspath(path))  # noqa: PTH100
+
+
+FORMAT = 1
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Triple = tuple[Finite, Finite, Finite]
+Side = Finite | None
+Count = Annotated[int, Field(ge=0)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
+"""Of a folder, and nothing else."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True, strict=True, defer_build=True)
+
+
+class BoxForm(_Part):
+    """A half-open box: lower <= x < upper on each of the partition's axes; null is a side that is infinitely far."""
+
+    lower: tuple[Side, Side, Side]
+    upper: tuple[Side, Side, Side]
+
+    @model_validator(mode="after")
+    def _has_room(self) -> BoxForm:
+        for low, high in zip(self.lower, self.upper, strict=True):
+            if low is not None and high is not None and not low < high:
+                raise ValueError(f"should have room: lower {low} is not below upper {high}")
+        return self
+
+
+class PatchForm(_Part):
+    """A patch: where it is responsible, and what it was cut from."""
+
+    name: Name
+    """Of its folder, beside this file."""
+    core: BoxForm
+    """Where it is responsible; the cores of all patches tile space."""
+    grown: BoxForm
+    """The core with the overlap around it."""
+    bounds: BoxForm
+    """The core as far as the scene reaches; finite."""
+    num_images: Count = 0
+    num_points: Count = 0
+    """Of its model."""
+    num_core_points: Count = 0
+    """Of its model, inside the core."""
+    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Share of the scene's work, as the cuts balance it."""
+    cut_from: str = ""
+    """SHA-256 of all that its files hold; a later split that comes to the same leaves the patch as it is."""
+
+
+class PartitionForm(_Part):
+    """How a scene was cut into patches, and what is decided once for all of them."""
+
+    format: Literal[1]
+    """Of this file."""
+    source: Annotated[str, Field(min_length=1)]
+    """Folder of the COLMAP model that was cut, relative to this file."""
+    axes: tuple[Triple, Triple, Triple]
+    """Unit vectors, one a row: a place of the world times their transpose lies in the axes of the boxes. The last is
+    up: the direction in which the cameras vary least."""
+    offset: Triple
+    """What is taken off all coordinates before training, the same for every patch."""
+    overlap: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
+    """By how much a core is grown, of its own width."""
+    grid: tuple[Count, Count] | None = None
+    """Rows, and patches in each, where that was asked for: asked for again, the cores stay where they are."""
+    patches: Annotated[tuple[PatchForm, ...], Field(min_length=1)]
+    test: tuple[str, ...]
+    """Photographs that are held out in every patch, by image name."""
+    contiguous: tuple[str, ...] = ()
+    """Photographs held out in one piece instead, where that was asked for."""
+    train: tuple[str, ...] = ()
+    """The other photographs, none of `test`: what is known to be no test stays so when photographs are added."""
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of partition.json."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **PartitionForm.model_json_schema()}
+
+
+def mistake_in(partition: Partition) -> str:
+    """Return what keeps a partition from being one, in words; empty if nothing does."""
+    names = [core.name for core in partition.cores]
+    boxes = [core.core for core in partition.cores]
+    if wrong := not_a_frame(partition.axes):
+        return f"axes: {wrong}"
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        return f"patches: {twice[0]}: two patches have this name"
+    if wrong := next(filter(None, map(_misfit, partition.cores)), ""):
+        return wrong
+    if pair := first_meeting(boxes):
+        return f"patches: the cores of {names[pair[0]]} and {names[pair[1]]} overlap: a place would belong to both"
+    if not tile(boxes):
+        return "patches: the cores leave space between them: a place there would belong to no patch"
+    if both := sorted(partition.test & partition.train):
+        return f"test: {both[0]}: is named under train too; a photograph is test everywhere or nowhere"
+    return ""
+
+
+def not_a_frame(axes: Axes) -> str:
+    """Return what keeps three vectors from being axes, in words; empty if nothing does."""
+    rows = np.array(axes)
+    is_frame = np.allclose(rows @ rows.T, np.eye(3), atol=1e-6)
+    return "" if is_frame else f"{rows.tolist()}: should be three unit vectors at right angles"
+
+
+def _misfit(core: Core) -> str:
+    """Return how the boxes of a patch do not fit each other; empty if they do."""
+    if not core.core.within(core.grown):
+        return f"patches: {core.name}: grown: {core.grown}: should hold the core, {core.core}"
+    if not (core.bounds.is_finite() and core.bounds.within(core.core)):
+        return f"patches: {core.name}: bounds: {core.bounds}: should be a finite part of the core, {core.core}"
+    return ""
+
+
+def first_mistake(error: Any) -> str:
+    """Return the first mistake that pydantic has found: key, value, what it should be."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    value = "" if first["type"] in ("missing", "json_invalid") else f"{str(first['input'])[:80]}: "
+    return f"{key}: {value}{first['msg']}" if key else str(first["msg"])
+
+
+def box_of(form: Any) -> Box:
+    """Return a box as a file has it, null for a side that is infinitely far."""
+    return box_between(form.lower, form.upper)

@@ -13,9 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from splatbatch.errors import ConfigError
 from splatbatch.files import MOST_JSON_BYTES, read_regular
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, first_meeting, tile
-from splatbatch.scene.partition.checks import box_of, first_mistake, not_a_frame
-from splatbatch.scene.partition.form import BoxForm, Name, Triple
-from splatbatch.scene.partition.record import Axes
+from splatbatch.scene.partition.record import Axes, BoxForm, Name, Triple, box_of, first_mistake, not_a_frame
 
 MAX_IMAGES = 400
 WIDEST_OVERLAP = 0.5

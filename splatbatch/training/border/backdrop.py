@@ -19,7 +19,7 @@ from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.training.border.cover import split_up
 from splatbatch.training.border.surroundings import NONE, Bounds, Surroundings
 from splatbatch.training.gaussians import chosen, values_of
-from splatbatch.training.photos.views import Frame
+from splatbatch.training.photos.frame import Frame
 
 
 def surroundings_of(settings: TrainingSettings, frame: Frame, training: Training) -> Surroundings:

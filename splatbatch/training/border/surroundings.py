@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,9 +14,7 @@ from torch import Tensor
 
 from splatbatch.config import Offset
 from splatbatch.scene.partition.border import Border
-
-if TYPE_CHECKING:
-    from splatbatch.training.photos.views import Frame
+from splatbatch.training.photos.frame import Frame
 
 EXTENT_SIGMAS = 3.0
 """Standard deviations that a Gaussian counts as reaching: what is beyond has 1 % of its opacity."""

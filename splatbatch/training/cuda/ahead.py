@@ -6,7 +6,6 @@ machine some fifteen seconds if every kernel is compiled when it is first used, 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import time
@@ -23,12 +22,10 @@ from splatbatch import processes
 from splatbatch.config import Recipe
 from splatbatch.machine import gpu
 from splatbatch.training.cuda.native import library
-from splatbatch.training.cuda.warm import EVENING, NATIVE, OF_DEGREE, OF_FLOATS, OURS
+from splatbatch.training.cuda.warm import EVENING, NATIVE, OF_DEGREE, OF_FLOATS, OURS, made
 
 LONGEST_S = 60.0
 LOOK_S = 0.01
-STAMP = "splatbatch-"
-"""Begins the name of what says, in Triton's cache, that a group of kernels lies there."""
 
 
 @dataclass
@@ -171,20 +168,3 @@ def _checksum() -> None:
 
     with suppress(Exception):  # whoever needs it says why there is none
         triton_key()
-
-
-def made(name: str, capability: tuple[int, int]) -> Path:
-    """Return what is there once a group is compiled: a library, or a note that this Triton has compiled our sources."""
-    import triton
-
-    if name == NATIVE:
-        return library.file_for(capability)
-    hashed = hashlib.sha256(f"{triton.__version__} {capability} {name}".encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        hashed.update(path.read_bytes())
-    return _cache() / f"{STAMP}{hashed.hexdigest()[:32]}"
-
-
-def _cache() -> Path:
-    home = Path(os.environ.get("TRITON_HOME") or Path.home())
-    return Path(os.environ.get("TRITON_CACHE_DIR") or home / ".triton" / "cache")

@@ -8,18 +8,22 @@ patch.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
 from splatbatch.training.cuda import native
+from splatbatch.training.cuda.native import library
 
 KERNELS = (
     *("_blur_pair_across", "_compare", "_blur_slopes_across", "_derive", "_even"),
@@ -128,6 +132,8 @@ def our_own(device: torch.device) -> None:
         raise RuntimeError(why)
 
 
+STAMP = "splatbatch-"
+"""Begins the name of what says, in Triton's cache, that a group of kernels lies there."""
 NATIVE = "native"
 OF_BYTES, OF_FLOATS, EVENING, OF_DEGREE = "loss of bytes", "loss of floats", "evening", "colors {}"
 OURS: dict[str, Callable[[torch.device], None]] = {
@@ -142,13 +148,28 @@ OURS: dict[str, Callable[[torch.device], None]] = {
 GROUPS: dict[str, Callable[[torch.device], None]] = {"gsplat": gsplat, NATIVE: our_own, **OURS}
 
 
+def made(name: str, capability: tuple[int, int]) -> Path:
+    """Return what is there once a group is compiled: a library, or a note that this Triton has compiled our sources."""
+    import triton
+
+    if name == NATIVE:
+        return library.file_for(capability)
+    hashed = hashlib.sha256(f"{triton.__version__} {capability} {name}".encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        hashed.update(path.read_bytes())
+    return _cache() / f"{STAMP}{hashed.hexdigest()[:32]}"
+
+
+def _cache() -> Path:
+    home = Path(os.environ.get("TRITON_HOME") or Path.home())
+    return Path(os.environ.get("TRITON_CACHE_DIR") or home / ".triton" / "cache")
+
+
 def _note(name: str) -> None:
     """Tell trainings to come that they need not compile a group ahead."""
-    from splatbatch.training.cuda import ahead
-
     if name in OURS:
         with contextlib.suppress(OSError):
-            ahead.made(name, torch.cuda.get_device_capability()).touch()
+            made(name, torch.cuda.get_device_capability()).touch()
 
 
 def main(name: str) -> None:

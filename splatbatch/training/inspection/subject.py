@@ -17,7 +17,8 @@ from splatbatch.config import Offset, Recipe
 from splatbatch.scene.colmap.sightings import Sightings
 from splatbatch.scene.reprojection import project
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.photos.views import Frame, Photo, Views
+from splatbatch.training.photos.frame import Frame
+from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.rendering.view import RasterOptions, View
 
 Floats = NDArray[np.float64]

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,24 +23,9 @@ from splatbatch.scene.photos.photographs import Photographs, choose_photographs
 from splatbatch.scene.photos.resolution import DIVISORS
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.photos.decode import Decoded, Source, decode
+from splatbatch.training.photos.frame import Frame, frame_of
 from splatbatch.training.photos.tones import alike, tone_of
 from splatbatch.training.rendering.view import View
-
-ROUNDING = 1e-12  # of the largest coordinate: what float64 loses in R^T t, with a margin
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The frame that is trained in: x = (world - center) / unit.
-
-    MCMC's noise and the regularisers are not scale-free, and COLMAP's unit is arbitrary. As gsplat's own examples do,
-    the cameras' median distance from their middle becomes 1; the splat is written in world coordinates again.
-    """
-
-    center: np.ndarray[tuple[int], np.dtype[np.float64]]  # [3]
-    unit: float
-    scene_scale: float
-    """Reach of the cameras from their middle, in units, with a margin of a tenth (3DGS: "cameras extent")."""
 
 
 @dataclass(frozen=True)
@@ -202,18 +186,6 @@ def _as_loaded(chosen: Photographs, decoded: Sequence[Decoded]) -> dict[str, Any
     largest = max((one.camera.width, one.camera.height) for one in decoded)
     name = next(name for name, divisor in DIVISORS.items() if divisor == chosen.divisor)
     return {"used": name, "folder": chosen.folder.name, "shrunk_by": chosen.shrink, "largest": list(largest)}
-
-
-def frame_of(images: Sequence[Image]) -> Frame:
-    """Return the frame in which the photographs of a patch are trained."""
-    centers = np.array([image.center() for image in images])  # [n, 3]
-    middle = centers.mean(axis=0)
-    distances = np.linalg.norm(centers - middle, axis=1)
-    unit, reach = float(np.median(distances)), float(distances.max())
-    if reach <= ROUNDING * float(np.abs(centers).max()):  # all from one place: the distances are rounding errors
-        return Frame(middle, unit=1.0, scene_scale=1.0)
-    unit = unit if unit > 1e-6 * reach else reach  # most from one place
-    return Frame(middle, unit, scene_scale=1.1 * reach / unit)
 
 
 def prefetch(photos: Iterator[Photo], device: torch.device) -> Iterator[Photo]:

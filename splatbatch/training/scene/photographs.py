@@ -17,7 +17,8 @@ from splatbatch.scene.colors.tone import NEUTRAL, Tone
 from splatbatch.scene.photos.folders import find_masks
 from splatbatch.scene.photos.photographs import choose_photographs
 from splatbatch.training.photos.decode import Source, decode
-from splatbatch.training.photos.views import Folders, Frame, Photo, frame_of, photo_in, settled
+from splatbatch.training.photos.frame import Frame, frame_of
+from splatbatch.training.photos.views import Folders, Photo, photo_in, settled
 from splatbatch.training.scene.store import Standpoint
 
 AHEAD = 4
