@@ -83,6 +83,15 @@ def descendants_at_a_glance(pid: int) -> list[int]:
     return found if Path("/proc/thread-self/children").exists() else descendants(pid)
 
 
+MOST_NAMES = 4096
+
+
+def names_below(pid: int) -> list[str]:
+    """Return every process below one, as number and start, for the heartbeat."""
+    below = descendants_at_a_glance(pid)[:MOST_NAMES]
+    return [f"{one}:{ticks}" for one in below if (ticks := start_ticks(one))]
+
+
 def cpu_s(pid: int) -> float:
     """Return the CPU time that a process, all below it, and those they have waited for, have used."""
     stats = _stats()

@@ -81,16 +81,16 @@ def test_the_supervisor_loads_neither_numpy_nor_torch_nor_what_reads_a_config() 
 READS_JSON = re.compile(r"\b(read_json|read_lines|last_line|json\.loads?)\(")
 OF_OTHERS = {
     "files.py": "defines them",
-    "scene/photos/header_cache.py": "sizes of photographs, a cache of its own",
+    "scene/photos/headers.py": "sizes of photographs, a cache of its own",
     "scene/partition/place.py": "partition.json, which lies beside the patches",
-    "scene/partition/wish.py": "boxes that somebody has drawn",
-    "doctor/look.py": "nvcc's version.json",
+    "scene/partition/options.py": "boxes that somebody has drawn",
+    "doctor/inventory.py": "nvcc's version.json",
     "engines/ray/client.py": "what it is asked on its stdin",
-    "engines/ray/connection.py": "what the client of Ray answers",
-    "publish/tiles/decode.py": "tilesets and binary glTFs, as they lie in a folder to hand over",
+    "engines/ray/engine.py": "what the client of Ray answers",
+    "publish/tiles/glb.py": "tilesets and binary glTFs, as they lie in a folder to hand over",
     "publish/tool.py": "package.json of a package of npm",
     "publish/tiles/write.py": "a tileset that it wrote, in a folder to hand over",
-    "scene/imports/exports/reading.py": "where on Earth OpenSfM says that a model lies",
+    "scene/imports/colmap_export.py": "where on Earth OpenSfM says that a model lies",
     "supervisor/apprise_urls.py": "a message on its stdin",
     "monitor/sinks/mlflow_runs.py": "its order, on stdin",
     "supervisor/ask.py": "what a program of ours answers",
@@ -110,7 +110,7 @@ def test_fields_of_records_are_parsed_in_store_alone() -> None:
     parsers = {
         path.relative_to(package) for path in package.rglob("*.py") if "splatbatch.fields import" in path.read_text()
     }
-    others = {"outcome.py", "scene/photos/header_cache.py", "tasks/throughput.py"}
+    others = {"outcome.py", "scene/photos/headers.py", "tasks/throughput.py"}
     # what stands there is no record: a YAML as it was read, and the answer of a program of ours
     others |= {"config/sweep/sweep.py", "config/trainers/program_checks.py", "doctor/probe.py"}
     others |= {"tasks/attempt_table.py"}  # settings.json holds a tree of settings, as any version had them

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from splatbatch.failures.causes.words import spelled
+from splatbatch.failures.causes import spelled
 from splatbatch.night.cancel import cancel as cancel_batch
 from splatbatch.tasks.status import summary
 

@@ -12,8 +12,8 @@ from rich.table import Table
 from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, open_table, print_json
 from splatbatch.errors import ConfigError
-from splatbatch.failures.causes.words import in_words
-from splatbatch.monitor.fitting import narrowed
+from splatbatch.failures.causes import in_words
+from splatbatch.monitor.table import narrowed
 from splatbatch.plain_text import assignments, clock, counted, one_line
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.attempt_table import AttemptRow, attempt_rows, ends_of

@@ -10,7 +10,7 @@ import typer
 
 from splatbatch.commands.output import print_json
 from splatbatch.config.load import has_config
-from splatbatch.doctor import look
+from splatbatch.doctor import inventory
 from splatbatch.doctor.facts import OF_TRAINER, Finding, Machine, ok, problem, worst_exit_code
 from splatbatch.doctor.job import extras, of_job
 from splatbatch.doctor.kernels import of_kernels
@@ -46,10 +46,10 @@ def doctor(config: Path | None, *, as_json: bool, build: bool) -> None:
 
 
 def _examine(batch: Batch | None, *, build: bool) -> Iterator[Finding]:
-    machine = replace(look.machine(), versions=look.versions())
+    machine = replace(inventory.machine(), versions=inventory.versions())
     expected = footprints_of(batch.config, batch.tasks) if batch else {}
     recipes = batch.recipes() if batch else {}
-    job = look.job(batch.config, recipes, expected) if batch else None
+    job = inventory.job(batch.config, recipes, expected) if batch else None
     yield from of_machine(machine, on_cpu=bool(job and job.on_cpu))
     if machine.presence.cards and not (job and job.on_cpu):
         yield from _of_gpus(machine, build=build)
@@ -66,7 +66,7 @@ def _of_gpus(machine: Machine, *, build: bool) -> Iterator[Finding]:
     if build and not seen.error:
         yield from warm(machine, seen.groups)
         seen = probe(machine)
-    yield from of_kernels(machine, look.toolchain(machine.torch), seen)
+    yield from of_kernels(machine, inventory.toolchain(machine.torch), seen)
 
 
 def _without_gpu(machine: Machine, *, build: bool) -> Iterator[Finding]:

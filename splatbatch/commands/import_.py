@@ -15,8 +15,7 @@ from splatbatch.machine.gpu import presence
 from splatbatch.plain_text import counted, one_line, plain, spell_place
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.imports.capture import Wish
-from splatbatch.scene.imports.importing import Imported, bring_in
-from splatbatch.scene.imports.sources import find_sources
+from splatbatch.scene.imports.importing import Imported, bring_in, find_sources
 from splatbatch.scene.imports.writing import HOLDOUT, RECORD
 from splatbatch.scene.template import Kept, config_for
 from splatbatch.tasks.batch import open_batch

@@ -14,9 +14,9 @@ from splatbatch import config as configuration
 from splatbatch.commands.output import print_json, print_warnings
 from splatbatch.commands.status import watching
 from splatbatch.errors import ConfigError, OutputError
-from splatbatch.failures.causes.words import spelled
+from splatbatch.failures.causes import spelled
 from splatbatch.failures.diagnose import diagnose_log
-from splatbatch.failures.lines import Gap
+from splatbatch.failures.log import Gap
 from splatbatch.files import MIB, open_regular, read_regular
 from splatbatch.night.night import report as renew_report
 from splatbatch.night.plan import Plan

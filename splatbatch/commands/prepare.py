@@ -15,7 +15,7 @@ from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.machine.gpu import presence
-from splatbatch.monitor.fitting import narrowed
+from splatbatch.monitor.table import narrowed
 from splatbatch.plain_text import counted, one_line, plain
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.patches import find_patches
@@ -78,7 +78,7 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
 
 def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> None:
     """Write a corrected copy of every model and a YAML that trains them; say what changed and what it did."""
-    from splatbatch.scene.repair.repair import fix_models
+    from splatbatch.scene.repair import fix_models
 
     if options.fix not in ("scale", "crop") or options.out is None:
         raise ConfigError(f"--fix {options.fix}: should be scale or crop, with --out FOLDER for the corrected copies")
@@ -135,7 +135,7 @@ def init(folder: Path, out: Path | None) -> None:
 def _to_import(folder: Path) -> str:
     """Return what to run where a folder holds no COLMAP scene but something that becomes one; else nothing."""
     from splatbatch.commands.import_ import next_command
-    from splatbatch.scene.imports.sources import what_instead
+    from splatbatch.scene.imports.importing import what_instead
 
     has_patches = (folder / "patches").is_dir()
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from splatbatch.config import Config, Recipe
-from splatbatch.doctor import look
+from splatbatch.doctor import inventory
 from splatbatch.doctor.facts import OF_TRAINER, Finding
 from splatbatch.doctor.job import of_job
 from splatbatch.doctor.machine import driver, open_files, shared_memory, torch_build
@@ -22,7 +22,7 @@ def preflight(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping
     Raises:
         TrainerError, ExecutorError: nothing can be trained here.
     """
-    machine, job = look.machine(), look.job(config, recipes, footprints)
+    machine, job = inventory.machine(), inventory.job(config, recipes, footprints)
     found = [*of_job(job), shared_memory(machine.shm_mib), open_files(machine.open_files)]
     if config.training.device != "cpu" and config.executor.gpus != ():
         found.append(driver(machine))

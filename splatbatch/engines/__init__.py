@@ -16,7 +16,7 @@ def _local(settings: Executor) -> Engine:
 
 
 def _slurm(settings: Executor) -> Engine:
-    from splatbatch.engines.slurm.slurm import Slurm
+    from splatbatch.engines.slurm import Slurm
 
     return Slurm(settings)
 

@@ -13,7 +13,7 @@ from splatbatch.config import Executor
 from splatbatch.engines.engine import JOB, Ended, Handle, Running, Seen, Unknown, Wanted
 from splatbatch.errors import ExecutorError
 from splatbatch.machine import detached
-from splatbatch.machine.place import chosen_cards
+from splatbatch.machine.slots import chosen_cards
 from splatbatch.store.submissions import Submission
 
 

@@ -9,14 +9,11 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from splatbatch.failures.lines import NO_GAP, Gap
-from splatbatch.failures.log import Log
-from splatbatch.failures.raised import Raised
-from splatbatch.failures.row import Row, Scope, Strength
+from splatbatch.failures.log import NO_GAP, Gap, Log, Raised
+from splatbatch.failures.row import Row, Scope, Strength, Words, lower
 from splatbatch.failures.rules import signs
 from splatbatch.failures.settings import Difference
 from splatbatch.failures.table import ROWS
-from splatbatch.failures.words import Words, lower
 from splatbatch.outcome import Exit, Exited, Lost, NotStarted
 
 Standing = Literal["final", "bare", "caught", "exception", "error", "plain", "warning"]

@@ -4,13 +4,208 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
 
-from splatbatch.failures.lines import NO_GAP, Gap, Line, lines_of
-from splatbatch.failures.raised import MARKS, Marks, Raised, find_raised
+from splatbatch.failures.row import Words, lower
 from splatbatch.failures.rules import signs
-from splatbatch.failures.words import Words, lower
+
+LINE_CHARS = 1000
+"""Longer lines are searched in pieces: the search time of a pattern may grow with the square of a line."""
+FULL_CHARS = 1 << 16
+"""Of longer logs, lines that differ in numbers and bars alone are read where they first and where they last stand."""
+HEAD_CHARS, MIDDLE_CHARS, TAIL_CHARS = 16 << 10, 16 << 10, 40 << 10
+"""If that is still much, as much of it is read: of the middle only lines that sound bad, first ones and last ones."""
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_FIGURES = dict.fromkeys(map(ord, "0123456789.,:|#%█▏▎▍▌▋▊▉ "))
+
+
+class Gap(NamedTuple):
+    """Lines of a file that were not read: how many, and after which."""
+
+    after: int
+    lines: int
+
+
+NO_GAP = Gap(0, 0)
+
+
+class Line(NamedTuple):
+    """A line, or a piece of one, with its number in the file; 0: it stands outside of the log."""
+
+    number: int
+    words: str
+
+
+def lines_of(text: str, gap: Gap) -> tuple[Line, ...]:
+    """Return every line of a log that says something, long ones in pieces; in a long log those that tell most."""
+    pieces = _pieces(text, gap, len(text) > FULL_CHARS)
+    return tuple(_within_limits(_without_repetitions(pieces) if "\r" in text else pieces))
+
+
+def _pieces(text: str, gap: Gap, is_long: bool) -> tuple[Line, ...]:
+    clean = ANSI.sub("", text) if "\x1b" in text else text
+    lines = clean.split("\n")
+    chosen = _first_and_last(clean.translate(_FIGURES).split("\n")) if is_long else range(len(lines))
+    found = []
+    for index in chosen:
+        line, number = lines[index], index + 1 + (gap.lines if index >= gap.after else 0)
+        if len(line) <= LINE_CHARS and "\r" not in line:  # nearly all; there may be half a million
+            found.append(Line(number, line))
+        else:
+            found += [Line(number, piece) for part in line.split("\r") for piece in _cut(part)]
+    return tuple(line for line in found if line.words and not line.words.isspace())
+
+
+def _cut(line: str) -> Sequence[str]:
+    """Return a line in pieces; an endless one has lost its middle."""
+    if len(line) <= LINE_CHARS:
+        return (line,)
+    whole = line if len(line) <= 4 * LINE_CHARS else f"{line[: 2 * LINE_CHARS - 2]}… {line[-2 * LINE_CHARS :]}"
+    return [whole[at : at + LINE_CHARS] for at in range(0, len(whole), LINE_CHARS)]
+
+
+def _without_repetitions(lines: Sequence[Line]) -> Sequence[Line]:
+    if sum(len(line.words) for line in lines) <= FULL_CHARS:
+        return lines
+    return [lines[index] for index in _first_and_last([line.words.translate(_FIGURES) for line in lines])]
+
+
+def _first_and_last(forms: Sequence[str]) -> list[int]:
+    """Return where each of some forms stands first and last."""
+    last = dict(zip(forms, range(len(forms)), strict=True))
+    first = dict(zip(reversed(forms), range(len(forms) - 1, -1, -1), strict=True))
+    return sorted({*first.values(), *last.values()})
+
+
+def _bad(lines: Sequence[Line], begin: int, limit: int) -> list[int]:
+    """Return which lines from `begin` on sound bad, until those are as long as the limit."""
+    found, at = [], 0
+    told = lines[begin:]
+    text, starts = lower("\n".join(line.words for line in told)), list(accumulate(len(one.words) + 1 for one in told))
+    while limit > 0 and (match := signs.BAD_WORDS.search(text, at)):
+        index = bisect_right(starts, match.start())
+        found.append(begin + index)
+        at = starts[index]
+        limit -= len(told[index].words)
+    return found
+
+
+def _within_limits(lines: Sequence[Line]) -> Sequence[Line]:
+    ends = list(accumulate(len(line.words) + 1 for line in lines))
+    if not ends or ends[-1] <= HEAD_CHARS + MIDDLE_CHARS + TAIL_CHARS:
+        return lines
+    head, tail = bisect_right(ends, HEAD_CHARS), bisect_right(ends, ends[-1] - TAIL_CHARS)
+    middle = lines[head:tail]
+    early = _bad(middle, 0, MIDDLE_CHARS // 2)
+    near = bisect_right(ends, ends[tail] - MIDDLE_CHARS // 2) - head
+    late = _bad(middle, max(near, early[-1] + 1 if early else 0), MIDDLE_CHARS)
+    return [*lines[:head], *(middle[index] for index in (*early, *late)), *lines[tail:]]
+
+
+_PREFIX = re.compile(r"^(?:\[rank\d+\]: |\d+: |│)")
+MARKS: Mapping[str, Words] = {
+    "tracebacks": signs.TRACEBACK,
+    "panics": signs.PANIC,
+    "messages": signs.RAISED,
+    "chains": signs.CHAINED,
+    "aside": signs.ASIDE,
+    "threads": signs.IN_THREAD,
+    "panic_ends": signs.PANIC_ENDS,
+}
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The lines that bear each sign of an exception."""
+
+    tracebacks: frozenset[int]
+    panics: frozenset[int]
+    messages: frozenset[int]
+    chains: frozenset[int]
+    aside: frozenset[int]
+    threads: frozenset[int]
+    panic_ends: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception or a panic with its frames, and those it was raised from: first and last line."""
+
+    begin: int
+    end: int
+    has_frames: bool
+    counts: bool = True
+    """False: nothing ended with it (`Exception ignored in`)."""
+    is_main: bool = True
+    """False: it ended a thread alone."""
+    says: int = 0
+    """The line of its message."""
+
+
+def find_raised(lines: Sequence[str], marks: Marks) -> tuple[Raised, ...]:
+    """Return every exception and panic among lines in small letters, first to last."""
+    found: list[Raised] = []
+    for begin in sorted(marks.tracebacks | marks.panics | marks.messages):
+        before = found[-1].end if found else -1
+        if begin <= before:
+            continue
+        says, end = _extent(lines, begin, marks)
+        is_head = begin in marks.tracebacks or begin in marks.panics
+        counts, is_main = not marks.aside & {begin - 1, begin}, begin - 1 not in marks.threads
+        one = Raised(begin, end, is_head, counts, is_main, says)
+        is_chained = bool(found and marks.chains & set(range(before + 1, begin)))
+        found.append(replace(one, begin=found.pop().begin) if is_chained else one)
+    return tuple(found)
+
+
+def _extent(lines: Sequence[str], begin: int, marks: Marks) -> tuple[int, int]:
+    """Return the line of a message, and the last one that belongs to it."""
+    if begin in marks.tracebacks:
+        return _end_of_traceback(lines, begin, marks.tracebacks)
+    if begin in marks.panics:
+        return _end_of_panic(lines, begin, marks.panics, marks.panic_ends)
+    return begin, _end_of_message(lines, begin)
+
+
+def _end_of_traceback(lines: Sequence[str], begin: int, heads: frozenset[int]) -> tuple[int, int]:
+    """Return the line of the exception, the first that is not indented, and the last of the indented ones below it."""
+    for at in range(begin + 1, len(lines)):
+        if at in heads:
+            return at - 1, at - 1
+        if not _is_indented(lines[at]):
+            return at, _end_of_message(lines, at)
+    return len(lines) - 1, len(lines) - 1
+
+
+def _end_of_message(lines: Sequence[str], at: int) -> int:
+    """Return the last line of a message: indented ones belong to it, and the next few if it begins with none."""
+    if lines[at].rstrip().endswith("error:"):
+        at = min(at + signs.MESSAGE_LINES, len(lines) - 1)
+    while at + 1 < len(lines) and _is_indented(lines[at + 1]):
+        at += 1
+    return at
+
+
+def _end_of_panic(lines: Sequence[str], begin: int, panics: frozenset[int], ends: frozenset[int]) -> tuple[int, int]:
+    """Return the line of a panic's message, and its last one: where it says so, else that of its message."""
+    says = min(begin + ("panicked at" in lines[begin]), len(lines) - 1)
+    for at in range(begin + 1, min(begin + signs.PANIC_LINES + 1, len(lines))):
+        if at in ends:
+            return says, at
+    end = says
+    while end + 1 < len(lines) and (end + 1 in panics or _is_indented(lines[end + 1])):
+        end += 1
+    return says if says > begin else end, end
+
+
+def _is_indented(line: str) -> bool:
+    return _PREFIX.sub("", line)[:1] in {" ", "\t"}
+
 
 QUOTE_CHARS = 240
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from splatbatch import processes
 from splatbatch.config import Executor as ExecutorConfig
+from splatbatch.machine import orphans
 from splatbatch.machine.heartbeat import WAKING_S, SilenceWatch
 from splatbatch.machine.mps import SERVER_MIB, Mps
-from splatbatch.machine.orphans import leftovers
-from splatbatch.machine.place import chosen_cards
 from splatbatch.machine.protocol import Handle, Key, Seen, Slot
+from splatbatch.machine.slots import chosen_cards
 from splatbatch.machine.supervisors import SUPERVISOR, Child, Supervisors
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import JobSpec
@@ -88,7 +88,7 @@ class LocalExecutor:
         """Return what still runs of a batch on this machine: supervisors, and what a killed one has left behind."""
         found = {key: _handle(pid) for pid, key in processes.marked(f"{batch}.").items()}
         for attempt in unended:
-            if left := leftovers.find(attempt):
+            if left := orphans.find(attempt):
                 key = (attempt.read_job() or JobSpec()).key or str(attempt.path)
                 self._unended[key], found[key] = attempt, _handle(left[0])
         for pid, folder in _supervisors_here().items():
@@ -112,11 +112,11 @@ class LocalExecutor:
         """End what is left of an attempt that has no supervisor any more."""
         processes.end_marked(key)
         if supervisor := self._supervisors.get(key):
-            leftovers.end(supervisor.folder)
+            orphans.end(supervisor.folder)
             started_by_us = [self._starts.server() or 0, *(one.process.pid for one in self._supervisors.values())]
             processes.end_adopted(key, started_by_us, supervisor.ticks)
         elif key in self._unended:
-            leftovers.end(self._unended[key])
+            orphans.end(self._unended[key])
 
 
 @dataclass(frozen=True)

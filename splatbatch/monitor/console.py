@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from splatbatch import terminal
-from splatbatch.failures.causes.words import spelled
+from splatbatch.failures.causes import spelled
 from splatbatch.monitor.table import batch_line, live_view, num_left, num_shown
 from splatbatch.plain_text import assignments, clock, counted, one_line
 from splatbatch.store import events

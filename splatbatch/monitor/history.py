@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
-from splatbatch.failures.causes.words import spelled
+from splatbatch.failures.causes import spelled
 from splatbatch.plain_text import assignments, moment
 from splatbatch.store.events import Accepted, AttemptEnded, AttemptStarted, Gate, GaveUp, Refused, Restored, Retried
 from splatbatch.store.layout import OutputFolder

@@ -5,14 +5,15 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from splatbatch.failures.causes.words import in_words
-from splatbatch.monitor.fitting import narrowed
+from splatbatch.failures.causes import in_words
 from splatbatch.plain_text import clock, one_line
 from splatbatch.store.claims import AtWork, in_short, lines_of
 from splatbatch.tasks.partition.tally import tally
@@ -159,3 +160,36 @@ def batch_eta_s(statuses: Sequence[PatchStatus]) -> float | None:
 def num_left(statuses: Sequence[PatchStatus]) -> int:
     """Return how many patches `train` has not done with yet: those that run, and those that it will take."""
     return sum(status.state in LEFT for status in statuses)
+
+
+GAP = 2
+"""Between two columns."""
+
+
+def fitting(widths: Sequence[int], worths: Sequence[int], width: int) -> list[int]:
+    """Return the places of the columns that fit: those of the least worth go first, of equals the last; one stays."""
+    kept = list(range(len(widths)))
+    while len(kept) > 1 and sum(widths[place] for place in kept) + GAP * (len(kept) - 1) > width:
+        kept.remove(min(reversed(kept), key=lambda place: worths[place]))
+    return kept
+
+
+def narrowed(table: Table, worths: Sequence[int], width: int) -> Table:
+    """Take the columns out of a table that a terminal of this width has no room for."""
+    kept = fitting([_width(column) for column in table.columns], worths, width)
+    table.columns = [table.columns[place] for place in kept]
+    for index, column in enumerate(table.columns):
+        column._index = index
+    return table
+
+
+def _width(column: Any) -> int:
+    longest = max((_cell_width(cell) for cell in (column.header, *column._cells)), default=0)
+    return min(longest, column.max_width) if column.max_width else longest
+
+
+def _cell_width(cell: Any) -> int:
+    given = getattr(cell, "width", None)  # of a progress bar
+    if isinstance(given, int):
+        return given
+    return cell_len(Text.from_markup(cell).plain if isinstance(cell, str) else str(cell))

@@ -16,8 +16,8 @@ from splatbatch.errors import BusyError, Interrupted, SplatbatchError
 from splatbatch.night import products
 from splatbatch.night.interruption import Interruption
 from splatbatch.plain_text import counted, one_line
+from splatbatch.publish.publish import Wish
 from splatbatch.publish.source import publishable, published
-from splatbatch.publish.wish import Wish
 from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.patches import spell
 from splatbatch.store.records.publication import Publication

@@ -20,8 +20,8 @@ from splatbatch.night.night import report, status
 from splatbatch.night.plan import plan
 from splatbatch.night.products import Closely, Found, merge
 from splatbatch.night.training import train
+from splatbatch.publish.publish import Wish as PublishWish
 from splatbatch.publish.source import published
-from splatbatch.publish.wish import Wish as PublishWish
 from splatbatch.splats.ply import Gaussians, read_splat
 from splatbatch.store.records.evaluation import SceneEvaluation
 from splatbatch.store.records.publication import Publication

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.capture.flight import Convert, Flight
-from splatbatch.scene.capture.suggest import suggest
-from splatbatch.scene.capture.survey import Floats, Shot, Survey, shots_of, up_of
+from splatbatch.scene.capture import Convert, Flight, Floats, Shot, Survey, shots_of, suggest, up_of
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats.blocks import sample_means
 from splatbatch.store.folders import PatchFolder

@@ -12,8 +12,8 @@ from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
 from splatbatch.reader import Done, Reading
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
-from splatbatch.scene.photos.other_formats import decode_problem
-from splatbatch.scene.photos.photographs import choose_photographs
+from splatbatch.scene.photos.folders import choose_photographs
+from splatbatch.scene.photos.headers import decode_problem
 from splatbatch.tasks.task import Task
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from splatbatch.config import Executor
 from splatbatch.engines.crew import Crew
 from splatbatch.engines.engine import TERMS, Ended, Running, Wanted
-from splatbatch.engines.slurm.states import NEVER_BEGAN
+from splatbatch.engines.slurm import NEVER_BEGAN
 from splatbatch.errors import ConfigError, ExecutorError, Interrupted, OutputError, SceneError, TrainerError
 from splatbatch.files import read_tail
 from splatbatch.machine import detached

@@ -14,15 +14,15 @@ from splatbatch.files import write_json
 from splatbatch.monitor.telling import open_telling, tell
 from splatbatch.night.interruption import Interruption
 from splatbatch.plain_text import one_line
+from splatbatch.publish.publish import Wish
 from splatbatch.publish.publish import publish as publish_splats
 from splatbatch.publish.source import Published
-from splatbatch.publish.wish import Wish
 from splatbatch.report.quality import drop_in_words
 from splatbatch.scene.patches import spell
 from splatbatch.scheduler import single
 from splatbatch.scheduler.rounds import Rounds
 from splatbatch.scheduler.work.holding import held_alone
-from splatbatch.splats.merge.place import check_place
+from splatbatch.splats.merge import check_place
 from splatbatch.store.folders import MergedFiles
 from splatbatch.store.records.evaluation import EvaluationSettings, SceneEvaluation
 from splatbatch.store.records.publication import Publication

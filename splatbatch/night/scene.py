@@ -23,10 +23,10 @@ from splatbatch.night.decided import Wish
 from splatbatch.night.interruption import Interruption
 from splatbatch.night.training import train
 from splatbatch.plain_text import one_line
-from splatbatch.scene.partition.output.shared import find_source
+from splatbatch.scene.partition.folder import find_source
+from splatbatch.scene.partition.options import Wish as Cut
 from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.partition.split import Asked, split
-from splatbatch.scene.partition.wish import Wish as Cut
 from splatbatch.scene.template import config_for
 from splatbatch.store.folders import BACKDROP, names_in
 from splatbatch.store.layout import OutputFolder

@@ -16,7 +16,7 @@ from splatbatch.engines.crew import Crew
 from splatbatch.engines.engine import JOB, TERMS
 from splatbatch.errors import ExecutorError, OutputError, SplatbatchError
 from splatbatch.files import sweep
-from splatbatch.machine.place import given_cards
+from splatbatch.machine.slots import given_cards
 from splatbatch.monitor.sinks import End
 from splatbatch.monitor.telling import say, tell
 from splatbatch.night.afterwards import Show, Trained, follow, publish_as_asked

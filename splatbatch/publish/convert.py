@@ -13,8 +13,8 @@ from splatbatch.files import write_whole
 from splatbatch.publish.formats import Format
 from splatbatch.publish.rows import copy_part, is_whole, read_part
 from splatbatch.publish.source import Part
-from splatbatch.publish.tiles.decode import decode, half_turned
-from splatbatch.publish.tiles.levels import halved
+from splatbatch.publish.tiles.glb import decode, half_turned
+from splatbatch.publish.tiles.tree import halved
 from splatbatch.publish.tool import Tool
 from splatbatch.splats import read_header, write_splat
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from splatbatch.config import Offset
 from splatbatch.errors import ConfigError, OutputError, SplatbatchError
-from splatbatch.failures.causes.words import spelled
+from splatbatch.failures.causes import spelled
 from splatbatch.identity import sha256_of
 from splatbatch.outcome import Rejected
 from splatbatch.scene.patches import Patch

@@ -14,8 +14,8 @@ from splatbatch.identity import hash_of
 from splatbatch.publish.formats import TILES
 from splatbatch.publish.rows import WIDEST_DEGREE
 from splatbatch.publish.source import SCENE, Part, Published
-from splatbatch.publish.tiles.decode import leaves
 from splatbatch.publish.tiles.geodesy import Ground, on_globe, upright
+from splatbatch.publish.tiles.glb import leaves
 from splatbatch.publish.tiles.write import ROOT, Tiles
 from splatbatch.report.viewer.initial_camera import up_of
 from splatbatch.scene.colmap.reconstruction import read_images

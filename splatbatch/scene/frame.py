@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.config import NO_OFFSET, Offset
-from splatbatch.scene.colmap.moved import moved, write_moved
+from splatbatch.scene.colmap.copies import moved, write_moved
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.types import Floats, Image
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from splatbatch.scene.colmap.library import load_pycolmap
+from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d
 from splatbatch.scene.colmap.types import CAMERA_MODELS, PINHOLE_MODELS, Camera, Floats
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.plain_text import counted
-from splatbatch.scene.colmap.library import load_pycolmap
+from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import Floats
 
 RATIO = 0.8

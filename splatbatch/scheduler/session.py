@@ -13,7 +13,7 @@ from splatbatch.doctor.preflight import preflight
 from splatbatch.errors import SceneError
 from splatbatch.files import write_text
 from splatbatch.machine.local import LocalExecutor
-from splatbatch.machine.orphans import earlier_run
+from splatbatch.machine.orphans import Orphans, stop_orphans
 from splatbatch.outcome import Made, Outcome, Trained
 from splatbatch.reader import Done, Patience, ToldToStop, answers
 from splatbatch.scene import footprint
@@ -57,8 +57,8 @@ def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False)
             ledger.write(Unwell(finding.check, finding.message))
         footprints.record(expected, batch.config, ledger)
         if rounds.is_alone:
-            grace_s, orphans = batch.config.limits.grace_s, earlier_run.Orphans(batch.output)
-            earlier_run.stop_orphans(orphans, executor, ledger, grace_s, rounds.beat)
+            grace_s, orphans = batch.config.limits.grace_s, Orphans(batch.output)
+            stop_orphans(orphans, executor, ledger, grace_s, rounds.beat)
         tasks = [replace(task, footprint=expected.get(task.name)) for task in batch.tasks]
         if choice and rounds.is_alone:  # of several workers none knows what the others will have done
             rounds = replace(rounds, pacer=pacer_of(batch, choice, ledger))

@@ -205,7 +205,7 @@ class MergedFiles:
         content = facts.sha256(str(self.splat))
         if content == merged.sha256 or not merged.sha256 or not (content or facts.reads):
             return ""
-        from splatbatch.splats.merge.ranges import Earlier, Written
+        from splatbatch.splats.merge import Earlier, Written
 
         parts = {
             one.key: Written(one.patch, one.start, one.num_gaussians, 0, {}, one.rows_sha256) for one in merged.parts

@@ -12,23 +12,21 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from splatbatch import processes
 from splatbatch.files import write_json
-from splatbatch.machine.orphans import control_group, leftovers
+from splatbatch.machine import control_group
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, NotStarted, TimedOut
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import ExitFacts, Go, Heartbeat, Start
-from splatbatch.supervisor.external import external
-from splatbatch.supervisor.host.host_monitor import HostMonitor
+from splatbatch.supervisor import external
+from splatbatch.supervisor.host_monitor import HostMonitor
 from splatbatch.supervisor.job import Job, read_job
-from splatbatch.supervisor.log import BoundedLog
-from splatbatch.supervisor.secrets import Secrets
-from splatbatch.supervisor.timers import Every, StopRequest
-from splatbatch.supervisor.watchdog import Watchdog
+from splatbatch.supervisor.log import BoundedLog, Secrets
 
 FENCED = 75  # sysexits.h, EX_TEMPFAIL: somebody else runs this attempt
 HEARTBEAT_S = 1.0
@@ -250,5 +248,83 @@ class _Watch:
 
     def _beat(self) -> None:
         self.beats += 1
-        heartbeat = Heartbeat(self.beats, self.process.pid, tuple(leftovers.names_below(os.getpid())))
+        heartbeat = Heartbeat(self.beats, self.process.pid, tuple(processes.names_below(os.getpid())))
         write_json(self.folder.heartbeat, heartbeat.to_record())
+
+
+class StopRequest:
+    """Whether we were asked to stop from outside, and by what."""
+
+    def __init__(self) -> None:
+        self.by = ""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, _frame: object) -> None:
+        self.by = self.by or signal.Signals(number).name
+
+
+@dataclass
+class Every:
+    """Something to do now and then."""
+
+    interval_s: float
+    do: Callable[[], None]
+    due: float = 0.0
+
+    def tick(self, now: float) -> None:
+        """Do it if it is due."""
+        if now >= self.due:
+            self.due = now + self.interval_s
+            # a full disk or an unreachable share must not end a good training
+            with suppress(OSError):
+                self.do()
+
+
+IDLE_SHARE = 0.01
+"""Who uses less than this share of one CPU does nothing: an idle viewer wakes up now and then."""
+
+
+@dataclass
+class Watchdog:
+    """Knows since when nothing has moved."""
+
+    progress: Path
+    pid: int
+    moved_at: float = field(default_factory=time.monotonic)
+    _looked_at: float = field(default_factory=time.monotonic)
+    _traces: tuple[int, ...] = ()
+    _cpu_s: float = 0.0
+
+    def look(self, log_bytes: int, gpu_percent: int | None) -> None:
+        """Note whether anything has moved since the last look.
+
+        Args:
+            log_bytes: what the process has said so far.
+            gpu_percent: the highest utilisation of its GPU since the last look; None: it has none, so that the
+                CPU time of the process and all below it counts.
+        """
+        now = time.monotonic()
+        traces = (log_bytes, *_size_and_time(self.progress))
+        if traces != self._traces or self._works(gpu_percent, now - self._looked_at):
+            self.moved_at = now
+        self._traces, self._looked_at = traces, now
+
+    def idle_s(self) -> float:
+        """Return for how long nothing has moved."""
+        return time.monotonic() - self.moved_at
+
+    def _works(self, gpu_percent: int | None, since_s: float) -> bool:
+        if gpu_percent is not None:
+            return gpu_percent > 0
+        before, self._cpu_s = self._cpu_s, processes.cpu_s(self.pid)
+        # less than before: a process has gone whose time nobody inherited
+        return not before <= self._cpu_s <= before + IDLE_SHARE * since_s
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    try:
+        stat = os.stat(path)  # noqa: PTH116 - one call for both
+    except OSError:
+        return 0, 0
+    return stat.st_size, stat.st_mtime_ns

@@ -122,7 +122,7 @@ class Batch:
 
         `deep` decodes every photograph, too.
         """
-        from splatbatch.scene.audit.files.deep import decoded_too
+        from splatbatch.scene.audit.audit import decoded_too
         from splatbatch.trainers import rules_of
 
         rules = rules_of(self._sound_recipes().values())

@@ -13,7 +13,7 @@ from splatbatch.config import Config, Recipe
 from splatbatch.identity import FileFact, FileFacts, Stamp, Stamps, stamp_of
 from splatbatch.plain_text import spell_files
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.photos.resolution import stored_photographs
+from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.store.endings import Endings
 from splatbatch.store.events import GaveUp, Refused
 from splatbatch.store.folders import ACCEPTED, RESULT, SPLAT

@@ -10,9 +10,9 @@ from statistics import fmean
 
 from splatbatch.config import Recipe
 from splatbatch.errors import TrainerError
-from splatbatch.machine.place import chosen_cards, is_on_cpu
+from splatbatch.machine.slots import chosen_cards, is_on_cpu
 from splatbatch.plain_text import clock, counted
-from splatbatch.scene import duration
+from splatbatch.scene import footprint
 from splatbatch.scene.footprint import Footprint
 from splatbatch.store.folders import PatchFolder
 from splatbatch.store.records.result import Result
@@ -52,8 +52,8 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Footpr
         seconds = [throughput * recipe.training.max_steps for recipe in recipes.values()]
         basis = f"by the throughput of {counted(len(done), 'trained patch', 'es')}"
         return Forecast(makespan_s(seconds, num_slots(batch.config)), basis, spelled)
-    pace_of_all = duration.CPU if on_cpu else duration.H200
-    known = [duration.training_s(recipes[name], footprints[name], pace_of_all) for name in names if name in footprints]
+    pace_of_all = footprint.CPU if on_cpu else footprint.H200
+    known = [footprint.training_s(recipes[name], footprints[name], pace_of_all) for name in names if name in footprints]
     if not known:
         return Forecast(None, "none of the kind is trained yet", spelled)
     at_once = min(len(names), num_slots(batch.config), num_cores() if on_cpu else len(names))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from splatbatch.machine.orphans.leftovers import has_died
+from splatbatch.machine.orphans import has_died
 from splatbatch.reader import fault_of
 from splatbatch.scene.patches import natural_key
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder

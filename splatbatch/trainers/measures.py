@@ -11,7 +11,7 @@ from splatbatch.config.trainers.programs import Measures
 from splatbatch.files import MIB, Record, read_regular
 from splatbatch.json_text import parse
 from splatbatch.store.records.attempt import Progress
-from splatbatch.supervisor.external.finish import Artifacts
+from splatbatch.supervisor.external import Artifacts
 
 MOST_FIGURES_BYTES = 32 * MIB
 """Of a program's figures: those of 10,000 photographs have 3 MiB. A larger file is left unread."""

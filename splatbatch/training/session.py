@@ -20,7 +20,7 @@ from splatbatch.files import MIB, aside, write_json
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Extent, estimate, extent_of
 from splatbatch.scene.frame import read_shifted
-from splatbatch.scene.photos.resolution import stored_photographs
+from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.splats import offset_comments, read_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.metrics import TrainingSettings

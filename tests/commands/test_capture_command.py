@@ -15,10 +15,10 @@ from published_shapes import checked
 
 from splatbatch.night.capture import flight_of
 from splatbatch.publish.tiles.geodesy import to_degrees
-from splatbatch.scene.capture.survey import FEW, Shot, Survey, shots_of
+from splatbatch.scene.capture import FEW, Shot, Survey, shots_of
+from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.sightings import read_sightings
-from splatbatch.scene.colmap.subset import Subset
 from splatbatch.tasks.batch import open_batch
 
 

@@ -355,7 +355,7 @@ def test_a_merge_that_is_killed_while_it_writes_leaves_a_whole_scene_and_nothing
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     invoke("merge", batch=batch)
-    row_by_row = json.dumps({"splatbatch.splats.merge.rows.ROWS_AT_ONCE": 1})
+    row_by_row = json.dumps({"splatbatch.splats.merge.ROWS_AT_ONCE": 1})
     monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", row_by_row)
     for attempt in range(4):
         put(batch, "p0", seed=10 + attempt)
@@ -390,7 +390,7 @@ def test_on_a_full_disk_the_scene_stays_as_it_was(batch: FakeBatch, monkeypatch:
     invoke("merge", batch=batch)
     before = scene(batch).read_bytes()
     put(batch, "p0", seed=9)
-    monkeypatch.setattr("splatbatch.splats.merge.write._write", full)
+    monkeypatch.setattr("splatbatch.splats.merge._write", full)
     assert "No space left on device" in refused(batch)
     assert scene(batch).read_bytes() == before
 

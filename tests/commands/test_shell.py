@@ -16,11 +16,10 @@ from rich.console import Console
 from typer.main import get_command
 
 from splatbatch.cli.app import GROUPS, app
-from splatbatch.failures.causes.words import WORDS, in_words, spelled
+from splatbatch.failures.causes import WORDS, in_words, spelled
 from splatbatch.failures.remedies import REMEDIES, for_patch
 from splatbatch.failures.table import ROWS
-from splatbatch.monitor.fitting import fitting
-from splatbatch.monitor.table import status_table
+from splatbatch.monitor.table import fitting, status_table
 from splatbatch.tasks.status import PatchStatus
 
 if TYPE_CHECKING:

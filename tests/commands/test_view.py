@@ -14,7 +14,7 @@ import pytest
 from fake_batch import FakeBatch
 
 from splatbatch.report.viewer.viewer import viewer_gz
-from splatbatch.splats.shapes import covariances
+from splatbatch.splats.ply import covariances
 
 built = pytest.mark.skipif(not viewer_gz(), reason="the viewer is not built (scripts/build_web, needs npm)")
 

@@ -12,7 +12,7 @@ import pytest
 from command_line import invoke
 from fake_batch import FakeBatch
 
-from splatbatch.doctor import look
+from splatbatch.doctor import inventory
 from splatbatch.doctor.facts import TorchBuild
 from splatbatch.doctor.preflight import preflight
 from splatbatch.machine import gpu
@@ -131,7 +131,7 @@ def test_a_torch_that_the_driver_cannot_run_stops_train_before_the_first_patch(
 ) -> None:
     monkeypatch.setattr(gpu, "gpus", lambda: (H200,))
     monkeypatch.setattr(gpu, "cuda_version", lambda: (12, 4))
-    monkeypatch.setattr(look, "torch_build", lambda: TorchBuild("2.11.0+cu130", (13, 0)))
+    monkeypatch.setattr(inventory, "torch_build", lambda: TorchBuild("2.11.0+cu130", (13, 0)))
     ended = invoke("train", batch=batch.make("p0", training={"device": "cuda"}))
     assert ended.code == 5
     assert "the driver is too old: it runs CUDA up to 12.4" in ended.err
@@ -154,5 +154,5 @@ def test_a_build_lock_is_found_where_torch_builds(tmp_path: Path, monkeypatch: p
     lock.parent.mkdir(parents=True)
     lock.touch()
     os.utime(lock, (1, 1))
-    (found,) = look.toolchain(None).locks
+    (found,) = inventory.toolchain(None).locks
     assert (found.path, found.age_s > 3600) == (lock, True)

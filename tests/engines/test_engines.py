@@ -14,7 +14,7 @@ from sites import LocalSite, at_work, wait_for
 
 from splatbatch.config import load
 from splatbatch.engines.engine import JOB, TERMS
-from splatbatch.engines.slurm.commands import cleaned
+from splatbatch.engines.slurm import cleaned
 from splatbatch.errors import ConfigError
 from splatbatch.store.events import AttemptEnded
 from splatbatch.store.layout import OutputFolder

@@ -15,10 +15,8 @@ from sites import wait_for
 
 from splatbatch.config import Executor, load
 from splatbatch.engines.engine import Ended, Pending, Running, Unknown, Wanted
-from splatbatch.engines.ray import connection
-from splatbatch.engines.ray.connection import Connection, RayError
-from splatbatch.engines.ray.engine import Ray, _seen
-from splatbatch.engines.ray.job import KEEPER, job_of, script_of, told
+from splatbatch.engines.ray import engine
+from splatbatch.engines.ray.engine import KEEPER, Connection, Ray, RayError, _seen, job_of, script_of, told
 from splatbatch.store.submissions import Submission
 
 ANSWER = {
@@ -95,20 +93,20 @@ def test_an_engine_that_cannot_be_asked_says_unknown_and_is_left_alone_for_a_whi
 ) -> None:
     broken = tmp_path / "client.py"
     broken.write_text(f"open('{tmp_path}/calls', 'a').write('.'); raise SystemExit('head: No route to host')")
-    monkeypatch.setattr(connection, "CLIENT", broken)
+    monkeypatch.setattr(engine, "CLIENT", broken)
     (tmp_path / "submission.json").write_text('{"name": "s", "engine": "ray", "handles": ["s/0"]}')
-    engine = Ray(Executor(engine="ray"))
+    ray = Ray(Executor(engine="ray"))
     for _ in range(3):
-        assert engine.look([Submission(tmp_path)]) == {"s/0": Unknown("Ray: head: No route to host")}
-    assert engine.find(Submission(tmp_path)) is None
-    assert engine.stop([Submission(tmp_path)]) == "Ray: head: No route to host"
+        assert ray.look([Submission(tmp_path)]) == {"s/0": Unknown("Ray: head: No route to host")}
+    assert ray.find(Submission(tmp_path)) is None
+    assert ray.stop([Submission(tmp_path)]) == "Ray: head: No route to host"
     assert len((tmp_path / "calls").read_text()) <= 2
 
 
 def test_a_client_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "client.py").write_text("import sys, time; print('connecting', file=sys.stderr); time.sleep(600)")
-    monkeypatch.setattr(connection, "CLIENT", tmp_path / "client.py")
-    monkeypatch.setattr(connection, "CONNECT_S", 3.0)
+    monkeypatch.setattr(engine, "CLIENT", tmp_path / "client.py")
+    monkeypatch.setattr(engine, "CONNECT_S", 3.0)
     with pytest.raises(RayError, match="not answered for 3 s: connecting"):
         Connection().ask("look")
 

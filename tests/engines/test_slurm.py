@@ -13,7 +13,7 @@ from process_family import left_of
 from sites import CONSTANTS, SlurmSite, at_work, wait_for, worker_pid
 
 from splatbatch.engines.engine import Ended, Pending, Running, Seen, Unknown
-from splatbatch.engines.slurm.states import limit_of, of_sacct, of_squeue, seconds_of, seen
+from splatbatch.engines.slurm import limit_of, of_sacct, of_squeue, seconds_of, seen
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

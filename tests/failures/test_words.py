@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from splatbatch.failures.lines import NO_GAP, lines_of
+from splatbatch.failures.log import NO_GAP, lines_of
+from splatbatch.failures.row import Words, lower
 from splatbatch.failures.rules import signs
 from splatbatch.failures.table import ROWS
-from splatbatch.failures.words import Words, lower
 
 FRESH = Path(__file__).with_name("fresh.jsonl")
 ALL = [

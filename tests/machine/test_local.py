@@ -19,8 +19,8 @@ from splatbatch.errors import ExecutorError
 from splatbatch.files import read_json
 from splatbatch.machine import gpu
 from splatbatch.machine.local import LocalExecutor
-from splatbatch.machine.place import given_cards
 from splatbatch.machine.protocol import Executor, Seen
+from splatbatch.machine.slots import given_cards
 from splatbatch.store.attempt_folder import AttemptFolder
 
 PATIENCE_S = 15.0

@@ -19,10 +19,9 @@ from supervised import Attempts, wait_for
 from splatbatch import processes
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.files import read_json, write_json
-from splatbatch.machine import heartbeat
+from splatbatch.machine import control_group, heartbeat, orphans
 from splatbatch.machine.heartbeat import SilenceWatch
 from splatbatch.machine.local import LocalExecutor
-from splatbatch.machine.orphans import control_group, leftovers
 from splatbatch.store.attempt_folder import AttemptFolder
 
 QUICK = {"splatbatch.machine.heartbeat.SILENCE_S": 1.0, "splatbatch.machine.heartbeat.WAKING_S": 1.0}
@@ -121,10 +120,10 @@ def test_processes_of_another_container_are_nobody_here(tmp_path: Path) -> None:
     here = {"boot_id": processes.boot_id(), "pid": 7, "ticks": 8, "group": str(group)}
     write_json(folder.heartbeat, {"below": [f"{me}:{ticks}"]})
     write_json(folder.start, {**here, "space": "pid:[1]"})
-    assert leftovers.find(folder) == []
+    assert orphans.find(folder) == []
     for space in ("", processes.pid_space()):
         write_json(folder.start, {**here, "space": space})
-        assert leftovers.find(folder) == [me]
+        assert orphans.find(folder) == [me]
 
 
 @pytest.mark.slow(but="start.json-group")
@@ -148,7 +147,7 @@ def test_a_process_that_hides_from_a_killed_batch_is_ended_by_the_next_run(
 def test_a_process_that_nobody_wrote_down_falls_to_the_parent_of_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leftovers, "end", lambda _: None)
+    monkeypatch.setattr(orphans, "end", lambda _: None)
     attempts = Attempts(tmp_path).program(f"{HIDING}time.sleep(600)", key="b.p0.a1")
     executor = LocalExecutor(ExecutorConfig(cpu_slots=1), "cpu")
     handles = {"b.p0.a1": executor.submit("b.p0.a1", attempts.folder)}
@@ -172,12 +171,12 @@ def test_a_number_that_somebody_else_has_by_now_is_not_ended(tmp_path: Path, nam
     other = subprocess.Popen(["sleep", "600"])
     write_json(folder.start, {"boot_id": processes.boot_id(), "pid": 1, "ticks": 1, "group": "/sys/fs/cgroup"})
     write_json(folder.heartbeat, {"below": [name.format(me=other.pid, ticks=processes.start_ticks(other.pid))]})
-    assert leftovers.find(folder) == []
-    leftovers.end(folder)
+    assert orphans.find(folder) == []
+    orphans.end(folder)
     assert other.poll() is None
     write_json(folder.heartbeat, {"below": [f"{other.pid}:{processes.start_ticks(other.pid)}"]})
     write_json(folder.start, {"boot_id": "another"})
-    assert leftovers.find(folder) == []
+    assert orphans.find(folder) == []
     other.kill()
 
 
@@ -186,7 +185,7 @@ def test_junk_in_a_heartbeat_names_nobody(tmp_path: Path, junk: dict[str, Any]) 
     folder = AttemptFolder(tmp_path)
     write_json(folder.start, {"boot_id": processes.boot_id()})
     write_json(folder.heartbeat, junk)
-    assert leftovers.find(folder) == []
+    assert orphans.find(folder) == []
 
 
 def test_a_control_group_ends_all_that_is_in_it_and_goes() -> None:

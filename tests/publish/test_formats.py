@@ -18,13 +18,13 @@ from splatbatch.machine.bounded import Bounds
 from splatbatch.publish import convert as converting
 from splatbatch.publish.convert import CLUSTERED, Job, Rung, convert
 from splatbatch.publish.formats import FORMATS
-from splatbatch.publish.page.stage import Stage
 from splatbatch.publish.source import Part
-from splatbatch.publish.tiles.decode import decode
+from splatbatch.publish.stage import Stage
+from splatbatch.publish.tiles.glb import decode
 from splatbatch.publish.tool import Tool
 from splatbatch.splats import Gaussians, read_splat, write_splat
+from splatbatch.splats.ply import covariances
 from splatbatch.splats.preview import rotated
-from splatbatch.splats.shapes import covariances
 
 HALF_TURN = np.diag([1.0, -1.0, -1.0])
 """Around x: from PLY's right, down, forward to right, up, back."""

@@ -15,11 +15,9 @@ from fake_batch import FakeBatch, write_model
 from letters import letters
 from PIL import Image
 
-from splatbatch.publish.page.page import Facts, PhotoView, digest, file_page, folder_page
-from splatbatch.publish.page.plan import draw_plan
-from splatbatch.publish.page.sky import NEUTRAL, sky_of
-from splatbatch.publish.page.stage import Stage, set_stage
+from splatbatch.publish.page import Facts, PhotoView, digest, draw_plan, file_page, folder_page
 from splatbatch.publish.source import Part, Published
+from splatbatch.publish.stage import NEUTRAL, Stage, set_stage, sky_of
 from splatbatch.publish.tool import FOLDER, cache_folder, version_in
 from splatbatch.report.viewer.initial_camera import InitialCamera, turn_upright
 from splatbatch.splats import read_header, write_splat
@@ -138,9 +136,9 @@ def test_without_a_viewer_there_is_no_page(tmp_path: Path, monkeypatch: pytest.M
     from command_line import invoke
 
     from splatbatch.commands.view import serve
-    from splatbatch.publish.page import write
+    from splatbatch.publish import page
 
-    for module in (serve, write):
+    for module in (serve, page):
         monkeypatch.setattr(module, "viewer_script", lambda: "")
     batch: FakeBatch = trained(tmp_path / "batch")
     ended = invoke("view", "p0", "p1", batch=batch)

@@ -23,7 +23,7 @@ from splatbatch.publish import loss, rows
 from splatbatch.publish import publish as publishing
 from splatbatch.publish import target as targets
 from splatbatch.publish.tiles import geodesy, glb, write
-from splatbatch.publish.tiles.spz import pack
+from splatbatch.publish.tiles.glb import pack
 from splatbatch.publish.tool import FOLDER
 from splatbatch.splats import read_splat
 

@@ -22,16 +22,24 @@ from tiled import random_splat
 
 from splatbatch.errors import ConfigError, MissingPartError
 from splatbatch.publish.tiles import geodesy
-from splatbatch.publish.tiles.decode import leaves
 from splatbatch.publish.tiles.geodesy import on_globe, upright
-from splatbatch.publish.tiles.glb import glb
-from splatbatch.publish.tiles.levels import halved, importance, some, turns, usual_size
-from splatbatch.publish.tiles.spz import pack, unpack
-from splatbatch.publish.tiles.tileset import of_patch, of_scene
-from splatbatch.publish.tiles.tree import REFINED_AT_PX, USUAL_ERROR_PX, Tile, Tiling, box_of
+from splatbatch.publish.tiles.glb import glb, leaves, pack, unpack
+from splatbatch.publish.tiles.tree import (
+    REFINED_AT_PX,
+    USUAL_ERROR_PX,
+    Tile,
+    Tiling,
+    box_of,
+    halved,
+    importance,
+    some,
+    turns,
+    usual_size,
+)
+from splatbatch.publish.tiles.write import of_patch, of_scene
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats import Gaussians, read_splat
-from splatbatch.splats.shapes import covariances
+from splatbatch.splats.ply import covariances
 from splatbatch.store.records.publication import Tiled
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, View

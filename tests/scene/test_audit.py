@@ -12,7 +12,7 @@ from scenes import FOV, HEIGHT, OURS, WIDTH, MadeScene, pinhole
 
 from splatbatch.scene.audit.audit import Audit, audit_patches
 from splatbatch.scene.audit.table import render
-from splatbatch.scene.photos import header_cache
+from splatbatch.scene.photos import headers
 
 
 def printed(audit: Audit) -> str:
@@ -82,8 +82,8 @@ def test_a_broken_source_is_a_finding(scene: MadeScene, tmp_path: Path) -> None:
 
 def test_patches_that_share_photographs_read_them_once(scene: MadeScene, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    read = header_cache.read_known
-    monkeypatch.setattr(header_cache, "read_known", lambda path, status: asked.append(path) or read(path, status))
+    read = headers.read_known
+    monkeypatch.setattr(headers, "read_known", lambda path, status: asked.append(path) or read(path, status))
     audit_patches([scene.patch("p1"), scene.patch("p2")], scene.root, OURS)
     assert len(asked) == len(set(asked)) == 8
 
@@ -93,8 +93,8 @@ def test_a_second_run_reads_no_photograph_but_those_that_changed(
 ) -> None:
     cache, asked = tmp_path / "cache/headers.json", []
     scene.audit(cache=cache)
-    read = header_cache.read_known
-    monkeypatch.setattr(header_cache, "read_known", lambda path, status: asked.append(path) or read(path, status))
+    read = headers.read_known
+    monkeypatch.setattr(headers, "read_known", lambda path, status: asked.append(path) or read(path, status))
     scene.photograph("03.jpg", (48, 36))
     audit = scene.audit(cache=cache)
     assert [Path(path).name for path in asked] == ["03.jpg"]

@@ -13,12 +13,11 @@ from PIL import Image as Picture
 from scenes import HEIGHT, OURS, WIDTH, MadeScene
 
 from splatbatch.config import Recipe, Training
-from splatbatch.scene.audit.audit import Audit, audit_patches
-from splatbatch.scene.audit.files.deep import decoded_too
+from splatbatch.scene.audit.audit import Audit, audit_patches, decoded_too
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.footprint import estimate, measure
 from splatbatch.scene.patches import model_folder
-from splatbatch.scene.photos.decoding import undecodable
+from splatbatch.scene.photos.pixels import undecodable
 
 
 def kinds(audit: Audit) -> set[str]:

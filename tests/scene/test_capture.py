@@ -9,9 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from splatbatch.scene.capture.flight import KML, Flight
-from splatbatch.scene.capture.suggest import Plan, _looking_at, suggest
-from splatbatch.scene.capture.survey import FEW, Floats, Shot, Survey, up_of
+from splatbatch.scene.capture import FEW, KML, Flight, Floats, Plan, Shot, Survey, _looking_at, suggest, up_of
 
 UP = np.array([0.0, 0.0, 1.0])
 SIDE, HEIGHT = 2.0, 20.0

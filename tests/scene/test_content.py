@@ -11,10 +11,9 @@ from PIL import Image as Picture
 from whole_scene import TAKES_ALL
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.audit.audit import Audit, audit_patches
-from splatbatch.scene.audit.files.deep import decoded_too
+from splatbatch.scene.audit.audit import Audit, audit_patches, decoded_too
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.repair.repair import Repaired, fix_models
+from splatbatch.scene.repair import Repaired, fix_models
 
 QUARRY = Path(__file__).resolve().parents[2] / "examples/quarry"
 

@@ -13,11 +13,10 @@ from fake_batch import ROOT, SHARED
 
 from splatbatch.errors import ConfigError
 from splatbatch.scene.partition.boxes import owners
-from splatbatch.scene.partition.cutting.axes import principal_axes
-from splatbatch.scene.partition.cutting.cuts import NoRoom, evenness, halves
-from splatbatch.scene.partition.cutting.membership import SHARE
+from splatbatch.scene.partition.cuts import NoRoom, evenness, halves, principal_axes
+from splatbatch.scene.partition.membership import SHARE
+from splatbatch.scene.partition.options import Wish, parse_axis, parse_grid, read_boxes
 from splatbatch.scene.partition.plan import Plan, plan_split
-from splatbatch.scene.partition.wish import Wish, parse_axis, parse_grid, read_boxes
 
 QUARRY = ROOT / "examples" / "quarry" / "sparse" / "0"
 CALITERRA = SHARED / "data" / "caliterra" / "sparse" / "0"

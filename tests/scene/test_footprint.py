@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from splatbatch.config import Recipe, Training
 from splatbatch.scene.footprint import Extent, bytes_per_gaussian, estimate, expected_gaussians, measure, why_tight
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.photos.resolution import divisor_of
+from splatbatch.scene.photos.folders import divisor_of
 
 BIG = Extent(200_000, ((1548, 1357),) * 375)
 

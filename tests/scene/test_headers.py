@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, PngImagePlugin
 
-from splatbatch.scene.photos.header_cache import Headers
-from splatbatch.scene.photos.photo import Header, Photo, Unreadable
+from splatbatch.scene.photos.headers import Header, Headers, Photo, Unreadable
 
 
 def read_header(path: Path) -> Header:

@@ -15,7 +15,7 @@ from scenes import MadeScene
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.binary import POINT, read_points
-from splatbatch.scene.colmap.moved import write_moved
+from splatbatch.scene.colmap.copies import write_moved
 from splatbatch.scene.colmap.reconstruction import read_points2d, read_reconstruction
 
 GIB = 1 << 30

@@ -11,8 +11,7 @@ from splatbatch.config import Scene
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.patches import find_patches
-from splatbatch.scene.photos.folders import find_masks
-from splatbatch.scene.photos.photographs import Photographs, choose_photographs
+from splatbatch.scene.photos.folders import Photographs, choose_photographs, find_masks
 
 NAMES = ["left/a.png", "left/b.png", "c.png"]
 

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from scenes import HEIGHT, OURS, WIDTH, MadeScene
 
 from splatbatch.errors import SceneError
+from splatbatch.scene import repair
 from splatbatch.scene.audit.audit import audit_patches
 from splatbatch.scene.colmap.reconstruction import read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Image
-from splatbatch.scene.repair import repair
-from splatbatch.scene.repair.camera_change import How
-from splatbatch.scene.repair.repair import Repaired, fix_models
+from splatbatch.scene.repair import How, Repaired, fix_models
 from splatbatch.scene.reprojection import project
 
 EVERY_MODEL = replace(OURS, camera_models=frozenset(CAMERA_MODELS))

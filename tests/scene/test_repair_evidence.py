@@ -15,8 +15,7 @@ from splatbatch.errors import SceneError
 from splatbatch.scene.audit.audit import audit_patches
 from splatbatch.scene.colmap.reconstruction import read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.repair.camera_change import How
-from splatbatch.scene.repair.repair import Repaired, fix_models
+from splatbatch.scene.repair import How, Repaired, fix_models
 
 pycolmap = pytest.importorskip("pycolmap")
 

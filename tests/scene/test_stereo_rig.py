@@ -7,7 +7,7 @@ import pytest
 from scenes import HEIGHT, WIDTH, MadeScene, pinhole
 
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.repair.repair import fix_models
+from splatbatch.scene.repair import fix_models
 
 pycolmap = pytest.importorskip("pycolmap")
 

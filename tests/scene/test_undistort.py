@@ -9,7 +9,7 @@ import pytest
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
 from splatbatch.scene.photos.undistort import is_distorted, sources, straighten, undistorted_rays
-from splatbatch.scene.repair.camera_change import rescaled
+from splatbatch.scene.repair import rescaled
 from splatbatch.scene.reprojection import project
 
 BARREL = Camera(1, "SIMPLE_RADIAL", 400, 300, (320.0, 203.5, 148.25, -0.12))

@@ -17,11 +17,9 @@ from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.partition.boxes import EVERYWHERE
 from splatbatch.scene.reprojection import project
 from splatbatch.splats import Gaussians, read_splat
-from splatbatch.splats.merge.clean import views as looking
-from splatbatch.splats.merge.clean.rules import IN_WORDS, Faint, OfPatch
-from splatbatch.splats.merge.clean.tracks import Tracks
-from splatbatch.splats.merge.clean.views import Views, views_of
-from splatbatch.splats.merge.write import merge_splats
+from splatbatch.splats import clean as looking
+from splatbatch.splats.clean import IN_WORDS, Faint, OfPatch, Tracks, Views, views_of
+from splatbatch.splats.merge import merge_splats
 
 NONE = (0.0, 0.0, 0.0)
 LOOKING_DOWN = (0.0, 1.0, 0.0, 0.0)

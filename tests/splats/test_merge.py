@@ -14,12 +14,9 @@ from tiled import partition_of_boxes, random_splat, rows_of, some, tiles, write_
 
 from splatbatch.errors import OutputError
 from splatbatch.scene.partition.boxes import EVERYWHERE
-from splatbatch.splats import Gaussians, read_header, read_splat, write_splat
+from splatbatch.splats import Gaussians, merge, read_header, read_splat, write_splat
 from splatbatch.splats.check import check_splat
-from splatbatch.splats.merge import rows
-from splatbatch.splats.merge.ranges import Earlier
-from splatbatch.splats.merge.regions import Inside, Outside
-from splatbatch.splats.merge.write import Part, merge_splats
+from splatbatch.splats.merge import Earlier, Inside, Outside, Part, merge_splats
 
 NONE = (0.0, 0.0, 0.0)
 UTM = (500_000.0, 4_500_000.0, 100.0)
@@ -49,7 +46,7 @@ def test_one_splat_cut_into_its_cores_and_merged_is_the_same_set_of_gaussians(
     partition = partition_of_boxes(folder, boxes, axes_of(turn))
     parts = write_parts(partition, splat, offset)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "ROWS_AT_ONCE", piece)
+        patch.setattr(merge, "ROWS_AT_ONCE", piece)
         merged = merge_splats(folder / "scene.ply", parts, offset)
     write_splat(folder / "whole.ply", splat, 20)
     assert np.array_equal(rows_of(folder / "scene.ply"), rows_of(folder / "whole.ply"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from splatbatch.failures.diagnose import diagnose_log
-from splatbatch.failures.lines import Gap
+from splatbatch.failures.log import Gap
 from splatbatch.store.log_ends import read_ends
 
 

@@ -11,7 +11,7 @@ from splatbatch import processes
 from splatbatch.machine import gpu
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import GpuSample
-from splatbatch.supervisor.host.gpu_watch import GpuWatch
+from splatbatch.supervisor.host_monitor import GpuWatch
 
 STRANGER, OURS, NEXT = 1 << 30, (1 << 30) + 1, (1 << 30) + 2  # numbers that no process here has
 MIB = {STRANGER: 100, OURS: 2000, NEXT: 600}

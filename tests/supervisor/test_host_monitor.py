@@ -9,8 +9,8 @@ import pytest
 from supervised import ASLEEP, Attempts, alive, wait_for
 
 from splatbatch import processes
-from splatbatch.supervisor.host import kernel_log
-from splatbatch.supervisor.host.kernel_log import KMSG, KernelLog, concerns, message_of
+from splatbatch.supervisor import host_monitor
+from splatbatch.supervisor.host_monitor import KMSG, KernelLog, concerns, message_of
 
 OURS, OTHER = "0000:3b:00", "0000:86:00"
 
@@ -50,7 +50,7 @@ def test_a_kernel_log_that_nobody_may_read_says_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.access(KMSG, os.R_OK | os.W_OK), reason="only root may write the kernel's log")
 def test_of_the_kernels_words_only_the_first_new_ones_about_us_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_log, "MOST_LINES", 2)
+    monkeypatch.setattr(host_monitor, "MOST_LINES", 2)
     with Path(KMSG).open("wb", buffering=0) as kernel:
         kernel.write(b"NVRM: Xid (PCI:0000:3b:00): 1, splatbatch test\n")
         log = KernelLog(OURS)

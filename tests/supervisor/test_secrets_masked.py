@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splatbatch.store.records.attempt import Watch
-from splatbatch.supervisor.secrets import Secrets, shown_anyway
+from splatbatch.supervisor.log import Secrets, shown_anyway
 
 TOKEN, LONGER = "hf_abababab", "hf_abababab/cdcdcdcd"
 WORDS = st.lists(st.sampled_from([TOKEN, LONGER, "hf_", "hf_abab", "abababab", "ab", "/cdcdcdcd", "x\r", "\n"]))

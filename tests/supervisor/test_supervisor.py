@@ -15,8 +15,7 @@ from supervised import ASLEEP, DEAF, PATIENCE_S, Attempts, alive, wait_for
 
 from splatbatch import processes
 from splatbatch.files import read_json
-from splatbatch.supervisor import log, watch
-from splatbatch.supervisor.host import kernel_log
+from splatbatch.supervisor import host_monitor, log, watch
 
 
 @pytest.mark.parametrize(
@@ -181,8 +180,8 @@ def test_a_program_that_talks_without_end_fills_no_disk(attempt: Attempts) -> No
 def test_the_memory_killer_is_seen_when_its_counter_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counter = tmp_path / "memory.events"
     counter.write_text("oom 1\noom_kill 2\n")
-    monkeypatch.setattr(kernel_log, "_COUNTERS", (counter, tmp_path / "missing"))
-    oom = kernel_log.OomWatch()
+    monkeypatch.setattr(host_monitor, "_COUNTERS", (counter, tmp_path / "missing"))
+    oom = host_monitor.OomWatch()
     assert not oom.struck()
     counter.write_text("oom 2\noom_kill 3\n")
     assert oom.struck()

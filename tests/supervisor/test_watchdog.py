@@ -12,7 +12,7 @@ from supervised import ASLEEP, DEAF, Attempts
 from splatbatch.machine import gpu
 from splatbatch.store.records.attempt import GpuSample
 from splatbatch.supervisor import watch
-from splatbatch.supervisor.watchdog import Watchdog
+from splatbatch.supervisor.watch import Watchdog
 
 STALL_S = 0.5
 LIMITS = {"stall_s": STALL_S}

@@ -12,10 +12,10 @@ import vast_scene
 from fake_batch import FakeBatch
 from PIL import Image
 
+from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.sightings import Sightings
-from splatbatch.scene.colmap.subset import Subset
+from splatbatch.scene.partition.options import Wish
 from splatbatch.scene.partition.split import Asked, Split, split
-from splatbatch.scene.partition.wish import Wish
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.settled.frame import FRAME, spans_of
 from splatbatch.tasks.settled.settled import Todo

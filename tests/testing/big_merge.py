@@ -13,8 +13,7 @@ from tiled import partition_of_boxes, tiles
 
 from splatbatch.identity import sha256_of
 from splatbatch.splats.export import Source
-from splatbatch.splats.merge.regions import Inside
-from splatbatch.splats.merge.write import Part, merge_splats
+from splatbatch.splats.merge import Inside, Part, merge_splats
 from splatbatch.splats.ply import names_at
 
 NUM_PATCHES = 10

@@ -65,7 +65,7 @@ def held_out_of(patch: Patch, recipe: Recipe) -> tuple[str, ...]:
 def resolution_of(patch: Patch, recipe: Recipe) -> dict[str, Any]:
     """Return which photographs are used, chosen as our own trainer does."""
     from splatbatch.scene.colmap.reconstruction import read_reconstruction
-    from splatbatch.scene.photos.photographs import choose_photographs
+    from splatbatch.scene.photos.folders import choose_photographs
 
     model = read_reconstruction(patch.sparse)
     chosen = choose_photographs(patch.images, model.images, model.cameras, recipe.training.resolution)

@@ -12,9 +12,9 @@ import torch
 from PIL import Image as Pillow
 from PIL import ImageFilter
 
+from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.reconstruction import Image, Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.sightings import read_sightings
-from splatbatch.scene.colmap.subset import Subset
 from splatbatch.splats import read_splat, write_splat
 from splatbatch.splats.ply import Gaussians
 from splatbatch.store.records.metrics import TrainingSettings

@@ -10,8 +10,7 @@ from splatbatch.scene.partition.boxes import EVERYWHERE, Box
 from splatbatch.scene.partition.record import Core, Partition
 from splatbatch.splats import Gaussians, offset_comments, write_splat
 from splatbatch.splats.export import Source
-from splatbatch.splats.merge.regions import Inside
-from splatbatch.splats.merge.write import Part
+from splatbatch.splats.merge import Inside, Part
 
 CONTENT = Box((-10.0, -10.0, -10.0), (10.0, 10.0, 10.0))
 UPRIGHT = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.sightings import Sightings
-from splatbatch.scene.colmap.subset import Subset
 from splatbatch.scene.colmap.types import Camera, Image, Points
 
 WIDTH, HEIGHT, FOCAL = 1600, 1200, 700.0

@@ -92,7 +92,7 @@ def external_ply() -> Path:
 
 
 def test_more_files_than_can_be_looked_through_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatbatch.supervisor.external.finish.MOST_FILES", 50)
+    monkeypatch.setattr("splatbatch.supervisor.external.MOST_FILES", 50)
     many = f"shutil.copy({str(external_ply())!r}, out); [(out.parent / str(i)).touch() for i in range(60)]"
     found = run(**doing(many), artifact={"ply": "**/point_cloud_*.ply"})
     found.process.wait(30)

@@ -12,7 +12,7 @@ from supervised import wait_for
 
 from splatbatch.config.trainers.programs import Artifact
 from splatbatch.outcome import Failed, Rejected, Stopped, Trained
-from splatbatch.supervisor.external.finish import Artifacts
+from splatbatch.supervisor.external import Artifacts
 
 
 def test_points_that_lie_beside_the_output_are_no_splat_and_end_no_training(run: Run) -> None:

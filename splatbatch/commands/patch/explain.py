@@ -10,7 +10,7 @@ import typer
 
 from splatbatch.commands.compare import attempt_table, rows_of
 from splatbatch.commands.output import open_console, print_json
-from splatbatch.failures.causes.words import spelled
+from splatbatch.failures.causes import spelled
 from splatbatch.failures.settings import in_words
 from splatbatch.monitor.history import tell_history
 from splatbatch.plain_text import plain

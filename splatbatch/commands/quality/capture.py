@@ -12,7 +12,7 @@ from splatbatch.errors import ConfigError, OutputError
 from splatbatch.files import write_text
 from splatbatch.night.capture import flight_of
 from splatbatch.plain_text import counted, one_line
-from splatbatch.scene.capture.flight import Flight
+from splatbatch.scene.capture import Flight
 from splatbatch.tasks.batch import open_batch
 
 SCENE = "scene"

@@ -11,10 +11,10 @@ import typer
 
 from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
 from splatbatch.plain_text import counted, one_line
-from splatbatch.scene.partition.output.picture import check_picture, draw
+from splatbatch.scene.partition.options import Wish, check_block, parse_axis, parse_grid, read_boxes
+from splatbatch.scene.partition.picture import check_picture, draw
 from splatbatch.scene.partition.record import json_schema
 from splatbatch.scene.partition.split import Asked, Split, split
-from splatbatch.scene.partition.wish import Wish, check_block, parse_axis, parse_grid, read_boxes
 
 STATES = {"new": "", "stays": "stays as it is", "changes": "cut anew"}
 

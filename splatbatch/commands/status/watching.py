@@ -14,7 +14,7 @@ from rich.text import Text
 
 from splatbatch.commands.output import open_console
 from splatbatch.files import open_regular
-from splatbatch.machine.orphans.leftovers import has_died
+from splatbatch.machine.orphans import has_died
 from splatbatch.monitor.table import live_view, status_table
 from splatbatch.plain_text import one_line, plain
 from splatbatch.store.attempt_folder import AttemptFolder

@@ -13,7 +13,7 @@ from splatbatch.commands.output import open_console
 from splatbatch.commands.publish import publish as publishing
 from splatbatch.commands.scene import evaluate as evaluating
 from splatbatch.commands.scene import merge as merging
-from splatbatch.failures.causes.words import spelled
+from splatbatch.failures.causes import spelled
 from splatbatch.night import retry
 from splatbatch.night.night import Ended
 from splatbatch.night.products import MergedScene

@@ -8,16 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch.errors import OutputError, SceneError
-from splatbatch.publish.page.page import Facts, PhotoView
-from splatbatch.publish.page.write import facts_of
+from splatbatch.publish.page import Facts, PhotoView, facts_of
 from splatbatch.publish.source import Published
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.frame import shifted_image
-from splatbatch.scene.photos.folders import Folders, Found
-from splatbatch.scene.photos.resolution import stored_photographs
+from splatbatch.scene.photos.folders import Folders, Found, stored_photographs
 from splatbatch.splats.export import Source
-from splatbatch.splats.merge.columns import Columns
-from splatbatch.splats.merge.rows import read_rows
+from splatbatch.splats.merge import Columns, read_rows
 from splatbatch.splats.ply import degree_of, encode_header, names_at, read_header
 
 MOST_PHOTOS = 2000

@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal as signals
 from dataclasses import dataclass
 
-from splatbatch.failures.row import Row
-from splatbatch.failures.words import Words
+from splatbatch.failures.row import Row, Words
 from splatbatch.outcome import Action, Exit, Exited, Killed, TimedOut
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from splatbatch.failures.row import Row
-from splatbatch.failures.words import Words
+from splatbatch.failures.row import Row, Words
 
 _NO_SPACE = (
     r"No space left on device|\[Errno 28\]|\berrno = 28\b|code: 28\b|\bENOSPC\b",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from splatbatch.failures.row import Row
-from splatbatch.failures.words import Words
+from splatbatch.failures.row import Row, Words
 
 _POWERS = {"bytes": -3, "kib": -2, "mib": -1, "gib": 0, "tib": 1, "pib": 2, "eib": 3}  # of 1024, in GiB
 _SIZE = r"(\d[\d.]*) ?(bytes|[KMGTPE]iB)"

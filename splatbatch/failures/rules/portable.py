@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from splatbatch.failures.row import Row
-from splatbatch.failures.words import Words
+from splatbatch.failures.row import Row, Words
 
 PORTABLE = (
     Row(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from splatbatch.failures.row import Row
+from splatbatch.failures.row import Row, Words
 from splatbatch.failures.rules.files import IMAGE
-from splatbatch.failures.words import Words
 
 _BROKEN_IMAGE = "A photograph cannot be read: replace that image."
 

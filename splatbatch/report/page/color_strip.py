@@ -22,8 +22,7 @@ from splatbatch.report.page.pictures import Budget
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors.evened import evened
 from splatbatch.scene.colors.tone import Tone
-from splatbatch.scene.photos.other_formats import DEEP_MODES
-from splatbatch.scene.photos.pixels import opened_photograph
+from splatbatch.scene.photos.headers import DEEP_MODES, opened_photograph
 
 LONG_SIDE_PX = 176
 JPEG_QUALITY = 80

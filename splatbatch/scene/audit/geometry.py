@@ -15,9 +15,8 @@ from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.causes import Cause, find_causes
-from splatbatch.scene.geometry.extents import Misfit, find_misfit
 from splatbatch.scene.geometry.points import stray_share, widest_angle_degrees
-from splatbatch.scene.geometry.survey import Survey, by_camera, survey
+from splatbatch.scene.geometry.survey import Misfit, Survey, by_camera, find_misfit, survey
 
 _NAMED = 3  # images named in a finding
 

@@ -1,19 +1,31 @@
-"""The model by itself: are there images with poses and unique names, and points that the patch's images see?"""
+"""A model by itself and beside its source: images, points, cameras, rigs, other forms of it, and what has drifted."""
 
 from __future__ import annotations
 
 import math
+import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
 from splatbatch.scene.audit.findings import Finding, Sink
-from splatbatch.scene.colmap.files import shown
+from splatbatch.scene.colmap import binary, text
+from splatbatch.scene.colmap.files import PARTS, ModelError, choose_format, opened, shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.types import Image, Points
+from splatbatch.scene.colmap.rigs import MOST_MIB
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Image, Points
+from splatbatch.scene.geometry import limits
+from splatbatch.scene.geometry.views import rotations_of
+from splatbatch.scene.patches import Patch, models_beside
+from splatbatch.scene.photos.folders import is_folder, photographs_below
+from splatbatch.scene.photos.sizes import spell
+from splatbatch.scene.photos.undistort import UNDISTORT, is_distorted, straighten
 
 _FARTHEST = 1e18  # a squared distance of more is infinite in float32; see splats.ply.LARGEST_COORDINATE
 _REMOVE = "Remove them (colmap point_filtering), or cut again."
@@ -103,3 +115,301 @@ def _is_seen(points: Points, image_ids: set[int]) -> NDArray[np.bool_]:  # [P]
 
 def _spell(numbers: tuple[float, ...]) -> str:
     return ", ".join(f"{number:.4g}" for number in numbers)
+
+
+_REPAIR = "Repair the intrinsics in the source reconstruction and cut the patch again."
+_MAX_SIDE = 1 << 20  # px; beyond that a size is garbage
+# Focal length over the longer side of the image. COLMAP itself drops cameras outside 0.1 … 10 (mapper options
+# min_focal_length_ratio, max_focal_length_ratio); 0.05 is 169 degrees of view, which no pinhole image has.
+_POSSIBLE, _USUAL = (0.05, 100.0), (0.1, 10.0)
+_MAX_STRETCH = 1.2  # fx / fy; square pixels have 1
+_CENTRAL = (0.2, 0.8)  # share of the side where principal points lie, even those of crops mostly
+
+
+def check_camera(camera: Camera, scribe: Sink) -> Iterator[Finding]:
+    """Yield what is wrong with a camera; the graver faults hide the lesser ones that follow from them."""
+    subject = f"camera {camera.id}"
+    model = CAMERA_MODELS.get(camera.model)
+    if camera.model not in scribe.rules.camera_models | scribe.rules.undistorts:
+        yield _unsupported(camera, scribe)
+    if not (0 < camera.width <= _MAX_SIDE and 0 < camera.height <= _MAX_SIDE):
+        yield scribe.note("bad_camera_size", subject, f"its size is {camera.width}x{camera.height} px", _REPAIR)
+    elif model is not None and len(model.params) != len(camera.params):
+        message = (
+            f"{len(camera.params)} parameters, but {model.name} has {len(model.params)}: {', '.join(model.params)}"
+        )
+        yield scribe.note("params_count", subject, message, _REPAIR)
+    elif not all(map(math.isfinite, camera.params)):
+        values = ", ".join(f"{value:g}" for value in camera.params)
+        yield scribe.note("bad_params", subject, f"its parameters are not all finite: {values}", _REPAIR)
+    elif model is not None and "cx" in model.params:
+        yield from _check_focal(camera, scribe)
+        yield from _check_principal_point(camera, scribe)
+        if camera.model in scribe.rules.undistorts and is_distorted(camera):
+            yield _check_distortion(camera, scribe)
+
+
+def _unsupported(camera: Camera, scribe: Sink) -> Finding:
+    takes = ", ".join(sorted(scribe.rules.camera_models))
+    message = f"camera model {shown(camera.model)}; {scribe.rules.name} takes {takes}"
+    remedy = f"Undistort photographs and model together: {UNDISTORT}"
+    return scribe.note("unsupported_model", f"camera {camera.id}", message, remedy)
+
+
+def _check_distortion(camera: Camera, scribe: Sink) -> Finding:
+    subject, remedy = f"camera {camera.id}", f"Undistort photographs and model together: {UNDISTORT}"
+    try:
+        straight = straighten(camera)
+    except SceneError as error:
+        return scribe.note("unsupported_model", subject, error.message.removeprefix(f"{subject}: "), remedy)
+    message = (
+        f"{camera.model}, {spell((camera.width, camera.height))} px become {spell((straight.width, straight.height))}"
+    )
+    return scribe.note("distorted", subject, message, f"None is needed; for COLMAP's own resampling: {UNDISTORT}")
+
+
+def _check_focal(camera: Camera, scribe: Sink) -> Iterator[Finding]:
+    subject, side = f"camera {camera.id}", max(camera.width, camera.height)
+    ratios = (camera.fx / side, camera.fy / side)
+    value = f"fx {camera.fx:.6g}, fy {camera.fy:.6g} px at {camera.width}x{camera.height}"
+    if not all(_POSSIBLE[0] <= ratio <= _POSSIBLE[1] for ratio in ratios):
+        yield scribe.note("impossible_focal", subject, f"focal length is impossible: {value}", _REPAIR)
+    elif not all(_USUAL[0] <= ratio <= _USUAL[1] for ratio in ratios):
+        message = f"focal length is {min(ratios):.3g} times the longer side: {value}"
+        yield scribe.note("unusual_focal", subject, message, f"Look at the lens. If it is wrong: {_REPAIR}")
+    elif not 1 / _MAX_STRETCH <= camera.fx / camera.fy <= _MAX_STRETCH:
+        message = f"pixels are not square: {value}"
+        yield scribe.note("unusual_focal", subject, message, f"Unless the image was stretched: {_REPAIR}")
+
+
+def _check_principal_point(camera: Camera, scribe: Sink) -> Iterator[Finding]:
+    subject = f"camera {camera.id}"
+    shares = (camera.cx / camera.width, camera.cy / camera.height)
+    where = f"principal point ({camera.cx:.6g}, {camera.cy:.6g}) in an image of {camera.width}x{camera.height} px"
+    if not all(0 < share < 1 for share in shares):
+        yield scribe.note("principal_point_outside", subject, f"{where} lies outside", _REPAIR)
+    elif not all(_CENTRAL[0] <= share <= _CENTRAL[1] for share in shares):
+        yield scribe.note(
+            "principal_point_far", subject, f"{where} is far from the centre", f"Unless cropped: {_REPAIR}"
+        )
+
+
+_COUNT, _PAIR, _SENSOR = struct.Struct("<Q"), struct.Struct("<II"), struct.Struct("<iI")
+_POSE, _DATA = 7 * 8, 16  # bytes: quaternion and translation; sensor type, sensor id, data id
+_REMEDY = "Delete rigs and frames together (COLMAP makes trivial ones), or copy both again from the source."
+
+
+def check_rigs(sparse: Path, scribe: Sink) -> Iterator[Finding]:
+    """Yield what keeps COLMAP from reading rigs and frames; poses are read from images and do not need them."""
+    suffix = choose_format(sparse)
+    paths = [path for path in (sparse / f"rigs.{suffix}", sparse / f"frames.{suffix}") if path.exists()]
+    if len(paths) == 1:
+        yield scribe.note("broken_rigs", paths[0].name, "rigs and frames: one is there without the other", _REMEDY)
+        return
+    for path in paths:
+        try:
+            _walk(path)
+        except ModelError as error:
+            yield scribe.note("broken_rigs", shown(path.name), shown(error.what), _REMEDY)
+
+
+def _walk(path: Path) -> None:
+    with opened(path, MOST_MIB) as (file, size):
+        data = file.read() if path.suffix == ".bin" else b""
+    if path.suffix != ".bin":
+        return
+    skip, offset = (_skip_rig if path.stem == "rigs" else _skip_frame), _COUNT.size
+    try:
+        for _ in range(min(_COUNT.unpack_from(data)[0], size)):
+            offset = skip(data, offset)
+    except struct.error as error:
+        raise ModelError(path, f"cut or garbage: ends inside an entry at byte {offset} of {size}") from error
+    if offset != size:
+        raise ModelError(path, f"cut or garbage: its entries take {offset} bytes, the file has {size}")
+
+
+def _skip_rig(data: bytes, offset: int) -> int:
+    _, num_sensors = _PAIR.unpack_from(data, offset)
+    offset += _PAIR.size + (_SENSOR.size if num_sensors else 0)  # the reference sensor has no pose
+    for _ in range(num_sensors - 1):
+        _SENSOR.unpack_from(data, offset)
+        (has_pose,) = struct.unpack_from("<B", data, offset + _SENSOR.size)
+        offset += _SENSOR.size + 1 + (_POSE if has_pose else 0)
+    return offset
+
+
+def _skip_frame(data: bytes, offset: int) -> int:
+    (num_data,) = struct.unpack_from("<I", data, offset + _PAIR.size + _POSE)
+    return offset + _PAIR.size + _POSE + 4 + _DATA * int(num_data)
+
+
+_RECUT_TODAY = "Cut the patch again from today's source."
+_SAME = 1e-6  # relative: far above a rounding to 32 bits, far below a thousandth of a pixel
+_SAME_ANGLE = 1e-4  # radians, 0.006 degrees
+_SAME_PLACE = 1e-4  # of the extent of the source's cameras
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source reconstruction, ready to be compared with."""
+
+    images: dict[str, Image]
+    cameras: Mapping[int, Camera]
+    extent: float
+    """Diagonal of the box around the camera centres, in units of the model."""
+
+
+def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> Source:
+    """Return the images and cameras of the source, ready for comparing patches with them."""
+    places = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
+    with np.errstate(all="ignore"):
+        centers = -np.einsum("iba,ib->ia", rotations_of(images), places)
+    centers = centers[np.isfinite(centers).all(axis=1)]
+    extent = float(np.linalg.norm(np.ptp(centers, axis=0))) if len(centers) else 0.0
+    return Source({image.name: image for image in images}, cameras, extent)
+
+
+def check_drift(
+    images: tuple[Image, ...], cameras: Mapping[int, Camera], source: Source, scribe: Sink
+) -> Iterator[Finding]:
+    """Yield cameras and poses that differ from the source's, and images that it does not have."""
+    seen: set[tuple[int, int]] = set()
+    for image in images:
+        original = source.images.get(image.name)
+        if original is None:
+            yield scribe.note(
+                "not_in_source", shown(image.name), "the source reconstruction has no such image", _RECUT_TODAY
+            )
+            continue
+        yield from _check_pose(image, original, source.extent, scribe)
+        pair = (image.camera_id, original.camera_id)
+        if pair not in seen:
+            seen.add(pair)
+            yield from _check_camera(cameras[pair[0]], source.cameras[pair[1]], scribe)
+
+
+def _check_camera(camera: Camera, original: Camera, scribe: Sink) -> Iterator[Finding]:
+    if (camera.model, camera.width, camera.height) != (original.model, original.width, original.height):
+        message = f"{_spell_size(camera)} in the patch, {_spell_size(original)} in the source"
+    elif any(
+        not math.isclose(*pair, rel_tol=_SAME, abs_tol=_SAME)
+        for pair in zip(camera.params, original.params, strict=False)
+    ):
+        ours, theirs = (", ".join(f"{value:.7g}" for value in each.params) for each in (camera, original))
+        message = f"parameters {ours} in the patch, {theirs} in the source"
+    else:
+        return
+    yield scribe.note("camera_drift", f"camera {camera.id}", message, _RECUT_TODAY)
+
+
+def _check_pose(image: Image, original: Image, extent: float, scribe: Sink) -> Iterator[Finding]:
+    if (image.quat, image.translation) == (original.quat, original.translation):
+        return
+    with np.errstate(all="ignore"):
+        moved = float(np.linalg.norm(image.center() - original.center()))
+        # From the chord of the rotation matrices, which stays exact where the arc cosine of the trace does not.
+        chord = float(np.linalg.norm(image.rotation() - original.rotation()))
+    turned = 2 * math.asin(min(1.0, chord / math.sqrt(8))) if math.isfinite(chord) else math.nan
+    if turned > _SAME_ANGLE or moved > _SAME_PLACE * extent:
+        share = f"{100 * moved / extent:.2g} % of the scene" if extent else "the source has one place only"
+        message = f"{moved:.3g} units ({share}) and {math.degrees(turned):.2g} degrees away from its pose in the source"
+        yield scribe.note("pose_drift", shown(image.name), message, _RECUT_TODAY)
+
+
+def _spell_size(camera: Camera) -> str:
+    return f"{camera.model} {camera.width}x{camera.height}"
+
+
+_SAME_IN_TEXT = 1e-6  # relative: text may hold six digits only
+
+
+def check_beside(patch: Patch, images: tuple[Image, ...], scribe: Sink) -> Iterator[Finding]:
+    """Yield other models that are not trained, text that differs from binary, and photographs without a pose."""
+    yield from _check_models(patch, scribe)
+    yield from _check_formats(patch.sparse, scribe)
+    if is_folder(patch.images) and patch.images.resolve().parent in patch.sparse.resolve().parents[:2]:
+        yield from _check_registered(patch.images, images, scribe)
+
+
+def _check_models(patch: Patch, scribe: Sink) -> Iterator[Finding]:
+    counts = models_beside(patch.sparse)
+    if len(counts) > 1:
+        others = ", ".join(f"{path.name} ({counted(count, 'image')})" for path, count in counts if path != patch.sparse)
+        own = next((count for path, count in counts if path == patch.sparse), 0)
+        message = f"{patch.sparse.name} with {counted(own, 'image')}, the most, is trained; {others} beside it: not"
+        remedy = "Merge them (colmap model_merger), or move those away that are not meant."
+        yield scribe.note("several_models", shown(str(patch.sparse.parent)), message, remedy)
+
+
+def _check_formats(sparse: Path, scribe: Sink) -> Iterator[Finding]:
+    if not all((sparse / f"{part}.{suffix}").is_file() for part in PARTS for suffix in ("bin", "txt")):
+        return
+    try:
+        what = _difference(sparse)
+    except ModelError as error:
+        what = f"{error.path.name} cannot be read: {error.what}"
+    if what:
+        remedy = "Remove the older of the two: the .bin files are read, here and by COLMAP."
+        yield scribe.note("formats_differ", shown(str(sparse)), f"text and binary model differ: {shown(what)}", remedy)
+
+
+def _difference(sparse: Path) -> str:
+    """Return the first difference between the two forms of a model; empty if there is none."""
+    cameras = [{one.id: one for one in read(sparse)} for read in (_binary_cameras, _text_cameras)]
+    if cameras[0].keys() != cameras[1].keys():
+        return f"{counted(len(cameras[0]), 'camera')} in cameras.bin, {len(cameras[1])} in cameras.txt"
+    for number, camera in cameras[0].items():
+        if _unlike_cameras(camera, cameras[1][number]):
+            in_text = _spell_camera(cameras[1][number])
+            return f"camera {number} is {_spell_camera(camera)} in cameras.bin and {in_text} in cameras.txt"
+    images = [{one.name: one for one in read(sparse / f"images.{end}")} for read, end in _IMAGES]
+    if images[0].keys() != images[1].keys():
+        return (
+            f"{counted(len(images[0]), 'image')} in images.bin, {len(images[1])} in images.txt, not of the same names"
+        )
+    for name, image in images[0].items():
+        other = images[1][name]
+        if any(_unlike(*pair) for pair in zip(_pose(image), _pose(other), strict=True)):
+            return f"the pose of {name}"
+    points = [count(sparse / f"points3D.{end}") for count, end in _POINTS]
+    return (
+        f"{counted(points[0], 'point')} in points3D.bin, {points[1]} in points3D.txt" if points[0] != points[1] else ""
+    )
+
+
+_IMAGES = ((binary.read_images, "bin"), (text.read_images, "txt"))
+_POINTS = ((binary.count_points, "bin"), (text.count_points, "txt"))
+
+
+def _binary_cameras(sparse: Path) -> list[Camera]:
+    return binary.read_cameras(sparse / "cameras.bin")
+
+
+def _text_cameras(sparse: Path) -> list[Camera]:
+    return text.read_cameras(sparse / "cameras.txt")
+
+
+def _unlike_cameras(one: Camera, other: Camera) -> bool:
+    facts = [(each.model, each.width, each.height, len(each.params)) for each in (one, other)]
+    return facts[0] != facts[1] or any(_unlike(*pair) for pair in zip(one.params, other.params, strict=True))
+
+
+def _unlike(one: float, other: float) -> bool:
+    return abs(one - other) > _SAME_IN_TEXT * max(1.0, abs(one), abs(other))
+
+
+def _pose(image: Image) -> tuple[float, ...]:
+    return (*image.quat, *image.translation, float(image.camera_id))
+
+
+def _spell_camera(camera: Camera) -> str:
+    return f"{camera.model} {camera.width}x{camera.height} ({', '.join(f'{value:.7g}' for value in camera.params)})"
+
+
+def _check_registered(folder: Path, images: tuple[Image, ...], scribe: Sink) -> Iterator[Finding]:
+    there = photographs_below(folder)
+    known = {image.name for image in images} & set(there)
+    if known and len(known) < limits.REGISTERED * len(there):
+        message = f"{len(known)} of its {len(there)} photographs have a pose in the model"
+        remedy = "Look for a larger model, or register the rest (more features, sequential or exhaustive matching)."
+        yield scribe.note("unregistered", shown(str(folder)), message, remedy)

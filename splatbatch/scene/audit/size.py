@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from splatbatch.scene.audit.findings import Finding, Sink
-from splatbatch.scene.audit.photos import Shot
+from splatbatch.scene.audit.photographs import Shot
 from splatbatch.scene.colmap.files import shown
-from splatbatch.scene.photos.photo import Photo
+from splatbatch.scene.photos.headers import Photo
 from splatbatch.scene.photos.sizes import (
     Equal,
     FewPixels,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from splatbatch.errors import SceneError
 from splatbatch.files import MIB, open_regular
@@ -107,3 +110,22 @@ def unique_ids(path: Path, items: list[T], key: Callable[[T], int]) -> dict[int,
     if len(by_id) != len(items):
         raise ModelError(path, f"{len(items)} entries share {len(by_id)} ids")
     return by_id
+
+
+TAKEN = (signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE, signal.SIGBUS)
+"""glog's InstallFailureSignalHandler, which pycolmap calls as it is imported: a batch that was told to end would print
+a stack trace and die, its attempts with it."""
+
+
+def load_pycolmap() -> Any:
+    """Return pycolmap, with every signal handled as it was before; importing takes half a second."""
+    if (known := sys.modules.get("pycolmap")) is not None:
+        return known
+    handlers = {number: signal.getsignal(number) for number in TAKEN}
+    import pycolmap
+
+    if threading.current_thread() is threading.main_thread():  # others may not
+        for number, handler in handlers.items():
+            if handler is not None:  # one that is not Python's
+                signal.signal(number, handler)
+    return pycolmap

@@ -15,8 +15,8 @@ from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors.tone import NEUTRAL, Tone
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.photos.pixels import opened_photograph
-from splatbatch.scene.photos.resolution import stored_photographs
+from splatbatch.scene.photos.folders import stored_photographs
+from splatbatch.scene.photos.headers import opened_photograph
 
 JPEG_QUALITY = 97
 """At which a second rounding is below the noise of a photograph: about 45 dB."""

@@ -19,8 +19,7 @@ from splatbatch.files import open_regular, write_whole
 from splatbatch.scene.colmap.types import Floats, Ints
 from splatbatch.scene.colors.observations import Shot
 from splatbatch.scene.photos.folders import MASK_COUNTS
-from splatbatch.scene.photos.other_formats import DEEP_MODES
-from splatbatch.scene.photos.pixels import opened_photograph
+from splatbatch.scene.photos.headers import DEEP_MODES, opened_photograph
 
 Samples = NDArray[np.uint16]
 """[N, 3], 256 times the mean of the pixels around each keypoint; 0: left out, as masked, dark or clipped."""

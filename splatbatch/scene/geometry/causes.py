@@ -12,14 +12,11 @@ import numpy as np
 
 from splatbatch.scene.colmap.types import Ints
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.candidates import Chosen, best, best_of_small, typical
-from splatbatch.scene.geometry.exchanges import other_cameras, other_poses, shifted_points
-from splatbatch.scene.geometry.intrinsics import Group, refitted
-from splatbatch.scene.geometry.lenses import other_lenses
+from splatbatch.scene.geometry.intrinsics import Group, other_lenses, refitted
 from splatbatch.scene.geometry.points import moved_points
-from splatbatch.scene.geometry.poses import conventions, resected
+from splatbatch.scene.geometry.poses import conventions, other_cameras, other_poses, resected, shifted_points
 from splatbatch.scene.geometry.survey import Survey
-from splatbatch.scene.geometry.views import Views
+from splatbatch.scene.geometry.views import Chosen, Views, best, best_of_small, typical
 
 _LENSES = frozenset({"wrong_lens", "distortion_dropped", "distortion_kept"})
 _MOST_CAMERAS = 16  # tried in place of another: there may be one for each image

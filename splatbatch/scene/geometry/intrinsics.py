@@ -1,4 +1,4 @@
-"""K against the keypoints: fitted anew by a robust line through projected and observed pixels, and named by its change.
+"""K and lenses against the keypoints: fitted anew by a robust line, and named by their change.
 
 Whatever the lens, COLMAP's models end in x = fx u + cx, y = fy v + cy, so that K follows from a line for each axis.
 """
@@ -6,17 +6,65 @@ Whatever the lens, COLMAP's models end in x = fx u + cx, y = fy v + cy, so that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
+from splatbatch.scene.colmap.types import CAMERA_MODELS, PINHOLE_MODELS, Camera, Floats
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.candidates import Candidate
-from splatbatch.scene.geometry.fitting import axes, fit, unit
 from splatbatch.scene.geometry.survey import Reach
-from splatbatch.scene.geometry.views import Views
+from splatbatch.scene.geometry.views import Candidate, Views
 from splatbatch.scene.reprojection import project
+
+_ROUNDS = 4
+
+
+def unit(camera: Camera) -> Camera:
+    """Return the camera with focal length 1 and principal point 0: what is left is its lens."""
+    one = {"f": 1.0, "fx": 1.0, "fy": 1.0, "cx": 0.0, "cy": 0.0}
+    names = CAMERA_MODELS[camera.model].params
+    return replace(camera, params=tuple(one.get(name, value) for name, value in zip(names, camera.params, strict=True)))
+
+
+def axes(rays: Floats) -> list[list[Floats]]:
+    """Return u for the x axis and v for the y axis."""
+    return [[rays[:, :1]], [rays[:, 1:]]]
+
+
+def polynomial(rays: Floats) -> list[list[Floats]]:
+    """Return u, u r^2, u r^4 for each axis, and what decentring adds."""
+    square = (rays**2).sum(axis=1, keepdims=True)
+    cross = 2 * rays[:, :1] * rays[:, 1:]
+    return [[ray, ray * square, ray * square**2, cross, square + 2 * ray**2] for ray in (rays[:, :1], rays[:, 1:])]
+
+
+def fit(terms: list[list[Floats]], xy: Floats) -> tuple[Floats, Floats, Floats] | None:
+    """Return the coefficients for x and y (the constant last) and the errors [O]; None where nothing can be fitted.
+
+    Least squares, in rounds that leave out what misses by more than three medians.
+    """
+    columns = [np.concatenate([*parts, np.ones((len(xy), 1))], axis=1) for parts in terms]
+    usable = np.isfinite(columns[0]).all(axis=1) & np.isfinite(columns[1]).all(axis=1) & np.isfinite(xy).all(axis=1)
+    kept, errors = usable.copy(), np.full(len(xy), np.inf)
+    solution = (np.zeros(0), np.zeros(0))
+    for _ in range(_ROUNDS):
+        if kept.sum() < 4 * columns[0].shape[1]:
+            return None
+        solution = (_solve(columns[0][kept], xy[kept, 0]), _solve(columns[1][kept], xy[kept, 1]))
+        missed = [columns[axis][usable] @ solution[axis] - xy[usable, axis] for axis in (0, 1)]
+        errors[usable] = np.hypot(*missed)
+        kept = usable & (errors <= 3 * np.median(errors[kept]) + 1e-9)
+    return solution[0], solution[1], errors
+
+
+def _solve(columns: Floats, wanted: Floats) -> Floats:
+    """Return the least squares solution by the normal equations: ten times as fast as lstsq, and exact enough."""
+    scale = np.linalg.norm(columns, axis=0) + 1e-300
+    columns = columns / scale
+    square = columns.T @ columns + 1e-14 * np.eye(columns.shape[1])
+    solution: Floats = np.linalg.solve(square, columns.T @ wanted) / scale
+    return solution
+
 
 _RECOVER = (
     "Take K from the reconstruction that these keypoints and points came from, or refine it (colmap bundle_adjuster)."
@@ -145,3 +193,64 @@ def _part(group: Group) -> str:
 
 def _spell_k(camera: Camera) -> str:
     return f"fx {camera.fx:.6g}, fy {camera.fy:.6g}, cx {camera.cx:.6g}, cy {camera.cy:.6g}"
+
+
+_BEND = frozenset(
+    {"k", "k0", "k1", "k2", "k3", "k4", "k5", "k6", "p0", "p1", "p2", "omega", "sx1", "sy1", "s0", "s1", "s2", "s3"}
+)
+_LEAST_LENS = 1e-4  # a coefficient below it bends nothing
+
+
+def other_lenses(group: Group) -> Iterator[Candidate]:
+    """Yield lenses: none, the opposite one, one that was dropped, a fisheye's."""
+    camera, views = group.camera, group.views
+    if "cx" not in CAMERA_MODELS[camera.model].params:
+        return
+    pinhole = replace(camera, model="PINHOLE", params=(camera.fx, camera.fy, camera.cx, camera.cy))
+    if camera.model not in PINHOLE_MODELS:
+        straight = views.errors_with({**views.cameras, camera.id: pinhole})
+        what = "the keypoints fit without the distortion: they are undistorted already"
+        remedy = "Use the PINHOLE cameras that came with the undistorted photographs."
+        yield Candidate("distortion_kept", what, remedy, straight)
+        opposite = replace(camera, params=_opposite(camera))
+        what = "the keypoints fit with the opposite distortion: its coefficients have the wrong sign"
+        errors = views.errors_with({**views.cameras, camera.id: opposite})
+        yield Candidate("wrong_lens", what, "Negate them; another program's model inverts COLMAP's.", errors)
+        fitted = fit(axes(project(unit(pinhole), views.in_camera)), views.xy)
+        if fitted is not None:
+            yield Candidate("distortion_kept", _without(fitted), remedy, fitted[2])
+    yield from _bent(group, pinhole)
+
+
+def _bent(group: Group, pinhole: Camera) -> Iterator[Candidate]:
+    """Yield a radial lens, then a fisheye, where the model has another lens or none."""
+    camera, views = group.camera, group.views
+    flat = project(unit(pinhole), views.in_camera)
+    had = "no distortion" if camera.model in PINHOLE_MODELS or not _is_bent(camera) else "another distortion"
+    kind = "distortion_dropped" if had == "no distortion" else "wrong_lens"
+    remedy = "Take model and parameters of the camera that the keypoints came with, or use undistorted photographs."
+    radial = fit(polynomial(flat), views.xy)
+    if radial is not None:
+        k1 = radial[0][1] / (radial[0][0] or 1.0)
+        what = f"the keypoints fit a lens with k1 = {k1:.3g}, the camera has {had}"
+        yield Candidate(kind, what, remedy, radial[2])
+    angles = project(unit(replace(pinhole, model="FISHEYE")), views.in_camera)
+    fisheye = fit(polynomial(angles), views.xy)
+    if fisheye is not None and "FISHEYE" not in camera.model:
+        yield Candidate(
+            "wrong_lens", f"the keypoints fit a fisheye lens, the camera is {camera.model}", remedy, fisheye[2]
+        )
+
+
+def _without(fitted: tuple[Floats, Floats, Floats]) -> str:
+    return f"the keypoints fit a pinhole (fx {fitted[0][0]:.6g}, fy {fitted[1][0]:.6g}): they are undistorted already"
+
+
+def _is_bent(camera: Camera) -> bool:
+    named = zip(CAMERA_MODELS[camera.model].params, camera.params, strict=True)
+    return any(name in _BEND and abs(value) > _LEAST_LENS for name, value in named)
+
+
+def _opposite(camera: Camera) -> tuple[float, ...]:
+    named = zip(CAMERA_MODELS[camera.model].params, camera.params, strict=True)
+    return tuple(-value if name in _BEND else value for name, value in named)

@@ -9,8 +9,7 @@ import numpy as np
 
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.candidates import Candidate
-from splatbatch.scene.geometry.views import Views
+from splatbatch.scene.geometry.views import Candidate, Views
 from splatbatch.scene.reprojection import in_pycolmap
 
 _REMEDY = "Apply the same transformation to points and poses: pycolmap's Reconstruction.transform moves both."

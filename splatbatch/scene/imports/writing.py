@@ -11,7 +11,7 @@ import numpy as np
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.files import write_json, write_text
-from splatbatch.scene.colmap.library import load_pycolmap
+from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats
 from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.imports.capture import Capture, Cloud, Notes, Shot, split_names

@@ -14,15 +14,23 @@ from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.sightings import Sightings, read_sightings
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.frame import offset_for, span_between
+from splatbatch.scene.holdout import hold_out
 from splatbatch.scene.partition.boxes import Box
-from splatbatch.scene.partition.cutting.axes import principal_axes
-from splatbatch.scene.partition.cutting.cuts import NoRoom, halves
-from splatbatch.scene.partition.cutting.membership import Part, look
-from splatbatch.scene.partition.cutting.search import LEAST_PHOTOS, LEAST_POINTS, Ground, Layout, by_grid, by_size
-from splatbatch.scene.partition.holdout import hold_out
+from splatbatch.scene.partition.cuts import (
+    LEAST_PHOTOS,
+    LEAST_POINTS,
+    Ground,
+    Layout,
+    NoRoom,
+    by_grid,
+    by_size,
+    halves,
+    principal_axes,
+)
+from splatbatch.scene.partition.membership import Part, look
+from splatbatch.scene.partition.options import MAX_IMAGES, Wish, check_overlap
 from splatbatch.scene.partition.place import PARTITION
 from splatbatch.scene.partition.record import Axes, Core, Partition, absolute, partition_of
-from splatbatch.scene.partition.wish import MAX_IMAGES, Wish, check_overlap
 
 POINTS_TRIED = 200_000
 """Points that cuts are tried on; what was found has to hold for all."""

@@ -10,19 +10,28 @@ from typing import Any, Literal
 import numpy as np
 
 from splatbatch.errors import SceneError
+from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.files import ModelError, shown
 from splatbatch.scene.colmap.rigs import Rigs, read_rigs
 from splatbatch.scene.colmap.sightings import Sightings
-from splatbatch.scene.colmap.subset import Subset
 from splatbatch.scene.colmap.types import CAMERA_MODELS
-from splatbatch.scene.partition.cutting.cuts import evenness
-from splatbatch.scene.partition.output.folder import PICTURES, Content, check_out, content_of, finish, prepared
-from splatbatch.scene.partition.output.picture import draw
-from splatbatch.scene.partition.output.shared import find_shared, find_source, missing_photographs
+from splatbatch.scene.partition.cuts import evenness
+from splatbatch.scene.partition.folder import (
+    PICTURES,
+    Content,
+    check_out,
+    content_of,
+    find_shared,
+    find_source,
+    finish,
+    missing_photographs,
+    prepared,
+)
+from splatbatch.scene.partition.options import Wish
+from splatbatch.scene.partition.picture import draw
 from splatbatch.scene.partition.place import PARTITION
 from splatbatch.scene.partition.plan import Plan, plan_split
 from splatbatch.scene.partition.record import Core, write_partition
-from splatbatch.scene.partition.wish import Wish
 from splatbatch.scene.patches import natural_key, spell
 
 WRITERS = 2

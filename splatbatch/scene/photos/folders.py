@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+
+from splatbatch.scene.colmap.types import Camera, Image
+from splatbatch.scene.photos.headers import Headers, Photo
+from splatbatch.scene.photos.sizes import Size, spell
 
 PHOTOGRAPHS = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".heic", ".bmp"})
 """Suffixes of photographs, in small letters."""
@@ -140,3 +144,101 @@ def find_masks(folder: Path | None, names: Iterable[str]) -> dict[str, Path]:
                 masks[name] = Path(place.path)
                 break
     return masks
+
+
+DIVISORS = {"full": 1, "1/2": 2, "1/4": 4, "1/8": 8}
+LONGEST_SIDE_PX = 1600
+"""The rule of 3DGS (Kerbl 2023; its reference program resizes wider photographs to 1600 px), here by whole divisors."""
+
+
+def divisor_of(resolution: str, sizes: Iterable[Size]) -> int:
+    """Return by how much the sides of photographs of these sizes are divided.
+
+    `auto` is the smallest of 1, 2, 4 and 8 that leaves no side longer than 1600 px; 8 if none does.
+    """
+    if resolution != "auto":
+        return DIVISORS[resolution]
+    longest = max((max(size) for size in sizes), default=0)
+    return next((each for each in DIVISORS.values() if longest <= each * LONGEST_SIDE_PX), max(DIVISORS.values()))
+
+
+def stored_photographs(images: Path) -> tuple[Path, int]:
+    """Return where photographs that should lie in `images` do, and how much smaller their sides are there.
+
+    That is there, else in the largest of images_2, images_4 and images_8; a folder that is nowhere is `images` itself.
+    """
+    copies = ((images.with_name(f"{images.name}_{divisor}"), divisor) for divisor in DIVISORS.values() if divisor > 1)
+    places = ((images, 1), *copies)
+    return next((place for place in places if is_folder(place[0])), places[0])
+
+
+@dataclass(frozen=True)
+class Photographs:
+    """Where they are loaded from, and what is done to them."""
+
+    folder: Path
+    stored: int
+    """By how much the sides of the stored files are divided already: 4 for images_4."""
+    shrink: int
+    """By how much more they are divided while loading."""
+    note: str = ""
+    """Why not as one would expect; empty if as expected."""
+
+    @property
+    def divisor(self) -> int:
+        """By how much smaller than their cameras the photographs are when they are trained."""
+        return self.stored * self.shrink
+
+
+def choose_photographs(
+    folder: Path, images: Sequence[Image], cameras: Mapping[int, Camera], resolution: str
+) -> Photographs:
+    """Return how to load the photographs in `folder` at a resolution of the config.
+
+    images_2, images_4 or images_8 beside it is used if it holds every photograph at the size that its name says. If
+    not, the originals are shrunk while loading; if they are not there at all, the nearest whole folder does.
+    """
+    used = {image.name: (cameras[image.camera_id].width, cameras[image.camera_id].height) for image in images}
+    divisor = divisor_of(resolution, used.values())
+    copies = _beside(folder, divisor)
+    problem = _problem(copies, used, divisor) if divisor > 1 and is_folder(copies) else ""
+    if divisor > 1 and is_folder(copies) and not problem:
+        return Photographs(copies, divisor, 1)
+    note = f"{copies.name} was not used ({problem}): photographs were shrunk while loading" if problem else ""
+    wanted = Photographs(folder, 1, divisor, note)
+    return wanted if is_folder(folder) else _nearest(wanted, used)
+
+
+def _nearest(wanted: Photographs, used: Mapping[str, Size]) -> Photographs:
+    """Return the largest whole copies that can be shrunk to what is wanted, else the smallest there are."""
+    whole = [
+        each
+        for each in list(DIVISORS.values())[1:]
+        if is_folder(_beside(wanted.folder, each)) and not _problem(_beside(wanted.folder, each), used, each)
+    ]
+    if not whole:
+        return wanted  # loading says which photograph is missing
+    stored = next((each for each in whole if wanted.divisor % each == 0), whole[0])
+    copies = _beside(wanted.folder, stored)
+    note = f"there is no {wanted.folder.name}: {copies.name} was used instead"
+    return replace(wanted, folder=copies, stored=stored, shrink=max(1, wanted.divisor // stored), note=note)
+
+
+def _problem(folder: Path, used: Mapping[str, Size], divisor: int) -> str:
+    """Say why a folder does not hold every photograph at 1 / divisor of its camera's size; empty if it does."""
+    headers = Headers()
+    headers.read(str(folder / name) for name in used)
+    unusable, wrong = [], []
+    for name, camera in used.items():
+        header = headers.of(str(folder / name))
+        if not isinstance(header, Photo):
+            unusable.append(f"{name}: {header.what}")
+        elif any(abs(header.size[axis] - camera[axis] / divisor) >= 1 for axis in (0, 1)):
+            wrong.append(f"{name} is {spell(header.size)}, its camera {spell(camera)}")
+    if unusable:
+        return f"{len(unusable)} of {len(used)} photographs cannot be read there, as {unusable[0]}"
+    return f"{len(wrong)} of {len(used)} photographs have another size, as {wrong[0]}" if wrong else ""
+
+
+def _beside(folder: Path, divisor: int) -> Path:
+    return folder.with_name(f"{folder.name}_{divisor}")

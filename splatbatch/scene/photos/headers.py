@@ -2,15 +2,156 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import importlib
+import json
 import os
 import stat
 import struct
+import warnings
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from splatbatch.files import open_regular
-from splatbatch.scene.photos.other_formats import decode_problem, read_other
-from splatbatch.scene.photos.photo import Header, Photo, Trait, Unreadable
+from splatbatch.caches import make_cache
+from splatbatch.fields import whole
+from splatbatch.files import MIB, open_regular, read_json, write_text
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+Trait = Literal["cmyk", "deep", "alpha", "animated"]
+Fault = Literal["missing", "empty", "truncated", "unreadable"]
+
+
+MOST_PHOTO_BYTES = 8192 * MIB
+"""The largest aerial cameras write 3 GiB without compression."""
+MOST_PIXELS = 1 << 30
+"""Decoded, they are 3 GiB; a header of 30 bytes can claim four times as many."""
+
+
+@contextmanager
+def opened_photograph(path: str | Path) -> Iterator[Image.Image]:
+    """Open a photograph; its pixels are not decoded yet.
+
+    Raises:
+        OSError: it cannot be opened, is no regular file, or larger than any photograph.
+        Exception: whatever Pillow's plug-ins raise for what is no photograph.
+    """
+    from PIL import Image
+
+    Image.MAX_IMAGE_PIXELS = None  # survey cameras do have more pixels than Pillow's "bomb" limit; ours is below
+    with open_regular(path, MOST_PHOTO_BYTES) as file, Image.open(file) as image:
+        if image.width * image.height > MOST_PIXELS:
+            sides = f"{image.width}x{image.height} pixels, {MOST_PIXELS:,} are decoded at most"
+            raise OSError(errno.EFBIG, sides, str(path))
+        yield image
+
+
+@dataclass(frozen=True)
+class Photo:
+    """A photograph as it is stored; `orientation` (EXIF, 1 to 8) is not applied to the size."""
+
+    width: int
+    height: int
+    orientation: int = 1
+    traits: tuple[Trait, ...] = ()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the stored pixels."""
+        return self.width, self.height
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A photograph that no program can use, and why."""
+
+    fault: Fault
+    what: str
+
+
+Header = Photo | Unreadable
+
+
+_HEIC_BRANDS = {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"heim", b"heis"}
+DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
+_ALPHA_MODES = {"RGBA", "LA", "PA", "RGBa", "La"}
+_STRIPS = ((273, 279), (324, 325))  # TIFF 6.0: offsets and byte counts of strips, of tiles
+
+
+def read_other(path: Path) -> Header:
+    """Return the header of a TIFF, WebP, HEIC or other file that Pillow knows."""
+    with open_regular(path) as file:
+        head = file.read(16)
+    if head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS and not _has_heif():
+        return Unreadable("unreadable", "HEIC, which needs the package pillow_heif")
+    if head[:4] == b"RIFF" and int.from_bytes(head[4:8], "little") + 8 > path.stat().st_size:
+        return Unreadable("truncated", "its RIFF header claims more bytes than the file has")
+    try:
+        with opened_photograph(path) as image:
+            problem = _strip_problem(path, image)
+            return Unreadable("truncated", problem) if problem else _photo(image)
+    except Exception as error:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
+        return Unreadable("unreadable", _spoken(error))
+
+
+def decode_problem(path: Path) -> str:
+    """Return why a file cannot be decoded; empty if it can."""
+    try:
+        with opened_photograph(path) as image:
+            image.load()
+    except Exception as error:  # noqa: BLE001 - see read_other
+        return _spoken(error)
+    return ""
+
+
+def _has_heif() -> bool:
+    with contextlib.suppress(ImportError):
+        importlib.import_module("pillow_heif").register_heif_opener()
+        return True
+    return False
+
+
+def _photo(image: Any) -> Photo:
+    """Return what Pillow found; it turns a TIFF by its orientation when it loads it, so its size is the turned one."""
+    orientation = image.getexif().get(0x0112, 1)
+    checks: dict[Trait, bool] = {
+        "cmyk": image.mode == "CMYK",
+        "deep": image.mode in DEEP_MODES or max(_bits(image)) > 8,
+        "alpha": image.mode in _ALPHA_MODES or "transparency" in image.info,
+        "animated": getattr(image, "n_frames", 1) > 1,
+    }
+    traits = tuple(trait for trait, is_so in checks.items() if is_so)
+    width, height = image.size
+    return Photo(width, height, orientation if orientation in range(1, 9) else 1, traits)
+
+
+def _bits(image: Any) -> tuple[int, ...]:
+    """Return the bits per sample; Pillow squeezes 16-bit RGB of a TIFF into 8 without a word."""
+    tags = getattr(image, "tag_v2", None) or {}
+    bits = tags.get(258, (8,))
+    return tuple(bits) if isinstance(bits, tuple) else (int(bits),)
+
+
+def _strip_problem(path: Path, image: Any) -> str:
+    tags, size = getattr(image, "tag_v2", None) or {}, path.stat().st_size
+    for offsets, counts in _STRIPS:
+        for offset, count in zip(tags.get(offsets, ()), tags.get(counts, ()), strict=False):
+            if offset + count > size:
+                return f"pixels up to byte {offset + count}, but only {size} bytes"
+    return ""
+
+
+def _spoken(error: Exception) -> str:
+    text = str(error).split("\n")[0]
+    return "no image format that Pillow knows" if "cannot identify" in text else text or type(error).__name__
+
 
 _JPEG, _PNG, _LFS = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"version https://git-lfs"
 _PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
@@ -150,3 +291,84 @@ def _sides(width: int, height: int) -> tuple[int, int]:
     if not (width and height):
         raise _Bad(f"its header says {width}x{height} pixels")
     return width, height
+
+
+_VERSION = 1  # raise it when headers are read differently: older caches are then ignored
+_AT_ONCE = 64  # files per task: handing over single files costs more than reading them
+THREADS = 8  # enough to hide the waiting of network file systems; parsing itself holds the interpreter's lock
+
+Known = dict[str, list[Any]]
+"""path -> [size in bytes, mtime in ns, width, height, orientation, traits]"""
+
+
+class Headers:
+    """The headers of photographs, each read once.
+
+    A cache that is corrupt is ignored, and one that cannot be written is no error.
+    """
+
+    def __init__(self, cache: Path | None = None) -> None:
+        self._cache = cache
+        self._known = _load(cache)
+        self._fresh: Known = {}
+        self._headers: dict[str, Header] = {}
+
+    def read(self, paths: Iterable[str]) -> None:
+        """Read the headers of those files that were not read yet."""
+        new = [path for path in dict.fromkeys(paths) if path not in self._headers]
+        chunks = [new[start : start + _AT_ONCE] for start in range(0, len(new), _AT_ONCE)]
+        if not chunks:
+            return
+        with warnings.catch_warnings(), ThreadPoolExecutor(THREADS, thread_name_prefix="headers") as pool:
+            warnings.simplefilter("ignore")  # Pillow's: whatever matters about a file becomes its header
+            read = chain.from_iterable(
+                pool.map(lambda chunk: [_read_with_facts(path, self._known) for path in chunk], chunks)
+            )
+            for path, (header, entry) in zip(new, read, strict=True):
+                self._headers[path] = header
+                if entry and self._known.get(path) != entry:
+                    self._fresh[path] = entry
+
+    def of(self, path: str) -> Header:
+        """Return the header of a file that was read."""
+        return self._headers[path]
+
+    def keep(self) -> None:
+        """Bring the cache up to date."""
+        if self._cache and self._fresh:
+            with contextlib.suppress(OSError, ValueError):
+                make_cache(self._cache.parent)
+                write_text(self._cache, json.dumps({"version": _VERSION, "photos": self._known | self._fresh}))
+
+
+def _read_with_facts(path: str, known: Known) -> tuple[Header, list[Any] | None]:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a Path per photograph would double the time
+        entry = known.get(path)
+        if entry and entry[:2] == [status.st_size, status.st_mtime_ns]:
+            width, height, orientation, traits = entry[2:]
+            return Photo(width, height, orientation, tuple(traits)), entry
+        header = read_known(path, status)
+    except OSError as error:
+        return unreadable(error), None
+    if not isinstance(header, Photo):  # a fault is looked at again each time: it may be mended without a trace
+        return header, None
+    stamp = [status.st_size, status.st_mtime_ns]
+    return header, [*stamp, header.width, header.height, header.orientation, list(header.traits)]
+
+
+def _load(cache: Path | None) -> Known:
+    record = read_json(cache) if cache else None
+    if not record or record.get("version") != _VERSION or not isinstance(record.get("photos"), dict):
+        return {}
+    return {path: entry for path, entry in record["photos"].items() if _is_entry(entry)}
+
+
+def _is_entry(entry: Any) -> bool:
+    return (
+        isinstance(entry, list)
+        and len(entry) == 6
+        and all(whole(number) is not None for number in entry[:5])
+        and isinstance(entry[5], list)
+        and all(isinstance(trait, str) for trait in entry[5])
+    )

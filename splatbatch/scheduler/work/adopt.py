@@ -13,7 +13,7 @@ from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.files import Record, is_out_of_space, sweep
 from splatbatch.identity import FileFacts
 from splatbatch.machine.local import LocalExecutor
-from splatbatch.machine.orphans import earlier_run
+from splatbatch.machine.orphans import Orphans, stop_orphans
 from splatbatch.machine.protocol import Seen, verdict
 from splatbatch.outcome import Diagnosis, Exit, Failed
 from splatbatch.reader import ENDLESS, Patience, answers
@@ -55,8 +55,8 @@ def adopt(batch: Batch, ledger: Ledger, patience: Patience = ENDLESS) -> dict[st
     ]
     if any(not folder.exit.exists() for _, folder in left):
         with contextlib.closing(LocalExecutor(batch.config.executor, batch.config.training.device)) as executor:
-            grace_s, orphans = batch.config.limits.grace_s, earlier_run.Orphans(batch.output)
-            earlier_run.stop_orphans(orphans, executor, ledger, grace_s, patience.beat)
+            grace_s, orphans = batch.config.limits.grace_s, Orphans(batch.output)
+            stop_orphans(orphans, executor, ledger, grace_s, patience.beat)
     return _adopt_all(batch, left, ledger, patience)
 
 
@@ -72,8 +72,8 @@ def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: Endings, beat:
     left = [one for one in folders if not one.never_starts()]
     if any(one.start.exists() and not one.has_ended() for one in left):
         with contextlib.closing(LocalExecutor(batch.config.executor, "cpu")) as executor:
-            grace_s, orphans = batch.config.limits.grace_s, earlier_run.Orphans(output, task.name)
-            earlier_run.stop_orphans(orphans, executor, ledger, grace_s, beat)
+            grace_s, orphans = batch.config.limits.grace_s, Orphans(output, task.name)
+            stop_orphans(orphans, executor, ledger, grace_s, beat)
     for folder in left:
         if folder.start.exists() and not folder.has_ended():
             folder.cancel.touch()

@@ -8,9 +8,9 @@ from dataclasses import replace
 from splatbatch.config.deadline import ends_at
 from splatbatch.errors import ConfigError
 from splatbatch.identity import short_hash
-from splatbatch.machine.place import is_on_cpu
+from splatbatch.machine.slots import is_on_cpu
 from splatbatch.plain_text import counted, moment
-from splatbatch.scene import duration
+from splatbatch.scene import footprint
 from splatbatch.scene.footprint import Footprint
 from splatbatch.store.records.deadline.choice import FULL, Choice, Pace
 from splatbatch.store.records.result import Result
@@ -61,7 +61,7 @@ def speeds_of(batch: Whole, needs: Mapping[str, Footprint]) -> tuple[Speeds, int
         needs: of its tasks, without a deadline.
     """
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
-    speeds = Speeds(duration.CPU if on_cpu else duration.H200, needs)
+    speeds = Speeds(footprint.CPU if on_cpu else footprint.H200, needs)
     return speeds, speeds.learn_from(_done(batch, on_cpu=on_cpu))
 
 

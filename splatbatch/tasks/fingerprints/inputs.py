@@ -20,7 +20,7 @@ from splatbatch.files import MOST_JSON_BYTES, read_regular
 from splatbatch.identity import Difference, FileFact, FileFacts, Files, difference
 from splatbatch.scene.partition.place import PATCH
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
-from splatbatch.scene.photos.resolution import DIVISORS
+from splatbatch.scene.photos.folders import DIVISORS
 from splatbatch.store.records.fingerprint import MODEL, is_content, photographs_of
 
 COPIES = tuple(divisor for divisor in DIVISORS.values() if divisor > 1)

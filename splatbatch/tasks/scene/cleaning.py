@@ -14,10 +14,8 @@ from splatbatch.scene.colmap.reconstruction import read_cameras, read_images, re
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
-from splatbatch.splats.merge.clean.rules import IN_WORDS, Faint, OfPatch
-from splatbatch.splats.merge.clean.views import Views, views_of
-from splatbatch.splats.merge.regions import Mask
-from splatbatch.splats.merge.write import Rules
+from splatbatch.splats.clean import IN_WORDS, Faint, OfPatch, Views, views_of
+from splatbatch.splats.merge import Mask, Rules
 from splatbatch.splats.ply import FloatArray
 
 

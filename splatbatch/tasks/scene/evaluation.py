@@ -16,8 +16,7 @@ from splatbatch.outcome import Rejected
 from splatbatch.plain_text import spell_place
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, spell
-from splatbatch.scene.photos.folders import Folders, Found, find_masks
-from splatbatch.scene.photos.resolution import stored_photographs
+from splatbatch.scene.photos.folders import Folders, Found, find_masks, stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
 from splatbatch.store.folders import BACKDROP, MergedFiles, accepted_backdrop, backdrop_sha256

@@ -17,11 +17,9 @@ from splatbatch.scene.partition.border import reach_of
 from splatbatch.scene.partition.boxes import Box, open_sides
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import Patch
+from splatbatch.splats.clean import IN_WORDS
 from splatbatch.splats.export import Source
-from splatbatch.splats.merge.clean.rules import IN_WORDS
-from splatbatch.splats.merge.ranges import Earlier, Written
-from splatbatch.splats.merge.regions import Inside, Outside, Region
-from splatbatch.splats.merge.write import Part, merge_splats
+from splatbatch.splats.merge import Earlier, Inside, Outside, Part, Region, Written, merge_splats
 from splatbatch.store.folders import MergedFiles
 from splatbatch.store.records.merge import FORMAT, Cleaned, Hole, Merge, MergedPart
 from splatbatch.store.records.result import Result

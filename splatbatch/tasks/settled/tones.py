@@ -20,8 +20,7 @@ from splatbatch.identity import FileFacts
 from splatbatch.plain_text import counted
 from splatbatch.scene.colors.tone import NEUTRAL, Tone
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
-from splatbatch.scene.photos.folders import find_masks
-from splatbatch.scene.photos.resolution import stored_photographs
+from splatbatch.scene.photos.folders import find_masks, stored_photographs
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.colors import Colors, Outlier, SceneColors, tone_to_record
 from splatbatch.store.records.result import Result

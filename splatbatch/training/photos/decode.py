@@ -16,9 +16,9 @@ from scipy.ndimage import map_coordinates
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.photos.folders import MASK_COUNTS
-from splatbatch.scene.photos.pixels import opened_photograph
+from splatbatch.scene.photos.headers import opened_photograph
 from splatbatch.scene.photos.undistort import is_distorted, sources, straighten
-from splatbatch.scene.repair.camera_change import rescaled
+from splatbatch.scene.repair import rescaled
 
 Pixels = NDArray[np.uint8]
 """[H, W, 3]"""

@@ -18,9 +18,7 @@ from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.reconstruction import Image, Reconstruction
 from splatbatch.scene.colors.tone import NEUTRAL, Tone
-from splatbatch.scene.photos.folders import find_masks
-from splatbatch.scene.photos.photographs import Photographs, choose_photographs
-from splatbatch.scene.photos.resolution import DIVISORS
+from splatbatch.scene.photos.folders import DIVISORS, Photographs, choose_photographs, find_masks
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.photos.decode import Decoded, Source, decode
 from splatbatch.training.photos.frame import Frame, frame_of

@@ -14,8 +14,7 @@ import torch
 from splatbatch.config import Training
 from splatbatch.scene.colmap.reconstruction import Image, Reconstruction
 from splatbatch.scene.colors.tone import NEUTRAL, Tone
-from splatbatch.scene.photos.folders import find_masks
-from splatbatch.scene.photos.photographs import choose_photographs
+from splatbatch.scene.photos.folders import choose_photographs, find_masks
 from splatbatch.training.photos.decode import Source, decode
 from splatbatch.training.photos.frame import Frame, frame_of
 from splatbatch.training.photos.views import Folders, Photo, photo_in, settled

@@ -11,7 +11,7 @@ from typing import Any
 from splatbatch.errors import SceneError
 from splatbatch.json_text import parse
 from splatbatch.scene.colmap.files import opened
-from splatbatch.scene.imports.mistakes import Mistakes
+from splatbatch.scene.imports.capture import Mistakes
 
 MAIN = "transforms.json"
 SPLITS = ("train", "val", "test")

@@ -9,8 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from splatbatch.scene.colmap.types import Floats
-from splatbatch.scene.imports.capture import Notes
-from splatbatch.scene.imports.mistakes import Mistakes, spelt
+from splatbatch.scene.imports.capture import Mistakes, Notes, spelt
 from splatbatch.scene.imports.pose import OPENGL, NoPose, Similarity, as_matrix, similarity_of
 from splatbatch.scene.imports.transforms.document import Document
 from splatbatch.scene.imports.transforms.intrinsics import KEYS as OF_LENS

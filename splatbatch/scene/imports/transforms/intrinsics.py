@@ -9,9 +9,8 @@ from typing import Any
 
 from splatbatch.fields import number, whole
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.imports.capture import Notes
+from splatbatch.scene.imports.capture import Mistakes, Notes, spelt, why_no_number
 from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
-from splatbatch.scene.imports.mistakes import Mistakes, spelt, why_no_number
 from splatbatch.scene.photos.sizes import Size
 
 DISTORTION = ("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")

@@ -12,9 +12,8 @@ from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import Floats, Image
-from splatbatch.scene.imports.capture import Cloud, Notes, Shot
-from splatbatch.scene.imports.checks.views import share_that_see
-from splatbatch.scene.imports.mistakes import Mistakes, spelt
+from splatbatch.scene.imports.agreement import share_that_see
+from splatbatch.scene.imports.capture import Cloud, Mistakes, Notes, Shot, spelt
 from splatbatch.scene.imports.ply import read_cloud
 from splatbatch.scene.imports.pose import IDENTITY, Similarity
 from splatbatch.scene.imports.transforms.document import Document

@@ -10,9 +10,8 @@ from typing import Any
 
 from splatbatch.fields import number
 from splatbatch.plain_text import counted
-from splatbatch.scene.imports.capture import Capture, Notes, Shot, Wish
-from splatbatch.scene.imports.checks.sizes import sizes_of
-from splatbatch.scene.imports.mistakes import Mistakes, some, spelt, unknown_keys
+from splatbatch.scene.imports.capture import Capture, Mistakes, Notes, Shot, Wish, some, spelt, unknown_keys
+from splatbatch.scene.imports.checks import sizes_of
 from splatbatch.scene.imports.pose import IDENTITY, NoPose, Similarity, as_matrix
 from splatbatch.scene.imports.transforms import document as documents
 from splatbatch.scene.imports.transforms import frames as framing

@@ -1,0 +1,162 @@
+"""Gathers facts about this machine and a batch without torch, in milliseconds; nothing is started for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import resource
+import shutil
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from splatbatch import __version__
+from splatbatch.caches import extensions_folder
+from splatbatch.config import Config, Recipe
+from splatbatch.config.trainers.programs import OUR_TRAINER
+from splatbatch.doctor.facts import Job, Lock, Machine, Toolchain, TorchBuild, Version
+from splatbatch.doctor.job import EXTRAS, disk_mib
+from splatbatch.doctor.machine import parse_build, parse_version
+from splatbatch.files import MIB, SHARED_MEMORY, free_mib, read_json
+from splatbatch.machine import gpu
+from splatbatch.machine.slots import is_on_cpu
+from splatbatch.scene.footprint import Footprint
+from splatbatch.trainers.usable import missing
+
+PACKAGES = ("torch", "gsplat", "triton", "pycolmap", "numpy")
+COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "cc1plus", "ninja", "clang++", "g++", "c++"})
+CUDA_FOLDER = Path("/usr/local/cuda")
+
+
+def machine() -> Machine:
+    """Return what is seen of this machine in milliseconds."""
+    return Machine(
+        presence=gpu.presence(),
+        driver=gpu.driver_version(),
+        driver_cuda=gpu.cuda_version(),
+        torch=torch_build(),
+        shm_mib=_shared_memory(),
+        open_files=_open_files(),
+    )
+
+
+def versions() -> Mapping[str, str]:
+    """Return the versions of Python, of ours, and of the packages that matter, the optional ones included."""
+    found = {"splatbatch": __version__, "Python": platform.python_version()}
+    for name in (*PACKAGES, *(package for package, _ in EXTRAS.values())):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def torch_build() -> TorchBuild | None:
+    """Return which torch is installed, without importing it; None without one."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        return parse_build(Path(spec.origin).with_name("version.py").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, Footprint]) -> Job:
+    """Return what the training of some patches asks of this machine."""
+    programs = {recipe.training.trainer: recipe.program for recipe in recipes.values()}
+    wanted = {
+        "notify": bool(config.notify.urls),
+        "tensorboard": config.evaluation.tensorboard,
+        "ray": config.executor.engine == "ray",
+    }
+    folder = config.output.folder
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return Job(
+        folder=folder,
+        can_write=there.is_dir() and os.access(there, os.W_OK | os.X_OK),
+        free_mib=free_mib(there),
+        need_mib=disk_mib(recipes, footprints),
+        wanted_mib=config.limits.free_disk_mib,
+        lacking={name: missing(program) for name, program in programs.items()},
+        trains_itself=OUR_TRAINER in programs,
+        on_cpu=is_on_cpu(config.executor, config.training.device) and gpu.presence().is_here(),
+        extras=frozenset(name for name, is_wanted in wanted.items() if is_wanted),
+    )
+
+
+def toolchain(torch: TorchBuild | None) -> Toolchain:
+    """Return what builds kernels here, and what is built."""
+    nvcc, root = _nvcc(), extensions_folder()
+    return Toolchain(
+        gsplat=_gsplat(root, torch),
+        nvcc=nvcc,
+        nvcc_version=_nvcc_version(nvcc),
+        compiler=shutil.which(os.environ.get("CXX") or "c++") or shutil.which("g++") or "",
+        has_headers=(Path(sysconfig.get_paths()["include"]) / "Python.h").is_file(),
+        has_ninja=bool(shutil.which("ninja") or importlib.util.find_spec("ninja")),
+        locks=tuple(_locks(root)),
+    )
+
+
+def _gsplat(root: Path, torch: TorchBuild | None) -> str:
+    spec = importlib.util.find_spec("gsplat")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        if any(Path(folder).glob("csrc*.so")):
+            return "prebuilt"
+    if torch is None or torch.cuda is None:
+        return ""
+    python = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
+    build = root if "TORCH_EXTENSIONS_DIR" in os.environ else root / f"{python}_cu{torch.cuda[0]}{torch.cuda[1]}"
+    return "built" if (build / "gsplat_cuda" / "gsplat_cuda.so").is_file() else ""
+
+
+def _nvcc() -> Path | None:
+    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    found = next((home / "bin/nvcc" for home in (*homes, CUDA_FOLDER) if (home / "bin/nvcc").is_file()), None)
+    on_path = shutil.which("nvcc")
+    return found or (Path(on_path) if on_path else None)
+
+
+def _nvcc_version(nvcc: Path | None) -> Version | None:
+    if nvcc is None:
+        return None
+    said = (read_json(nvcc.resolve().parents[1] / "version.json") or {}).get("cuda_nvcc")
+    return parse_version(str(said.get("version"))) if isinstance(said, dict) else None
+
+
+def _locks(root: Path) -> Iterator[Lock]:
+    found = [*root.glob("*/lock"), *root.glob("*/*/lock")]
+    is_compiling = bool(found) and _is_compiling()
+    for path in found:
+        try:
+            yield Lock(path, time.time() - path.stat().st_mtime, is_compiling)
+        except OSError:
+            continue
+
+
+def _is_compiling() -> bool:
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            if path.read_text(errors="replace").strip() in COMPILERS:
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _shared_memory() -> tuple[int, int] | None:
+    try:
+        usage = shutil.disk_usage(SHARED_MEMORY)
+    except OSError:
+        return None
+    return usage.total // MIB, usage.free // MIB
+
+
+def _open_files() -> int:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return sys.maxsize if most == resource.RLIM_INFINITY else most

@@ -1,1 +1,0 @@
-"""Slurm, by its own command line."""

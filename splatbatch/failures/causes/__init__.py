@@ -1,1 +1,0 @@
-"""The causes of failures, in words."""

@@ -1,0 +1,126 @@
+"""What a killed run has left behind: its attempts, their processes, and how these are found.
+
+What an attempt whose supervisor was killed has left running, and its end.
+
+A process may empty its environment and open a session of its own; it is found all the same by its control group, or by
+the number and start that the supervisor wrote down with its last beat. Only what was born between that beat and the
+supervisor's death, where there is no control group and no parent of the batch is left either, is never found.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch import processes
+from splatbatch.errors import SplatbatchError
+from splatbatch.machine import control_group
+from splatbatch.machine.protocol import Executor, Handle, Key
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.events import OrphansStopped
+from splatbatch.store.folders import PatchFolder
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.ledger import Ledger
+from splatbatch.store.records.attempt import Start
+from splatbatch.store.results import batch_name
+
+
+def has_died(attempt: AttemptFolder) -> bool:
+    """Return whether an attempt's supervisor was a process of this machine that is no more; False if unknown."""
+    start = attempt.read_start()
+    if start.ticks is None or start.host != socket.gethostname() or start.space not in ("", processes.pid_space()):
+        return False
+    return start.boot_id != processes.boot_id() or processes.start_ticks(start.pid or 0) != start.ticks
+
+
+def find(folder: AttemptFolder) -> list[int]:
+    """Return the processes of an attempt that its files name and that still run."""
+    if not _may_be_ours(start := folder.read_start()):
+        return []
+    group = control_group.of_supervisor(start)
+    return sorted({*(control_group.members(group) if group else ()), *_recorded(folder)})
+
+
+def end(folder: AttemptFolder) -> None:
+    """End by SIGKILL what is left of an attempt without a supervisor, and all below it."""
+    processes.end_all(lambda: processes.with_descendants(find(folder)))
+    control_group.end(_group(folder.read_start()))
+
+
+def _may_be_ours(start: Start) -> bool:
+    """Return whether the numbers in start.json are of this boot and, as containers of a host differ, of this space."""
+    return start.boot_id == processes.boot_id() and start.space in ("", processes.pid_space())
+
+
+def _group(start: Start) -> Path | None:
+    return control_group.of_supervisor(start) if _may_be_ours(start) else None
+
+
+def _recorded(folder: AttemptFolder) -> Iterable[int]:
+    """Yield the processes of the last beat; a number that another process has by now is not ours."""
+    for name in folder.read_heartbeat().below:
+        pid, _, ticks = name.partition(":")
+        if pid.isdecimal() and ticks.isdecimal() and processes.start_ticks(int(pid)) == int(ticks) != 0:
+            yield int(pid)
+
+
+PATIENCE_S = 10.0
+ROUND_S = 0.1
+
+
+@dataclass(frozen=True)
+class Orphans:
+    """What may still run although whoever started it is gone."""
+
+    output: OutputFolder
+    task: str = ""
+    """Of which task; empty: of the whole batch, on which nobody else works."""
+
+    @property
+    def prefix(self) -> str:
+        """Return what the keys of these attempts begin with, the last dot left out."""
+        batch = batch_name(self.output)
+        return f"{batch}.{self.task}" if self.task else batch
+
+    def find(self, executor: Executor, unended: Sequence[AttemptFolder]) -> Mapping[Key, Handle]:
+        """Return what runs of it: a task whose name another begins with has only its own."""
+        found = executor.find(self.prefix, unended)
+        others = f"{self.prefix}." if self.task else "\0"
+        is_other = {key: key.startswith(others) and key.rpartition(".a")[0] != self.prefix for key in found}
+        return {key: handle for key, handle in found.items() if not is_other[key]}
+
+    def unended(self) -> list[AttemptFolder]:
+        """Return the attempts that were started and have not told their end."""
+        places = [self.output.patch(self.task).path] if self.task else (self.output.path / "patches").glob("*")
+        patches = (PatchFolder(path) for path in places)
+        return [one for patch in patches for one in patch.attempts() if one.start.exists() and not one.has_ended()]
+
+
+def stop_orphans(
+    orphans: Orphans, executor: Executor, ledger: Ledger, grace_s: float, beat: Callable[[], None]
+) -> None:
+    """Stop what still runs of a batch or a task, by SIGKILL what does not listen, and wait until it has ended.
+
+    Raises:
+        SplatbatchError: something does not end.
+    """
+    unended = orphans.unended()
+    running = orphans.find(executor, unended)
+    if not running:
+        return
+    ledger.write(OrphansStopped(tuple(sorted(running))))
+    for end, patience_s in ((executor.cancel, grace_s + PATIENCE_S), (executor.kill, PATIENCE_S)):
+        give_up_at = time.monotonic() + patience_s
+        while running and time.monotonic() < give_up_at:
+            end(running)
+            beat()
+            time.sleep(ROUND_S)
+            running = orphans.find(executor, unended)
+    if running:
+        raise SplatbatchError(
+            f"attempts of an earlier run do not end, not even by SIGKILL: {', '.join(sorted(running))}",
+            "They wait for a device: a disk, a share or a GPU driver. When it answers, or after a restart, run again.",
+        )

@@ -1,0 +1,161 @@
+"""Where one stands when the page opens, where the sky is, and which way a map of the scene lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from splatbatch.errors import SceneError
+from splatbatch.publish.source import Part, Published
+from splatbatch.report.viewer.initial_camera import TO_VIEWER, InitialCamera, Vector, turn_upright, up_of
+from splatbatch.scene.colmap.reconstruction import read_images
+from splatbatch.scene.colmap.types import Floats, Image
+from splatbatch.scene.frame import shifted_image
+from splatbatch.scene.photos.folders import Folders, Found, stored_photographs
+from splatbatch.scene.photos.headers import opened_photograph
+from splatbatch.splats.blocks import read_rows
+from splatbatch.splats.ply import read_header
+from splatbatch.splats.preview import rotated
+
+COLMAP_UP = np.array([0.0, -1.0, 0.0])
+CRS_UP, CRS_NORTH = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 0.0])
+CHUNKS, CHUNK_ROWS = 32, 512
+"""Of a part, that are looked at."""
+EDGE = 2.0
+"""Percent of a patch's Gaussians that may lie beyond its box on the map, on each side."""
+LARGEST_SINE = 1 - 1e-9
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A scene as the viewer shows it: turned so that its sky is above."""
+
+    up: Vector
+    north: Vector | None
+    """In the splat's axes; None: nobody knows."""
+    camera: InitialCamera | None
+
+    @property
+    def turn(self) -> Vector:
+        """Return the rotation that puts the sky above, w x y z."""
+        return turn_upright(self.up)
+
+    @property
+    def plan(self) -> Floats:
+        """Return the axes of the map in the splat's axes, [2, 3]: to the right, and up the sheet."""
+        ahead = self.north if self.north is not None else np.eye(3)[int(np.abs(self.up).argmin())]
+        right = np.cross(ahead, self.up)
+        right /= np.linalg.norm(right)
+        found: Floats = np.stack([right, np.cross(self.up, right)])
+        return found
+
+    @property
+    def tool_turn(self) -> tuple[str, str]:
+        """Return the turn as splat-transform takes it."""
+        return _angles(self.turn)
+
+    @property
+    def tool_turn_back(self) -> tuple[str, str]:
+        """Return the same the other way round."""
+        return _angles(self.turn * (1, -1, -1, -1))
+
+    def in_viewer(self, directions: Floats) -> Floats:
+        """Return directions or places [N, 3] of the splat in the viewer's axes."""
+        found: Floats = rotated(directions, self.turn) * TO_VIEWER
+        return found
+
+
+def _angles(turn: Vector) -> tuple[str, str]:
+    """Return a rotation w x y z as splat-transform takes it: angles about x, then y, then z, in degrees.
+
+    The tool's x and y are the other way round than the file's; so are the angles about them.
+    """
+    w, x, y, z = turn
+    sine = float(np.clip(2 * (w * y - x * z), -LARGEST_SINE, LARGEST_SINE))
+    about_x = np.arctan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
+    about_z = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+    angles = np.degrees([-about_x, -np.arcsin(sine), about_z])
+    return ("-r", ",".join(f"{angle:.9g}" for angle in angles))
+
+
+def set_stage(splat: Published, crs: str) -> Stage:
+    """Return the stage of a splat; the sky is above by its CRS, else by its cameras."""
+    images = _images(splat)
+    up = CRS_UP if crs else (up_of(images) if images else COLMAP_UP)
+    chosen = images[len(images) // 2] if images else None
+    held_out = [image for image in images if image.name in set(splat.views.holdout)]
+    chosen = held_out[len(held_out) // 2] if held_out else chosen
+    camera = chosen and InitialCamera(turn_upright(up), up, chosen.center(), chosen.rotation()[2])
+    return Stage(up, CRS_NORTH if crs else None, camera or None)
+
+
+def _images(splat: Published) -> list[Image]:
+    try:
+        images = [shifted_image(image, splat.offset) for image in read_images(Path(splat.views.sparse))]
+    except (SceneError, OSError, ValueError):
+        return []
+    sound = [image for image in images if np.isfinite(image.rotation()).all() and np.isfinite(image.center()).all()]
+    return sorted(sound, key=lambda image: image.name)
+
+
+def places_of(part: Part) -> Floats:
+    """Return some places of a part, from all over it, [n, 3].
+
+    Raises:
+        ValueError: the file is no splat, or cut.
+        OSError: it cannot be read.
+    """
+    header = read_header(part.path)
+    last = part.start + part.num_gaussians
+    starts = np.linspace(part.start, max(part.start, last - CHUNK_ROWS), CHUNKS).astype(int).tolist()
+    pairs = dict.fromkeys((start, min(start + CHUNK_ROWS, last)) for start in starts)
+    found = [rows for pair in pairs for _, rows in read_rows(part.path, header, ("x", "y", "z"), pair)]
+    return np.concatenate(found).astype(np.float64)
+
+
+def box_on(plan: Floats, places: Floats) -> Floats:
+    """Return the box of a patch on the map, [2, 2]: its lower and its upper corner."""
+    found: Floats = np.percentile(places @ plan.T, (EDGE, 100 - EDGE), axis=0)
+    return found
+
+
+MOST_PHOTOS = 12
+LEVEL = 0.35
+"""Sine of the angle by which a photograph may look down and still show the sky at its upper edge."""
+TOP = 0.04
+"""Of a photograph's height."""
+SIZE_PX = 256
+NEUTRAL = (0.78, 0.82, 0.86)
+"""Where no photograph looks up: the light grey of an overcast day."""
+Color = tuple[float, float, float]
+
+
+def sky_of(splat: Published, up: Vector) -> tuple[Color, bool]:
+    """Return the colour of the sky, 0 to 1, and whether photographs say so."""
+    try:
+        images = read_images(Path(splat.views.sparse))
+    except (SceneError, OSError, ValueError):
+        return NEUTRAL, False
+    level = [image for image in images if image.rotation()[2] @ up > -LEVEL]
+    folder, folders = stored_photographs(Path(splat.views.images))[0], Folders()
+    chosen = level[:: max(1, len(level) // MOST_PHOTOS)][:MOST_PHOTOS]
+    files = [place.path for image in chosen if isinstance(place := folders.locate(folder, image.name), Found)]
+    colors = [color for file in files if (color := _top_of(file)) is not None]
+    if not colors:
+        return NEUTRAL, False
+    red, green, blue = np.median(colors, axis=0).tolist()
+    return (red, green, blue), True
+
+
+def _top_of(file: str) -> Color | None:
+    """Return the middle colour of a photograph's upper edge."""
+    try:
+        with opened_photograph(file) as picture:
+            picture.draft("RGB", (SIZE_PX, SIZE_PX))
+            pixels = np.asarray(picture.convert("RGB"), dtype=np.float64) / 255
+    except (OSError, ValueError, SyntaxError):
+        return None
+    red, green, blue = np.median(pixels[: max(1, int(TOP * len(pixels)))].reshape(-1, 3), axis=0).tolist()
+    return (red, green, blue)

@@ -1,0 +1,248 @@
+"""Photographs and masks as files: there, whole, alike to loaders, paired with their copies, of what they are of."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from splatbatch.scene.audit.findings import Finding, Sink
+from splatbatch.scene.colmap.files import shown
+from splatbatch.scene.colmap.types import Camera, Image
+from splatbatch.scene.geometry import limits
+from splatbatch.scene.geometry.survey import Look
+from splatbatch.scene.photos.folders import Absent, Found, Misspelt, Place, is_folder, photographs_below
+from splatbatch.scene.photos.headers import Header, Headers, Photo, Trait, Unreadable
+from splatbatch.scene.photos.pixels import correlation, decode_grey, greys_at, is_black
+from splatbatch.scene.photos.sizes import Equal, Scaled, relate, spell
+
+_TO_RGB = "Convert it to 8-bit RGB (magick IN -colorspace sRGB -depth 8 -alpha off OUT); keep name and size."
+_TRAITS: dict[Trait, tuple[str, str]] = {
+    "cmyk": ("cmyk", "has four colour channels (CMYK)"),
+    "deep": ("sixteen_bit", "has more than 8 bits per channel"),
+    "alpha": ("alpha", "has an alpha channel"),
+    "animated": ("animated", "holds several frames or pages"),
+}
+_FAULTS = {
+    "missing": ("missing_image", "Mend the link, or copy the photograph there."),
+    "empty": ("empty_image", "Copy the photograph again."),
+    "truncated": ("truncated_image", "Copy the photograph again; the original may be whole."),
+    "unreadable": (
+        "unreadable_image",
+        "Make it readable or replace it, or remove the image from the model (colmap image_deleter).",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Shot:
+    """An image of the model, its camera, and what lies where its photograph should be."""
+
+    image: Image
+    camera: Camera
+    place: Place
+    header: Header | None
+    """None where there is no file."""
+
+
+def check_photos(shots: list[Shot], scribe: Sink) -> Iterator[Finding]:
+    """Yield one finding for every oddity of every photograph, sizes apart."""
+    for shot in shots:
+        match shot.place, shot.header:
+            case Found(), Photo() as photo:
+                yield from _check_photo(shot, photo, scribe)
+            case Found(), Unreadable() as fault:
+                kind, remedy = _FAULTS[fault.fault]
+                yield scribe.note(kind, shown(shot.image.name), f"cannot be read: {shown(fault.what)}", remedy)
+            case Misspelt(actual, "NFC" | "NFD" as form), _:
+                message = f"lies there under the same name with its accents encoded otherwise; the model has {form}"
+                remedy = (
+                    f"Rename the files to the model's form: convmv -f utf8 -t utf8 --{form.lower()} -r --notest IMAGES."
+                )
+                yield scribe.note("unicode_form", shown(shot.image.name), message, remedy)
+            case Misspelt(actual), _:
+                message = f"is called {shown(actual)} on disk"
+                remedy = "Rename the file, or the image in the model, so that both are spelt alike."
+                yield scribe.note("wrong_case", shown(shot.image.name), message, remedy)
+            case Absent(_, elsewhere), _ if elsewhere:
+                message = f"no such file; {shown(elsewhere)} is there"
+                remedy = "Lay the files out as the names in the model say, or rename its images."
+                yield scribe.note("missing_image", shown(shot.image.name), message, remedy)
+            case Absent(similar), _:
+                message = "no such file" + (f"; there is {shown(similar)}" if similar else "")
+                remedy = "Copy the photograph there, or remove the image from the model (colmap image_deleter)."
+                yield scribe.note("missing_image", shown(shot.image.name), message, remedy)
+
+
+def _check_photo(shot: Shot, photo: Photo, scribe: Sink) -> Iterator[Finding]:
+    subject = shown(shot.image.name)
+    for trait in photo.traits:
+        kind, message = _TRAITS[trait]
+        yield scribe.note(kind, subject, message, _TO_RGB)
+    if photo.orientation != 1 and photo.size == (shot.camera.width, shot.camera.height):
+        message = f"EXIF orientation {photo.orientation}, but the camera fits the stored {spell(photo.size)} px"
+        yield scribe.note("exif_orientation", subject, message, "Reset the tag: exiftool -Orientation=1 -n FILE")
+
+
+_SIBLINGS = ("_2", "_4", "_8")
+
+
+def check_pairing(images: Path, scribe: Sink) -> Iterator[Finding]:
+    """Yield clashes and shifts between a folder of photographs and its downscaled siblings."""
+    siblings = [path for path in (images.with_name(images.name + end) for end in _SIBLINGS) if is_folder(path)]
+    if not siblings:
+        return
+    originals = photographs_below(images)
+    yield from _check_clashes(images, originals, scribe)
+    for sibling in siblings:
+        copies = photographs_below(sibling)
+        yield from _check_clashes(sibling, copies, scribe)
+        yield from _check_shift((images, originals), (sibling, copies), scribe)
+
+
+def _check_clashes(folder: Path, names: list[str], scribe: Sink) -> Iterator[Finding]:
+    stems = Counter(map(_stem, names))
+    for stem in sorted(stem for stem, count in stems.items() if count > 1):
+        alike = ", ".join(shown(name) for name in names if _stem(name) == stem)
+        subject = f"{folder.name}/{shown(stem)}"
+        yield scribe.note("name_clash", subject, f"several files share this stem: {alike}", "Rename all but one.")
+
+
+def _check_shift(ours: tuple[Path, list[str]], theirs: tuple[Path, list[str]], scribe: Sink) -> Iterator[Finding]:
+    (images, originals), (sibling, copies) = ours, theirs
+    stems, copied = set(map(_stem, originals)), set(map(_stem, copies))
+    if stems == copied:
+        return
+    flat = Counter(PurePosixPath(stem).name for stem in stems)
+    merged = sorted(name for name, count in flat.items() if count > 1 and name in copied and name not in stems)
+    for name in merged:
+        message = f"{flat[name]} photographs of {images.name}/ have this name in different sub-folders, but one copy"
+        remedy = f"Make {sibling.name}/ again with the sub-folders of {images.name}/."
+        yield scribe.note("name_clash", f"{sibling.name}/{shown(name)}", message, remedy)
+    lacks, extra = sorted(stems - copied), sorted(copied - stems)
+    message = (
+        f"{len(copies)} files beside {len(originals)} in {images.name}/: {_spell(lacks, 'lacks')}{_spell(extra, 'has')}"
+    )
+    message += _first_pair(originals, copies)
+    remedy = f"Make {sibling.name}/ again from {images.name}/, or remove it; pair by name, never by position."
+    yield scribe.note("shifted_pairing", f"{sibling.name}/", message, remedy)
+
+
+def _first_pair(originals: list[str], copies: list[str]) -> str:
+    for original, copy in zip(originals, copies, strict=False):
+        if _stem(original) != _stem(copy):
+            return f"by position, {shown(original)} is paired with {shown(copy)}"
+    return "the last ones have no partner"
+
+
+def _spell(stems: list[str], verb: str) -> str:
+    if not stems:
+        return ""
+    more = f" and {len(stems) - 3} more" if len(stems) > 3 else ""
+    return f"{verb} {', '.join(map(shown, stems[:3]))}{more}; "
+
+
+def _stem(name: str) -> str:
+    return str(PurePosixPath(name).with_suffix(""))
+
+
+_PIXELS_PER_BYTE, _HEAD = 250, 400
+"""A PNG of one colour has a byte for 1000 pixels of 8 bits; a mask with fewer bytes than this is decoded."""
+_MOST_DECODED = 64
+
+
+def check_masks(masks: Mapping[str, Path], shots: list[Shot], headers: Headers, scribe: Sink) -> Iterator[Finding]:
+    """Yield masks that cannot be read, have another shape than their photograph, or are black all over.
+
+    Args:
+        masks: the mask of each photograph that has one, by the photograph's name.
+        shots: the photographs.
+        headers: those of the masks among them, read already.
+        scribe: writes the findings.
+    """
+    num_decoded = 0
+    for shot in shots:
+        path = masks.get(shot.image.name)
+        mask = headers.of(str(path)) if path else None
+        if isinstance(mask, Unreadable):
+            remedy = "Copy the mask again, or remove it: a photograph without one counts as a whole."
+            message = f"the mask of {shown(shot.image.name)} cannot be read: {shown(mask.what)}"
+            yield scribe.note("unreadable_mask", _named(path), message, remedy)
+        elif isinstance(mask, Photo) and path:
+            yield from _check_shape(shot, mask, path, scribe)
+            if num_decoded < _MOST_DECODED and _may_be_black(path, mask):
+                num_decoded += 1
+                if is_black(path):
+                    message = f"is black all over: nothing of {shown(shot.image.name)} is trained"
+                    remedy = (
+                        "Black is ignored, white is trained: invert the mask if it means the opposite, or remove it."
+                    )
+                    yield scribe.note("black_mask", _named(path), message, remedy)
+
+
+def _check_shape(shot: Shot, mask: Photo, path: Path, scribe: Sink) -> Iterator[Finding]:
+    if isinstance(shot.header, Photo) and not isinstance(relate(shot.header.size, mask.size), Equal | Scaled):
+        message = f"{spell(mask.size)}, its photograph {shown(shot.image.name)} is {spell(shot.header.size)}"
+        remedy = "Make the mask anew from this photograph; it is stretched over it as it is."
+        yield scribe.note("mask_size", _named(path), message, remedy)
+
+
+def _may_be_black(path: Path, mask: Photo) -> bool:
+    num_bytes = os.stat(path).st_size  # noqa: PTH116 - as thousands of headers are read
+    return num_bytes < mask.width * mask.height / _PIXELS_PER_BYTE + _HEAD
+
+
+def _named(path: Path | None) -> str:
+    return shown(f"{path.parent.name}/{path.name}") if path else ""
+
+
+_REMEDY = "Give every photograph its own name again: names, not places in a list, tie photographs to poses."
+_NEIGHBOURS = (-2, -1, 1, 2)
+
+
+def check_content(looks: Sequence[Look], shots: list[Shot], scribe: Sink) -> Iterator[Finding]:
+    """Yield photographs that do not show what their images see, where others do or it is known whose they are."""
+    ordered = {shot.image.id: (index, shot) for index, shot in enumerate(shots) if _is_usable(shot)}
+    known = [look for look in looks if look.image_id in ordered and look.greys.std() >= limits.LEAST_CONTRAST]
+    own = {look.image_id: likeness(look, ordered[look.image_id][1]) for look in known}
+    has_good = any(value >= limits.ALIKE for value in own.values())
+    for look in known:
+        value, (index, shot) = own[look.image_id], ordered[look.image_id]
+        if not value < limits.UNLIKE:
+            continue
+        others = [*(shots[index + step] for step in _NEIGHBOURS if 0 <= index + step < len(shots))]
+        others += [ordered[other.image_id][1] for other in known if other is not look]
+        name, seen = shown(shot.image.name), f"its pixels have nothing of its points (correlation {value:.2f})"
+        partner = _partner(look, others)
+        if partner is not None:
+            message = f"{seen}; {shown(partner.image.name)} shows them: photographs are exchanged"
+            yield scribe.note("photos_exchanged", name, message, _REMEDY)
+        elif has_good:
+            message = f"{seen}, other photographs have: another photograph, or this one turned, mirrored or cropped"
+            yield scribe.note("other_content", name, message, "Look at it; copy it again from where COLMAP saw it.")
+
+
+def likeness(look: Look, shot: Shot) -> float:
+    """Return how the greys of points and pixels go together: 1 alike, 0 unrelated, NaN if that cannot be told."""
+    assert isinstance(shot.place, Found)  # noqa: S101 - see _is_usable
+    pixels = greys_at(decode_grey(shot.place.path), look.xy / (shot.camera.width, shot.camera.height))
+    usable = np.isfinite(pixels)
+    if usable.sum() < limits.LEAST_LOOK or pixels[usable].std() < limits.LEAST_CONTRAST:
+        return float("nan")
+    return correlation(pixels, look.greys)
+
+
+def _partner(look: Look, others: Sequence[Shot]) -> Shot | None:
+    found: Mapping[str, Shot] = {other.image.name: other for other in others if _is_usable(other)}
+    return next((other for other in found.values() if likeness(look, other) >= limits.ALIKE), None)
+
+
+def _is_usable(shot: Shot) -> bool:
+    if not isinstance(shot.place, Found) or not isinstance(shot.header, Photo):
+        return False
+    camera = (shot.camera.width, shot.camera.height)
+    return min(camera) > 0 and isinstance(relate(camera, shot.header.size), Equal | Scaled)

@@ -1,1 +1,0 @@
-"""What to photograph next: from where, and in which direction."""

@@ -1,0 +1,291 @@
+"""Poses against photographs: points triangulated from them, and what two of them both show; in bounded time."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.plain_text import counted
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Floats
+from splatbatch.scene.imports import matching
+from splatbatch.scene.imports.capture import Capture, Cloud, Mistakes, Notes, Shot, Wish, some
+from splatbatch.scene.imports.matching import GLANCE, Matched, Unmatched
+from splatbatch.scene.imports.pose import OPENGL
+from splatbatch.scene.imports.writing import posed_model
+from splatbatch.scene.reprojection import in_pycolmap, project
+
+_SHOTS, _POINTS = 24, 200_000  # sampled, evenly
+_LEAST_SEEN = 5
+
+
+def share_that_see(shots: Sequence[Shot], points: Floats) -> float:
+    """Return the share of photographs that have some of the points [P, 3] in view."""
+    some_points, some_shots = points[:: len(points) // _POINTS or 1], shots[:: len(shots) // _SHOTS or 1]
+    seen = [int(in_view(shot, some_points)[0].sum()) for shot in some_shots]
+    return float(np.mean(np.array(seen) >= min(_LEAST_SEEN, max(1, len(points))))) if seen else 0.0
+
+
+def in_view(shot: Shot, points: Floats) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Floats, Floats]:
+    """Return which points [P, 3] a photograph shows, with their pixels [P, 2] and depths [P]."""
+    camera = shot.camera
+    local = (points - shot.center) @ shot.rotation.T
+    if "cx" not in CAMERA_MODELS[camera.model].params:  # a panorama sees all
+        return np.ones(len(points), bool), np.zeros((len(points), 2)), np.linalg.norm(local, axis=1)
+    pixels = project(camera, local)
+    with np.errstate(invalid="ignore"):
+        inside = ((pixels >= 0) & (pixels < (camera.width, camera.height))).all(axis=1) & (local[:, 2] > 0)
+    return inside, pixels, local[:, 2]
+
+
+LEAST_MATCHES = 20
+"""Of a pair that says anything."""
+AGREES, CONTRADICTS = 0.7, 0.35
+"""Share of the matches that fits the poses: of sound ones 0.9 and more, of wrong ones hardly any."""
+_OFF = 0.004  # of the longer side: epipolar distance that passes
+_LEAST_BASELINE = 1e-6
+_NEAR = 0.03  # of the longer side: a point's pixel counts as that of a match
+_SAME_DEPTH = (0.5, 2.0)
+
+Posed = Callable[[Shot], Shot]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What matches say of the poses."""
+
+    num_pairs: int
+    agreement: float
+    """Median over the pairs of the share of matches that fit."""
+    cause: str = ""
+    """What would make them fit, where they do not."""
+
+
+def judge(shots: Sequence[Shot], matched: Sequence[Matched]) -> Verdict | None:
+    """Return what the matches of photographs say of their poses; None where there are too few to say anything."""
+    telling = [one for one in matched if _is_telling(one, shots)]
+    shares = [share for one in telling if (share := _share(one, shots)) is not None]
+    if not shares:
+        return None
+    agreement = float(np.median(shares))
+    if agreement >= AGREES:
+        return Verdict(len(shares), agreement)
+    for words, change in _CAUSES.items():
+        changed = {index: change(shots[index]) for one in telling for index in (one.first, one.second)}
+        tried = [share for one in telling if (share := _share(one, changed)) is not None]
+        if tried and float(np.median(tried)) >= AGREES:
+            return Verdict(len(shares), agreement, words)
+    return Verdict(len(shares), agreement)
+
+
+def _is_telling(one: Matched, shots: Sequence[Shot]) -> bool:
+    """Return whether there are enough matches, of cameras that have a focal length: panoramas have rays all round."""
+    models = (shots[index].camera.model for index in (one.first, one.second))
+    return len(one.here) >= LEAST_MATCHES and all("cx" in CAMERA_MODELS[model].params for model in models)
+
+
+def _turned(change: Callable[[Floats, Floats], tuple[Floats, Floats]]) -> Posed:
+    def changed(shot: Shot) -> Shot:
+        rotation, center = change(shot.rotation, shot.center)
+        return replace(shot, rotation=rotation, center=center)
+
+    return changed
+
+
+_CAUSES: dict[str, Posed] = {
+    "the camera axes are OpenCV's (y down, looking along z), OpenGL's are meant (y up, looking along -z)": _turned(
+        lambda rotation, center: (OPENGL @ rotation, center)
+    ),
+    "the matrices lead from the world to the camera, the inverse is meant": _turned(
+        lambda rotation, center: (rotation.T, -rotation @ center)
+    ),
+    "the matrices lead from the world to the camera, with OpenCV's axes; the inverse is meant, with OpenGL's": _turned(
+        lambda rotation, center: (rotation.T @ OPENGL, -OPENGL @ rotation @ center)
+    ),
+    "the matrices lead from the world to the camera, with OpenGL's axes; the inverse is meant": _turned(
+        lambda rotation, center: (OPENGL @ rotation.T @ OPENGL, -OPENGL @ rotation @ center)
+    ),
+    "the world is mirrored along x: places are, rotations are not": _turned(
+        lambda rotation, center: (rotation, center * (-1, 1, 1))
+    ),
+    "the world is mirrored along y: places are, rotations are not": _turned(
+        lambda rotation, center: (rotation, center * (1, -1, 1))
+    ),
+    "the world is mirrored along z: places are, rotations are not": _turned(
+        lambda rotation, center: (rotation, center * (1, 1, -1))
+    ),
+}
+
+
+def _share(one: Matched, shots: Sequence[Shot] | dict[int, Shot]) -> float | None:
+    """Return the share of the matches of a pair that fits its poses; None for a pair without a baseline."""
+    first, second = shots[one.first], shots[one.second]
+    here, there = rays(first, one.here), rays(second, one.there)
+    turn = second.rotation @ first.rotation.T
+    shift = second.rotation @ (first.center - second.center)
+    if np.linalg.norm(shift) < _LEAST_BASELINE:
+        return None
+    essential = np.cross(np.eye(3), shift / np.linalg.norm(shift)) @ turn  # [shift]x turn
+    along, back = here @ essential.T, there @ essential
+    missed = np.abs((there * along).sum(axis=1))
+    with np.errstate(all="ignore"):
+        off = missed / np.sqrt(along[:, 0] ** 2 + along[:, 1] ** 2 + back[:, 0] ** 2 + back[:, 1] ** 2)
+    focal = max(first.camera.width, first.camera.height) / max(_reach(first), 1e-9)
+    fits = off * focal < _OFF * max(first.camera.width, first.camera.height)
+    depths = _depths(here, there, turn, shift)
+    return float((fits & (depths > 0).all(axis=1)).mean())
+
+
+def _reach(shot: Shot) -> float:
+    """Return the width of a photograph's view in units of its focal length."""
+    corners = rays(shot, np.array([[0.0, shot.camera.height / 2], [shot.camera.width, shot.camera.height / 2]]))
+    return float(np.linalg.norm(corners[1] - corners[0]))
+
+
+def rays(shot: Shot, pixels: Floats) -> Floats:
+    """Return the rays [N, 3] (z = 1) that meet pixels [N, 2]."""
+    theirs = in_pycolmap(shot.camera)
+    found = np.asarray(theirs.cam_from_img(np.ascontiguousarray(pixels, np.float64)), np.float64)
+    whole: Floats = np.concatenate([found[:, :2], np.ones((len(found), 1))], axis=1)
+    return whole
+
+
+def _depths(here: Floats, there: Floats, turn: Floats, shift: Floats) -> Floats:
+    """Return the depths [N, 2] at which two rays come closest: turn @ (a here) + shift = b there, in least squares."""
+    one = here @ turn.T
+    aa, bb, ab = (one * one).sum(axis=1), (there * there).sum(axis=1), (one * there).sum(axis=1)
+    with np.errstate(all="ignore"):
+        gap = aa * bb - ab * ab
+        first = (ab * (there @ shift) - bb * (one @ shift)) / gap
+        second = (aa * (there @ shift) - ab * (one @ shift)) / gap
+    depths: Floats = np.nan_to_num(np.stack([first, second], axis=1), nan=-1.0)
+    return depths
+
+
+def depth_ratio(shots: Sequence[Shot], cloud: Cloud, matched: Sequence[Matched]) -> float | None:
+    """Return how much farther the points are than what the photographs show there; None where that cannot be told."""
+    ratios: list[NDArray[np.float64]] = []
+    for one in matched:
+        if not _is_telling(one, shots) or (_share(one, shots) or 0.0) < AGREES:
+            continue
+        first, second = shots[one.first], shots[one.second]
+        turn = second.rotation @ first.rotation.T
+        shift = second.rotation @ (first.center - second.center)
+        depths = _depths(rays(first, one.here), rays(second, one.there), turn, shift)[:, 0]
+        ratios.append(_beside(first, cloud.xyz, one.here[depths > 0], depths[depths > 0]))
+    every = np.concatenate([np.zeros(0), *ratios])
+    return float(np.median(every)) if len(every) >= LEAST_MATCHES else None
+
+
+def _beside(shot: Shot, points: Floats, pixels: Floats, depths: Floats) -> Floats:
+    """Return the depth of the nearest point in the picture over that of each match."""
+    from scipy.spatial import cKDTree
+
+    is_seen, places, theirs = in_view(shot, points)
+    if not is_seen.any() or not len(pixels):
+        return np.zeros(0)
+    apart, index = cKDTree(places[is_seen]).query(pixels)
+    close = apart < _NEAR * max(shot.camera.width, shot.camera.height)
+    ratio: Floats = theirs[is_seen][index[close]] / depths[close]
+    return ratio
+
+
+def is_same_depth(ratio: float) -> bool:
+    """Return whether points and photographs agree in depth."""
+    return _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]
+
+
+_CHECKED, _NEIGHBOURS, _EACH = 6, 3, 12
+"""Photographs whose pairs are matched as a check, pairs of each; and pairs of each where points are wanted."""
+_CHECK_S = 300.0
+
+
+def see_poses(capture: Capture, folder: Path, told: tuple[Notes, Mistakes]) -> None:
+    """Match a few pairs of photographs and see that they fit poses and points."""
+    notes, mistakes = told
+    try:
+        with _workplace(folder, _CHECK_S, capture.shots) as place:
+            matched = matching.match(posed_model(place.shots), _few_pairs(capture.shots), replace(place, effort=GLANCE))
+    except Unmatched as error:
+        notes.leave_out(f"a look at the poses by matching photographs: {error}")
+        return
+    _judge(capture.shots, matched, notes, mistakes)
+    if capture.cloud is None or len(mistakes):
+        return
+    ratio = depth_ratio(capture.shots, capture.cloud, matched)
+    if ratio is not None and not is_same_depth(ratio):
+        what = f"its points lie {ratio:.3g} times as far from the cameras as the photographs show"
+        mistakes.add(capture.cloud.origin, what, "Points and poses are in different units: export both in the same.")
+
+
+def _few_pairs(shots: Sequence[Shot]) -> list[tuple[int, int]]:
+    """Return some pairs of neighbours, evenly over the photographs."""
+    anchors = set(range(0, len(shots), len(shots) // _CHECKED or 1))
+    pairs = [pair for pair in matching.near_pairs(shots, _NEIGHBOURS) if pair[0] in anchors]
+    return pairs[: _CHECKED * _NEIGHBOURS]
+
+
+def _judge(shots: Sequence[Shot], matched: Sequence[matching.Matched], notes: Notes, mistakes: Mistakes) -> None:
+    verdict = judge(shots, matched)
+    if verdict is None:
+        notes.leave_out("a look at the poses: too few of the photographs' features match to say anything of them")
+        return
+    told = (
+        f"{100 * verdict.agreement:.0f} % of what pairs of photographs both show (median of {verdict.num_pairs} pairs)"
+    )
+    if verdict.agreement < CONTRADICTS or verdict.cause:
+        cause = f"; it would if {verdict.cause}" if verdict.cause else ""
+        remedy = "Export poses and photographs anew, in the axes that the format is written in."
+        mistakes.add("poses", f"the photographs contradict them: {told} fits{cause}", remedy)
+    else:
+        notes.convert(f"poses were held against the photographs: {told} fits")
+
+
+def triangulated(capture: Capture, folder: Path, told: tuple[Wish, Notes, Mistakes]) -> Any:
+    """Return pycolmap's model with points that the photographs show; without, where that is not done in time."""
+    wish, notes, mistakes = told
+    shots = capture.shots
+    with _workplace(folder, wish.within_s, shots) as place:
+        model = posed_model(place.shots)
+        try:
+            _judge(shots, matching.match(model, _few_pairs(shots), replace(place, effort=GLANCE)), notes, mistakes)
+            # poses that are wrong are known before all photographs are matched
+            if not len(mistakes) and matching.match(model, matching.near_pairs(shots, _EACH), place):
+                model = matching.triangulate(model, place)
+        except Unmatched as error:
+            notes.leave_out(
+                f"points: the source has none; triangulating in {wish.within_s:.0f} s (--within-s): {error}"
+            )
+    for number, shot in enumerate(shots, start=1):
+        model.images[number].name = shot.name
+    if model.num_points3D():
+        kept = f"{counted(model.num_points3D(), 'point')} triangulated from the photographs (SIFT)"
+        unseen = sorted(image.name for image in model.images.values() if not image.num_points3D)
+        notes.convert(f"{kept}, poses and lenses kept{f'; none in {some(unseen)}' if unseen else ''}")
+    elif not notes.left_out or "points:" not in notes.left_out[-1]:
+        notes.leave_out("points: the source has none, and the photographs show none that match")
+    return model
+
+
+@contextmanager
+def _workplace(folder: Path, within_s: float, shots: Sequence[Shot]) -> Iterator[matching.Place]:
+    """Give a folder for features and matches that is gone afterwards; photographs have plain names there.
+
+    Names may hold spaces, which the lists of pairs do not know.
+    """
+    work = folder / ".matching"
+    plain = [replace(shot, name=f"{index:07d}{shot.photo.suffix}", keypoints=None) for index, shot in enumerate(shots)]
+    try:
+        (work / "images").mkdir(parents=True)
+        for shot in plain:
+            (work / "images" / shot.name).symlink_to(shot.photo.absolute())
+        yield matching.Place(work, plain, time.monotonic() + within_s)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)

@@ -1,0 +1,168 @@
+"""An import by itself: photographs against the sizes of their cameras, names, units, and points that nobody sees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from splatbatch.plain_text import counted, spell_place
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Points2D
+from splatbatch.scene.imports.agreement import share_that_see
+from splatbatch.scene.imports.capture import Cloud, Mistakes, Notes, Shot
+from splatbatch.scene.imports.lens import resized
+from splatbatch.scene.photos.headers import Header, Headers, Photo
+from splatbatch.scene.photos.sizes import Equal, FewPixels, Scaled, Size, Transposed, relate, spell, spell_factor
+
+_NONE = 1
+"""Sides of this length or less mean that nobody has written the size: exports with 0x0 and 1x1 exist."""
+_CENTRAL = (0.25, 0.75)
+"""Share of the side where a principal point lies that is in pixels of the photograph."""
+
+
+def sizes_of(photos: Sequence[Path]) -> Mapping[Path, Size]:
+    """Return width and height of the photographs whose headers can be read."""
+    found = headers_of(photos)
+    return {path: header.size for path, header in found.items() if isinstance(header, Photo)}
+
+
+def headers_of(photos: Sequence[Path]) -> Mapping[Path, Header]:
+    """Return what the headers of photographs say, whether they can be read or not."""
+    headers = Headers()
+    headers.read(map(str, photos))
+    return {path: headers.of(str(path)) for path in photos}
+
+
+def fit_to_photographs(shots: Sequence[Shot], notes: Notes, mistakes: Mistakes) -> tuple[Shot, ...]:
+    """Return the shots with cameras of the size of their photographs; what cannot be is a mistake."""
+    headers = headers_of([shot.photo for shot in shots])
+    fitted, told = [], Counter[str]()
+    for shot in shots:
+        header = headers[shot.photo]
+        if shot.camera.model == "EQUIRECTANGULAR" and shot.camera.width != 2 * shot.camera.height:
+            what = f"a panorama of {spell((shot.camera.width, shot.camera.height))}: it is not twice as wide as high"
+            mistakes.add(shot.where, what, "Export whole panoramas, or the camera model that the photographs have.")
+        if isinstance(header, Photo):
+            one, what = _fitted(shot, header.size, mistakes)
+            fitted.append(one)
+            told[what] += 1
+        else:
+            remedy = "Copy the photograph again; a backup may hold a whole one."
+            mistakes.add(shot.where, f"{shot.photo}: cannot be read: {header.what}", remedy)
+    for what, count in told.items():
+        if what:
+            notes.convert(f"{counted(count, 'camera')}: {what}")
+    return tuple(fitted)
+
+
+def _fitted(shot: Shot, size: Size, mistakes: Mistakes) -> tuple[Shot, str]:
+    """Return the shot with a camera of the photograph's size, and what was done for it."""
+    camera, own = shot.camera, (shot.camera.width, shot.camera.height)
+    if min(own) <= _NONE:
+        return _sized(shot, size, mistakes)
+    relation = relate(own, size)
+    if isinstance(relation, Equal):
+        return shot, ""
+    if isinstance(relation, FewPixels) and relation.factor == 1 and max(map(abs, relation.off)) <= 2:
+        # rounding: K stays as it is, so that the middle of the photograph stays where it was
+        fitted = replace(camera, width=size[0], height=size[1])
+        return replace(
+            shot, camera=fitted
+        ), "the size was a pixel or two off and is now the photograph's; K is as it was"
+    if isinstance(relation, Scaled):
+        ratio = np.array(size) / own
+        what = f"photographs are {spell_factor(relation.factor)} of what the cameras say: K follows"
+        return replace(shot, camera=resized(camera, size), keypoints=_moved(shot.keypoints, ratio)), what
+    is_turned = isinstance(relation, Transposed)
+    why = "width and height are exchanged" if is_turned else "another shape: cropped, padded or another photograph"
+    remedy = (
+        "Turn the photographs as their EXIF orientation says, or write width and height as the pixels are stored."
+        if is_turned
+        else "Give the photographs that the source was made with; or correct their size there."
+    )
+    mistakes.add(shot.where, f"camera {spell(own)}, photograph {shot.photo.name} {spell(size)}: {why}", remedy)
+    return shot, ""
+
+
+def _sized(shot: Shot, size: Size, mistakes: Mistakes) -> tuple[Shot, str]:
+    """Return the shot with the photograph's size where none was written, if K is in its pixels."""
+    camera = shot.camera
+    shares = [value / side for value, side in zip(_principal_point(camera), size, strict=True)]
+    own = f"camera size {spell((camera.width, camera.height))}"
+    if all(_CENTRAL[0] < share < _CENTRAL[1] for share in shares):
+        fitted = replace(camera, width=size[0], height=size[1])
+        return replace(shot, camera=fitted), f"{own} is none: it is now the photograph's, in whose pixels K is"
+    where = f"({', '.join(f'{value:g}' for value in _principal_point(camera))})"
+    what = f"{own}, principal point {where}: K is not in pixels of {shot.photo.name} ({spell(size)})"
+    mistakes.add(shot.where, what, "Export focal length and principal point in pixels, with the size of the images.")
+    return shot, ""
+
+
+def _principal_point(camera: Camera) -> tuple[float, float]:
+    names = CAMERA_MODELS[camera.model].params
+    if "cx" not in names:
+        return (0.0, 0.0)
+    return camera.cx, camera.cy
+
+
+def _moved(keypoints: Points2D | None, ratio: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Points2D | None:
+    return replace(keypoints, xy=keypoints.xy * ratio) if keypoints else None
+
+
+_FAR = 200
+"""Times the median distance from the middle beyond which a camera's place is in another unit."""
+_NOWHERE = 1e15
+"""Beyond it float64 has no fractions left: no unit makes that a place."""
+_LEAST_SEEING = 0.25
+"""Share of the photographs that have points in view, below which points and poses are of two worlds."""
+
+
+def check_world(shots: Sequence[Shot], cloud: Cloud | None, mistakes: Mistakes) -> None:
+    """Note what poses and points say against themselves."""
+    _check_names(shots, mistakes)
+    _check_places(shots, mistakes)
+    if len(mistakes) or cloud is None or not shots or not len(cloud.xyz):
+        return
+    share = share_that_see(shots, cloud.xyz)
+    if share < _LEAST_SEEING:
+        what = f"{100 * share:.0f} % of the photographs have any of its points in view"
+        remedy = (
+            "Points and poses are not in one world (units, axes, coordinate system), or the axes of the poses are "
+            "turned: export both together, in the same coordinates."
+        )
+        mistakes.add(cloud.origin, what, remedy)
+
+
+def _check_names(shots: Sequence[Shot], mistakes: Mistakes) -> None:
+    counts = Counter(shot.name for shot in shots)
+    for shot in shots:
+        if counts[shot.name] > 1:
+            what = f"{counts[shot.name]} poses are of the photograph {shot.name}"
+            mistakes.add(shot.where, what, "Keep one pose for each photograph.")
+
+
+@np.errstate(all="ignore")  # what overflows is no place
+def _check_places(shots: Sequence[Shot], mistakes: Mistakes) -> None:
+    """Note cameras that stand so far from the others that their unit must be another, or nowhere."""
+    centers = np.array([shot.center for shot in shots]).reshape(-1, 3)
+    sound = (np.abs(centers) < _NOWHERE).all(axis=1)
+    for index in map(int, np.flatnonzero(~sound)):
+        remedy = "Export it again; numbers of this size come of a broken transform."
+        mistakes.add(
+            shots[index].where, f"its place is {spell_place(centers[index])}: none that can be computed", remedy
+        )
+    shots, centers = [shot for shot, is_sound in zip(shots, sound, strict=True) if is_sound], centers[sound]
+    if len(centers) < 4:
+        return
+    apart = np.linalg.norm(centers - np.median(centers, axis=0), axis=1)
+    typical = float(np.median(apart))
+    if not apart.max() > 0:
+        mistakes.add("all poses", "all cameras stand at the same place", "Export poses with their translations.")
+        return
+    for index in map(int, np.flatnonzero(apart > _FAR * typical)) if typical > 0 else ():
+        what = f"stands {apart[index] / typical:,.0f} times as far out as the cameras typically do"
+        remedy = "Poses are in mixed units, or these are wrong: bring all into one unit, or remove these."
+        mistakes.add(shots[index].where, what, remedy)

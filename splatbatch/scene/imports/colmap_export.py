@@ -1,0 +1,322 @@
+"""A COLMAP export (RealityScan, ODM, OpenSfM, Metashape) as a capture."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from splatbatch.errors import SceneError
+from splatbatch.files import Record, read_json, read_tail
+from splatbatch.plain_text import counted
+from splatbatch.scene.colmap import binary, text
+from splatbatch.scene.colmap.files import ModelError
+from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Points, Points2D
+from splatbatch.scene.imports.capture import Capture, Cloud, Mistakes, Notes, Shot, Wish, some
+from splatbatch.scene.imports.lens import simplified
+from splatbatch.scene.photos.folders import Absent, Folders, Found, Misspelt, Place, photographs_below
+
+_REMEDY = "Export the model again, all of its files at once."
+_EMPTY = Points2D(np.zeros((0, 2)), np.zeros(0, np.uint64))
+
+
+@dataclass(frozen=True, eq=False)
+class Export:
+    """Cameras by id, images with their keypoints by image id, and points if there are any."""
+
+    cameras: Mapping[int, Camera]
+    images: Sequence[Image]
+    keypoints: Mapping[int, Points2D]
+    points: Points | None
+
+
+def suffix_of(folder: Path) -> str | None:
+    """Return "bin" or "txt" where cameras and images are in a folder, points or not; None where they are not."""
+    for suffix in ("bin", "txt"):
+        if all((folder / f"{part}.{suffix}").is_file() for part in ("cameras", "images")):
+            return suffix
+    return None
+
+
+def read_export(folder: Path, notes: Notes, mistakes: Mistakes) -> Export | None:
+    """Return the model in a folder; what its files hold wrongly is a mistake."""
+    suffix = suffix_of(folder)
+    if suffix is None:
+        mistakes.add(str(folder), "no cameras and images, both .bin or both .txt", _REMEDY)
+        return None
+    files = binary if suffix == "bin" else text
+    try:
+        cameras = files.read_cameras(folder / f"cameras.{suffix}")
+        images, keypoints = _images(folder / f"images.{suffix}", notes)
+    except SceneError as error:
+        mistakes.add(folder.name, error.message, error.hint)
+        return None
+    points = _points(folder / f"points3D.{suffix}", notes, mistakes)
+    _check_ids(cameras, images, mistakes, suffix)
+    known = {camera.id: camera for camera in cameras}
+    _settle_tracks(keypoints, points, notes)
+    return Export(known, images, keypoints, points)
+
+
+def _images(path: Path, notes: Notes) -> tuple[list[Image], dict[int, Points2D]]:
+    """Return images and keypoints; text that lacks the lines of keypoints is read as one line for each image."""
+    if path.suffix == ".bin":
+        return binary.read_images(path), binary.read_points2d(path)
+    try:
+        images, keypoints = text.read_images(path), text.read_points2d(path)
+        if not _lacks_lines(path, len(images)):
+            return images, keypoints
+    except ModelError as error:
+        try:
+            images = _one_line_each(path)
+        except ModelError:
+            raise error from None
+    else:
+        images = _one_line_each(path)
+    notes.convert(f"{path.name} has one line for each image instead of two: there are no keypoints")
+    return images, {}
+
+
+def _lacks_lines(path: Path, num_images: int) -> bool:
+    """Return whether every line is an image, so that every other image passed for a line of keypoints."""
+    are_images = [_is_image(line) for _, line in text.entries(path)]
+    return len(are_images) > num_images and all(are_images)
+
+
+def _is_image(line: bytes) -> bool:
+    fields = line.split(maxsplit=9)
+    try:
+        quat = [float(field) for field in fields[1:5]]
+        int(fields[0]), int(fields[8]), float(fields[9])
+    except IndexError:
+        return False
+    except ValueError:  # a name is no number
+        return len(fields) == 10 and abs(sum(value * value for value in quat) - 1) < 0.01
+    return False
+
+
+def _one_line_each(path: Path) -> list[Image]:
+    return [text.read_image(path, number, line) for number, line in text.entries(path)]
+
+
+def _points(path: Path, notes: Notes, mistakes: Mistakes) -> Points | None:
+    """Return the points with what their tracks say; None where there are none."""
+    if not path.exists() or not path.stat().st_size:
+        notes.convert(f"{path.name} is {'empty' if path.exists() else 'missing'}: the source has no points")
+        return None
+    try:
+        read = binary.read_points if path.suffix == ".bin" else text.read_points
+        points = read(path, tracks=True)
+    except SceneError as error:
+        mistakes.add(path.name, error.message, error.hint)
+        return None
+    if not len(points):
+        notes.convert(f"{path.name} holds no points")
+        return None
+    return points
+
+
+def _check_ids(cameras: Sequence[Camera], images: Sequence[Image], mistakes: Mistakes, suffix: str) -> None:
+    known = {camera.id for camera in cameras}
+    if len(known) < len(cameras):
+        mistakes.add(f"cameras.{suffix}", f"{len(cameras)} cameras share {len(known)} ids", _REMEDY)
+    ids = [image.id for image in images]
+    if len(set(ids)) < len(ids):
+        mistakes.add(f"images.{suffix}", f"{len(ids)} images share {len(set(ids))} ids", _REMEDY)
+    for image in images:
+        if image.camera_id not in known:
+            what = f"is of camera {image.camera_id}, which cameras.{suffix} lacks"
+            mistakes.add(f'images.{suffix}: image {image.id} "{image.name}"', what, _REMEDY)
+
+
+def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, notes: Notes) -> None:
+    """Say which tracks count: those of the keypoints; points whose own track says otherwise lose it.
+
+    OpenSfM writes the keypoints that have a point alone, but numbers them in the tracks as if all were there.
+    """
+    if points is None or points.tracks is None:
+        return
+    tracks, ids = points.tracks, np.repeat(points.ids, points.track_lengths)
+    seen = sum(int((one.point3d_ids != np.uint64(NO_POINT3D)).sum()) for one in keypoints.values())
+    if not len(tracks.image_ids) and not seen:
+        notes.convert(f"{counted(len(points), 'point')} without tracks")
+        return
+    loose, order = 0, np.argsort(tracks.image_ids, kind="stable")
+    images, starts = np.unique(tracks.image_ids[order], return_index=True)
+    for image, own in zip(images, np.split(order, starts[1:]), strict=True):
+        theirs = keypoints.get(int(image), _EMPTY).point3d_ids
+        places = tracks.point2d_idxs[own].astype(np.int64)
+        fits = places < len(theirs)
+        fits[fits] = theirs[places[fits]] == ids[own][fits]
+        loose += int((~fits).sum())
+    if loose:
+        share = f"{loose:,} of {len(tracks.image_ids):,} entries of the tracks name no keypoint of their point"
+        notes.convert(f"{share}: tracks were made anew from the {seen:,} keypoints that name a point")
+
+
+_SAMPLE = 50  # names that a folder of photographs is recognised by
+_CAMERA_REMEDY = "Export the cameras again as one of COLMAP's models: PINHOLE, OPENCV, FULL_OPENCV, …"
+
+
+def read(folder: Path, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture | None:
+    """Return what the model says; None where mistakes leave nothing to go on with."""
+    export = read_export(folder, notes, mistakes)
+    if export is None:
+        return None
+    if not export.images:
+        mistakes.add("images", "the model has no images", "Export it with its registered images.")
+        return None
+    cameras = {key: _sound(camera, notes, mistakes) for key, camera in export.cameras.items()}
+    place = wish.images or _photographs(folder, export.images)
+    shots = _shots(export, cameras, place, (wish, notes, mistakes))
+    if not shots:
+        mistakes.add("images", f"none of {len(export.images)} images has a photograph", "Name their folder: --images.")
+        return None
+    _tell_unposed(place, shots, notes)
+    reference, crs = _georeference(folder, notes)
+    world = "the world of the export"
+    return Capture("COLMAP export", shots, _cloud(export, folder, notes), world, crs, reference)
+
+
+def _sound(camera: Camera, notes: Notes, mistakes: Mistakes) -> Camera | None:
+    """Return a camera as the simplest model that is the same lens; None where it is none."""
+    model, where = CAMERA_MODELS.get(camera.model), f"camera {camera.id}"
+    if model is None:
+        known = ", ".join(CAMERA_MODELS)
+        mistakes.add(where, f"unknown camera model {camera.model} (known: {known})", _CAMERA_REMEDY)
+        return None
+    if len(model.params) != len(camera.params):
+        what = f"{len(camera.params)} parameters, but {model.name} has {len(model.params)}: {', '.join(model.params)}"
+        mistakes.add(where, what, _CAMERA_REMEDY)
+        return None
+    if not np.isfinite(camera.params).all():
+        mistakes.add(where, "parameters that are no finite numbers", _CAMERA_REMEDY)
+        return None
+    plain = simplified(camera)
+    if plain.model != camera.model:
+        notes.convert(f"{camera.model} whose last terms are 0 is {plain.model}: the same lens")
+    return plain
+
+
+def _photographs(folder: Path, images: Sequence[Image]) -> Path:
+    """Return the folder that holds most of the photographs: beside the model, or up to three folders above."""
+    some_images = images[:: len(images) // _SAMPLE or 1]
+    tops = [folder, *folder.resolve().parents[:3]]
+    candidates = [
+        path for top in tops for path in (top / "images", top / "undistorted" / "images", top) if path.is_dir()
+    ]
+    folders = Folders()
+
+    def held(path: Path) -> int:
+        return sum(not isinstance(folders.locate(path, _plain(image.name)), Absent) for image in some_images)
+
+    return max(candidates, key=held, default=folder / "images")
+
+
+def _plain(name: str) -> str:
+    """Return an image name as a path below a folder: no backslashes, no drive, no leading slash."""
+    path = name.replace("\\", "/")
+    return path.rpartition("/")[2] if path.startswith("/") or path[1:3] == ":/" else path.removeprefix("./")
+
+
+def _shots(
+    export: Export, cameras: dict[int, Camera | None], folder: Path, told: tuple[Wish, Notes, Mistakes]
+) -> tuple[Shot, ...]:
+    wish, notes, mistakes = told
+    folders, found, missing = Folders(), [], []
+    alike = Counter(image.name for image in export.images)
+    for image in export.images:
+        where, name = f'image {image.id} "{image.name}"', _plain(image.name)
+        if alike[image.name] > 1:
+            mistakes.add(where, f"{alike[image.name]} images have this name", "Remove all but one of them.")
+        if not _has_pose(image):
+            mistakes.add(where, "its pose is none: not finite, or a quaternion of zeros", "Register it again.")
+            continue
+        place = folders.locate(folder, name)
+        if own := _own_name(place, name):
+            found.append((image, own))
+        elif wish.skips_missing:
+            missing.append(image.name)
+        else:
+            mistakes.add(where, _lack(place, folder), _MISSING)
+    renamed = [image.name for image, own in found if image.name != own]
+    if renamed:
+        notes.convert(f"{counted(len(renamed), 'photograph')} found under another name: {some(renamed)}")
+    if missing:
+        notes.leave_out(f"{counted(len(missing), 'pose')} without photograph: {some(missing)}")
+    shots = (_shot(image, folder / own, own, cameras.get(image.camera_id), export) for image, own in found)
+    return tuple(shot for shot in shots if shot)
+
+
+def _shot(image: Image, photo: Path, name: str, camera: Camera | None, export: Export) -> Shot | None:
+    if camera is None:
+        return None
+    keypoints, where = export.keypoints.get(image.id), f'image {image.id} "{image.name}"'
+    known = keypoints if keypoints is not None and len(keypoints.xy) else None
+    return Shot(name, photo, camera, image.rotation(), image.center(), where, keypoints=known)
+
+
+_MISSING = "Name the folder of the photographs with --images DIR, or leave such images out: --skip-missing."
+
+
+def _own_name(place: Place, name: str) -> str:
+    """Return the name below the folder that a photograph was found under; empty if it was not."""
+    match place:
+        case Found():
+            return name
+        case Misspelt():
+            return place.actual
+        case Absent():  # a name without suffix is what it begins with
+            return place.elsewhere or (place.similar if not PurePosixPath(name).suffix else "")
+
+
+def _lack(place: Place, folder: Path) -> str:
+    similar = f"; there is {place.similar}" if isinstance(place, Absent) and place.similar else ""
+    return f"no such photograph below {folder}{similar}"
+
+
+def _has_pose(image: Image) -> bool:
+    return bool(np.isfinite((*image.quat, *image.translation)).all() and any(image.quat))
+
+
+def _cloud(export: Export, folder: Path, notes: Notes) -> Cloud | None:
+    points = export.points
+    if points is None:
+        return None
+    finite = np.isfinite(points.xyz).all(axis=1)
+    if not finite.all():
+        notes.leave_out(f"{counted(int((~finite).sum()), 'point')} without a finite place")
+    has_names = any(_names_points(one) for one in export.keypoints.values())
+    ids = points.ids[finite] if has_names else None
+    return Cloud(points.xyz[finite], points.rgb[finite], str(folder), ids)
+
+
+def _names_points(keypoints: Points2D) -> bool:
+    return bool((keypoints.point3d_ids != np.uint64(NO_POINT3D)).any())
+
+
+def _tell_unposed(folder: Path, shots: Sequence[Shot], notes: Notes) -> None:
+    posed = {shot.name for shot in shots}
+    others = [name for name in photographs_below(folder) if name not in posed] if folder.is_dir() else []
+    if others:
+        notes.leave_out(f"{counted(len(others), 'photograph')} without a pose: {some(others)}")
+
+
+def _georeference(folder: Path, notes: Notes) -> tuple[Record, str]:
+    """Return what ODM and OpenSfM leave beside of where on Earth the model lies."""
+    found: Record = {}
+    crs = ""
+    for top in (folder, *folder.resolve().parents[:3]):
+        lla = read_json(top / "reference_lla.json") or read_json(top / "opensfm" / "reference_lla.json")
+        if lla and "reference_lla" not in found:
+            found["reference_lla"] = {key: lla.get(key) for key in ("latitude", "longitude", "altitude")}
+            notes.convert("reference_lla.json (OpenSfM: where the origin lies) is kept in import.json")
+        coords = top / "odm_georeferencing" / "coords.txt"
+        if coords.is_file() and "odm_coords" not in found:
+            lines = read_tail(coords).splitlines()[:2]
+            found["odm_coords"], crs = lines, lines[0].strip() if lines else ""
+            notes.convert("odm_georeferencing/coords.txt (zone and offset) is kept in import.json")
+    return found, crs

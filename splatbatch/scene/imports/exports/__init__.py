@@ -1,1 +1,0 @@
-"""COLMAP models that other programs have written, with their quirks."""

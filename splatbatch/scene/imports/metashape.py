@@ -1,0 +1,475 @@
+"""Metashape's XML as a capture: the cameras of one chunk that are enabled and aligned.
+
+Metashape's sensors: calibrations as COLMAP cameras, and where a slave of a rig sits on its master.
+
+Formulas: Agisoft Metashape User Manual, appendix "Camera models". cx and cy are relative to the middle of the image, B1
+is added to the focal length along x, and P1, P2 stand in the other order than OpenCV's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from splatbatch.errors import SceneError
+from splatbatch.plain_text import counted
+from splatbatch.scene.colmap.types import Camera
+from splatbatch.scene.imports.capture import Capture, Mistakes, Notes, Shot, Wish, some, spelt
+from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
+from splatbatch.scene.imports.pose import IDENTITY, NoPose, Similarity, similarity_of
+from splatbatch.scene.imports.xml_document import Document, cameras_below, is_enabled, numbers, read_document
+from splatbatch.scene.photos.folders import PHOTOGRAPHS
+from splatbatch.scene.photos.sizes import Size
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+_ECEF = (6.2e6, 6.6e6)
+"""Metres between the middle of the Earth and what lies on it, or is flown over it."""
+_AGAIN = "Export the cameras again, as Agisoft XML."
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """Where a chunk's coordinates lead."""
+
+    placed: Similarity
+    """From the chunk (or its component) to the world."""
+    words: str
+    crs: str
+
+
+def chosen_chunk(document: Document, label: str, notes: Notes, mistakes: Mistakes) -> Element | None:
+    """Return the chunk that is meant; None, with a mistake, where that is not clear."""
+    chunks = [chunk for chunk in document.root.iter("chunk") if chunk.find("cameras") is not None]
+    if not chunks:
+        what = f"<{document.root.tag}> holds no chunk with cameras"
+        mistakes.add(document.where(document.root), what, "Export the cameras of an aligned chunk, as Agisoft XML.")
+        return None
+    aligned = [chunk for chunk in chunks if is_enabled(chunk) and _num_posed(chunk)]
+    named = [chunk for chunk in chunks if label and chunk.get("label", "") == label]
+    candidates = named if label else aligned or chunks
+    if len(candidates) == 1:
+        for other in chunks:
+            if other is not candidates[0]:
+                notes.leave_out(f"chunk {_in_words(other)}")
+        return candidates[0]
+    known = "; ".join(_in_words(chunk) for chunk in chunks)
+    what = f"{len(candidates)} chunks are meant by it" if label else f"{len(candidates)} chunks with poses"
+    remedy = "Name one with --chunk LABEL and import each into a folder of its own, or merge them in Metashape."
+    mistakes.add(document.where(document.root), f"{what}: {known}", remedy)
+    return None
+
+
+def _num_posed(chunk: Element) -> int:
+    return sum(camera.find("transform") is not None for camera, _ in cameras_below(chunk.find("cameras")))
+
+
+def _in_words(chunk: Element) -> str:
+    state = "" if is_enabled(chunk) else ", disabled"
+    return f'"{chunk.get("label", "")}" ({counted(_num_posed(chunk), "camera")} with a pose{state})'
+
+
+def world_of(document: Document, chunk: Element, component: str | None, mistakes: Mistakes) -> World:
+    """Return where the poses of a chunk lead, given the id of the component that its cameras belong to."""
+    crs = next((text for name in ("reference", "crs", "projection") if (text := _text(chunk.find(name)))), "")
+    element = chunk.find("transform")
+    components = [one for one in chunk.findall("components/component") if one.find("transform") is not None]
+    own = [one for one in components if one.get("id") == component] if component is not None else components
+    if len(own) == 1:
+        element = own[0].find("transform")
+    elif element is None and components:
+        known = ", ".join(one.get("id", "?") for one in components)
+        what = f"cameras name the component {component or '(none)'}; transforms are there for {known}"
+        mistakes.add(document.where(chunk, "components"), what, _AGAIN)
+    if element is None:
+        return World(IDENTITY, "the chunk's own coordinates: it has no transform, so their unit is nobody's", crs)
+    placed = _similarity(document, element, mistakes)
+    is_local = not crs or crs.upper().startswith(("LOCAL_CS", "ENGCRS", "LOCAL"))
+    is_geocentric = _ECEF[0] < float(np.linalg.norm(placed.translation)) < _ECEF[1]
+    where = "geocentric coordinates (ECEF) in metres" if is_geocentric and not is_local else "local coordinates"
+    return World(placed, f"{where}, after the chunk's transform", crs)
+
+
+def _similarity(document: Document, element: Element, mistakes: Mistakes) -> Similarity:
+    """Return the transform of a chunk: rotation, translation and scale, or one matrix of 16 numbers."""
+    where = document.where(element, "transform of the chunk")
+    try:
+        if element.find("rotation") is None and (matrix := numbers(element, 16)) is not None:
+            return similarity_of(matrix.reshape(4, 4)[:3])
+        rotation, translation = numbers(element.find("rotation"), 9), numbers(element.find("translation"), 3)
+        scale = numbers(element.find("scale"), 1) if element.find("scale") is not None else np.ones(1)
+        if rotation is None or translation is None or scale is None or not scale[0] > 0:
+            raise NoPose("is not a rotation of 9 numbers, a translation of 3 and a scale above 0")
+        turned = similarity_of(np.column_stack([rotation.reshape(3, 3), translation]))
+        return Similarity(turned.rotation, turned.translation, float(scale[0]) * turned.scale)
+    except NoPose as error:
+        mistakes.add(where, str(error), _AGAIN)
+        return IDENTITY
+
+
+def _text(element: Element | None) -> str:
+    return " ".join((element.text or "").split()) if element is not None else ""
+
+
+MOST_FILES = 200_000
+"""Looked at before a folder counts as the wrong one."""
+
+
+class Photographs:
+    """The photographs below a folder, by name and by stem."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._by_key: dict[str, list[str]] = {}
+        for name in _photographs(folder):
+            path = PurePosixPath(name)
+            for key in {name, path.name, path.stem, str(path.with_suffix(""))}:
+                self._by_key.setdefault(key.casefold(), []).append(name)
+        self.names = sorted({name for names in self._by_key.values() for name in names})
+
+    def find(self, label: str, group: str) -> list[str]:
+        """Return the photographs that a label may mean, those in the folder of its group before all others."""
+        label = label.replace("\\", "/").strip("/")
+        found = self._by_key.get(label.casefold(), [])
+        if len(found) > 1 and (exact := [name for name in found if name in (label, PurePosixPath(label).name)]):
+            found = exact
+        if len(found) > 1 and group:
+            in_group = [name for name in found if group.casefold() in map(str.casefold, PurePosixPath(name).parts)]
+            found = in_group or found
+        return sorted(found)
+
+
+def folder_beside(path: Path) -> Path:
+    """Return where photographs of an export are looked for: images/ or photos/ beside it, else its own folder."""
+    beside = (path.parent / name for name in ("images", "Images", "photos", "Photos"))
+    return next((folder for folder in beside if folder.is_dir()), path.parent)
+
+
+def _photographs(folder: Path) -> Iterator[str]:
+    seen = 0
+    for parent, folders, files in os.walk(folder):
+        # what an import has linked is there already
+        folders[:] = sorted(name for name in folders if not (Path(parent) / name / "import.json").is_file())
+        for file in sorted(files):
+            seen += 1
+            if seen > MOST_FILES:
+                what = f"{folder}: more than {MOST_FILES:,} files: not only the photographs of this export"
+                raise SceneError(what, "Name the folder of the photographs with --images DIR.")
+            if Path(file).suffix.lower() in PHOTOGRAPHS:
+                yield (Path(parent) / file).relative_to(folder).as_posix()
+
+
+MOST_OFF_PX = 1.0
+"""By how much a fitted lens may differ from the calibrated one."""
+_BENDS = {"frame": "frame", "fisheye": "equidistant", "equidistant_fisheye": "equidistant",
+          "equisolid_fisheye": "equisolid"}  # fmt: skip
+_PANORAMAS = ("spherical", "equirectangular")
+_TERMS = ("f", "fx", "fy", "cx", "cy", "b1", "b2", "skew", "k1", "k2", "k3", "k4", "p1", "p2", "p3", "p4")
+_LONGEST_PX = 1 << 20
+_OPTIMISE = "Optimise the cameras in Metashape and export them again, as Agisoft XML."
+
+
+@dataclass(frozen=True, eq=False)
+class Sensor:
+    """A sensor of a chunk: its camera, and its place on the master of its rig."""
+
+    label: str
+    camera: Camera | None
+    """None where it has no usable calibration: a mistake if one of its photographs has a pose."""
+    trouble: str = ""
+    on_master: Similarity | None = None
+    """From the axes of this sensor to those of its master; None where it has none, or is its own master."""
+
+
+def read_sensors(document: Document, chunk: Element, notes: Notes, mistakes: Mistakes) -> Mapping[str, Sensor]:
+    """Return the sensors of a chunk by id."""
+    found: dict[str, Sensor] = {}
+    for element in chunk.findall("sensors/sensor"):
+        name = f'sensor {element.get("id", "?")} "{element.get("label", "")}"'
+        where = document.where(element, name)
+        if (key := element.get("id")) is None or key in found:
+            mistakes.add(where, "has no id, or that of another sensor", _OPTIMISE)
+            continue
+        camera, trouble = _camera(element, name, notes)
+        found[key] = Sensor(name, camera, trouble, _on_master(element, where, mistakes))
+    return found
+
+
+def _camera(element: Element, name: str, notes: Notes) -> tuple[Camera | None, str]:
+    """Return the COLMAP camera of a sensor, or why there is none."""
+    calibrations = element.findall("calibration")
+    adjusted = [one for one in calibrations if one.get("class") == "adjusted"]
+    calibration = next(iter([*adjusted, *calibrations]), None)
+    kind = (calibration.get("type") if calibration is not None else None) or element.get("type", "frame")
+    size = _size(calibration) or _size(element)
+    if size is None:
+        return None, "its resolution is missing or no number of pixels"
+    if kind in _PANORAMAS:
+        return Camera(0, "EQUIRECTANGULAR", *size, (float(size[0]), float(size[1]))), ""
+    if kind not in _BENDS:
+        return None, f"its type {spelt(kind)} is no lens that COLMAP knows ({', '.join([*_BENDS, *_PANORAMAS])})"
+    if calibration is None:
+        return None, "it has no calibration"
+    if not adjusted:
+        notes.convert(f"{name}: its calibration was never adjusted; the initial one was taken")
+    if (own := _size(element)) not in (None, size):
+        return None, f"its resolution is {own}, that of its calibration {size}"
+    terms, broken = _terms(calibration)
+    if broken:
+        return None, f"{', '.join(broken)} of its calibration is no number"
+    return _fitted(terms, _BENDS[kind], size, name, notes)
+
+
+def _fitted(terms: Mapping[str, float], bend: str, size: Size, name: str, notes: Notes) -> tuple[Camera | None, str]:
+    lens = _lens(terms, bend, size)
+    if lens is None:
+        return None, "its calibration has no focal length f above 0"
+    camera, off = camera_of(lens, size)
+    extras = [f"{key.upper()} {terms[key]:.3g}" for key in ("b2", "skew", "k4", "p3", "p4") if terms[key]]
+    extras += [f"type {bend}"] if bend == "equisolid" else []
+    if off > MOST_OFF_PX:
+        return None, f"{', '.join(extras)}: {spell_misfit(off)}"
+    if off:
+        notes.convert(f"{name}: {', '.join(extras)}: fitted as {camera.model}, {off:.2g} px off at most")
+    notes.convert(f"{name}: {camera.model}, {size[0]}x{size[1]}")
+    return camera, ""
+
+
+def _lens(terms: Mapping[str, float], bend: str, size: Size) -> Lens | None:
+    if terms["fx"]:  # PhotoScan before 1.2: both focal lengths, principal point from the corner, skew
+        fx, fy, cx, cy, skew = terms["fx"], terms["fy"] or terms["fx"], terms["cx"], terms["cy"], terms["skew"]
+    else:
+        fx, fy, skew = terms["f"] + terms["b1"], terms["f"], terms["b2"]
+        cx, cy = size[0] / 2 + terms["cx"], size[1] / 2 + terms["cy"]
+    if not (fx > 0 and fy > 0):
+        return None
+    radial = (terms["k1"], terms["k2"], terms["k3"], terms["k4"])
+    # P1 belongs to x: OpenCV calls that p2
+    return Lens(fx, fy, cx, cy, radial, (terms["p2"], terms["p1"]), (terms["p3"], terms["p4"]), skew, bend)  # type: ignore[arg-type]
+
+
+def _terms(calibration: Element) -> tuple[dict[str, float], list[str]]:
+    """Return the terms of a calibration, those that are not written 0, and the keys of those that are no numbers."""
+    terms, broken = dict.fromkeys(_TERMS, 0.0), []
+    for key in _TERMS:
+        element = calibration.find(key)
+        if element is not None:
+            values = numbers(element, 1)
+            terms[key] = float(values[0]) if values is not None else 0.0
+            broken += [] if values is not None else [key]
+    return terms, broken
+
+
+def _size(element: Element | None) -> Size | None:
+    resolution = element.find("resolution") if element is not None else None
+    if resolution is None:
+        return None
+    wide, high = (_side(resolution.get(key, "")) for key in ("width", "height"))
+    return (wide, high) if wide and high else None
+
+
+def _side(text: str) -> int | None:
+    """Return a number of pixels; None where a text is none."""
+    try:
+        side = float(text)
+    except ValueError:
+        return None
+    return int(side) if 0 < side < _LONGEST_PX and side == int(side) else None
+
+
+def _on_master(element: Element, where: str, mistakes: Mistakes) -> Similarity | None:
+    """Return the place of a slave on its master: rotation, and location in units of the chunk."""
+    if element.get("master_id") in (None, element.get("id")):
+        return None
+    turn, place = element.find("rotation"), element.find("location")
+    place = place if place is not None else element.find("translation")
+    if turn is None:
+        return None
+    rotation = numbers(turn, 9)
+    location = numbers(place, 3) if place is not None else np.zeros(3)
+    if rotation is None or location is None:
+        mistakes.add(where, "rotation or location on its master are not 9 and 3 numbers", _OPTIMISE)
+        return None
+    try:
+        found = similarity_of(np.column_stack([rotation.reshape(3, 3), location]))
+    except NoPose as error:
+        mistakes.add(where, f"rotation on its master {error}", _OPTIMISE)
+        return None
+    return Similarity(found.rotation, found.translation, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Station:
+    """A camera of the chunk that counts: its pose leads from the camera to the chunk."""
+
+    label: str
+    where: str
+    group: str
+    sensor: str
+    pose: Similarity
+
+
+def read(path: Path, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture | None:
+    """Return what the file says; None where mistakes leave nothing to go on with."""
+    try:
+        document = read_document(path)
+        photographs = Photographs(wish.images or folder_beside(path))
+    except SceneError as error:
+        mistakes.add(path.name, error.message.removeprefix(f"{path}: "), error.hint)
+        return None
+    chunk = chosen_chunk(document, wish.chunk, notes, mistakes)
+    if chunk is None:
+        return None
+    stations, component = _stations(document, chunk, (notes, mistakes))
+    world = world_of(document, chunk, component, mistakes)
+    sensors = read_sensors(document, chunk, notes, mistakes)
+    finder = _Finder(photographs, sensors, world, mistakes, wish.skips_missing)
+    shots = tuple(shot for station in stations if (shot := finder.shot(station)))
+    finder.tell(notes)
+    if not shots:
+        mistakes.add(document.where(chunk, "cameras"), "no camera is left with a photograph and a pose", _AGAIN)
+        return None
+    reference = {"from_chunk_to_model": world.placed.matrix(), "chunk": chunk.get("label", "")}
+    kind = f"Metashape XML {document.root.get('version', '')}".strip()
+    return Capture(kind, shots, None, world.words, world.crs, reference)
+
+
+def _stations(document: Document, chunk: Element, told: tuple[Notes, Mistakes]) -> tuple[list[_Station], str | None]:
+    """Return the cameras that count, and the component that they belong to."""
+    notes, mistakes = told
+    cameras = list(cameras_below(chunk.find("cameras")))
+    disabled = [_label(camera) for camera, _ in cameras if not is_enabled(camera)]
+    enabled = [(camera, group) for camera, group in cameras if is_enabled(camera)]
+    poses = _poses(document, chunk, [camera for camera, _ in cameras], told)
+    posed = [(camera, group) for camera, group in enabled if camera.get("id") in poses]
+    unaligned = [
+        _label(camera) for camera, _ in enabled
+        if camera.get("id") not in poses and camera.find("transform") is None
+    ]  # fmt: skip
+    for names, why in ((disabled, "disabled"), (unaligned, "without a pose (not aligned)")):
+        if names:
+            notes.leave_out(f"{counted(len(names), 'camera')} {why}: {some(names)}")
+    components = Counter(camera.get("component_id") for camera, _ in posed)
+    if len(components) > 1:
+        counts = ", ".join(f"component {key}: {counted(count, 'camera')}" for key, count in components.most_common())
+        remedy = "Align them to each other (markers, more photographs), or export one component alone."
+        what = f"{len(components)} components that do not hang together: {counts}"
+        mistakes.add(document.where(chunk, "components"), what, remedy)
+    found = []
+    for camera, group in posed:
+        where = document.where(camera, f'camera {camera.get("id", "?")} "{_label(camera)}"')
+        found.append(_Station(_label(camera), where, group, camera.get("sensor_id", ""), poses[camera.get("id")]))
+    return found, next(iter(components), None)
+
+
+def _poses(
+    document: Document, chunk: Element, cameras: list[Element], told: tuple[Notes, Mistakes]
+) -> Mapping[str | None, Similarity]:
+    """Return the poses of the cameras by id: their own, and for slaves of a rig those of their masters."""
+    notes, mistakes = told
+    poses: dict[str | None, Similarity] = {}
+    for camera in cameras:
+        element = camera.find("transform")
+        if element is None or not is_enabled(camera):
+            continue
+        matrix = numbers(element, 16)
+        where = document.where(element, f'transform of camera "{_label(camera)}"')
+        try:
+            if matrix is None:
+                raise NoPose("is not 16 finite numbers")
+            if camera.get("id") in poses:
+                raise NoPose(f"has the id {camera.get('id')} of another camera")
+            poses[camera.get("id")] = similarity_of(matrix.reshape(4, 4)[:3])
+        except NoPose as error:
+            mistakes.add(where, str(error), _AGAIN)
+    slaves = _slave_poses(document, chunk, cameras, poses, mistakes)
+    if slaves:
+        notes.convert(
+            f"{counted(len(slaves), 'camera')} of a rig stand on their masters, turned and moved as their sensors say, "
+            "in units of the chunk"
+        )
+    return {**poses, **slaves}
+
+
+def _slave_poses(
+    document: Document, chunk: Element, cameras: list[Element], poses: Mapping[str | None, Similarity],
+    mistakes: Mistakes,
+) -> dict[str | None, Similarity]:  # fmt: skip
+    sensors = read_sensors(document, chunk, Notes(), mistakes)
+    found: dict[str | None, Similarity] = {}
+    for camera in cameras:
+        master = poses.get(camera.get("master_id"))
+        if master is None or camera.get("id") in poses or not is_enabled(camera):
+            continue
+        sensor = sensors.get(camera.get("sensor_id", ""))
+        if sensor is None or sensor.on_master is None:
+            where = document.where(camera, f'camera "{_label(camera)}"')
+            what = "has no pose of its own, and its sensor does not say where it sits on its master"
+            mistakes.add(where, what, "Export with the rig's offsets, or disable the slaves.")
+        else:
+            placed = master.rotation @ sensor.on_master.translation + master.translation
+            found[camera.get("id")] = Similarity(master.rotation @ sensor.on_master.rotation, placed, 1.0)
+    return found
+
+
+def _label(camera: Element) -> str:
+    return camera.get("label", "")
+
+
+class _Finder:
+    """Makes shots of stations; what lacks a photograph or a lens is noted."""
+
+    def __init__(
+        self, photographs: Photographs, sensors: Mapping[str, Sensor], world: World, mistakes: Mistakes, skips: bool
+    ) -> None:
+        self._photographs, self._sensors, self._world = photographs, sensors, world
+        self._mistakes, self._skips = mistakes, skips
+        self._missing: list[str] = []
+        self._taken: dict[str, str] = {}
+
+    def shot(self, station: _Station) -> Shot | None:
+        """Return the shot of a station; None where its photograph or its lens is missing."""
+        sensor = self._sensors.get(station.sensor)
+        name = self._photo(station)
+        if sensor is None or sensor.camera is None:
+            trouble = f"{sensor.label}: {sensor.trouble}" if sensor else f"sensor {station.sensor or '?'} is not there"
+            self._mistakes.add(f"camera of sensor {station.sensor or '?'}", trouble, "Calibrate it, and export again.")
+            return None
+        if name is None:
+            return None
+        rotation, center = self._world.placed.of_pose(station.pose.rotation.T, station.pose.translation)
+        return Shot(name, self._photographs.folder / name, sensor.camera, rotation, center, station.where)
+
+    def _photo(self, station: _Station) -> str | None:
+        found, folder = self._photographs.find(station.label, station.group), self._photographs.folder
+        if len(found) == 1:
+            other = self._taken.setdefault(found[0], station.where)
+            if other == station.where:
+                return found[0]
+            remedy = "Give photographs names of their own, and align them again."
+            self._mistakes.add(station.where, f"{found[0]} is the photograph of {other} too", remedy)
+        elif found:
+            what = f"may be {some(found)} below {folder}"
+            remedy = "Name the folder that holds just this chunk's photographs with --images DIR."
+            self._mistakes.add(station.where, what, remedy)
+        elif self._skips:
+            self._missing.append(station.label)
+        else:
+            remedy = "Name the folder of the photographs with --images DIR, or leave such cameras out: --skip-missing."
+            self._mistakes.add(station.where, f"no photograph of this name below {folder}", remedy)
+        return None
+
+    def tell(self, notes: Notes) -> None:
+        """Say which photographs have no pose, and which poses no photograph."""
+        if self._missing:
+            notes.leave_out(f"{counted(len(self._missing), 'pose')} without photograph: {some(self._missing)}")
+        others = [name for name in self._photographs.names if name not in self._taken]
+        if others:
+            notes.leave_out(f"{counted(len(others), 'photograph')} without a pose: {some(others)}")

@@ -1,1 +1,0 @@
-"""The cameras that Metashape exports as XML."""

@@ -1,0 +1,335 @@
+"""How many patches, and where: as few as keep to the wish, their costs as even as cuts can make them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from splatbatch.errors import ConfigError
+from splatbatch.plain_text import counted
+from splatbatch.scene.colmap.sightings import Mask
+from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.partition.boxes import EVERYWHERE, Box, owners
+from splatbatch.scene.partition.membership import Part, Seen, parts_of
+from splatbatch.scene.partition.record import Axes
+
+TAILS = (2.0, 98.0)
+"""Percent of the points between which the longer side is measured."""
+DIGITS = 4
+"""Of a cut, relative to how far the scene reaches: what a person can read, and every machine agrees on."""
+
+
+class NoRoom(Exception):
+    """A box cannot be cut any more: its points lie in one place."""
+
+
+def halves(places: Floats, weights: Floats, num_parts: int, box: Box = EVERYWHERE) -> list[Box]:
+    """Return a box cut into so many parts of even weight, from one end to the other.
+
+    Raises:
+        NoRoom: there are too few places for so many parts.
+    """
+    if num_parts == 1:
+        return [box]
+    low, high = np.percentile(places[:, :2], TAILS, axis=0) if len(places) else (np.zeros(2), np.zeros(2))
+    axis = int(np.argmax(high - low))
+    lesser = num_parts // 2
+    at = _place_at(places[:, axis], weights, lesser / num_parts)
+    below, above = box.cut(axis, at)
+    is_below = places[:, axis] < at
+    return [
+        *halves(places[is_below], weights[is_below], lesser, below),
+        *halves(places[~is_below], weights[~is_below], num_parts - lesser, above),
+    ]
+
+
+def grid(places: Floats, weights: Floats, shape: tuple[int, int]) -> list[Box]:
+    """Return all space as rows of boxes: so many of even weight along the first axis, each cut so often across.
+
+    Raises:
+        NoRoom: there are too few places for so many parts.
+    """
+    cells = []
+    for row in slices(places, weights, EVERYWHERE, (0, shape[0])):
+        inside = row.holds(places)
+        cells += slices(places[inside], weights[inside], row, (1, shape[1]))
+    return cells
+
+
+def slices(places: Floats, weights: Floats, box: Box, cut: tuple[int, int]) -> list[Box]:
+    """Return a box in slices of even weight: across which axis, and how many.
+
+    Raises:
+        NoRoom: there are too few places for so many.
+    """
+    axis, count = cut
+    found = []
+    for left in range(count, 1, -1):
+        at = _place_at(places[:, axis], weights, 1 / left)
+        below, box = box.cut(axis, at)
+        rest = places[:, axis] >= at
+        places, weights = places[rest], weights[rest]
+        found.append(below)
+    return [*found, box]
+
+
+def _place_at(values: Floats, weights: Floats, share: float) -> float:
+    """Return the place below which so much of the weight lies: a round number with values on both sides."""
+    order = np.argsort(values, kind="stable")
+    ranked, summed = values[order], np.cumsum(weights[order])
+    if not len(ranked) or ranked[0] == ranked[-1]:
+        raise NoRoom
+    index = int(np.searchsorted(summed, share * summed[-1]))
+    index = min(max(index, 1), len(ranked) - 1)
+    at = _rounded((ranked[index - 1] + ranked[index]) / 2, float(ranked[-1] - ranked[0]))
+    return at if ranked[0] < at <= ranked[-1] else float(ranked[ranked > ranked[0]][0])
+
+
+def _rounded(value: float, reach: float) -> float:
+    return round(float(value), DIGITS - math.floor(math.log10(reach))) + 0.0
+
+
+def evenness(costs: Sequence[float] | Floats) -> float:
+    """Return how many times the cheapest part the dearest costs."""
+    return max(costs) / min(costs) if len(costs) and min(costs) > 0 else math.inf
+
+
+EVEN = 1.25
+"""Ratio of the dearest to the cheapest part at which nothing is moved any more."""
+ROUNDS, PULL = 8, 0.7
+"""Times that cuts are moved, and how strongly: what costs more than the mean weighs more in the next round."""
+MOST_TRIALS = 16
+FEWER = 0.95
+"""Of the parts that a largest one seems to ask for, tried next: too many cannot be taken back."""
+LEAST_PHOTOS, LEAST_POINTS = 3, 20
+"""Photographs of a patch that are trained on, and points in its core: below that there is nothing to train."""
+EXTENT_TAILS, MARGIN = (0.1, 99.9), 0.05
+"""Percent of the points between which a scene lies, and what is added on each side, of its width."""
+CutInto = Callable[[Floats, Floats], list[Box]]
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Cores, with what belongs to them."""
+
+    cores: list[Box]
+    grown: list[Box]
+    bounds: list[Box]
+    parts: list[Part]
+
+    def most(self) -> int:
+        """Return the photographs of the part that has most."""
+        return max(part.num_photos for part in self.parts)
+
+    def evenness(self) -> float:
+        """Return how many times the cheapest part the dearest costs."""
+        return evenness([part.cost for part in self.parts])
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What cuts are tried on."""
+
+    seen: Seen
+    is_test: Mask  # [I]
+    overlap: float
+
+    def lay_out(self, cores: Sequence[Box]) -> Layout:
+        """Return what belongs to cores."""
+        bounds = [_bounds(core, self.seen.places[core.holds(self.seen.places)]) for core in cores]
+        grown = [core.grown(_steps(bound, self.overlap)) for core, bound in zip(cores, bounds, strict=True)]
+        return Layout(list(cores), grown, bounds, parts_of(self.seen, cores, grown))
+
+    def balanced(self, cut: CutInto, box: Box = EVERYWHERE, others: Sequence[Box] = ()) -> Layout:
+        """Return the most even of some layouts of a box, with others beside it: dear parts weigh more each time.
+
+        Raises:
+            NoRoom: a box cannot be cut any more.
+        """
+        inside, best, least = box.holds(self.seen.places), None, math.inf
+        places, weights = self.seen.places[inside], self.seen.weights()[inside]
+        for _ in range(ROUNDS):
+            cores = cut(places, weights)
+            found = self.lay_out([*cores, *others])
+            costs = np.array([part.cost for part in found.parts[: len(cores)]])
+            if best is None or evenness(costs) < least:
+                best, least = found, evenness(costs)
+            if least <= EVEN:
+                break
+            weights = weights * ((costs / costs.mean()) ** PULL)[owners(cores, places)]
+        if best is None:
+            raise NoRoom
+        return best
+
+    def lacks(self, layout: Layout) -> int | None:
+        """Return the first part that cannot be trained: too few photographs, or points; None if all can."""
+        for index, part in enumerate(layout.parts):
+            if (part.photos & ~self.is_test).sum() < LEAST_PHOTOS or part.in_core.sum() < LEAST_POINTS:
+                return index
+        return None
+
+
+def by_size(tried: Ground, ground: Ground, most: int) -> Layout:
+    """Return as few even parts as have at most so many photographs each.
+
+    Args:
+        tried: some of the points: cuts are tried on them.
+        ground: all of them: what was found has to hold there.
+        most: photographs of a part.
+
+    Raises:
+        ConfigError: photographs see too much of the scene for parts so small; the nearest possible is named.
+    """
+    num_photos, nearest = len(ground.seen.totals), None
+    count = max(1, -(-num_photos // most))
+    for _ in range(MOST_TRIALS):
+        found = _tried(tried, count)
+        if found is None:
+            break
+        if found.most() <= most:
+            found = ground.lay_out(found.cores)
+            if found.most() <= most:
+                return found
+        if nearest is None or found.most() < nearest.most():
+            nearest = found
+        elif count > 2 * len(nearest.cores) + 4:
+            break  # however many there are, they do not get smaller
+        count = max(count + 1, int(FEWER * count * found.most() / most))
+    possible = ground.lay_out(nearest.cores) if nearest else None
+    asked = f"--max-images {most}: cannot be kept to: the photographs see too much of the scene for patches so small"
+    if possible is None:
+        raise ConfigError(asked, f"Nearest possible: --max-images {num_photos}, one patch.")
+    raise ConfigError(
+        asked, f"Nearest possible: --max-images {possible.most()}, {counted(len(possible.cores), 'patch', 'es')}."
+    )
+
+
+def _tried(ground: Ground, count: int) -> Layout | None:
+    """Return a scene in so many even parts; None if some of them could not be trained."""
+    try:
+        found = ground.balanced(lambda places, weights: halves(places, weights, count))
+    except NoRoom:
+        return None
+    return found if ground.lacks(found) is None or count == 1 else None
+
+
+def by_grid(tried: Ground, ground: Ground, shape: tuple[int, int]) -> Layout:
+    """Return a scene in so many rows of so many parts each.
+
+    Raises:
+        ConfigError: there would be parts that nobody sees; the nearest possible grid is named.
+    """
+    if found := _gridded(tried, shape):
+        return ground.lay_out(found.cores)
+    rows, columns = shape
+    smaller = [(a, b) for a in range(1, min(rows, 40) + 1) for b in range(1, min(columns, 40) + 1) if (a, b) != shape]
+    smaller.sort(key=lambda one: (-one[0] * one[1], abs(one[0] / one[1] - rows / columns)))
+    fitting = (one for one in smaller if one[0] * one[1] * LEAST_PHOTOS <= len(ground.seen.totals) * 2)
+    possible = next((one for _, one in zip(range(60), fitting, strict=False) if _gridded(tried, one)), (1, 1))
+    raise ConfigError(
+        f"--grid {rows}x{columns}: some of its {rows * columns} patches would have fewer than {LEAST_PHOTOS} "
+        f"photographs to train from, or {LEAST_POINTS} points",
+        f"Nearest possible: --grid {possible[0]}x{possible[1]}.",
+    )
+
+
+def _gridded(ground: Ground, shape: tuple[int, int]) -> Layout | None:
+    try:
+        found = ground.balanced(lambda places, weights: grid(places, weights, shape))
+    except NoRoom:
+        return None
+    return found if ground.lacks(found) is None else None
+
+
+def _bounds(core: Box, places: Floats) -> Box:
+    """Return a core as far as its own points reach: what is added elsewhere to a scene does not move it."""
+    low, high = np.percentile(places, EXTENT_TAILS, axis=0) if len(places) else (np.zeros(3), np.zeros(3))
+    lower, upper = np.array(core.lower), np.array(core.upper)
+    low, high = np.where(np.isfinite(lower), lower, low), np.where(np.isfinite(upper), upper, high)
+    margin = np.maximum(MARGIN * np.abs(high - low), np.spacing(np.maximum(np.abs(low), np.abs(high))) * 1024)
+    return Box(_corner(np.minimum(low, high) - margin), _corner(np.maximum(low, high) + margin)).clipped(core)
+
+
+def _steps(bound: Box, overlap: float) -> tuple[float, float, float]:
+    return _corner(overlap * np.subtract(bound.upper, bound.lower))
+
+
+def _corner(values: Floats) -> tuple[float, float, float]:
+    x, y, z = (float(f"{value:.12g}") for value in values)
+    return (x, y, z)
+
+
+FLAT = 0.1
+"""Spread of cameras, against their longest, below which a direction is told by the points: a single strip of flight
+varies as little across as in height."""
+FAR = 8
+"""Times the median distance from the middle beyond which a camera was registered wrongly."""
+AXIS_DIGITS = 9
+"""Of a unit vector: what libraries of linear algebra agree on."""
+
+
+def principal_axes(centers: Floats, points: Floats, up: tuple[float, float, float] | None = None) -> Axes:
+    """Return unit vectors along the longest way of the cameras [I, 3], across it, and up, as rows.
+
+    Up is where the cameras vary least, or as given, and points from what they see to them.
+
+    Raises:
+        ConfigError: the given direction is none.
+    """
+    cameras = _near(centers[np.isfinite(centers).all(axis=1)])
+    if up is not None:
+        length = float(np.linalg.norm(up))
+        if not 0 < length < np.inf:
+            raise ConfigError(f"--axis {','.join(map(str, up))}: no direction", "Name one, as --axis 0,0,1.")
+        third = np.array(up) / length
+        first = _directions(cameras, points, third[None])[0]
+    else:
+        first, _, third = _directions(cameras, points, np.zeros((0, 3)))
+        third = third * _side(third, cameras, points)
+    first = first * (1 if first[np.argmax(np.abs(first))] > 0 else -1)
+    rows = np.round([first, np.cross(third, first), third], AXIS_DIGITS) + 0.0  # no -0
+    x, y, z = ((float(row[0]), float(row[1]), float(row[2])) for row in rows)
+    return (x, y, z)
+
+
+def _directions(cameras: Floats, points: Floats, known: Floats) -> Floats:
+    """Return directions across the known ones [k, 3], the one with the largest spread first; the last is fixed by them.
+
+    Where the cameras hardly vary, the points do.
+    """
+    found = known
+    longest = 0.0
+    while len(found) < 3:
+        direction, spread = _widest(cameras, found)
+        longest = max(longest, spread)
+        if spread <= FLAT * longest or spread == 0:
+            direction, _ = _widest(points, found)
+        found = np.concatenate([found, direction[None]])
+    return found[len(known) :]
+
+
+def _widest(places: Floats, known: Floats) -> tuple[Floats, float]:
+    """Return the direction across known ones in which places vary most, and by how much."""
+    across = np.eye(3) - known.T @ known
+    sound = places[np.isfinite(places).all(axis=1)]
+    spread = np.cov((sound - sound.mean(axis=0)).T) if len(sound) > 1 else np.zeros((3, 3))
+    # what is known gets less than nothing, so that it is never the widest
+    values, vectors = np.linalg.eigh(across @ spread @ across - known.T @ known)
+    direction = across @ vectors[:, -1]
+    return direction / np.linalg.norm(direction), float(np.sqrt(max(values[-1], 0.0)))
+
+
+def _near(centers: Floats) -> Floats:
+    if not len(centers):
+        return centers
+    away = np.linalg.norm(centers - np.median(centers, axis=0), axis=1)
+    return centers[away <= FAR * max(float(np.median(away)), 1e-12)] if np.median(away) > 0 else centers
+
+
+def _side(up: Floats, cameras: Floats, points: Floats) -> float:
+    """Return the sign that lets a direction point from the points to the cameras."""
+    height = float((np.median(cameras, axis=0) - np.median(points, axis=0)) @ up) if len(cameras) else 0.0
+    return float(np.sign(height)) or 1.0

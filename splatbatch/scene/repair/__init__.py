@@ -1,1 +1,0 @@
-"""Corrected copies of models."""

@@ -1,0 +1,281 @@
+"""The rules of cleaning, each with its number and reason; a Gaussian goes by the first that it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.config import Offset
+from splatbatch.errors import SceneError
+from splatbatch.scene.colmap.types import Camera, Floats, Image
+from splatbatch.scene.frame import shifted_image
+from splatbatch.splats.merge import Mask
+from splatbatch.splats.ply import FloatArray, names_at
+
+BITS = 20
+"""Of the number of a voxel along each axis; beyond a million of them the tree is asked."""
+
+
+class Tracks:
+    """Tells which places have a point within a distance; voxels answer for nearly all of them, a tree for the rest."""
+
+    def __init__(self, points: Floats, within: float) -> None:
+        """Take points [P, 3] in the frame of the splats."""
+        self._points, self._within = points, within
+        self._side = within / np.sqrt(3)  # two places in one voxel are no farther apart than `within`
+        self._low = points.min(axis=0) if len(points) else np.zeros(3)
+        keys, known = self._voxels(points)
+        self._voxels_known = np.unique(keys[known])
+        self._tree: Any = None
+
+    def are_far(self, places: Floats) -> NDArray[np.bool_]:
+        """Return which places [N, 3] have no point within the distance."""
+        keys, known = self._voxels(places)
+        at = np.searchsorted(self._voxels_known, keys)
+        at[at == len(self._voxels_known)] = 0
+        far = np.ones(len(places), dtype=bool)
+        if len(self._voxels_known):
+            far &= ~(known & (self._voxels_known[at] == keys))
+            far[far] = ~np.isfinite(self._nearest(places[far]))
+        return far
+
+    def _nearest(self, places: Floats) -> Floats:
+        """Return how near the nearest point of each place is; infinity if that is beyond the distance."""
+        from scipy.spatial import cKDTree
+
+        if self._tree is None:
+            self._tree = cKDTree(self._points, balanced_tree=False, compact_nodes=False)
+        near: Floats = self._tree.query(places, distance_upper_bound=np.nextafter(self._within, np.inf))[0]
+        return near
+
+    def _voxels(self, places: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the number of the voxel of each place, and whether it has one."""
+        cells = np.floor((places - self._low) / self._side)
+        known = ((cells >= 0) & (cells < 1 << BITS)).all(axis=1)
+        x, y, z = np.where(known[:, None], cells, 0).astype(np.int64).T
+        return (x << 2 * BITS) | (y << BITS) | z, known
+
+
+MOST_NEIGHBOURS = 512
+"""Places that are asked for together."""
+PAIRS_AT_ONCE = 1 << 14
+"""Of a place and a camera: 128 KB for each coordinate of them, which a cache holds."""
+WIDER = 0.1
+"""Of a picture's sides, by which it counts as larger on each: a Gaussian is no point, and lenses bend."""
+STRAIGHT = frozenset({"SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV"})
+"""Camera models that see about what a pinhole of their focal length sees; others count as seeing all before them."""
+ALL_BEFORE = 1e6
+"""As x / z: a thousandth of a degree less than half of all around."""
+
+
+@dataclass(frozen=True)
+class Views:
+    """Cameras in the frame of the splats."""
+
+    turns: Floats  # [C, 3, 3], world to camera
+    shifts: Floats  # [C, 3]
+    reaches: Floats  # [C, 4]: least and greatest x / z, least and greatest y / z
+
+    @staticmethod
+    def of_all(parts: Sequence[Views]) -> Views:
+        """Return the cameras of some sets as one."""
+        arrays = ([getattr(part, name) for part in parts] for name in ("turns", "shifts", "reaches"))
+        return Views(*(np.concatenate(one) for one in arrays))
+
+    def __len__(self) -> int:
+        return len(self.turns)
+
+    @cached_property
+    def centers(self) -> Floats:
+        """Return where the cameras stand, [C, 3]."""
+        centers: Floats = -np.einsum("cba,cb->ca", self.turns, self.shifts)
+        return centers
+
+    def seen_by_fewer(self, places: Floats, least: int) -> NDArray[np.bool_]:
+        """Return which places [N, 3] lie in the pictures of fewer than `least` cameras.
+
+        Asked are groups of neighbours: of the cameras that may see a group the nearest first, until enough have.
+        """
+        fewer = np.ones(len(places), dtype=bool)
+        for group in _neighbours(places, np.arange(len(places))):
+            fewer[group] = self._of_group(places[group], least)
+        return fewer
+
+    def _of_group(self, places: Floats, least: int) -> NDArray[np.bool_]:
+        middle = (places.min(axis=0) + places.max(axis=0)) / 2
+        radius = float(np.linalg.norm(places - middle, axis=1).max())
+        cameras = np.flatnonzero(self._may_see(middle, radius))
+        away = np.linalg.norm(self.centers[cameras] - middle, axis=1)
+        cameras = cameras[np.argsort(away, kind="stable")]
+        counts, asked, open_ = np.zeros(len(places), dtype=np.int64), 0, np.arange(len(places))
+        while asked < len(cameras) and len(open_):
+            some = cameras[asked : asked + max(1, PAIRS_AT_ONCE // len(open_))]
+            counts[open_] += self._looked(some, places[open_])[0].sum(axis=0)
+            open_ = open_[counts[open_] < least]
+            asked += len(some)
+        return counts < least
+
+    def _may_see(self, middle: Floats, radius: float) -> NDArray[np.bool_]:
+        """Return which cameras have some of a ball in their pictures, as far as each side of these tells, [C]."""
+        x, y, z = (self.turns @ middle + self.shifts).T
+        left, right, top, bottom = self.reaches.T
+        may: NDArray[np.bool_] = z > -radius
+        for across, inwards, side in ((x, 1, left), (x, -1, right), (y, 1, top), (y, -1, bottom)):
+            may &= inwards * (across - side * z) >= -radius * np.hypot(1, side)
+        return may
+
+    def _looked(self, chosen: NDArray[np.intp], places: Floats) -> tuple[NDArray[np.bool_], Floats]:
+        """Return which of the chosen cameras sees which place, and in what depth, [c, n] each."""
+        x, y, z = (self.turns[chosen, row] @ places.T + self.shifts[chosen, row, None] for row in range(3))
+        left, right, top, bottom = (self.reaches[chosen, side, None] for side in range(4))
+        seen: NDArray[np.bool_] = (z > 0) & (x >= left * z) & (x <= right * z) & (y >= top * z) & (y <= bottom * z)
+        return seen, z
+
+    def median_depth(self, places: Floats) -> float:
+        """Return how far before the cameras that see them places [N, 3] lie, in the median; infinity if none does."""
+        depths = []
+        for start in range(0, len(self), step := max(1, PAIRS_AT_ONCE // max(1, len(places)))):
+            seen, depth = self._looked(np.arange(start, min(start + step, len(self))), places)
+            depths.append(depth[seen])
+        known = np.concatenate(depths) if depths else np.zeros(0)
+        return float(np.median(known)) if len(known) else np.inf
+
+
+def views_of(images: Iterable[Image], cameras: Mapping[int, Camera], offset: Offset) -> Views:
+    """Return the cameras of images in a frame; those without a pose or a focal length are left out."""
+    turns, shifts, reaches = [], [], []
+    for image in images:
+        reach, turn = _reach(cameras[image.camera_id]), image.rotation()
+        shift = np.array(shifted_image(image, offset).translation)
+        if reach is not None and np.isfinite(turn).all() and np.isfinite(shift).all():
+            turns.append(turn)
+            shifts.append(shift)
+            reaches.append(reach)
+    shapes = ((turns, (-1, 3, 3)), (shifts, (-1, 3)), (reaches, (-1, 4)))
+    return Views(*(np.array(one, dtype=np.float64).reshape(shape) for one, shape in shapes))
+
+
+def _reach(camera: Camera) -> tuple[float, float, float, float] | None:
+    """Return how far a camera sees to each side, as x / z and y / z; None where its file does not tell."""
+    if camera.model not in STRAIGHT:
+        return (-ALL_BEFORE, ALL_BEFORE, -ALL_BEFORE, ALL_BEFORE)
+    try:
+        fx, fy, cx, cy = camera.fx, camera.fy, camera.cx, camera.cy
+    except SceneError:
+        return None
+    if not (np.isfinite([fx, fy, cx, cy]).all() and fx > 0 and fy > 0):
+        return None
+    wide, high = WIDER * camera.width, WIDER * camera.height
+    x, y = ((-wide - cx) / fx, (camera.width + wide - cx) / fx), ((-high - cy) / fy, (camera.height + high - cy) / fy)
+    return (*x, *y)
+
+
+def _neighbours(places: Floats, chosen: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    """Yield groups of the chosen places that lie close to each other: halves of halves, across the widest side."""
+    if len(chosen) <= MOST_NEIGHBOURS:
+        if len(chosen):
+            yield chosen
+        return
+    axis = int(np.argmax(np.ptp(places[chosen], axis=0)))
+    half = len(chosen) // 2
+    order = chosen[np.argpartition(places[chosen, axis], half)]
+    yield from _neighbours(places, order[:half])
+    yield from _neighbours(places, order[half:])
+
+
+Rows = NDArray[np.intp]
+
+FAINTEST = 0.005
+"""Opacity below which training itself prunes (Kerbl 2023); below 1/255 rasterisers draw nothing at all."""
+LARGEST = 0.1
+"""Standard deviation, of the way to the farthest camera: Kerbl 2023 prunes at a tenth of the cameras' extent; the way
+there grows with the distance, so that a sky far out may have large Gaussians."""
+OPAQUE = 0.1
+"""Opacity from which on a floater is seen as one."""
+FEWEST = 3
+"""Cameras that must see what is opaque: what one or two see, they alone have placed."""
+ASTRAY = 0.5
+"""Of the median depth of the points in their photographs: so far from all of them, and yet among the cameras, hangs
+what explains single photographs, close to their cameras."""
+IN_WORDS: Mapping[str, str] = {
+    "faint": f"opacity below {FAINTEST:g}",
+    "oversized": f"a standard deviation above {LARGEST:g} of the way to the farthest camera of its patch",
+    "unseen": f"opacity from {OPAQUE:g} on, and in the pictures of fewer than {FEWEST} cameras of any patch",
+    "astray": f"opacity from {OPAQUE:g} on, between points and cameras of its patch, and farther than {ASTRAY:g} of"
+    " their median distance from all points of tracks",
+}
+OF_BACKDROP = ("faint",)
+"""Rules that hold for the backdrop too: sky is far from all points, and large."""
+MOST_POINTS = 2000
+"""Whose depth is looked at."""
+_NAMES = names_at(0)
+_TAILS = (0.5, 99.5)
+"""Percent of the points between which they count: a lone mismatched point would stretch any box."""
+
+
+@dataclass(frozen=True)
+class Faint:
+    """Near-transparent Gaussians go: all that is asked of a backdrop."""
+
+    def removed(self, rows: FloatArray) -> Mapping[str, Mask]:
+        """Return by rule which rows [N, properties of ours] go."""
+        return {"faint": opacities(rows) < FAINTEST}
+
+
+class OfPatch:
+    """All rules, for the Gaussians of a patch."""
+
+    def __init__(self, everyone: Views, own: Views, points: Floats) -> None:
+        """Take the cameras of all patches, those of this one, and the points [P, 3] around it, in the splats' frame."""
+        self._everyone, self._own = everyone, own
+        centers = own.centers
+        self._middle = centers.mean(axis=0)
+        self._radius = float(np.linalg.norm(centers - self._middle, axis=1).max())
+        inner = np.percentile(points, _TAILS, axis=0) if len(points) else centers
+        around = np.concatenate([inner, centers])
+        self._low, self._high = around.min(axis=0), around.max(axis=0)
+        some = points[:: max(1, len(points) // MOST_POINTS)]
+        self._tracks = Tracks(points, ASTRAY * own.median_depth(some)) if len(points) else None
+
+    def removed(self, rows: FloatArray) -> Mapping[str, Mask]:
+        """Return by rule which rows [N, properties of ours] go; none by two rules."""
+        means, opaque = rows[:, :3].astype(np.float64), opacities(rows)
+        found = {"faint": opaque < FAINTEST}
+        sizes = np.exp(_scales(rows).max(axis=1).astype(np.float64))
+        away = np.linalg.norm(means - self._middle, axis=1) + self._radius
+        found["oversized"] = ~found["faint"] & (sizes > LARGEST * away)
+        judged = np.flatnonzero((opaque >= OPAQUE) & ~found["oversized"])
+        unseen = judged[self._everyone.seen_by_fewer(means[judged], FEWEST)]
+        found["unseen"] = _mask(unseen, len(rows))
+        found["astray"] = _mask(self._astray(np.setdiff1d(judged, unseen, assume_unique=True), means), len(rows))
+        return found
+
+    def _astray(self, judged: Rows, means: Floats) -> Rows:
+        if self._tracks is None:
+            return judged[:0]
+        among = judged[((means[judged] >= self._low) & (means[judged] <= self._high)).all(axis=1)]
+        far: Rows = among[self._tracks.are_far(means[among])]
+        return far
+
+
+def opacities(rows: FloatArray) -> Floats:
+    """Return the opacities of rows of ours, 0 to 1."""
+    logits = rows[:, rows.shape[1] - len(_NAMES) + _NAMES.index("opacity")].astype(np.float64)
+    opaque: Floats = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
+    return opaque
+
+
+def _scales(rows: FloatArray) -> FloatArray:
+    start = rows.shape[1] - len(_NAMES) + _NAMES.index("scale_0")  # harmonics stand before
+    return rows[:, start : start + 3]
+
+
+def _mask(places: Rows, num: int) -> Mask:
+    mask = np.zeros(num, dtype=bool)
+    mask[places] = True
+    return mask

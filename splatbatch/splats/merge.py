@@ -1,0 +1,440 @@
+"""The merged splat: part by part in the order given, written aside, then renamed; the same bytes for the same parts."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.config import NO_OFFSET, Offset
+from splatbatch.errors import ConfigError, OutputError
+from splatbatch.files import MIB, open_regular, write_whole
+from splatbatch.plain_text import counted, spell_place
+from splatbatch.scene.partition.boxes import Box
+from splatbatch.scene.partition.record import Partition
+from splatbatch.splats.check import Flaws, flaws_of
+from splatbatch.splats.export import ChangedOnDisk, Source
+from splatbatch.splats.ply import (
+    CHANNELS,
+    LARGEST_COORDINATE,
+    MOST_HEADER_BYTES,
+    FloatArray,
+    SplatHeader,
+    degree_of,
+    encode_header,
+    names_at,
+    num_coefficients,
+    offset_comments,
+    read_header,
+)
+
+ROWS_AT_ONCE = 1 << 15
+"""Of 8 MB at most: a merge needs no more memory for ten thousand patches than for two."""
+AGAIN = "Train it again: splatbatch train {name}."
+
+
+def header_of(source: Source, offset: Offset) -> SplatHeader:
+    """Return the header of a splat that is to be merged with others in a frame.
+
+    Raises:
+        OutputError: it is no splat that could be, or lies in another frame.
+    """
+    try:
+        header, size = read_header(source.path), source.path.stat().st_size
+        degree_of(header)
+    except (OSError, ValueError) as error:
+        raise _unusable(source, str(error)) from error
+    if size != header.file_bytes:
+        raise _unusable(source, f"cut: {size} of {header.file_bytes} bytes")
+    if header.offset not in (NO_OFFSET, offset):  # other programs write none, whatever frame they were given
+        there, here = spell_place(header.offset), spell_place(offset)
+        raise _unusable(source, f"it lies in another frame: offset {there}, the others {here}")
+    return header
+
+
+def read_rows(source: Source, header: SplatHeader) -> Iterator[FloatArray]:
+    """Yield all rows [n, properties] of a splat; each piece is overwritten by the next.
+
+    Raises:
+        OutputError: it is not the splat that was accepted, is cut, or cannot be rendered; what was taken of it before
+            is worth nothing.
+    """
+    digest, flaws = hashlib.sha256(), Flaws()
+    width = len(header.properties)
+    buffer = np.empty((min(ROWS_AT_ONCE, header.num_gaussians), width), dtype="<f4")
+    with open_regular(source.path) as file:
+        digest.update(file.read(header.header_bytes))
+        for start in range(0, header.num_gaussians, ROWS_AT_ONCE):
+            rows = buffer[: min(ROWS_AT_ONCE, header.num_gaussians - start)]
+            if _fill(file, rows.data.cast("B")) < rows.nbytes:
+                raise _unusable(source, "cut: it became shorter while it was read")
+            digest.update(rows.data)
+            flaws += flaws_of(rows, header)
+            yield rows
+    if source.sha256 and digest.hexdigest() != source.sha256:
+        raise ChangedOnDisk(source.name, "it is not the splat that was accepted")
+    if flaws != Flaws():
+        num, far = f"of {header.num_gaussians} Gaussians", f"{flaws.out_of_reach} lie beyond {LARGEST_COORDINATE:g}"
+        raise _unusable(source, f"{flaws.not_finite} {num} are not finite, {flaws.unturned} have no rotation, {far}")
+
+
+def _fill(file: BufferedReader, target: memoryview) -> int:
+    """Read until a buffer is full or the file ends; return how many bytes there were."""
+    filled = 0
+    while filled < len(target) and (num := file.readinto(target[filled:])):
+        filled += num
+    return filled
+
+
+def _unusable(source: Source, why: str) -> OutputError:
+    return OutputError(f"{source.name}: {source.path}: {why}", AGAIN.format(name=source.name))
+
+
+class Columns:
+    """Brings rows of a file into our order and to a degree; what a file has besides (normals) is left out."""
+
+    def __init__(self, header: SplatHeader, degree: int) -> None:
+        """Take rows of a file with this header to harmonics of this degree, which is at least the file's own.
+
+        Raises:
+            ValueError: it is the header of no splat.
+        """
+        own = degree_of(header)
+        self._names = names_at(degree)
+        self._is_as_wanted = header.properties == self._names
+        place = {name: index for index, name in enumerate(header.properties)}
+        pairs = [(index, place[source]) for index, source in enumerate(_sources(own, degree)) if source]
+        self._to, self._from = (np.array(side, dtype=np.intp) for side in zip(*pairs, strict=True))
+
+    def of(self, rows: FloatArray) -> FloatArray:
+        """Return rows [N, properties of the file] as rows [N, properties of ours]: themselves if they are alike."""
+        if self._is_as_wanted:
+            return rows
+        wanted = np.zeros((len(rows), len(self._names)), dtype=np.float32)
+        wanted[:, self._to] = rows[:, self._from]
+        return wanted
+
+
+def _sources(own: int, degree: int) -> list[str]:
+    """Return which property of a file of degree `own` each of ours is; empty where it has none.
+
+    Harmonics lie channel by channel: more of them in each channel move those of the next.
+    """
+    few, many = num_coefficients(own), num_coefficients(degree)
+    rest = [
+        f"f_rest_{channel * few + index}" if index < few else "" for channel in range(CHANNELS) for index in range(many)
+    ]
+    names = list(names_at(degree))
+    first = names.index("f_rest_0") if rest else 0
+    names[first : first + len(rest)] = rest
+    return names
+
+
+Mask = NDArray[np.bool_]
+
+
+class Region(Protocol):
+    """A part of space."""
+
+    def holds(self, means: FloatArray) -> Mask:
+        """Return which means [N, 3], in the frame of the splats, lie in it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A box of the partition: half-open, so that a place on a side of two belongs to one of them."""
+
+    partition: Partition
+    offset: Offset
+    """Of the frame of the splats."""
+    box: Box
+
+    def holds(self, means: FloatArray) -> Mask:
+        """Return which means [N, 3] lie in the box."""
+        return self.box.holds(self.partition.in_axes(means.astype(np.float64), self.offset))
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What no box of a list holds."""
+
+    partition: Partition
+    offset: Offset
+    boxes: tuple[Box, ...]
+
+    def holds(self, means: FloatArray) -> Mask:
+        """Return which means [N, 3] lie in none of the boxes."""
+        places = self.partition.in_axes(means.astype(np.float64), self.offset)
+        outside = np.ones(len(places), dtype=bool)
+        for box in self.boxes:
+            outside &= ~box.holds(places)
+        return outside
+
+
+NOT_HERE = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.ETXTBSY})
+"""What the kernel says where it cannot copy from file to file: other file systems, older kernels, some shares."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a part has become in a merged splat."""
+
+    name: str
+    start: int
+    """Its first Gaussian there."""
+    num_gaussians: int
+    """It has there."""
+    num_read: int
+    """Of its whole splat."""
+    removed: Mapping[str, int] = field(default_factory=dict)
+    """By cleaning, by rule; what is neither here nor there lies outside its region."""
+    sha256: str = ""
+    """Of its rows as they lie there; empty: nobody knows."""
+    is_taken_over: bool = False
+    """From the merged splat that was there before."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A merged splat that is to be replaced."""
+
+    path: Path
+    parts: Mapping[str, Written]
+    """By key: all that decides which rows a part has."""
+
+    def fits(self, degree: int) -> bool:
+        """Return whether its rows are those of a splat with harmonics up to this degree, and all there."""
+        try:
+            header, size = read_header(self.path), self.path.stat().st_size
+        except (OSError, ValueError):
+            return False
+        are_there = all(
+            0 <= one.start <= one.start + one.num_gaussians <= header.num_gaussians for one in self.parts.values()
+        )
+        return size == header.file_bytes and header.properties == names_at(degree) and are_there
+
+    def holds(self, part: Written) -> bool:
+        """Return whether the rows of a part are those that were merged; all of them are read.
+
+        Raises:
+            OSError: one of them cannot be read.
+        """
+        header, digest = read_header(self.path), hashlib.sha256()
+        row_bytes = 4 * len(header.properties)
+        with open_regular(self.path) as file:
+            file.seek(header.header_bytes + part.start * row_bytes)
+            left = part.num_gaussians * row_bytes
+            while left and (chunk := file.read(min(MIB, left))):
+                digest.update(chunk)
+                left -= len(chunk)
+        return digest.hexdigest() == part.sha256
+
+    def damaged(self) -> tuple[str, ...]:
+        """Return the parts whose rows are not those that were merged, or cannot be read."""
+        return tuple(one.name for one in self.parts.values() if one.sha256 and not self._is_whole(one))
+
+    def _is_whole(self, part: Written) -> bool:
+        try:
+            return self.holds(part)
+        except (OSError, ValueError):
+            return False
+
+    def copy(self, part: Written, target: BinaryIO) -> None:
+        """Append the rows of a part to another splat of the same form.
+
+        Raises:
+            OSError: one of them cannot be read or written.
+        """
+        header = read_header(self.path)
+        row_bytes = 4 * len(header.properties)
+        with open_regular(self.path) as file:
+            at = header.header_bytes + part.start * row_bytes
+            copy_bytes(file.fileno(), at, part.num_gaussians * row_bytes, target)
+
+
+def copy_bytes(source: int, start: int, num: int, target: BinaryIO) -> None:
+    """Append bytes of an open file to another, inside the kernel where that can: file systems may share the blocks.
+
+    Raises:
+        OSError: the source is shorter, or the target cannot be written.
+    """
+    target.flush()
+    end, at = start + num, start
+    while at < end:
+        moved = _copy_in_kernel(source, at, end - at, target.fileno())
+        if moved is None:
+            moved = os.write(target.fileno(), os.pread(source, min(MIB, end - at), at))
+        if not moved:
+            raise OSError(errno.EIO, "became shorter while it was read")
+        at += moved
+    target.seek(0, os.SEEK_END)
+
+
+def _copy_in_kernel(source: int, start: int, num: int, target: int) -> int | None:
+    """Return how many bytes the kernel has copied; None if it does not do that here."""
+    if not hasattr(os, "copy_file_range"):
+        return None
+    try:
+        return os.copy_file_range(source, target, num, offset_src=start)
+    except OSError as error:
+        if error.errno in NOT_HERE:
+            return None
+        raise
+
+
+MERGED = "splatbatch merge of"
+"""Begins the comment in the header of a splat that was merged."""
+MOST_DIGITS = 20
+"""Of a number of Gaussians: the header has its length before anybody knows the number."""
+
+
+class Rules(Protocol):
+    """What cleaning removes of the rows that lie in a region."""
+
+    def removed(self, rows: FloatArray) -> Mapping[str, Mask]:
+        """Return by rule which rows [N, properties of ours] go; none by two rules."""
+        ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """A splat, and what of it the merged one has."""
+
+    source: Source
+    region: Region
+    key: str
+    """All that decides which rows it has: what an earlier merge has under the same key is taken over."""
+    rules: Rules | None = None
+    may_be_empty: bool = False
+    """Nothing of it need lie in its region."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge has written."""
+
+    parts: tuple[Written, ...]
+    sh_degree: int
+
+    @property
+    def num_gaussians(self) -> int:
+        """Return how many there are in all."""
+        return sum(part.num_gaussians for part in self.parts)
+
+
+def merge_splats(target: Path, parts: Sequence[Part], offset: Offset, earlier: Earlier | None = None) -> Merged:
+    """Write one splat of what parts have in their regions; whole, or as it was before.
+
+    Args:
+        target: where it goes.
+        parts: in their order in the file.
+        offset: of the frame that all of them lie in.
+        earlier: the merged splat that is there, whose rows are taken over where their key is the same.
+
+    Raises:
+        OutputError: a splat cannot be read, is not whole or sound, lies in another frame, has nothing in its region; or
+            the file cannot be written.
+    """
+    headers = [header_of(part.source, offset) for part in parts]
+    degree = max(map(degree_of, headers))
+    kept = earlier if earlier and earlier.fits(degree) else None
+    found: list[Written] = []
+
+    def write(file: BinaryIO) -> None:
+        file.write(_header(0, degree, offset, len(parts)))
+        for part, header in zip(parts, headers, strict=True):
+            start = sum(one.num_gaussians for one in found)
+            known = kept.parts.get(part.key) if kept else None
+            if kept and known and kept.holds(known):
+                kept.copy(known, file)
+                found.append(replace(known, start=start, is_taken_over=True))
+            else:
+                found.append(replace(_write(part, header, degree, file), start=start))
+        file.seek(0)
+        file.write(_header(sum(one.num_gaussians for one in found), degree, offset, len(parts)))
+
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, write)
+    except OSError as error:
+        hint = "Free space, or see to its permissions; what was there is there still."
+        raise OutputError(f"{target}: cannot be written ({error.strerror or error})", hint) from error
+    return Merged(tuple(found), degree)
+
+
+def _write(part: Part, header: SplatHeader, degree: int, file: BinaryIO) -> Written:
+    """Write what a part has in its region.
+
+    Raises:
+        OutputError: that is nothing, or it is not whole and sound.
+    """
+    columns, removed, num_inside = Columns(header, degree), Counter[str](), 0
+    digest = hashlib.sha256()
+    for piece in read_rows(part.source, header):
+        rows = columns.of(piece)
+        inside = part.region.holds(rows[:, :3])
+        rows = rows if inside.all() else rows[inside]
+        num_inside += len(rows)
+        if part.rules is not None and len(rows):
+            rows = _cleaned(rows, part.rules, removed)
+        digest.update(rows.data)
+        file.write(rows.data)
+    if not num_inside and not part.may_be_empty:
+        raise OutputError(
+            f"{part.source.name}: none of its {counted(header.num_gaussians, 'Gaussian')} lies in its core",
+            f"It was trained in another frame: train it again, splatbatch retry {part.source.name} --force.",
+        )
+    num_left = num_inside - removed.total()
+    return Written(part.source.name, 0, num_left, header.num_gaussians, dict(removed), digest.hexdigest())
+
+
+def _cleaned(rows: FloatArray, rules: Rules, removed: Counter[str]) -> FloatArray:
+    gone = np.zeros(len(rows), dtype=bool)
+    for rule, mask in rules.removed(rows).items():
+        removed[rule] += int(np.count_nonzero(mask))
+        gone |= mask
+    return rows[~gone] if gone.any() else rows
+
+
+def _header(num_gaussians: int, degree: int, offset: Offset, num_parts: int) -> bytes:
+    """Return the header of a merged splat: of the same length whatever the number of Gaussians is."""
+    filler = "-" * (MOST_DIGITS - len(str(num_gaussians)))
+    comments = (f"{MERGED} {counted(num_parts, 'part')}", *offset_comments(offset), filler)
+    return encode_header(num_gaussians, names_at(degree), comments)
+
+
+SUFFIX = ".ply"
+
+
+def check_place(target: Path, output: Path) -> None:
+    """See that a merged splat that is wanted outside its own folder may be written to a path.
+
+    Raises:
+        ConfigError: it is no name of a PLY file.
+        OutputError: it lies in the output folder, or is a file that no merge wrote.
+    """
+    if target.suffix.lower() != SUFFIX or target.is_dir():
+        raise ConfigError(f"--out {target}: not the name of a PLY file", "Name a file, as scene.ply.")
+    if target.parent.resolve().is_relative_to(output.resolve()):
+        hint = "Name a place elsewhere, or leave --out out."
+        raise OutputError(f"--out {target}: lies in the output folder, among what the batch has written", hint)
+    if target.is_symlink() or (target.exists() and not _is_merged(target)):
+        raise OutputError(f"--out {target}: is there already, and no merge wrote it", "Name another, or remove it.")
+
+
+def _is_merged(path: Path) -> bool:
+    """Return whether a file is a splat that a merge has written."""
+    with suppress(OSError), open_regular(path) as file:
+        return f"\ncomment {MERGED} ".encode() in file.read(MOST_HEADER_BYTES).partition(b"end_header\n")[0]
+    return False

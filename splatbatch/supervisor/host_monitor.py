@@ -1,0 +1,226 @@
+"""What happened around the process of an attempt: evidence that its own log does not hold.
+
+What the kernel said and did while an attempt ran, as far as it concerns the attempt: its GPU, its processes.
+
+Only root may read /dev/kmsg on most machines; elsewhere the kernel says nothing. The victims of its OOM killer are
+counted by the control group.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Container
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from splatbatch import processes
+from splatbatch.files import SHARED_MEMORY, append_line, free_mib
+from splatbatch.machine import gpu
+from splatbatch.outcome import Exit
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.attempt import ExitFacts, GpuSample
+
+
+class HostMonitor:
+    """Watches the OOM killer, the kernel's log, the disk and shared memory from the start of an attempt."""
+
+    def __init__(self, folder: AttemptFolder, gpu_uuid: str | None) -> None:
+        self._attempt = folder
+        self._memory = OomWatch()
+        self._least: dict[Path, int] = {}
+        self._folder = folder.path
+        self._pids: set[int] = set()
+        self._watch(gpu_uuid)
+
+    def begin(self, gpu_uuid: str | None) -> None:
+        """Watch this GPU from now on: the attempt has stood by, and was meant for another one maybe."""
+        self._kernel.close()
+        self._watch(gpu_uuid)
+
+    def _watch(self, gpu_uuid: str | None) -> None:
+        self.since = time.monotonic()
+        self.gpu = GpuWatch(self._attempt, gpu_uuid)
+        self._kernel = KernelLog(gpu.bus(gpu_uuid) if gpu_uuid else "")
+
+    def look(self) -> None:
+        """Look around; now and then while the process runs, and once after its end."""
+        self._pids.update(processes.descendants_at_a_glance(os.getpid()))
+        self._kernel.look(self._pids)
+        for path in (self._folder, SHARED_MEMORY):
+            free = free_mib(path)
+            if free is not None:
+                self._least[path] = min(free, self._least.get(path, free))
+
+    def facts(self, end: Exit, *, stood_by: bool) -> ExitFacts:
+        """Return the end with what was seen; the least room, since it may be back by now."""
+        return ExitFacts(
+            end,
+            seconds=round(time.monotonic() - self.since, 3),
+            ended_at=time.time(),
+            out_of_memory=self._memory.struck(),
+            kernel_lines=tuple(self._kernel.lines),
+            disk_free_mib=self._least.get(self._folder),
+            own_gpu_peak_mib=self.gpu.own_peak_mib,
+            shm_free_mib=self._least.get(SHARED_MEMORY),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            boot_id=processes.boot_id(),
+            stood_by=stood_by,
+        )
+
+
+class GpuWatch:
+    """Samples a GPU into gpu.jsonl; does nothing for an attempt on the CPU.
+
+    In a container NVML names processes by numbers that mean nothing here. Then the one that has come since the attempt
+    began, and is none of this container by its number, is taken for the attempt's; where several come at once, or it
+    came before the watch began, nobody can tell.
+    """
+
+    def __init__(self, folder: AttemptFolder, uuid: str | None) -> None:
+        self._folder, self._uuid = folder, uuid
+        self._before: frozenset[int] | None = None
+        # who has opened its context ahead of its turn is there already: who comes now is another
+        self._came: frozenset[int] | None = frozenset() if folder.ahead.exists() else None
+        self._busiest: int | None = None
+        self.own_peak_mib: int | None = None
+        """The most that the attempt's processes held at a sample; None: NVML did not say, or there is no GPU."""
+
+    def look(self) -> None:
+        """Take a sample and write it down; the first belongs to the time before the process has reached the GPU."""
+        if self._uuid is None:
+            return
+        sample = gpu.sample(self._uuid)
+        if sample.utilisation_percent is not None:
+            self._busiest = max(sample.utilisation_percent, self._busiest or 0)
+        own = held_mib(sample, self._own(sample))
+        if own is not None:
+            self.own_peak_mib = max(own, self.own_peak_mib or 0)
+        line = replace(sample, t=round(time.time(), 2), own_mib=own)
+        append_line(self._folder.gpu_samples, line.to_record(), durable=False)
+
+    def _own(self, sample: GpuSample) -> frozenset[int]:
+        self._before = frozenset(sample.processes) if self._before is None else self._before
+        if known := frozenset(processes.descendants(os.getpid())) & frozenset(sample.processes):
+            return known
+        if self._came is None and (come := newcomers(sample, self._before)):
+            self._came = come if len(come) == 1 else frozenset()
+        return self._came or frozenset()
+
+    def busiest_percent(self) -> int | None:
+        """Return the highest utilisation since this was last asked; None: NVML does not say."""
+        busiest = self._busiest
+        self._busiest = None if busiest is None else 0
+        return busiest
+
+
+def newcomers(sample: GpuSample, before: frozenset[int]) -> frozenset[int]:
+    """Return the processes that have come since, and are none of this container by their numbers."""
+    return frozenset(pid for pid in sample.processes if pid not in before and not processes.start_ticks(pid))
+
+
+def held_mib(sample: GpuSample, pids: frozenset[int]) -> int | None:
+    """Return what processes hold of a GPU; None: NVML does not say."""
+    each = zip(sample.processes, sample.process_mib, strict=True)
+    held = [mib for pid, mib in each if pid in pids and mib is not None]
+    return sum(held) if held else None
+
+
+KMSG = "/dev/kmsg"
+MOST_LINES = 20
+RECORD_BYTES = 8192  # the kernel's own limit of a record
+
+# "NVRM: Xid (PCI:0000:3b:00): 79, ..." and "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed": the GPU is named by its bus
+_DRIVER = re.compile(r"\bNVRM\b|\bXid\b")
+_BUS = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\b", re.IGNORECASE)
+# "oom-kill:...,task=python,pid=4242,uid=0" and "Out of memory: Killed process 4242 (python) total-vm:..."
+_VICTIM = re.compile(r"oom-kill:.*\bpid=(\d+)|\bKilled process (\d+)")
+
+
+_COUNTERS = (  # cgroup v2, then v1
+    Path("/sys/fs/cgroup/memory.events"),
+    Path("/sys/fs/cgroup/memory/memory.oom_control"),
+)
+
+
+class KernelLog:
+    """Collects the lines about one GPU and a changing set of processes, from now on."""
+
+    def __init__(self, gpu_bus: str, path: str = KMSG) -> None:
+        self.lines: list[str] = []
+        self._gpu_bus = gpu_bus
+        self._descriptor = -1
+        with suppress(OSError):
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            os.lseek(self._descriptor, 0, os.SEEK_END)
+
+    def look(self, pids: Container[int]) -> None:
+        """Read what the kernel has said since; `pids` are the processes of the attempt."""
+        while self._descriptor >= 0 and len(self.lines) < MOST_LINES:
+            try:
+                record = os.read(self._descriptor, RECORD_BYTES)
+            except BrokenPipeError:  # records were overwritten before we came: the next read goes on behind the gap
+                continue
+            except OSError:
+                return
+            line = message_of(record)
+            if concerns(line, self._gpu_bus, pids):
+                self.lines.append(line)
+
+    def close(self) -> None:
+        """Close the kernel's log."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def message_of(record: bytes) -> str:
+    """Return the text of a record "6,1234,567890,-;text", without the key=value lines below it."""
+    return record.decode("utf-8", errors="replace").partition(";")[2].partition("\n")[0]
+
+
+def concerns(line: str, gpu_bus: str, pids: Container[int]) -> bool:
+    """Return whether a line is about this GPU, the driver as a whole, or the end of one of our processes."""
+    if victim := _VICTIM.search(line):
+        return int(victim[1] or victim[2]) in pids
+    if not _DRIVER.search(line):
+        return False
+    named = _BUS.search(line)
+    return named is None or (bool(gpu_bus) and named[0].lower().endswith(gpu_bus))
+
+
+class OomWatch:
+    """Compares the `oom_kill` counters of now with those at the start."""
+
+    def __init__(self) -> None:
+        self._before = _oom_kills()
+
+    def struck(self) -> bool:
+        """Return True if the counter has moved since."""
+        return _oom_kills() > self._before
+
+
+def _oom_kills() -> int:
+    return sum(_counter(path) for path in (*_own_groups(), *_COUNTERS))
+
+
+def _own_groups() -> list[Path]:
+    """Return the event files of the control groups that this process is in (cgroup v2)."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    names = [line.split(":", 2)[2].lstrip("/") for line in lines if line.startswith("0::")]
+    return [Path("/sys/fs/cgroup") / name / "memory.events" for name in names if name]
+
+
+def _counter(path: Path) -> int:
+    try:
+        pairs = (line.split() for line in path.read_text().splitlines())
+        return sum(int(value) for key, value in pairs if key == "oom_kill")
+    except (OSError, ValueError):
+        return 0
