@@ -53,7 +53,7 @@ def check_savable(batch: Batch) -> None:
         )
 
 
-def save(ended: Ended) -> list[str]:
+def save_kept(ended: Ended) -> list[str]:
     """Write the settings of splats that were kept into the YAML; return their patches.
 
     Raises:

@@ -1,27 +1,44 @@
-"""`train`, `retry` and `work`: the commands that train."""
+"""`train`, `retry` and `work`: the commands that train; they print what is made, and how the batch stands then."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from splatbatch import config as configuration
 from splatbatch import terminal
+from splatbatch.commands.compare import attempt_table, rows_of
 from splatbatch.commands.look import print_plan
-from splatbatch.commands.output import print_warnings
-from splatbatch.commands.train.summary import print_retried, show
+from splatbatch.commands.output import open_console, print_warnings
+from splatbatch.commands.publish import publish as publishing
+from splatbatch.commands.scene import evaluate as evaluating
+from splatbatch.commands.scene import merge as merging
 from splatbatch.errors import ConfigError
+from splatbatch.failures.causes import spelled
 from splatbatch.night.afterwards import After, publish_as_asked
 from splatbatch.night.decided import Wish
 from splatbatch.night.elsewhere import is_elsewhere
-from splatbatch.night.retry import check_savable, failed_only, see_due
+from splatbatch.night.night import Ended
+from splatbatch.night.products import MergedScene
+from splatbatch.night.retry import check_savable, failed_only, kept_with_changes, save_kept, see_due
 from splatbatch.night.training import train as train_batch
 from splatbatch.night.work import open_as_worker
 from splatbatch.night.work import work as work_on
+from splatbatch.plain_text import one_line, plain
+from splatbatch.store.records.evaluation import SceneEvaluation
+from splatbatch.store.records.publication import Publication
+from splatbatch.store.records.run import Afterwards
 from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.partition.tally import tally
+from splatbatch.tasks.settled.frame import FRAME, note
+from splatbatch.tasks.status import PatchStatus, summary
+
+MOST_TABLES = 5
 
 
 def dry_run(config: Path | None, names: Sequence[str], only: Sequence[str]) -> None:
@@ -85,3 +102,91 @@ def work(config: Path | None, names: Sequence[str], for_s: float | None, *, veri
     batch = open_as_worker(config, names)
     print_warnings(batch.config.warnings)
     raise typer.Exit(work_on(batch, for_s, Wish(verify=verify), show))
+
+
+def show(made: MergedScene | SceneEvaluation | Publication | Afterwards | Ended) -> None:
+    """Print what was made, or how a night has ended."""
+    match made:
+        case MergedScene():
+            merging.show(made)
+        case SceneEvaluation():
+            evaluating.show(made)
+        case Publication():
+            publishing.show(made)
+        case Afterwards():
+            words = f"{made.words}; again: {made.command}" if made.command else made.words
+            typer.echo(one_line(words), err=not made.is_done)
+        case Ended():
+            _show_end(made)
+
+
+def _show_end(ended: Ended) -> None:
+    """Print how it went, and what of all that follows was left out."""
+    batch = ended.batch
+    lines = _lines(ended)
+    if told := note(FRAME.recorded(batch.output), (task.patch.name for task in batch.every)):
+        lines.append(one_line(told))
+    for line in (*lines, f"report: {batch.output.report('html')}"):
+        typer.echo(plain(line))
+    for one in ended.afterwards:
+        show(one)
+
+
+def _lines(ended: Ended) -> list[str]:
+    requested, done, statuses = ended.requested, ended.done, ended.statuses
+    lines = []
+    undone = [one for one in requested if one not in done]
+    if ended.run.stopped:
+        kept = [one.patch for one in undone if one.splat]
+        earlier = f"; the earlier splat of {', '.join(kept)} is kept" if kept else ""
+        lines.append(f"interrupted ({ended.run.stopped}){earlier}")
+    if len(requested) < len(statuses):
+        lines.append(f"{_tally(done, requested, 'requested patches')} trained. The batch: {summary(statuses)}")
+    elif len(done) < sum(one.state == "trained" for one in requested):
+        kept = [one.patch for one in undone if one.state == "trained"]
+        lines.append(f"{_tally(done, requested, 'patches')} trained; kept as they were: {', '.join(kept)}")
+    else:
+        lines.append(summary(statuses))
+    for one in statuses:
+        if one.state != "trained" and (one.cause or one.advice):
+            cause = f": {spelled(one.cause)}" if one.cause else ""
+            lines.append(f"  {one_line(f'{one.patch}: {one.state}{cause}. {one.advice}')}")
+        lines += [f"  {one_line(f'{one.patch}: warning: {warning}')}" for warning in one.warnings]
+    return lines
+
+
+def _tally(done: Sequence[PatchStatus], of: Sequence[PatchStatus], what: str) -> str:
+    return tally({one.patch: one in done for one in of}, what)
+
+
+def print_retried(ended: Ended, *, save: bool) -> None:
+    """Print the attempts at each patch that was retried; write the settings of kept splats into the YAML, or say how.
+
+    Raises:
+        ConfigError: the YAML cannot be written.
+    """
+    batch = ended.batch
+    tried = [task for task in batch.tasks if task.name in ended.run.outcomes]
+    for task in tried[:MOST_TABLES]:
+        typer.echo(plain(f"{task.name}:"))
+        console = open_console()
+        console.print(attempt_table(rows_of(batch, task), console.width))
+    kept = save_kept(ended) if save else kept_with_changes(ended)
+    if save:
+        whose = f"saved in {batch.path} for {', '.join(kept)}"
+        typer.echo(plain(whose if kept else f"not saved in {batch.path}: no splat under these settings is kept"))
+        return
+    if not kept:
+        return
+    lines = json.dumps(_tree(batch.changes), default=str).replace('"', "")
+    for name in kept[:MOST_TABLES]:
+        typer.echo(plain(f"not in the YAML; to keep these settings, write there: patches: {{{name}: {lines}}}"))
+    typer.echo("or retry with --save, which writes it; otherwise `train` leaves them out when it next trains the patch")
+
+
+def _tree(changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    tree: dict[str, dict[str, Any]] = {}
+    for key, value in changes.items():
+        section, _, setting = key.partition(".")
+        tree.setdefault(section, {})[setting] = value
+    return tree
