@@ -17,7 +17,7 @@ HELD_OUT = {"holdout_list": "holdout.txt"}
 OF_SCENE = ("verify-dims", "verify-dims --deep", "plan", "status --verify")
 OF_OUTPUT = (
     "status", "status --verify", "report", "explain p0", "merge", "export p0 --to exported",
-    "publish p0 --as ply --to published", "logs p0",
+    "publish p0 --as ply --to published", "explain p0 --log",
 )  # fmt: skip
 SCENE = (
     "splat_config.yml",
@@ -71,7 +71,7 @@ def test_a_pipe_in_place_of_a_file_holds_up_no_command(batch: FakeBatch, file: s
         assert ended.code in range(7), (command, ended.err)
 
 
-@pytest.mark.parametrize("command", ["diagnose {}", "import {} {}-out", "verify-certificate {}", "train --config {}"])
+@pytest.mark.parametrize("command", ["explain {}", "import {} {}-out", "inspect --check {}", "train --config {}"])
 @pytest.mark.parametrize("name", ["cameras.xml", "transforms.json", "images.txt"])
 def test_a_pipe_that_is_named_to_a_command_is_refused(tmp_path: Path, command: str, name: str) -> None:
     put_pipe(tmp_path / name)

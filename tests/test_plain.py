@@ -27,7 +27,7 @@ def test_nothing_that_a_terminal_would_obey_is_left(words: str, shown: str) -> N
 
 
 @pytest.mark.parametrize(
-    "command", [("logs", "p0"), ("logs", "p0", "-f"), ("explain", "p0"), ("report",)], ids=" ".join
+    "command", [("explain", "p0", "--log"), ("explain", "p0", "-f"), ("explain", "p0"), ("report",)], ids=" ".join
 )
 def test_logs_explain_and_report_print_text_alone(batch: FakeBatch, command: tuple[str, ...]) -> None:
     batch.make("p0").script(p0=["exit 1 CUDA error: out of memory"]).change(retry={"max_attempts": 1})
@@ -47,7 +47,7 @@ NAMES = ("p\x1b[2J0", "p\x1b]0;t\x07\u202e1", "p<img src=x>2", "p\n## [x](y) 3")
 
 def test_no_name_of_a_patch_is_obeyed_by_a_terminal_or_read_as_markdown(batch: FakeBatch) -> None:
     batch.make(*NAMES).script(**{NAMES[1]: ["exit 1 CUDA error: out of memory"]}).change(retry={"max_attempts": 1})
-    commands = ["plan", "train --dry-run", "train", "status", "report", "export", "verify-dims", "trainers"]
+    commands = ["plan", "train --dry-run", "train", "status", "report", "export", "verify-dims", "doctor --trainers"]
     for command in [*(one.split() for one in commands), *(["explain", name] for name in NAMES)]:
         ended = invoke(*command, batch=batch)
         assert ended.code in (0, 1, 2), (command, ended.err)

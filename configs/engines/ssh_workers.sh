@@ -5,7 +5,7 @@
 #
 # HOSTS: a file, one host a line as ssh takes it (user@host, a name of ~/.ssh/config), # begins a comment.
 # All hosts see the folder of CONFIG under the same path; SPLATBATCH names the program there, if it is not on the PATH.
-# Called again it starts one more worker on each host. `splatbatch attach` shows them, `splatbatch cancel` ends them.
+# Called again it starts one more worker on each host. `splatbatch status --watch` shows them, `splatbatch cancel` ends them.
 # Exit code: 0 all have begun; 2 this call is wrong; 5 some host was not reached, or its worker ended at once: its words are printed.
 set -euo pipefail
 if [ $# -lt 2 ]; then sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; fi

@@ -13,14 +13,25 @@ from splatbatch.errors import ConfigError
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Begin": ("demo", "init", "import", "split", "scene", "doctor"),
-    "Before the night": ("verify-dims", "plan", "trainers", "config"),
-    "Train": ("train", "retry", "work", "attach", "cancel"),
-    "Look": ("status", "serve", "report", "explain", "logs", "compare", "diagnose", "view"),
-    "Judge the splats": ("evaluate", "inspect", "verify-certificate", "plan-capture"),
+    "Before the night": ("verify-dims", "plan", "config"),
+    "Train": ("train", "retry", "work", "cancel"),
+    "Look": ("status", "serve", "report", "explain", "compare", "view"),
+    "Judge the splats": ("evaluate", "inspect", "plan-capture"),
     "Use the splats": ("accept", "merge", "export", "publish", "film", "clean"),
-    "For shells and programs": ("completion", "schema"),
+    "For programs": ("schema",),
 }
 """How help shows the commands; one that no group names stands at the end."""
+RENAMED: Mapping[str, str] = {
+    "attach": "status --watch",
+    "completion bash": "--show-completion",
+    "completion zsh": "--show-completion",
+    "config schema": "schema",
+    "diagnose": "explain",
+    "logs": "explain --log",
+    "trainers": "doctor --trainers",
+    "verify-certificate": "inspect --check",
+}
+"""Names of earlier versions, and what stands for them; a line is taken out in the version after."""
 
 
 class Plain(TyperGroup):
@@ -36,7 +47,17 @@ class Plain(TyperGroup):
 
 
 class Grouped(Plain):
-    """Commands in groups, in the order in which a batch comes by them."""
+    """Commands in groups, in the order in which a batch comes by them; those of earlier versions are taken, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take what was typed, an old name for the new one, with a line that says so."""
+        for old, new in RENAMED.items():
+            words = old.split()
+            if args[: len(words)] == words:
+                typer.echo(f"splatbatch {old}: is called `splatbatch {new}` now", err=True)
+                args = [*new.split(), *args[len(words) :]]
+                break
+        return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section of the help for each group."""
@@ -67,7 +88,6 @@ app = typer.Typer(
     help="Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended.",
     epilog="In this order: init DIR, doctor, verify-dims, plan, train, report. COMMAND -h tells more of each.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -201,14 +201,6 @@ def work(
 
 
 @app.command()
-def attach(config: options.ConfigOption = None) -> None:
-    """Show how far the batch is, whoever trains it, until nobody does; Ctrl-C leaves it at work."""
-    from splatbatch.commands.train import detach
-
-    detach.attach(config)
-
-
-@app.command()
 def cancel(
     patches: options.PatchArguments = None, config: options.ConfigOption = None, patch: options.PatchOption = []
 ) -> None:
@@ -223,16 +215,13 @@ def doctor(
     config: options.ConfigOption = None,
     json_: options.JsonOption = False,
     warm: Annotated[bool, typer.Option("--warm", help="Build all GPU kernels first, so that no patch has to.")] = False,
+    trainers: Annotated[
+        bool, typer.Option("--trainers", help="Only list the programs that can train, and what each lacks here.")
+    ] = False,
 ) -> None:
     """Say whether this machine can train, and the batch of a config on it, and what to do where it cannot."""
     from splatbatch.commands import doctor as examining
 
+    if trainers:
+        return examining.list_trainers(config, as_json=json_)
     examining.doctor(config, as_json=json_, build=warm)
-
-
-@app.command()
-def trainers(config: options.ConfigOption = None, json_: options.JsonOption = False) -> None:
-    """List the programs that can train, and what is missing on this machine for those that cannot."""
-    from splatbatch.commands import trainers as listing
-
-    listing.show(config, as_json=json_)

@@ -24,29 +24,25 @@ def inspect(
         bool,
         typer.Option("--measure-drop", help="Train briefly twice, with and without the photographs that hurt."),
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Only check that certificates still match their splats, settings and files."),
+    ] = False,
+    file: Annotated[
+        Optional[Path],
+        typer.Option("--file", metavar="FILE", help="With --check: a certificate.json, with splat.ply beside it."),
+    ] = None,
 ) -> None:
     """Say how good splats are beyond PSNR: haze, floaters, holes, photographs that hurt."""
+    if check or file:
+        from splatbatch.commands.quality import certificate
+
+        return certificate.verify(config, all_named(patches, patch), file, as_json=json_)
     from splatbatch.commands.quality import inspect as inspecting
     from splatbatch.night.products import Closely
 
     wish = Closely(again, measure_drop)
     inspecting.inspect(config, all_named(patches, patch), wish, as_json=json_)
-
-
-@app.command("verify-certificate")
-def verify_certificate(
-    patches: options.SplatArguments = None,
-    config: options.ConfigOption = None,
-    patch: options.PatchOption = [],
-    file: Annotated[
-        Optional[Path], typer.Option("--file", metavar="FILE", help="A certificate.json, with splat.ply beside it.")
-    ] = None,
-    json_: options.JsonOption = False,
-) -> None:
-    """Check that certificates still match their splats, settings and files."""
-    from splatbatch.commands.quality import certificate
-
-    certificate.verify(config, all_named(patches, patch), file, as_json=json_)
 
 
 @app.command("plan-capture")

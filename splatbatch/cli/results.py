@@ -17,44 +17,39 @@ def status(
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     json_: options.JsonOption = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing it, until Ctrl-C.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Keep showing it, until nobody trains any more.")
+    ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check what is in every splat and photograph, not only size and time.")
     ] = False,
 ) -> None:
     """Say how far every patch is; from the files alone, also while a batch runs."""
-    from splatbatch.commands.status import status as progress
+    from splatbatch.commands import status as progress
 
     progress.status(config, all_named(patches, patch), progress.StatusOptions(json_, watch, verify))
 
 
 @app.command()
-def logs(
-    patch: options.OnePatchArgument = None,
-    config: options.ConfigOption = None,
-    named: options.OnePatchOption = "",
-    attempt: options.AttemptOption = 0,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Keep printing new lines until the attempt ends.")
-    ] = False,
-) -> None:
-    """Print the log of a patch's attempt."""
-    from splatbatch.commands import look
-
-    look.logs(config, the_one(patch, named), attempt, follow=follow)
-
-
-@app.command()
 def explain(
-    patch: options.OnePatchArgument = None,
+    name: options.ExplainedArgument = None,
     config: options.ConfigOption = None,
     named: options.OnePatchOption = "",
     json_: options.JsonOption = False,
+    log: Annotated[bool, typer.Option("--log", help="Print the log of an attempt instead.")] = False,
+    attempt: options.AttemptOption = 0,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="The log, and its new lines until the attempt ends.")
+    ] = False,
+    exit_code: options.ExitCodeOption = None,
 ) -> None:
-    """Tell a patch's whole history: attempts, evidence, changes, advice."""
-    from splatbatch.commands.patch import explain as explaining
+    """Tell a patch's whole history: attempts, evidence, changes, advice; or what went wrong in a log."""
+    from splatbatch.commands import explain as explaining
 
-    explaining.explain(config, the_one(patch, named), as_json=json_)
+    asked = explaining.Asked(the_one(name, named), exit_code, as_json=json_)
+    if log or follow or attempt:
+        return explaining.print_log(config, asked.name, attempt, is_followed=follow)
+    explaining.explain(config, asked)
 
 
 @app.command()
@@ -193,18 +188,6 @@ def merge(
     from splatbatch.night.products import MergeOptions
 
     merging.merge(config, MergeOptions(out, allow_missing, clean, keep_uncleaned), as_json=json_)
-
-
-@app.command()
-def diagnose(
-    log: Annotated[Path, typer.Argument(help="The log of any training.", metavar="LOGFILE")],
-    exit_code: options.ExitCodeOption = None,
-    json_: options.JsonOption = False,
-) -> None:
-    """Explain a log: what went wrong, which lines show it, what to do."""
-    from splatbatch.commands import look
-
-    look.diagnose(log, exit_code, as_json=json_)
 
 
 @app.command()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import typer
+from rich.text import Text
 
-from splatbatch.commands.output import print_json
+from splatbatch import config as configuration
+from splatbatch.commands.output import open_console, open_table, print_json
 from splatbatch.config.load import has_config
+from splatbatch.config.shipped import shipped
+from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.doctor import inventory
 from splatbatch.doctor.facts import OF_TRAINER, Finding, Machine, ok, problem, worst_exit_code
 from splatbatch.doctor.job import extras, of_job
@@ -17,12 +22,13 @@ from splatbatch.doctor.kernels import of_kernels
 from splatbatch.doctor.machine import of_machine
 from splatbatch.doctor.probe import probe, warm
 from splatbatch.errors import ExecutorError, TrainerError
-from splatbatch.plain_text import plain
+from splatbatch.plain_text import one_line, plain
 from splatbatch.report.viewer.viewer import viewer_gz
 from splatbatch.scene.footprint import Footprint
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.footprints import footprints_of
 from splatbatch.tasks.forecast import check_place, forecast
+from splatbatch.trainers.usable import missing
 
 NOTHING_TO_BUILD = "there is nothing to build: no NVIDIA GPU is usable here, and the CPU needs no kernels"
 
@@ -86,3 +92,39 @@ def _place(batch: Batch, expected: Mapping[str, Footprint]) -> Finding:
     except (ExecutorError, TrainerError) as error:
         return problem("device", error.message, error.hint, error.exit_code)
     return ok("forecast", outlook.in_words())
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A trainer, where it is written down, and what it lacks here."""
+
+    name: str
+    origin: Literal["ours", "configured", "preset"]
+    file: str
+    missing: tuple[str, ...]
+
+
+def list_trainers(config: Path | None, *, as_json: bool) -> None:
+    """Print our own trainer, those of the config, if there is one, and the presets."""
+    configured = _listed(configuration.find_config(config), "configured") if has_config(config) else ()
+    listed = [Listed(OUR_TRAINER, "ours", "", missing(None)), *configured, *_presets()]
+    if as_json:
+        print_json({"trainers": [{**asdict(one), "found": not one.missing} for one in listed]})
+        return
+    headings = ("trainer", "from", "here")
+    table = open_table(headings, headings)
+    for one in listed:
+        cells = (one.name, one.file or one.origin, "; ".join(one.missing) or "found")
+        table.add_row(*(Text(one_line(cell)) for cell in cells))  # Text: a name is no markup
+    open_console().print(table)
+
+
+def _presets() -> Iterator[Listed]:
+    folder = shipped("trainers")
+    for path in sorted(folder.glob("*.yml")) if folder else ():
+        yield from _listed(path, "preset")
+
+
+def _listed(path: Path, origin: Literal["configured", "preset"]) -> Iterator[Listed]:
+    for name, program in configuration.load(path).trainers.items():
+        yield Listed(name, origin, str(path), missing(program))

@@ -1,8 +1,7 @@
-"""The commands that only look: plan, logs, explain, diagnose, report, config."""
+"""The commands that only look: plan, report, config."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,79 +11,22 @@ import typer
 
 from splatbatch import config as configuration
 from splatbatch.commands.output import print_json, print_warnings
-from splatbatch.commands.status import watching
-from splatbatch.errors import ConfigError, OutputError
-from splatbatch.failures.causes import spelled
-from splatbatch.failures.diagnose import diagnose_log
-from splatbatch.failures.log import Gap
-from splatbatch.files import MIB, open_regular, read_regular
 from splatbatch.night.night import report as renew_report
 from splatbatch.night.plan import Plan
 from splatbatch.night.plan import plan as plan_of
-from splatbatch.outcome import Action
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report import to_markdown
-from splatbatch.store.log_ends import read_ends
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.footprints import tight
 from splatbatch.tasks.plan import Decision, GivenUp, Refuse, Skip, Train
 from splatbatch.tasks.settled.every import settled_facts, settled_in_words
-from splatbatch.tasks.task import the_task
 
 WORDS: Mapping[type[Decision], str] = {Train: "train", Skip: "skip", Refuse: "refuse", GivenUp: "given up"}
-ACTIONS: Mapping[Action, str] = {
-    "ok": "nothing to do",
-    "retry": "worth another try as it is",
-    "degrade": "worth another try with other settings",
-    "fail": "no further try can help",
-}
-MOST_LOG_BYTES = 256 * MIB
-"""A supervisor keeps 16 MiB of what a program says."""
 
 
 def plan(config: Path | None, names: Sequence[str], only: Sequence[str], *, as_json: bool) -> None:
     """Print what `train` would do."""
     print_plan(open_batch(config, names, conditions=only), as_json=as_json)
-
-
-def logs(config: Path | None, name: str, number: int, *, follow: bool) -> None:
-    """Print the log of an attempt; with `follow`, what it says until it ends."""
-    batch = open_batch(config, [name])
-    attempts = batch.output.patch(the_task(batch.tasks, name).name).attempts()
-    chosen = [folder for folder in attempts if number in (0, folder.number)]
-    if not chosen:
-        have = ", ".join(str(folder.number) for folder in attempts) or "none"
-        raise ConfigError(f"{name}: no such attempt (there are: {have})", "Leave --attempt out for the latest.")
-    if follow:
-        watching.follow(chosen[-1])
-        return
-    try:
-        text = read_regular(chosen[-1].log, MOST_LOG_BYTES).decode(errors="replace")
-        sys.stdout.write(plain(text))
-        if not text:
-            typer.echo(plain(f"{name}: {chosen[-1].path.name} has an empty log; see `status` and `explain`"), err=True)
-    except OSError as error:
-        raise OutputError(f"{chosen[-1].log}: cannot be read ({error.strerror})") from error
-
-
-def diagnose(log: Path, exit_code: int | None, *, as_json: bool) -> None:
-    """Explain any log, also of another trainer.
-
-    Raises:
-        ConfigError: the log cannot be read.
-    """
-    try:
-        open_regular(log).close()
-    except OSError as error:
-        raise ConfigError(f"{log}: cannot be read ({error.strerror})", "Name the log of a training.") from error
-    ends = read_ends(log)
-    found = diagnose_log(ends.text, exit_code, gap=Gap(ends.after, ends.left_out))
-    if as_json:
-        print_json(asdict(found))
-        return
-    typer.echo(plain(f"{spelled(found.cause)}, {ACTIONS[found.action]}: {found.advice}"))
-    for line in found.evidence:
-        typer.echo(plain(f"  | {line}"))
 
 
 def report(config: Path | None, *, as_json: bool) -> None:

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Optional
+from typing import Annotated, Any, Literal, Optional
 
 import typer
+
+
+def patches_in(ctx: Any, incomplete: str) -> list[str]:
+    """Return the patches of the batch that begin so, for a shell that completes them; none where there is no batch."""
+    from splatbatch.errors import SplatbatchError
+    from splatbatch.plain_text import one_line
+    from splatbatch.tasks.batch import open_batch
+
+    try:
+        names = open_batch(ctx.params.get("config")).names
+    except (SplatbatchError, OSError):
+        return []
+    return [one_line(name) for name in names if name.startswith(incomplete)]
+
 
 ConfigOption = Annotated[
     Optional[Path],
@@ -21,11 +35,18 @@ PatchOption = Annotated[  # the older way to name patches, taken still
 ]
 PatchArguments = Annotated[
     Optional[list[str]],
-    typer.Argument(metavar="PATCH", help="Only these patches, as p5 p7.", show_default=False),
+    typer.Argument(
+        autocompletion=patches_in, metavar="PATCH", help="Only these patches, as p5 p7.", show_default=False
+    ),
 ]
 SplatArguments = Annotated[
     Optional[list[str]],
-    typer.Argument(metavar="PATCH|scene", help="Only these patches, as p5 p7; or scene.", show_default=False),
+    typer.Argument(
+        autocompletion=patches_in,
+        metavar="PATCH|scene",
+        help="Only these patches, as p5 p7; or scene.",
+        show_default=False,
+    ),
 ]
 OnlyOption = Annotated[
     list[str], typer.Option("--only", metavar="WHAT=NAME", help="Only variant=NAME or patch=NAME; * for anything.")
@@ -35,17 +56,33 @@ SetOption = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as training.init_scale=0.3.")
 ]
 OnePatchArgument = Annotated[
-    Optional[str], typer.Argument(metavar="PATCH", help="Its name, as p5.", show_default=False)
+    Optional[str],
+    typer.Argument(autocompletion=patches_in, metavar="PATCH", help="Its name, as p5.", show_default=False),
+]
+ExplainedArgument = Annotated[
+    Optional[str],
+    typer.Argument(
+        autocompletion=patches_in,
+        metavar="PATCH|LOGFILE",
+        help="Its name, as p5; or the log of any training.",
+        show_default=False,
+    ),
 ]
 OnePatchOption = Annotated[str, typer.Option("--patch", "-p", metavar="NAME", hidden=True, show_default=False)]
 ShownPatchArgument = Annotated[
-    str, typer.Argument(metavar="PATCH", help="What trains this patch, as p5.", show_default=False)
+    str,
+    typer.Argument(
+        autocompletion=patches_in, metavar="PATCH", help="What trains this patch, as p5.", show_default=False
+    ),
 ]
 AcceptedOption = Annotated[
     int, typer.Option("--attempt", "-a", metavar="N", min=1, help="Number of the attempt, as `compare` shows it.")
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, remove nothing.")]
-RunArgument = Annotated[str, typer.Argument(metavar="PATCH|RUN", help="A patch, as p5; or an output folder or YAML.")]
+RunArgument = Annotated[
+    str,
+    typer.Argument(autocompletion=patches_in, metavar="PATCH|RUN", help="A patch, as p5; or an output folder or YAML."),
+]
 OtherRunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="Another output folder or YAML.", show_default=False)
 ]
@@ -73,11 +110,17 @@ ToOption = Annotated[
 PublishedArguments = Annotated[
     Optional[list[str]],
     typer.Argument(
-        metavar="PATCH|scene", help="By default the merged scene if there is one, else every patch.", show_default=False
+        autocompletion=patches_in,
+        metavar="PATCH|scene",
+        help="By default the merged scene if there is one, else every patch.",
+        show_default=False,
     ),
 ]
 ViewedArguments = Annotated[
-    Optional[list[str]], typer.Argument(metavar="PATCH|scene", help="Patches, as p5; or scene.", show_default=False)
+    Optional[list[str]],
+    typer.Argument(
+        autocompletion=patches_in, metavar="PATCH|scene", help="Patches, as p5; or scene.", show_default=False
+    ),
 ]
 PublishedToOption = Annotated[
     Optional[Path],
@@ -92,7 +135,9 @@ PublishedAsOption = Annotated[
         help="Of ply, compressed, sog, streamed, spz, glb, tiles, html, separated by commas.",
     ),
 ]
-FilmedArgument = Annotated[str, typer.Argument(metavar="PATCH|scene", help="A patch, as p5; or scene.")]
+FilmedArgument = Annotated[
+    str, typer.Argument(autocompletion=patches_in, metavar="PATCH|scene", help="A patch, as p5; or scene.")
+]
 FilmOption = Annotated[Path, typer.Option("--out", metavar="FILE", help="The film: .mp4, .mkv, .webm or .gif.")]
 DegreeOption = Annotated[
     Optional[int],

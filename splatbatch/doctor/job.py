@@ -47,7 +47,9 @@ def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
     """Judge whether the programs that train are here."""
     for name, missing in lacking.items():
         if missing:
-            remedy = f"Mend trainers.{name} in the YAML, or install it: `splatbatch trainers` says what is found."
+            remedy = (
+                f"Mend trainers.{name} in the YAML, or install it: `splatbatch doctor --trainers` says what is found."
+            )
             yield problem(f"trainer {name}", "; ".join(missing), remedy, OF_TRAINER)
         else:
             yield ok(f"trainer {name}", "found")

@@ -18,7 +18,7 @@ REMEDIES: Mapping[str, str] = {
     "jit_build_race": "python -c 'from gsplat.cuda._backend import _C', once before the batch",
     "jit_lock_stale": "find ~/.cache/torch_extensions -name lock -delete",
     "jit_build_failed": "splatbatch doctor; nvcc --version; python -c 'import torch; print(torch.version.cuda)'",
-    "missing_dependency": "splatbatch trainers",
+    "missing_dependency": "splatbatch doctor --trainers",
     "host_oom": f"{_RETRY} training.workers=2 --set training.resolution=1/2",
     "shm_bus_error": f"docker run --shm-size=8g (or --ipc=host); {_RETRY} training.workers=0",
     "disk_full": "df -h; df -i; quota -s; splatbatch clean",
@@ -29,7 +29,7 @@ REMEDIES: Mapping[str, str] = {
     "interrupted": "splatbatch train",
     "lost": "splatbatch status; splatbatch train",
     "time_limit": f"in the YAML limits.wall_s: 28800; or {_RETRY} training.max_steps=15000",
-    "hang": "splatbatch logs PATCH; in the YAML limits.stall_s",
+    "hang": "splatbatch explain PATCH --log; in the YAML limits.stall_s",
     "nccl": "NCCL_DEBUG=INFO tells more; one GPU per patch needs no NCCL",
     "port_in_use": "ss -ltnp shows who holds it",
     "missing_colmap": "splatbatch verify-dims; in the YAML scene.patches: the folder that holds the patches",
@@ -57,24 +57,24 @@ REMEDIES: Mapping[str, str] = {
     "io_error": "dmesg | tail; mount | grep nfs; in the YAML scene.images: a copy on a local disk",
     "corrupt_cache": "delete the file that is named; torch's lie in ~/.cache/torch/hub/checkpoints",
     "bad_config": "splatbatch plan; splatbatch config show",
-    "missing_file": "splatbatch verify-dims; splatbatch trainers",
-    "not_started": "splatbatch trainers",
+    "missing_file": "splatbatch verify-dims; splatbatch doctor --trainers",
+    "not_started": "splatbatch doctor --trainers",
     "segfault": f"splatbatch doctor; {_RETRY} training.workers=0",
-    "native_abort": "splatbatch logs PATCH",
-    "incomplete_artifact": "splatbatch logs PATCH; df -h",
-    "program_bug": "splatbatch logs PATCH; splatbatch doctor",
-    "unknown": "splatbatch logs PATCH",
+    "native_abort": "splatbatch explain PATCH --log",
+    "incomplete_artifact": "splatbatch explain PATCH --log; df -h",
+    "program_bug": "splatbatch explain PATCH --log; splatbatch doctor",
+    "unknown": "splatbatch explain PATCH --log",
 }
 
 
 def for_patch(advice: str, patch: str) -> str:
     """Return advice with the name of its patch, as a shell takes it."""
-    return re.sub(r"\b(retry|logs) PATCH\b", lambda match: f"{match[1]} {quote(patch)}", advice)
+    return re.sub(r"\b(retry|explain) PATCH\b", lambda match: f"{match[1]} {quote(patch)}", advice)
 
 
 def with_remedy(cause: str, advice: str) -> str:
     """Return advice with what to type."""
     if "(artifact.finished_after_s)" in advice:  # the program was ended by that, not by limits.stall_s
-        return f"{advice} Try: splatbatch logs PATCH"
+        return f"{advice} Try: splatbatch explain PATCH --log"
     remedy = REMEDIES.get(cause)
     return f"{advice} Try: {remedy}" if remedy else advice

@@ -86,7 +86,7 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
                 Follower(staffing, night).follow()
         night.shown.forget()
         if interruption.signal:
-            tell("they go on; `splatbatch train` or `attach` shows them again, `splatbatch cancel` ends them")
+            tell("they go on; `splatbatch train` or `status --watch` shows them again, `splatbatch cancel` ends them")
             raise Interrupted(interruption.exit_code)
         inspected = not_inspected(batch.whole(), "workers do not inspect")
         return night.end(Run(tuple(batch.names)), inspected, after)

@@ -12,7 +12,7 @@ from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.patches import find_patches, model_folder, spell
 
 TEMPLATE = """\
-# splatbatch: one Gaussian splat per patch. `splatbatch config schema` lists every key.
+# splatbatch: one Gaussian splat per patch. `splatbatch schema` lists every key.
 # Paths are relative to this file; ~ and $VARIABLES are expanded in them.
 
 scene:

@@ -244,10 +244,10 @@ def test_a_patch_name_with_markup_is_trained_and_shown_as_it_is(batch: FakeBatch
 def test_logs_are_those_of_the_latest_or_the_named_attempt(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["exit 1 CUDA error: out of memory", "exit 1 No space left on device"])
     invoke("train", batch=batch)
-    assert invoke("logs", "p0", batch=batch).out == "No space left on device\n"
-    assert invoke("logs", "p0", "--attempt", "1", batch=batch).out == "CUDA error: out of memory\n"
+    assert invoke("explain", "p0", "--log", batch=batch).out == "No space left on device\n"
+    assert invoke("explain", "p0", "--attempt", "1", batch=batch).out == "CUDA error: out of memory\n"
     (batch.output / "patches/p0/attempt-01/train.log").unlink()
-    assert invoke("logs", "p0", "-a", "1", batch=batch).code == 6
+    assert invoke("explain", "p0", "-a", "1", batch=batch).code == 6
 
 
 def test_a_report_is_written_from_the_files(batch: FakeBatch) -> None:

@@ -104,7 +104,7 @@ def test_whether_splats_are_inspected_changes_no_splat(quarry: Path) -> None:
 
 
 def verify(folder: Path, *arguments: str) -> Ended:
-    return invoke("verify-certificate", *arguments, "--config", str(folder / "splat_config.yml"))
+    return invoke("inspect", "--check", *arguments, "--config", str(folder / "splat_config.yml"))
 
 
 def test_a_certificate_holds_until_something_changes(quarry: Path) -> None:
@@ -112,9 +112,9 @@ def test_a_certificate_holds_until_something_changes(quarry: Path) -> None:
     assert (ended.code, ended.out.strip()) == (0, "p0: holds")
     assert verify(quarry).code == 1 and "p1: none: splatbatch inspect" in verify(quarry).out
     file = OutputFolder(quarry / "output").patch("p0").certificate
-    told = checked("verify-certificate", verify(quarry, "--file", str(file), "--json").out)
+    told = checked("inspect", verify(quarry, "--file", str(file), "--json").out)
     assert told == {str(file): {"holds": True, "problems": []}}
-    told = checked("verify-certificate", verify(quarry, "--json").out)
+    told = checked("inspect", verify(quarry, "--json").out)
     assert not told["p1"]["holds"] and told["p1"]["problems"]
 
 
@@ -237,7 +237,7 @@ def test_a_pipe_is_never_waited_for(tmp_path: Path, name: str) -> None:
     (tmp_path / "certificate.json").write_text("{}")
     (tmp_path / name).unlink(missing_ok=True)
     os.mkfifo(tmp_path / name)
-    command = [sys.executable, "-m", "splatbatch", "verify-certificate", "--file", str(tmp_path / "certificate.json")]
+    command = [sys.executable, "-m", "splatbatch", "inspect", "--check", "--file", str(tmp_path / "certificate.json")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode in (1, 6) and "Traceback" not in ended.stderr
 
@@ -268,7 +268,7 @@ def test_what_a_certificate_no_longer_says_truly_is_told(
 
 
 def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
-    ended = invoke("verify-certificate", "--file", str(tmp_path / "none.json"))
+    ended = invoke("inspect", "--check", "--file", str(tmp_path / "none.json"))
     assert ended.code == 6 and "none.json: is no certificate" in ended.err
 
 

@@ -69,7 +69,7 @@ def test_the_report_says_how_good_the_scene_is(quarry: Path) -> None:
 
 
 def verify(folder: Path, *arguments: str) -> Ended:
-    return invoke("verify-certificate", *arguments, "--config", str(folder / "splat_config.yml"))
+    return invoke("inspect", "--check", *arguments, "--config", str(folder / "splat_config.yml"))
 
 
 @pytest.mark.slow

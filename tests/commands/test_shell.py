@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +13,7 @@ from command_line import invoke
 from rich.console import Console
 from typer.main import get_command
 
-from splatbatch.cli.app import GROUPS, app
+from splatbatch.cli.app import GROUPS, RENAMED, app
 from splatbatch.failures.causes import WORDS, in_words, spelled
 from splatbatch.failures.remedies import REMEDIES, for_patch
 from splatbatch.failures.table import ROWS
@@ -29,7 +27,7 @@ ROOT: Any = get_command(app)
 VISIBLE = {name: one for name, one in ROOT.commands.items() if not one.hidden}
 
 
-@pytest.mark.parametrize("command", ["", *VISIBLE, "config show", "config schema"])
+@pytest.mark.parametrize("command", ["", *VISIBLE, "config show"])
 def test_h_is_help(command: str) -> None:
     short, long = (invoke(*command.split(), flag) for flag in ("-h", "--help"))
     assert (short.code, short.out) == (0, long.out)
@@ -53,7 +51,7 @@ def test_help_cuts_no_summary_short() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["explain", "retry", "logs", "status", "plan", "export", "verify-dims", "config show"]
+    "command", ["explain", "retry", "explain --log", "status", "plan", "export", "verify-dims", "config show"]
 )
 def test_a_patch_is_an_argument_and_help_says_that_alone(batch: FakeBatch, command: str) -> None:
     batch.make("p0", "p1").run("train")
@@ -68,17 +66,13 @@ def test_a_cancelled_patch_is_named_as_an_argument(batch: FakeBatch) -> None:
 
 
 def completed(batch: FakeBatch, line: str, shell: str = "bash") -> list[str]:
-    """Return what bash completes at the end of a line."""
-    words = line.split(" ")
-    source = invoke("completion", shell).out
-    spelt = " ".join(f"'{word}'" for word in words)
-    program = (
-        f'{source}\nCOMP_WORDS=({spelt}); COMP_CWORD={len(words) - 1}; _splatbatch; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    )
-    environment = batch.environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    ended = subprocess.run(["bash", "-c", program], env=environment, capture_output=True, text=True, check=True)
+    """Return what a shell is told at the end of a line, by the means of Typer."""
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1), "_TYPER_COMPLETE_ARGS": line}
+    asked |= {"_SPLATBATCH_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    program = [str(Path(sys.executable).with_name("splatbatch"))]
+    ended = subprocess.run(program, env=batch.environment() | asked, capture_output=True, text=True, check=True)
     assert ended.stderr == ""
-    return ended.stdout.split()
+    return [word.partition("\t")[0] for word in ended.stdout.splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -88,13 +82,16 @@ def completed(batch: FakeBatch, line: str, shell: str = "bash") -> list[str]:
         ("splatbatch retry p", {"p0", "p1", "p10"}),
         ("splatbatch retry p1", {"p1", "p10"}),
         ("splatbatch retry --fa", {"--failed"}),
-        ("splatbatch config s", {"show", "schema"}),
+        ("splatbatch config s", {"show"}),
         ("splatbatch config show p0", {"p0"}),
         ("splatbatch explain --j", {"--json"}),
     ],
 )
-def test_a_shell_completes_commands_options_and_patches(batch: FakeBatch, line: str, words: set[str]) -> None:
-    assert set(completed(batch.make("p0", "p1", "p10"), line)) == words
+@pytest.mark.parametrize("shell", ["bash", "fish"])
+def test_a_shell_completes_commands_options_and_patches(
+    batch: FakeBatch, line: str, words: set[str], shell: str
+) -> None:
+    assert set(completed(batch.make("p0", "p1", "p10"), line, shell)) == words
 
 
 def test_where_no_batch_is_a_shell_completes_no_patch_and_says_nothing(batch: FakeBatch) -> None:
@@ -102,13 +99,18 @@ def test_where_no_batch_is_a_shell_completes_no_patch_and_says_nothing(batch: Fa
     assert "p0" not in completed(batch, "splatbatch retry p")
 
 
-def test_zsh_takes_the_same_by_its_bridge() -> None:
-    assert "bashcompinit" in invoke("completion", "zsh").out
-    assert "complete -o filenames -F _splatbatch splatbatch" in invoke("completion", "zsh").out
-    if not shutil.which("zsh"):
-        pytest.skip("zsh is not installed: its script was read, not run")
-    script = f"autoload -U compinit && compinit -u -D\n{invoke('completion', 'zsh').out}\necho ok"
-    assert subprocess.run(["zsh", "-c", script], capture_output=True, text=True, check=True).stdout == "ok\n"
+def test_zsh_is_told_the_patches_too(batch: FakeBatch) -> None:
+    assert '"p1"' in " ".join(completed(batch.make("p0", "p1"), "splatbatch retry p", "zsh"))
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_what_a_command_was_called_is_taken_with_a_line_that_says_how_it_is_called_now(old: str) -> None:
+    new = RENAMED[old].split()
+    assert new[0] in {*VISIBLE, "--show-completion"}
+    assert all(f" {option}" in invoke(new[0], "-h").out for option in new[1:] if option.startswith("--"))
+    ended = invoke(*old.split(), "-h")
+    assert f"splatbatch {old}: is called `splatbatch {RENAMED[old]}` now" in ended.err
+    assert old not in VISIBLE
 
 
 def test_columns_without_room_are_dropped_whole_the_cheapest_first() -> None:
@@ -162,4 +164,4 @@ def test_a_cause_is_told_in_words(batch: FakeBatch) -> None:
 
 def test_what_to_type_names_the_patch_as_an_argument() -> None:
     assert for_patch(REMEDIES["cuda_oom"], "p 5").startswith("splatbatch retry 'p 5' --set training.cap_max")
-    assert for_patch(REMEDIES["unknown"], "p5") == "splatbatch logs p5"
+    assert for_patch(REMEDIES["unknown"], "p5") == "splatbatch explain p5 --log"

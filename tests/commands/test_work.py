@@ -310,7 +310,7 @@ def test_a_detached_batch_goes_on_by_itself_and_whoever_attaches_sees_it_end(bat
     again = batch.run_apart("train", "--detach")
     assert (again.returncode, "nothing was started" in again.stdout) == (0, True)
     wait_for(batch, "patches/p0/attempt-*/start.json")
-    attached = batch.start("attach")
+    attached = batch.start("status", "--watch")
     (batch.folder / "go").touch()
     out, err = attached.communicate(timeout=120)
     assert (attached.returncode, out.splitlines()[-1]) == (0, "1 of 1 patches trained"), err

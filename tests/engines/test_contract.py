@@ -95,7 +95,7 @@ def test_who_attaches_sees_it_end(elsewhere: FakeBatch, site: Site) -> None:
     begun(elsewhere)
     again = elsewhere.run_apart("train", "--detach", timeout_s=200)
     assert (again.returncode, "nothing was started" in again.stderr) == (0, True)
-    attached = elsewhere.start("attach")
+    attached = elsewhere.start("status", "--watch")
     (elsewhere.folder / "go").touch()
     out, err = attached.communicate(timeout=200)
     assert (attached.returncode, out.splitlines()[-1]) == (0, "3 of 3 patches trained"), err

@@ -184,7 +184,7 @@ def test_who_interrupts_train_leaves_the_workers_at_work(elsewhere: FakeBatch) -
     told = parent.communicate(timeout=200)
     assert (parent.returncode, "they go on" in told[1]) == (130, True), told
     (elsewhere.folder / "go").touch()
-    assert elsewhere.run_apart("attach", timeout_s=200).returncode == 1  # the others were not asked for
+    assert elsewhere.run_apart("status", "--watch", timeout_s=200).returncode == 1  # the others were not asked for
     assert (elsewhere.output / "patches/p0/splat.ply").exists()
 
 

@@ -15,7 +15,7 @@ import pytest
 from command_line import invoke, on_terminal
 from rich.console import Console
 
-from splatbatch.commands.status import watching
+from splatbatch.commands import explain, status
 from splatbatch.monitor.console import LONGEST_LINE, heartbeat, in_words
 from splatbatch.monitor.table import batch_eta_s, batch_line, live_view, num_left, status_table
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -171,7 +171,9 @@ def test_watching_a_terminal_goes_on_until_somebody_has_seen_enough(
             raise KeyboardInterrupt
 
     batch.make("p0")
-    monkeypatch.setattr(watching.time, "sleep", sleep)
+    monkeypatch.setattr(status.time, "sleep", sleep)
+    monkeypatch.setattr(status, "REDRAW_S", 0.0)
+    monkeypatch.setattr(status, "LINES_EVERY_S", 0.0)
     ended = invoke("status", "--watch", batch=batch, terminal=True)
     assert (ended.code, "0 of 1 trained" in ended.out, len(rounds)) == (0, True, 3)
     rounds.clear()
@@ -191,7 +193,7 @@ def test_a_log_is_followed_until_its_attempt_has_ended(tmp_path: Path, capsys: p
 
     writer = threading.Thread(target=go_on)
     writer.start()
-    watching.follow(folder)
+    explain.follow(folder)
     writer.join()
     assert capsys.readouterr().out == "one ä\ntwo\n"
 
@@ -227,8 +229,8 @@ def test_a_log_is_followed_however_it_grows(
 ) -> None:
     folder = AttemptFolder(tmp_path)
     folder.log.touch()
-    monkeypatch.setattr(watching.time, "sleep", Writer(folder, *contents))
-    watching.follow(folder)
+    monkeypatch.setattr(explain.time, "sleep", Writer(folder, *contents))
+    explain.follow(folder)
     assert capsys.readouterr().out == shown
 
 
@@ -237,7 +239,7 @@ def test_following_a_running_attempt_ends_with_it_and_leaves_it_alone(batch: Fak
     train = batch.start("train")
     while not list(batch.output.glob("patches/p0/attempt-01/start.json")):
         time.sleep(0.05)
-    follower = batch.start("logs", "p0", "-f")
+    follower = batch.start("explain", "p0", "-f")
     assert follower.wait(30) == 0
     train.communicate(timeout=30)
     assert train.returncode == 0

@@ -50,7 +50,7 @@ def test_the_status_is_there_at_once(figures: tuple[dict[str, float], dict[str, 
 
 
 def test_the_status_loads_neither_the_audit_nor_the_trainers() -> None:
-    code = "import sys; import splatbatch.commands.status.status; print(sorted(sys.modules))"
+    code = "import sys; import splatbatch.commands.status; print(sorted(sys.modules))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     unneeded = {"numpy", "pynvml", "splatbatch.scene.audit.audit", "splatbatch.trainers", "splatbatch.scheduler.loop"}
     assert not unneeded & set(eval(said))

@@ -79,7 +79,7 @@ def test_a_program_that_is_not_there_ends_the_command_with_4(foreign_batch: Fake
 
 
 def test_trainers_lists_ours_the_configured_and_the_presets(foreign_batch: FakeBatch) -> None:
-    listed = json.loads(invoke("trainers", "--json", batch=foreign_batch).out)["trainers"]
+    listed = json.loads(invoke("doctor", "--trainers", "--json", batch=foreign_batch).out)["trainers"]
     by_name = {one["name"]: one for one in listed}
     assert (by_name["gsplat"]["origin"], by_name["gsplat"]["found"]) == ("ours", True)
     assert (by_name["foreign"]["origin"], by_name["foreign"]["found"]) == ("configured", True)
@@ -90,7 +90,7 @@ def test_trainers_lists_ours_the_configured_and_the_presets(foreign_batch: FakeB
 def test_trainers_needs_no_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SPLATBATCH_CONFIG", raising=False)
-    assert os.linesep.join(invoke("trainers").out.splitlines()[1:]).startswith("gsplat")
+    assert os.linesep.join(invoke("doctor", "--trainers").out.splitlines()[1:]).startswith("gsplat")
 
 
 def test_an_attempt_with_the_settings_of_the_yaml_is_not_unlike_it(foreign_batch: FakeBatch) -> None:

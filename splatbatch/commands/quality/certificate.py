@@ -1,4 +1,4 @@
-"""`verify-certificate`: whether certificates speak of the splats, settings and files that there are."""
+"""`inspect --check`: whether certificates speak of the splats, settings and files that there are."""
 
 from __future__ import annotations
 

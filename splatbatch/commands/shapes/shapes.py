@@ -102,7 +102,7 @@ class Trainer(TypedDict):
 
 
 class Trainers(TypedDict):
-    """`trainers --json`."""
+    """`doctor --trainers --json`."""
 
     trainers: list[Trainer]
 
@@ -150,10 +150,8 @@ SHAPES: dict[str, Any] = {
     "status": Status,
     "verify-dims": Verified,
     "compare": Attempts | Runs,
-    "explain": Explained,
-    "diagnose": Diagnosis,
-    "doctor": Examined,
-    "trainers": Trainers,
+    "explain": Explained | Diagnosis,
+    "doctor": Examined | Trainers,
     "report": Report,
     "clean": Cleaned,
     "export": Export,
@@ -161,9 +159,8 @@ SHAPES: dict[str, Any] = {
     "split": Split,
     "merge": Merged,
     "evaluate": SceneEvaluation,
-    "inspect": dict[str, Inspection],
-    "verify-certificate": dict[str, Checked],
+    "inspect": dict[str, Inspection] | dict[str, Checked],
     "plan-capture": Capture,
     "publish": Published,
 }
-"""By command; `config show --json` is by `config schema`."""
+"""By command; `config show --json` is by `schema`."""

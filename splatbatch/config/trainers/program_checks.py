@@ -47,7 +47,7 @@ def _trainer(place: Keys, above: Mapping[str, Any], known: set[str]) -> Found:
         hint = (
             ""
             if len(known) > 1
-            else " Programs stand under `trainers`; `splatbatch trainers` names files with complete examples."
+            else " Programs stand under `trainers`; `splatbatch doctor --trainers` names files with complete examples."
         )
         yield (*place, "trainer"), f"{name!r}: no such trainer. {nearest(name, known)}{hint}"
 

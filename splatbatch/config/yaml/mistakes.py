@@ -81,7 +81,7 @@ def raise_all(mistakes: list[Mistake], source: Source) -> None:
             count = f"{len(lines)} mistakes or more"
         raise Mistaken(
             "\n  ".join([f"{source.name}: {count}", *lines]),
-            "`splatbatch config schema` lists every key; `splatbatch init --example night` writes them all, explained.",
+            "`splatbatch schema` lists every key; `splatbatch init --example night` writes them all, explained.",
             mistakes,
         )
 

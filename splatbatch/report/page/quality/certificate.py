@@ -19,7 +19,7 @@ WORDS = ("figure", "state", "what", "", "file", "sha256", "made with")
 def certificate_page(said: Certificate, cameras: Mapping[str, Mapping[str, float]]) -> Html:
     """Return all that a certificate says, folded."""
     parts = [
-        tag("p", f"{_grade(said.grade)}. Check it: splatbatch verify-certificate {said.patch}", class_="quiet"),
+        tag("p", f"{_grade(said.grade)}. Check it: splatbatch inspect --check {said.patch}", class_="quiet"),
         table(("", "sha256"), _rows(_hashes(said)), WORDS),
         table(FIGURES, _rows(figure_row(one) for one in said.figures), WORDS),
     ]

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
 from splatbatch.commands.output import open_console, print_json
-from splatbatch.commands.status import watching
 from splatbatch.engines.crew import Crew
 from splatbatch.engines.engine import Seen
 from splatbatch.errors import SplatbatchError
-from splatbatch.monitor.table import batch_eta_s, num_shown, status_table
+from splatbatch.monitor.table import batch_eta_s, live_view, num_shown, status_table
 from splatbatch.plain_text import clock, one_line
 from splatbatch.store.claims import AtWork, at_work, in_short, lines_of
 from splatbatch.store.index import LEAST_NEWS, Index
@@ -26,6 +33,11 @@ from splatbatch.tasks.status import PatchStatus, most_interesting, read_status, 
 
 MOST_AUDITED = 64
 """Patches that are due: their photographs' headers are read, as `plan` reads them."""
+REDRAW_S = 2.0
+LINES_EVERY_S = 60.0
+LOOK_S = 0.5
+ENGINE_S = 8.0
+"""Between two questions to an engine."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,7 @@ class StatusOptions:
 
 
 def status(config: Path | None, names: Sequence[str], options: StatusOptions) -> None:
-    """Print how far every patch is, once or until Ctrl-C."""
+    """Print how far every patch is, once, or until nobody trains any more."""
     if not options.watch:
         gc.disable()  # one look, then the process ends: to go through its records again and again took a quarter of it
     batch = open_batch(config, names)
@@ -47,11 +59,7 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     if len(batch.tasks) >= LEAST_NEWS and not options.verify:
         index = Index(batch.output.index)
     if options.watch and not options.as_json:
-        watcher = Watcher(batch.output)
-        watching.watch(
-            lambda: _statuses(batch, batch.standing(index=index), room), lines=lambda: lines_of(at_work(watcher))
-        )
-        return
+        return _watch(Watched(batch, Watcher(batch.output), Crew(batch.config.executor, batch.output), index))
     standing = batch.standing("every byte" if options.verify else "time", index)
     statuses = _statuses(batch, standing, None if options.as_json else room)
     crew = Crew(batch.config.executor, batch.output)
@@ -65,7 +73,7 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
         who = [{**one.worker.to_record(), "tasks": one.tasks, "silent_s": one.silent_s} for one in workers]
         jobs = [{"job": handle, **_spell(seen)} for handle, seen in crew.seen.items()]
         print_json({**facts, "workers": who, "jobs": jobs, "patches": [asdict(one) for one in statuses]})
-        return
+        return None
     console = open_console()
     shown = most_interesting(statuses, room)
     console.print(status_table(shown, console.width))
@@ -77,6 +85,86 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
         console.print(one_line(line), markup=False)
     working = [one for one in workers if not one.is_frozen]
     console.print(one_line(_last_line(statuses, running, working)), markup=False)
+    return None
+
+
+@dataclass
+class Watched:
+    """A batch that is watched: how far its patches are, and who works on it, or waits to."""
+
+    batch: Batch
+    watcher: Watcher
+    crew: Crew
+    index: Index | None
+    _next_look: float = 0.0
+
+    def statuses(self) -> tuple[PatchStatus, ...]:
+        """Return how far every patch is now."""
+        return _statuses(self.batch, self.batch.standing(index=self.index), num_shown(len(self.batch.tasks)))
+
+    def is_at_work(self) -> bool:
+        """Return whether somebody works on it, or an engine has workers that wait."""
+        if time.monotonic() >= self._next_look:
+            self.crew.look()
+            self._next_look = time.monotonic() + ENGINE_S
+        living = any(not self.crew.is_gone(one.job) for one in self.watcher.living())
+        return living or self.crew.lives() or holder(self.batch.output.lock) is not None
+
+    def is_over(self) -> bool:
+        """Return whether it was begun, and nobody works on it any more."""
+        return not self.is_at_work() and any(ledger.exists() for ledger in self.batch.output.ledgers())
+
+    def lines(self) -> list[str]:
+        """Return who works on what, and what engines say."""
+        return [one_line(line) for line in (*lines_of(at_work(self.watcher)), *self.crew.in_words())]
+
+
+def _watch(watched: Watched) -> None:
+    """Show a batch until it is over; exit then with 0 if every patch is trained, with 1 if not; Ctrl-C leaves it."""
+    with suppress(KeyboardInterrupt):
+        _show(watched)
+        statuses = watched.statuses()
+        typer.echo(one_line(summary(statuses)))
+        raise typer.Exit(0 if all(one.state == "trained" for one in statuses) else 1)
+    if watched.is_at_work():
+        typer.echo("they go on; `splatbatch cancel` ends them")
+
+
+def _show(watched: Watched) -> None:
+    """Show on a terminal a table that moves, else the table once a minute, until it is over."""
+    console = open_console()
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False, screen=False) as live:
+
+            def draw() -> float:
+                below = [Text(line) for line in watched.lines()]
+                view = live_view(watched.statuses(), console.size.width, console.size.height - len(below))
+                live.update(Group(view, *below), refresh=True)
+                return REDRAW_S
+
+            return _repeat(draw, watched)
+
+    def write() -> float:
+        table = status_table(watched.statuses(), console.width)
+        console.print(f"{time.strftime('%Y-%m-%d %H:%M:%S')}", table, sep="\n")
+        for line in watched.lines():
+            console.print(line, markup=False)
+        sys.stdout.flush()
+        return LINES_EVERY_S
+
+    return _repeat(write, watched)
+
+
+def _repeat(show: Callable[[], float], watched: Watched) -> None:
+    """Show, and again after the seconds that it returns, or once it is over, for the last time."""
+    is_over = False
+    while not is_over:
+        is_over = watched.is_over()
+        due = time.monotonic() + show()
+        while not is_over:
+            time.sleep(LOOK_S)
+            if time.monotonic() >= due or watched.is_over():
+                break
 
 
 def _audited(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus, ...]:

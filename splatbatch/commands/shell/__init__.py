@@ -1,1 +1,0 @@
-"""What the shell is told of the commands."""

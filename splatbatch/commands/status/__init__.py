@@ -1,1 +1,0 @@
-"""`status`, and what stays on the screen and moves."""
