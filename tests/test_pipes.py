@@ -16,7 +16,7 @@ SECONDS = 15
 HELD_OUT = {"holdout_list": "holdout.txt"}
 OF_SCENE = ("verify-dims", "verify-dims --deep", "plan", "status --verify")
 OF_OUTPUT = (
-    "status", "status --verify", "report", "explain p0", "merge", "export p0 --to exported",
+    "status", "status --verify", "report", "explain p0", "merge", "publish p0 --as ply --to one.ply",
     "publish p0 --as ply --to published", "explain p0 --log",
 )  # fmt: skip
 SCENE = (

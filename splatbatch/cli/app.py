@@ -17,7 +17,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Train": ("train", "retry", "work", "cancel"),
     "Look": ("status", "serve", "report", "explain", "compare", "view"),
     "Judge the splats": ("evaluate", "inspect", "plan-capture"),
-    "Use the splats": ("accept", "merge", "export", "publish", "film", "clean"),
+    "Use the splats": ("accept", "merge", "publish", "clean"),
     "For programs": ("schema",),
 }
 """How help shows the commands; one that no group names stands at the end."""
@@ -27,6 +27,8 @@ RENAMED: Mapping[str, str] = {
     "completion zsh": "--show-completion",
     "config schema": "schema",
     "diagnose": "explain",
+    "export": "publish --as ply",
+    "film": "publish --as mp4",
     "logs": "explain --log",
     "trainers": "doctor --trainers",
     "verify-certificate": "inspect --check",

@@ -108,26 +108,6 @@ def view(
 
 
 @app.command()
-def export(
-    patches: options.PatchArguments = None,
-    config: options.ConfigOption = None,
-    patch: options.PatchOption = [],
-    to: options.ToOption = None,
-    sh_degree: options.DegreeOption = None,
-    min_opacity: options.OpacityOption = 0.0,
-    frame: options.FrameOption = "local",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that no export wrote.")] = False,
-    json_: options.JsonOption = False,
-) -> None:
-    """Write accepted splats elsewhere, as PLY files that every viewer reads."""
-    from splatbatch.commands import export as exporting
-    from splatbatch.splats.export import Cut
-
-    cut = Cut(sh_degree, min_opacity, in_source_frame=frame == "source")
-    exporting.export(config, all_named(patches, patch), exporting.To(to, force), cut, as_json=json_)
-
-
-@app.command()
 def publish(
     names: options.PublishedArguments = None,
     config: options.ConfigOption = None,
@@ -140,30 +120,23 @@ def publish(
         bool, typer.Option("--force", help="Write into a folder with other files; overwrite those of the same names.")
     ] = False,
     json_: options.JsonOption = False,
+    sh_degree: options.DegreeOption = None,
+    min_opacity: options.OpacityOption = 0.0,
+    frame: options.FrameOption = "local",
+    frames: Annotated[int, typer.Option("--frames", metavar="N", min=1, max=36_000, help="Of a film, in all.")] = 240,
+    fps: Annotated[int, typer.Option("--fps", metavar="N", min=1, max=120, help="Frames of a film a second.")] = 30,
+    size: Annotated[str, typer.Option("--size", metavar="WxH", help="Of a film, in pixels.")] = "960x540",
+    out: options.FilmOption = None,
 ) -> None:
-    """Write accepted splats, or the merged scene, as files that others open: formats, 3D Tiles, a page."""
-    from splatbatch.commands.publish import publish as publishing
-
-    wanted = publishing.PublishOptions(to, formats, force, measure)
-    publishing.publish(config, names or [], wanted, as_json=json_)
-
-
-@app.command()
-def film(
-    name: options.FilmedArgument,
-    out: options.FilmOption,
-    config: options.ConfigOption = None,
-    frames: Annotated[int, typer.Option("--frames", metavar="N", min=1, max=36_000, help="Frames in all.")] = 240,
-    fps: Annotated[int, typer.Option("--fps", metavar="N", min=1, max=120, help="Frames a second.")] = 30,
-    size: Annotated[str, typer.Option("--size", metavar="WxH", help="Of a frame, in pixels.")] = "960x540",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-) -> None:
-    """Film a flight through a patch, or the merged scene, past its cameras (ffmpeg; a GIF without it)."""
-    from splatbatch.commands.publish import film as filming
+    """Write accepted splats, or the merged scene, as files that others open: formats, 3D Tiles, a page, a film."""
+    from splatbatch.commands import publish as publishing
     from splatbatch.publish.film import Film
+    from splatbatch.splats.export import Cut
 
-    width, height = filming.parse_size(size)
-    filming.film(config, name, Film(out, width, height, frames, fps, force))
+    cut = Cut(sh_degree, min_opacity, in_source_frame=frame == "source")
+    film = Film(Path(), *publishing.parse_size(size), frames, fps)
+    wanted = publishing.PublishOptions(to or out, formats, force, measure, cut, film)
+    publishing.publish(config, names or [], wanted, as_json=json_)
 
 
 @app.command()

@@ -104,9 +104,6 @@ PortOption = Annotated[
     int,
     typer.Option("--port", metavar="N", min=1, max=65535, help="Port to serve on; the next free one if it is taken."),
 ]
-ToOption = Annotated[
-    Optional[Path], typer.Option("--to", metavar="PATH", help="A folder, or a .ply file; else OUTPUT/export.")
-]
 PublishedArguments = Annotated[
     Optional[list[str]],
     typer.Argument(
@@ -124,7 +121,11 @@ ViewedArguments = Annotated[
 ]
 PublishedToOption = Annotated[
     Optional[Path],
-    typer.Option("--to", metavar="FOLDER", help="Folder to write into; by default publish.folder of the YAML."),
+    typer.Option(
+        "--to",
+        metavar="FOLDER|FILE",
+        help="Folder to write into; by default publish.folder of the YAML. A file: of one PLY, or a film.",
+    ),
 ]
 PublishedAsOption = Annotated[
     str,
@@ -132,19 +133,21 @@ PublishedAsOption = Annotated[
         "--as",
         metavar="FORMATS",
         show_default=False,
-        help="Of ply, compressed, sog, streamed, spz, glb, tiles, html, separated by commas.",
+        help="Of ply, compressed, sog, streamed, spz, glb, tiles, html, separated by commas; or mp4, mkv, webm, gif.",
     ),
 ]
-FilmedArgument = Annotated[
-    str, typer.Argument(autocompletion=patches_in, metavar="PATCH|scene", help="A patch, as p5; or scene.")
+FilmOption = Annotated[  # as `film` had it
+    Optional[Path], typer.Option("--out", metavar="FILE", hidden=True)
 ]
-FilmOption = Annotated[Path, typer.Option("--out", metavar="FILE", help="The film: .mp4, .mkv, .webm or .gif.")]
 DegreeOption = Annotated[
     Optional[int],
-    typer.Option("--sh-degree", metavar="N", min=0, max=3, help="Drop spherical harmonics above this degree."),
+    typer.Option(
+        "--sh-degree", metavar="N", min=0, max=3, help="Of a PLY: drop spherical harmonics above this degree."
+    ),
 ]
 FrameOption = Annotated[
-    Literal["local", "source"], typer.Option(help="local: as trained; source: as in the model, with the offset added.")
+    Literal["local", "source"],
+    typer.Option(help="Of a PLY: local, as trained; source, as in the model, with the offset added."),
 ]
 OpacityOption = Annotated[
     float,
@@ -154,7 +157,7 @@ OpacityOption = Annotated[
         min=0,
         max=0.99,
         show_default=False,
-        help="Leave out Gaussians with less opacity than this.",
+        help="Of a PLY: leave out Gaussians with less opacity than this.",
     ),
 ]
 PhotographsOption = Annotated[

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from splatbatch.errors import ConfigError
+from splatbatch.errors import ConfigError, OutputError
 from splatbatch.night import products
 from splatbatch.night.accept import accept
 from splatbatch.night.cancel import cancel
@@ -21,7 +22,8 @@ from splatbatch.night.plan import plan
 from splatbatch.night.products import Closely, Found, merge
 from splatbatch.night.training import train
 from splatbatch.publish.publish import Wish as PublishWish
-from splatbatch.publish.source import published
+from splatbatch.publish.source import Published, publishable, published
+from splatbatch.splats.export import WHOLE, Cut
 from splatbatch.splats.ply import Gaussians, read_splat
 from splatbatch.store.records.evaluation import SceneEvaluation
 from splatbatch.store.records.publication import Publication
@@ -97,8 +99,14 @@ def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
     return found
 
 
-def publish(
-    batch: Batch, names: Sequence[str] = (), to: Path | None = None, formats: str = "", *, forced: bool = False
+def publish(  # noqa: PLR0913 - what is left out is as the YAML says
+    batch: Batch,
+    names: Sequence[str] = (),
+    to: Path | None = None,
+    formats: str = "",
+    *,
+    forced: bool = False,
+    cut: Cut = WHOLE,
 ) -> Publication:
     """Write accepted splats as files that others open.
 
@@ -108,12 +116,18 @@ def publish(
         to: a folder; None for the one that the YAML names.
         formats: as "sog,tiles"; empty for those of the YAML.
         forced: files of somebody else may be overwritten.
+        cut: what PLYs leave out.
 
     Raises:
-        SplatbatchError: some of it could not be written; the rest is there.
+        SplatbatchError: some of it could not be written, or a patch is not trained; the rest is there.
     """
-    wish = PublishWish.of(batch, to, formats, forced=forced)
-    done = products.publish(batch, published(batch, names), wish)
+    wish, lacking = replace(PublishWish.of(batch, to, formats, forced=forced), cut=cut), dict[str, str]()
+    splats = list[Published]()
+    if not names and not batch.output.scene.splat.exists():
+        splats, lacking = publishable(batch)
+    done = products.publish(batch, splats or published(batch, names), wish)
+    if lacking:
+        raise OutputError("; ".join(f"{name}: {why}" for name, why in lacking.items()), "Train them: splatbatch train.")
     if not (names or to or formats or forced):  # as a night does: what it has left out is made good
         words = f"published: {batch.config.publish.folder}"
         batch.output.note_afterwards("publish", Afterwards("publish", DONE, words, "", time.time()))

@@ -17,6 +17,7 @@ from splatbatch.publish.tiles.glb import decode, half_turned
 from splatbatch.publish.tiles.tree import halved
 from splatbatch.publish.tool import Tool
 from splatbatch.splats import read_header, write_splat
+from splatbatch.splats.export import WHOLE, Cut, cut_to
 
 LEAST_IN_LEVEL, MOST_LEVELS = 8_192, 6
 """A level of a streamed splat is halved while it has more Gaussians than that, and so often at most."""
@@ -55,6 +56,8 @@ class Job:
     """On the disk of the target."""
     pieces: tuple[Part, ...] = ()
     """Of which the part is made, where it is too large to be read at once."""
+    cut: Cut = WHOLE
+    """What a PLY leaves out."""
 
     @property
     def aside(self) -> Path:
@@ -92,7 +95,10 @@ def convert(job: Job, tool: Tool | None) -> Written:
     try:
         match job.form.writer:
             case "ply":
-                copy_part(job.part, job.aside)
+                if job.cut == WHOLE:
+                    copy_part(job.part, job.aside)
+                else:
+                    cut_to(job.aside, job.part.name, read_part(job.part), read_header(job.part.path), job.cut)
                 return Written(read_header(job.aside).num_gaussians)
             case "compressed":
                 _compress(job)

@@ -47,9 +47,9 @@ class Film:
             OutputError: the place is taken, lies among what the batch has written, or has no room.
         """
         if self.out.suffix.lower() not in SUFFIXES:
-            raise ConfigError(f"--out {self.out}: not the name of a film", f"End it with one of {', '.join(SUFFIXES)}.")
+            raise ConfigError(f"--to {self.out}: not the name of a film", f"End it with one of {', '.join(SUFFIXES)}.")
         if self.out.parent.resolve().is_relative_to(output.resolve()):
-            raise OutputError(f"--out {self.out}: lies in the output folder", "Name a place elsewhere.")
+            raise OutputError(f"--to {self.out}: lies in the output folder", "Name a place elsewhere.")
         for place in {self.out, self.out.with_suffix(GIF)}:
             if place.exists() and not self.is_forced:
                 raise OutputError(f"{place}: is there already", "Add --force to overwrite it.")

@@ -25,9 +25,18 @@ from splatbatch.publish.target import Kept, Target
 from splatbatch.publish.tiling import Place, tile
 from splatbatch.publish.tool import VERSION as TOOL_VERSION
 from splatbatch.publish.tool import Tool, find_tool
+from splatbatch.splats.export import WHOLE, Cut
 from splatbatch.store.records.publication import Output, Publication
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import hashes_in, key_of
+
+VERSION = 1
+"""Raise it when files are made otherwise: all are then written again."""
+MOST_IN_ONE = 5_000_000
+"""Gaussians of a scene that become one file; a larger one is written part by part."""
+PART_BY_PART = "the scene was written part by part, and the parts are not measured"
+MEASURING_FAILED = "what compression costs could not be measured"
+NO_DECODER = "splat-transform, which reads it back, is not here: not measured"
 
 
 class Telling(Protocol):
@@ -49,6 +58,8 @@ class Wish:
     bounds: Bounds = USUAL
     is_measured: bool = True
     crs: str = ""
+    cut: Cut = WHOLE
+    """What a PLY leaves out."""
 
     @classmethod
     def of(cls, batch: Batch, to: Path | None = None, formats: str = "", *, forced: bool = False) -> Wish:
@@ -79,15 +90,6 @@ def parse_kinds(text: str) -> tuple[str, ...]:
         if name not in KINDS:
             raise ConfigError(f"--as {name}: no such format; there are {', '.join(KINDS)}", nearest(name, [*KINDS]))
     return tuple(dict.fromkeys(names))
-
-
-VERSION = 1
-"""Raise it when files are made otherwise: all are then written again."""
-MOST_IN_ONE = 5_000_000
-"""Gaussians of a scene that become one file; a larger one is written part by part."""
-PART_BY_PART = "the scene was written part by part, and the parts are not measured"
-MEASURING_FAILED = "what compression costs could not be measured"
-NO_DECODER = "splat-transform, which reads it back, is not here: not measured"
 
 
 @dataclass
@@ -184,12 +186,14 @@ class Publishing:
         decoded: dict[str, Path] = {}
         for form in forms:
             name = form.place(part.name)
-            key = key_of(VERSION, part.key, form.name, form.arguments, TOOL_VERSION, self.wish.is_measured)
+            known = (VERSION, part.key, form.name, form.arguments, TOOL_VERSION, self.wish.is_measured)
+            is_cut = form.writer == "ply" and self.wish.cut != WHOLE
+            key = key_of(*known, self.wish.cut) if is_cut else key_of(*known)
             if self.kept.is_there(name, key):
                 self.telling.say(f"{name}: as it was")
                 continue
             with self._survived():
-                written = self._written(Job(part, form, folder), key, splat)
+                written = self._written(Job(part, form, folder, cut=self.wish.cut), key, splat)
                 if written.decoded:
                     decoded[name] = written.decoded
         self._measured(splat, part, decoded, folder)
@@ -210,7 +214,7 @@ class Publishing:
             bytes=folder_bytes(place),
             sha256=hashes_in(place),
             bytes_before=part_bytes,
-            num_gaussians=job.part.num_gaussians,
+            num_gaussians=written.num_gaussians or job.part.num_gaussians,
             seconds=round(time.monotonic() - began, 2),
             notes=(*written.notes, *self._why_not_measured(job, written)),
         )

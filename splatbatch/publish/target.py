@@ -18,7 +18,7 @@ from splatbatch.processes import abandoned, start_ticks
 from splatbatch.publish.rows import put as put_whole
 from splatbatch.publish.source import Published
 from splatbatch.scene.patches import spell
-from splatbatch.store.records.publication import FILE, Output, Publication, SplatRecord
+from splatbatch.store.records.publication import Output, Publication, SplatRecord
 from splatbatch.tasks.product import Damaged, Fresh, Product
 
 WORK = "work"
@@ -137,9 +137,6 @@ def _may_be_at_work(folder: Path) -> bool:
     except OSError:
         return False
     return time.time() - changed < SILENCE_S
-
-
-__all__ = ["FILE", "Target"]
 
 
 @dataclass

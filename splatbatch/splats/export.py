@@ -22,6 +22,7 @@ from splatbatch.splats.check import check_splat
 from splatbatch.splats.ply import (
     MOST_HEADER_BYTES,
     Gaussians,
+    SplatHeader,
     offset_comments,
     read_header,
     read_splat,
@@ -42,6 +43,10 @@ class Cut:
     """Gaussians below this opacity are left out; from 0 to less than 1."""
     in_source_frame: bool = False
     """The offset is added again: coordinates are those of the model."""
+
+
+WHOLE = Cut()
+"""Nothing is left out, and nothing moved."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ class ChangedOnDisk(OutputError):
         self.name = name
 
 
-def export_splat(source: Source, target: Path, cut: Cut = Cut()) -> Splat:
+def export_splat(source: Source, target: Path, cut: Cut = WHOLE) -> Splat:
     """Write a splat elsewhere, whole or not at all; return it as it was found there.
 
     Raises:
@@ -86,22 +91,31 @@ def export_splat(source: Source, target: Path, cut: Cut = Cut()) -> Splat:
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        if cut == Cut():
+        if cut == WHOLE:
             write_whole(target, lambda copy: source.read(copy.write))
         else:
             source.read(lambda _: None)  # for its error
-            header = read_header(source.path)
-            gaussians, offset = apply(cut, read_splat(source.path)), header.offset
-            if cut.in_source_frame:
-                gaussians, offset = in_source_frame(source.name, gaussians, offset), NO_OFFSET
-            comments = (f"{EXPORTED} {source.name}", *offset_comments(offset))
-            write_splat(target, gaussians, header.step, header.planned, comments)
+            cut_to(target, source.name, read_splat(source.path), read_header(source.path), cut)
     except (OSError, ValueError) as error:
         raise OutputError(f"{target}: {source.path} cannot be exported there ({error})") from error
     arrived = check_splat(target)
     if isinstance(arrived, Rejected):
-        raise OutputError(f"{target}: did not arrive whole: {arrived.reason}", "Check the disk, then export again.")
+        raise OutputError(f"{target}: did not arrive whole: {arrived.reason}", "Check the disk, then publish again.")
     return arrived
+
+
+def cut_to(target: Path, name: str, gaussians: Gaussians, header: SplatHeader, cut: Cut) -> None:
+    """Write what a cut leaves of a splat of this name to a file.
+
+    Raises:
+        ValueError: it leaves nothing.
+        OutputError: float32 would not tell neighbouring Gaussians apart in the frame of the source.
+        OSError: it cannot be written.
+    """
+    left, offset = apply(cut, gaussians), header.offset
+    if cut.in_source_frame:
+        left, offset = in_source_frame(name, left, offset), NO_OFFSET
+    write_splat(target, left, header.step, header.planned, (f"{EXPORTED} {name}", *offset_comments(offset)))
 
 
 def in_source_frame(name: str, gaussians: Gaussians, offset: Offset) -> Gaussians:
@@ -145,32 +159,19 @@ def apply(cut: Cut, gaussians: Gaussians) -> Gaussians:
     )
 
 
-@dataclass(frozen=True)
-class Place:
-    """The folders of a batch that an export must know."""
+def check_place(target: Path, product: Path, output: Path, *, is_forced: bool) -> None:
+    """Check that a product may be written to a file.
 
-    output: Path
-    """Everything the batch writes: no export does."""
-    export: Path
-    """But for this folder in it, which belongs to exports alone."""
-    is_forced: bool = False
-    """Files of somebody else may be overwritten."""
-
-    def check(self, target: Path, product: Path) -> None:
-        """Check that a product may be exported to a path.
-
-        Raises:
-            OutputError: it lies in the output folder, is the product itself, or a file that no export wrote.
-        """
-        home, folder = self.output.resolve(), target.parent.resolve()
-        is_own = folder.is_relative_to(home / self.export.name)
-        if folder.is_relative_to(home) and not is_own:
-            hint = f"Name a place elsewhere, or leave --to out: {self.export}."
-            raise OutputError(f"{target}: lies in the output folder, among what the batch has written", hint)
-        if target.exists() and target.samefile(product):
-            raise OutputError(f"{target}: is the same file as {product}", "Name a place that is no link to it.")
-        if not self.is_forced and not is_own and not _may_be_replaced(target, product):
-            raise OutputError(f"{target}: is there already, and no export wrote it", "Add --force to overwrite it.")
+    Raises:
+        OutputError: it lies in the output folder, is the product itself, or a file that nothing of ours wrote.
+    """
+    if target.parent.resolve().is_relative_to(output.resolve()):
+        message = f"{target}: lies in the output folder, among what the batch has written"
+        raise OutputError(message, "Name a place elsewhere.")
+    if target.exists() and target.samefile(product):
+        raise OutputError(f"{target}: is the same file as {product}", "Name a place that is no link to it.")
+    if not is_forced and not _may_be_replaced(target, product):
+        raise OutputError(f"{target}: is there already, and no publish wrote it", "Add --force to overwrite it.")
 
 
 def _may_be_replaced(target: Path, product: Path) -> bool:

@@ -45,7 +45,7 @@ COMMANDS = [
     ("doctor", "doctor --trainers"),
     ("report", "report"),
     ("clean", "clean --dry-run"),
-    ("export", "export p0"),
+    ("publish", "publish p0 --as ply --to {output}-published"),
     ("config-show", "config show"),
 ]
 

@@ -32,11 +32,10 @@ def cut(merged_once: FakeBatch, tmp_path: Path) -> FakeBatch:
 @pytest.mark.parametrize(
     "command",
     [
-        ("export", "p0", "--to", ""),
-        ("export", "--force", "--to", ""),
+        ("publish", "p0", "--as", "ply", "--to", "/a.ply"),
         ("merge", "--out", "/scene.ply"),
         ("publish", "--force", "--as", "ply", "--to", ""),
-        ("film", "scene", "--force", "--out", "/film.mp4"),
+        ("publish", "scene", "--as", "mp4", "--force", "--to", "/film.mp4"),
         ("plan-capture", "--to", "/next.geojson"),
     ],
     ids=lambda command: command[0],

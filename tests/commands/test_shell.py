@@ -51,7 +51,7 @@ def test_help_cuts_no_summary_short() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["explain", "retry", "explain --log", "status", "plan", "export", "verify-dims", "config show"]
+    "command", ["explain", "retry", "explain --log", "status", "plan", "publish --as ply", "verify-dims", "config show"]
 )
 def test_a_patch_is_an_argument_and_help_says_that_alone(batch: FakeBatch, command: str) -> None:
     batch.make("p0", "p1").run("train")

@@ -1,4 +1,4 @@
-"""`film`: a way through the cameras that does not jerk, frames that show the splat, and what is refused."""
+"""Films: a way through the cameras that does not jerk, frames that show the splat, and what is refused."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_one_camera_stands_still() -> None:
 def test_a_patch_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     batch, out = trained(tmp_path / "batch"), tmp_path / "film/a.mp4"
-    ended = invoke("film", "p0", "--out", str(out), "--frames", "3", "--size", "40x30", batch=batch)
+    ended = invoke("publish", "p0", "--as", "mp4", "--to", str(out), "--frames", "3", "--size", "40x30", batch=batch)
     assert ended.code == 0, ended.err
     assert "3 frames in" in ended.err and "a second after the first" in ended.err
     assert "ffmpeg is not installed: a GIF was written" in ended.err and "a.gif" in ended.out
     assert [path.name for path in out.parent.iterdir()] == ["a.gif"]
     with Image.open(out.with_suffix(".gif")) as film:
         assert (film.n_frames, film.size) == (3, (40, 30)) and np.asarray(film.convert("RGB")).std() > 5
-    again = invoke("film", "p0", "--out", str(out), "--frames", "3", "--size", "40x30", batch=batch)
+    again = invoke("publish", "p0", "--as", "mp4", "--to", str(out), "--frames", "3", "--size", "40x30", batch=batch)
     assert again.code == 6 and "is there already" in again.err
 
 
@@ -94,4 +94,4 @@ def test_what_is_no_film_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(OutputError, match="are needed"):
         Film(tmp_path / "a.mp4").check(tmp_path / "output")
     shutil.rmtree(tmp_path / "output", ignore_errors=True)
-    assert invoke("film", "p0", "--out", str(tmp_path / "a.mp4"), "--size", "9999999x1").code == 2
+    assert invoke("publish", "p0", "--as", "mp4", "--to", str(tmp_path / "a.mp4"), "--size", "9999999x1").code == 2

@@ -1,8 +1,7 @@
-"""Export: the same splat elsewhere, or less of it; whole or not at all."""
+"""A PLY for somebody else: the same splat elsewhere, or less of it; whole or not at all."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -12,7 +11,7 @@ from typing import Any
 import fake_trainer
 import numpy as np
 import pytest
-from command_line import invoke
+from command_line import Ended, invoke
 from fake_batch import FakeBatch
 
 from splatbatch.errors import OutputError
@@ -71,13 +70,18 @@ def test_what_would_be_empty_or_is_cut_leaves_no_file(splat: Path, tmp_path: Pat
     assert not (tmp_path / "a.ply").exists()
 
 
+def ply(batch: FakeBatch, *arguments: str) -> Ended:
+    return invoke("publish", "--as", "ply", *arguments, batch=batch)
+
+
 def test_the_command_writes_one_file_per_trained_patch(batch: FakeBatch) -> None:
     batch.make("p0", "p1", "p2").script(p2=["exit 2 wrong"])
     batch.run("train")
-    told = json.loads(batch.run("export", "--json").stdout)
-    assert [row["patch"] for row in told["splats"]] == ["p0", "p1"]
-    assert all(isinstance(check_splat(Path(row["file"])), Splat) for row in told["splats"])
-    assert batch.run("export", "p1", "--to", str(batch.folder / "mine.ply")).returncode == 0
+    assert "p2: failed" in batch.run("publish", "--as", "ply").stderr
+    told = json.loads((batch.folder / "published/publish.json").read_text())
+    assert sorted(told["outputs"]) == ["p0.ply", "p1.ply"]
+    assert all(isinstance(check_splat(batch.folder / "published" / name), Splat) for name in told["outputs"])
+    assert batch.run("publish", "p1", "--as", "ply", "--to", str(batch.folder / "mine.ply")).returncode == 0
     assert (batch.folder / "mine.ply").read_bytes() == (batch.output / "patches/p1/splat.ply").read_bytes()
 
 
@@ -106,7 +110,7 @@ def product(batch: FakeBatch, patch: str = "p0") -> Path:
 def test_nothing_is_exported_into_the_output_folder(trained: FakeBatch, place: str, more: tuple[str, ...]) -> None:
     before = product(trained).read_bytes()
     (trained.output / "link").symlink_to("patches/p0", target_is_directory=True)
-    ended = invoke("export", "p0", "--to", str(trained.output / place), "--sh-degree", "0", *more, batch=trained)
+    ended = ply(trained, "p0", "--to", str(trained.output / place), "--sh-degree", "0", *more)
     assert (ended.code, product(trained).read_bytes()) == (6, before)
     assert "output folder" in ended.err
     assert not (trained.output / "patches/p0/a.ply").exists()
@@ -115,9 +119,7 @@ def test_nothing_is_exported_into_the_output_folder(trained: FakeBatch, place: s
 @pytest.mark.parametrize("link", [os.link, os.symlink])
 def test_a_second_name_of_the_product_is_not_exported_over(trained: FakeBatch, link: Any) -> None:
     link(product(trained), trained.folder / "mine.ply")
-    ended = invoke(
-        "export", "p0", "--to", str(trained.folder / "mine.ply"), "--sh-degree", "0", "--force", batch=trained
-    )
+    ended = ply(trained, "p0", "--to", str(trained.folder / "mine.ply"), "--sh-degree", "0", "--force")
     assert ended.code == 6
     assert "the same file" in ended.err
 
@@ -125,67 +127,58 @@ def test_a_second_name_of_the_product_is_not_exported_over(trained: FakeBatch, l
 def test_a_link_into_the_output_folder_is_replaced_and_never_followed(trained: FakeBatch) -> None:
     before, mine = product(trained, "p1").read_bytes(), trained.folder / "mine.ply"
     mine.symlink_to(product(trained, "p1"))
-    to = ("export", "p0", "--to", str(mine), "--sh-degree", "0")
-    assert (invoke(*to, batch=trained).code, mine.is_symlink()) == (6, True)
-    assert (invoke(*to, "--force", batch=trained).code, mine.is_symlink()) == (0, False)
+    to = ("p0", "--to", str(mine), "--sh-degree", "0")
+    assert (ply(trained, *to).code, mine.is_symlink()) == (6, True)
+    assert (ply(trained, *to, "--force").code, mine.is_symlink()) == (0, False)
     assert product(trained, "p1").read_bytes() == before
 
 
 def test_a_file_that_export_did_not_write_is_overwritten_only_by_force(trained: FakeBatch) -> None:
     mine = trained.folder / "mine.ply"
     mine.write_text("years of work")
-    to = ("export", "p0", "--to", str(mine))
-    ended = invoke(*to, batch=trained)
+    to = ("p0", "--to", str(mine))
+    ended = ply(trained, *to)
     assert (ended.code, mine.read_text()) == (6, "years of work")
     assert "--force" in ended.err
-    assert invoke(*to, "--force", batch=trained).code == 0
+    assert ply(trained, *to, "--force").code == 0
     assert mine.read_bytes() == product(trained).read_bytes()
 
 
 @pytest.mark.parametrize("cut", [(), ("--sh-degree", "0")])
 def test_an_export_may_be_written_again(trained: FakeBatch, cut: tuple[str, ...]) -> None:
     for _ in range(2):
-        assert invoke("export", "--to", str(trained.folder / "out"), *cut, batch=trained).code == 0
-    assert sorted(path.name for path in (trained.folder / "out").iterdir()) == ["p0.ply", "p1.ply"]
+        assert ply(trained, "--to", str(trained.folder / "out"), *cut).code == 0
+    assert sorted(path.name for path in (trained.folder / "out").glob("*.ply")) == ["p0.ply", "p1.ply"]
 
 
-def test_in_its_own_folder_export_overwrites_what_an_older_splat_left(trained: FakeBatch) -> None:
-    assert invoke("export", "p0", batch=trained).code == 0
-    (trained.output / "export/p0.ply").write_bytes(b"ply\nan older splat")
-    assert invoke("export", "p0", batch=trained).code == 0
-    assert (trained.output / "export/p0.ply").read_bytes() == product(trained).read_bytes()
-
-
-def note_sha256(batch: FakeBatch, patch: str) -> None:
-    """Write into a result what later versions keep of a splat."""
-    result = batch.output / "patches" / patch / "result.json"
-    noted = {"sha256": hashlib.sha256(product(batch, patch).read_bytes()).hexdigest()}
-    result.write_text(json.dumps(json.loads(result.read_text()) | {"splat": noted}))
+def test_publish_overwrites_what_it_wrote_of_an_older_splat(trained: FakeBatch) -> None:
+    assert ply(trained, "p0").code == 0
+    (trained.folder / "published/p0.ply").write_bytes(b"ply\nan older splat")
+    assert ply(trained, "p0").code == 0
+    assert (trained.folder / "published/p0.ply").read_bytes() == product(trained).read_bytes()
 
 
 @pytest.mark.parametrize("cut", [(), ("--sh-degree", "0")])
 def test_a_splat_that_was_changed_on_the_disk_is_not_exported(trained: FakeBatch, cut: tuple[str, ...]) -> None:
-    for patch in ("p0", "p1"):
-        note_sha256(trained, patch)
     write_splat(product(trained), fake_trainer.splat_of(1), 20)
-    ended = invoke("export", *cut, batch=trained)
+    ended = ply(trained, *cut)
     assert ended.code == 6
-    assert "p0: changed on disk" in ended.err
+    assert "p0: stale: splat.ply changed on disk" in ended.err
     assert "splatbatch train" in ended.err
-    assert [path.name for path in (trained.output / "export").iterdir()] == ["p1.ply"]
+    assert [path.name for path in (trained.folder / "published").glob("*.ply")] == ["p1.ply"]
 
 
 def test_a_trained_splat_that_is_cut_is_not_left_out_in_silence(trained: FakeBatch) -> None:
     os.truncate(product(trained), product(trained).stat().st_size - 1)
-    ended = invoke("export", batch=trained)
+    ended = ply(trained)
     assert ended.code == 6
-    assert "p0: changed on disk (cut: " in " ".join(ended.err.split())
-    assert [path.name for path in (trained.output / "export").iterdir()] == ["p1.ply"]
+    assert "p0: stale: splat.ply changed on disk" in " ".join(ended.err.split())
+    assert [path.name for path in (trained.folder / "published").glob("*.ply")] == ["p1.ply"]
 
 
 @pytest.mark.parametrize("name", ["x.spz", "x.splat", "x.compressed.ply"])
 def test_a_format_that_cannot_be_written_is_refused(trained: FakeBatch, name: str) -> None:
-    ended = invoke("export", "p0", "--to", str(trained.folder / name), batch=trained)
+    ended = ply(trained, "p0", "--to", str(trained.folder / name))
     assert ended.code == 2
     assert "can be written: .ply" in " ".join(ended.err.split())
     assert not (trained.folder / name).exists()
@@ -193,7 +186,7 @@ def test_a_format_that_cannot_be_written_is_refused(trained: FakeBatch, name: st
 
 @pytest.mark.parametrize("name", ["night.2026-11-21", "v1.2"])
 def test_a_folder_may_have_a_dot_in_its_name(trained: FakeBatch, name: str) -> None:
-    assert invoke("export", "p0", "--to", str(trained.folder / name), batch=trained).code == 0
+    assert ply(trained, "p0", "--to", str(trained.folder / name)).code == 0
     assert (trained.folder / name / "p0.ply").is_file()
 
 
@@ -201,7 +194,7 @@ def test_a_folder_may_have_a_dot_in_its_name(trained: FakeBatch, name: str) -> N
     ("arguments", "code", "words"),
     [
         (["p0", "p1", "--to", "a.ply"], 2, "one file for 2 splats"),
-        (["p2"], 6, "p2: not trained yet"),
+        (["p2"], 6, "p2: waiting: nothing of it is published"),
         (["p9"], 2, "p9"),
         (["p0", "--sh-degree", "4"], 2, "sh-degree"),
     ],
@@ -209,6 +202,6 @@ def test_a_folder_may_have_a_dot_in_its_name(trained: FakeBatch, name: str) -> N
 def test_what_cannot_be_exported_is_said(batch: FakeBatch, arguments: list[str], code: int, words: str) -> None:
     batch.make("p0", "p1", "p2")
     batch.run("train", "--patch", "p0", "--patch", "p1")
-    ended = batch.run("export", *arguments)
+    ended = batch.run("publish", "--as", "ply", *arguments)
     assert ended.returncode == code
     assert words in ended.stderr

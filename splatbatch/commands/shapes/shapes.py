@@ -123,21 +123,6 @@ class Cleaned(TypedDict):
     files: list[Removed]
 
 
-class Exported(TypedDict):
-    """A splat that was written."""
-
-    patch: str
-    file: str
-    num_gaussians: int
-    bytes: int
-
-
-class Export(TypedDict):
-    """`export --json`."""
-
-    splats: list[Exported]
-
-
 class Checked(TypedDict):
     """Whether a certificate holds, and if not, why."""
 
@@ -154,7 +139,6 @@ SHAPES: dict[str, Any] = {
     "doctor": Examined | Trainers,
     "report": Report,
     "clean": Cleaned,
-    "export": Export,
     "import": Import,
     "split": Split,
     "merge": Merged,

@@ -12,10 +12,10 @@ import typer
 
 from splatbatch import config as configuration
 from splatbatch import terminal
+from splatbatch.commands import publish as publishing
 from splatbatch.commands.compare import attempt_table, rows_of
 from splatbatch.commands.look import print_plan
 from splatbatch.commands.output import open_console, print_warnings
-from splatbatch.commands.publish import publish as publishing
 from splatbatch.commands.scene import evaluate as evaluating
 from splatbatch.commands.scene import merge as merging
 from splatbatch.errors import ConfigError

@@ -26,7 +26,7 @@ def partition_for(batch: Batch) -> Partition:
         message = f"sweep: {len(config.variants)} variants, and a scene is made of one splat for each patch"
         raise ConfigError(message, "Write a YAML without a sweep for it.")
     if config.scene.scenes:
-        hint = "Name the patches of one scene as scene.patches; `splatbatch export` writes splats one by one."
+        hint = "Name the patches of one scene as scene.patches; `splatbatch publish --as ply` writes splats one by one."
         raise ConfigError("scene.scenes: these stand by themselves, and make no scene together", hint)
     partition = partition_of(config.scene.patches)
     if partition is None:

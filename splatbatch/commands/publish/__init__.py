@@ -1,1 +1,0 @@
-"""`publish`: what came out, for everybody else."""
