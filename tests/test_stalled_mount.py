@@ -39,7 +39,7 @@ def test_a_train_over_photographs_that_do_not_answer_ends_and_says_so(batch: Fak
 
 
 def test_a_mount_that_stalls_in_the_night_leaves_what_trains_alone(batch: FakeBatch) -> None:
-    batch.make("p0", "p1", executor={"standby": False}, retry={"max_attempts": 1}).script(p0=["train 3"])
+    batch.make("p0", "p1", retry={"max_attempts": 1}).script(p0=["train 3"])
     process = batch.start("train")
     while not (batch.ledger.exists() and batch.events("attempt_started")):
         time.sleep(0.05)

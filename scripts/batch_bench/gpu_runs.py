@@ -114,7 +114,7 @@ class Bench:
     caches: Path | None = None
     """Where compiled kernels of ours are kept instead of where they usually are."""
 
-    def run(self, name: str, patches: Path, **sections: dict[str, Any]) -> Run:
+    def run(self, name: str, patches: Path, *, has_standbys: bool = True, **sections: dict[str, Any]) -> Run:
         """Train all patches in a folder under some further settings."""
         folder = self.out / name
         folder.mkdir(parents=True)
@@ -124,7 +124,8 @@ class Bench:
             settings[section] = settings.get(section, {}) | values
         config = folder / "splat_config.yml"
         config.write_text(json.dumps(settings))  # JSON is YAML
-        command = [sys.executable, "-m", "splatbatch", "train", "--no-verify", "--config", str(config)]
+        program = ["-m", "splatbatch"] if has_standbys else ["-c", WITHOUT_STANDBYS]
+        command = [sys.executable, *program, "train", "--no-verify", "--config", str(config)]
         started = time.monotonic()
         with (folder / "run.log").open("w") as log:
             subprocess.run(command, stdout=log, stderr=log, check=False, env=self._environment(), cwd=folder)
@@ -198,14 +199,18 @@ def _mean(values: Sequence[float]) -> float:
 
 
 PACKINGS: dict[str, dict[str, Any]] = {
-    "packed-2": {"patches_per_gpu": 2, "mps": "off"},
-    "packed-4": {"patches_per_gpu": 4, "mps": "off"},
-    "packed-auto": {"patches_per_gpu": "auto", "mps": "off"},
+    "packed-2": {"patches_per_gpu": 2},
+    "packed-4": {"patches_per_gpu": 4},
+    "packed-auto": {"patches_per_gpu": "auto"},
     "packed-4-mps": {"patches_per_gpu": 4},
 }
+ALONE = ("loop-sleep-5", "no-standby")
+WITHOUT_STANDBYS = (
+    "from splatbatch import cli; from splatbatch.scheduler import standby; standby.ON_GPUS = False; cli.main()"
+)
 VARIANTS: dict[str, tuple[dict[str, Any], float]] = {
-    "loop-sleep-5": ({"standby": False}, 5),
-    "no-standby": ({"standby": False}, 0.001),
+    "loop-sleep-5": ({}, 5),
+    "no-standby": ({}, 0.001),
     "serial-no-overlap": ({}, 0.001),
     "serial": ({}, 0),
     **{name: (executor, 0) for name, executor in PACKINGS.items()},
@@ -220,7 +225,7 @@ def serial_and_packed(bench: Bench, wanted: Sequence[str]) -> list[Run]:
     for name in wanted:
         executor, floor_s = VARIANTS[name]
         sections = {"executor": {"gpus": [0], **executor}, "cooldown": {"floor_s": floor_s}}
-        runs.append(bench.run(name, bench.data / "patches", **sections))
+        runs.append(bench.run(name, bench.data / "patches", has_standbys=name not in ALONE, **sections))
     return runs
 
 

@@ -12,7 +12,6 @@ import typer
 from splatbatch import terminal
 from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
 from splatbatch.errors import ConfigError
-from splatbatch.machine.bounded import Bounds
 from splatbatch.monitor.telling import tell
 from splatbatch.night import api
 from splatbatch.plain_text import one_line
@@ -87,15 +86,13 @@ def _film(batch: Batch, names: Sequence[str], options: PublishOptions) -> None:
     Raises:
         SplatbatchError: it cannot be made; nothing is left of it.
     """
-    splats, settings = published(batch, names), batch.config.publish
+    splats = published(batch, names)
     if len(splats) > 1:
         raise ConfigError(f"--as {options.formats}: one film of {len(splats)} splats", "Name a patch, or scene.")
     name = f"{splats[0].name}.{options.formats.strip().lower()}"
     to = options.to or Path(name)
     file = to / name if to.is_dir() or not to.suffix else to
-    made = replace(
-        options.film, out=file, is_forced=options.is_forced, bounds=Bounds(settings.wall_s, settings.memory_mib)
-    )
+    made = replace(options.film, out=file, is_forced=options.is_forced)
     batch.see_apart("--to", file, file.parent)
     made.check(batch.output.path)
     place = make_film(splats[0], made, tell)

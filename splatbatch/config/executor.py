@@ -61,10 +61,6 @@ class Executor(Section):
     """Patches trained at once when no GPU is used."""
     patches_per_gpu: Literal["auto"] | Annotated[int, Field(ge=1, le=8)] = 1
     """Patches trained on a GPU at once, if their memory fits; auto: as many as make all together faster."""
-    mps: Literal["auto", "off"] = "auto"
-    """Let patches that share a GPU compute at the same instant (CUDA MPS), where its daemon can be started."""
-    standby: Literal["auto"] | bool = "auto"
-    """Have the process of the next patch ready while one trains, on the GPU only where there is room; auto: on GPUs."""
     engine: Literal["local", "slurm", "ray"] = "local"
     """Who starts the workers that train: this machine, or a cluster's Slurm or Ray."""
     workers: Annotated[int, Field(ge=1, le=1000)] = 1

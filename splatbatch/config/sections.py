@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, field_serializer, model_validator
 
@@ -69,12 +69,11 @@ def _with_default_ladders(given: Any) -> Any:
 class Retry(Section):
     """Whether and how often a failed patch is tried again, and what is changed for it."""
 
+    waits: ClassVar[bool] = True
+    """A retry is waited for as long as its cause asks; no key."""
+
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 5
     """Attempts per patch and run, the first included."""
-    first_wait_s: Seconds = 10.0
-    """Wait before the first retry of a transient failure; doubles with each further one."""
-    longest_wait_s: Seconds = 600.0
-    """No wait is longer than this."""
     keep: Literal["better", "newer"] = "better"
     """What `retry` leaves where both splats can be compared: the better by hold-out PSNR, or the newer."""
     ladders: Annotated[dict[LadderName, tuple[Rung, ...]], BeforeValidator(_with_default_ladders)] = DEFAULT_LADDERS
@@ -86,8 +85,6 @@ class Cooldown(Section):
 
     floor_s: Seconds = 0.0
     """Wait at least this long after an attempt."""
-    free_mib: Annotated[int, Field(ge=0)] = 64
-    """Memory may lie at most this much above its value before the batch."""
     below_c: float | None = None
     """Wait until the GPU is cooler than this."""
     longest_s: Seconds = 300.0
@@ -105,8 +102,6 @@ class Limits(Section):
     """End an attempt that for so long makes no progress, says nothing and uses neither GPU nor CPU; 0: never."""
     free_disk_mib: Annotated[int, Field(ge=0)] = 2048
     """Start nothing while the disk of the output folder has less room than this; 0: do not look."""
-    pause_s: Seconds = 3600.0
-    """Wait at most this long for room, then give up the patches that still wait."""
 
 
 class Output(Section):
@@ -128,10 +123,6 @@ class Publish(Section):
     """As which the merged scene, else every trained patch, is published at the end of a night; []: nothing is."""
     folder: FilePath = Path("published")
     """They go there."""
-    wall_s: SomeSeconds = 1800.0
-    """Longest time of one call of splat-transform, and of measuring what compression costs."""
-    memory_mib: Annotated[int, Field(ge=256)] = 8192
-    """Memory of one such call, at most."""
     allow_missing: bool = False
     """Merge and publish the scene also if patches are missing: it has holes there."""
     measure: bool = True
@@ -148,8 +139,6 @@ class Tracking(Section):
     """Under which name the runs stand there."""
     splats: bool = False
     """Store the splats, too; else logs, figures and the report."""
-    timeout_s: SomeSeconds = 120.0
-    """Longest time for writing what has ended since the last time; more is left for the next. At a batch's end 30 s."""
 
 
 def _from_environment(value: Any) -> Any:
@@ -182,8 +171,6 @@ class Notify(Section):
     """A command and its arguments, run without a shell; it gets JSON on stdin. $VARIABLES are expanded."""
     urls: Annotated[tuple[Secret, ...], BeforeValidator(as_list)] = ()
     """Apprise URLs (extra `notify`), such as mailto://, ntfy://, slack://; $VARIABLES are expanded."""
-    timeout_s: Annotated[float, Field(gt=0, le=600)] = 30.0
-    """A command, or a delivery, that takes longer is ended; at a batch's end after 30 s at the latest."""
 
     @field_serializer("command", "urls", when_used="always")
     def _hidden(self, secrets: tuple[SecretStr, ...]) -> list[str]:

@@ -105,6 +105,9 @@ OF_SETTINGS = frozenset({"bad_config", "not_started", "missing_dependency"})
 
 
 INTERNAL_FAULT = "internal_fault"
+FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 600.0
+"""Before the first retry of a transient failure, doubled for each further one up to the second: five attempts then span
+two and a half minutes, and three times as much for a GPU that is busy."""
 MOST_OF_OURS = 3
 """So many tasks on which splatbatch has failed in the same place are enough."""
 
@@ -220,7 +223,7 @@ def _next_rung(history: Sequence[Failure], config: Retry, wait_s: float) -> Agai
 
 def _wait_s(history: Sequence[Failure], config: Retry, policy: Policy) -> float:
     same_cause = sum(past.diagnosis.cause == history[-1].diagnosis.cause for past in history)
-    return min(config.first_wait_s * policy.patience * 2.0 ** (same_cause - 1), config.longest_wait_s)
+    return 0.0 if not config.waits else min(FIRST_WAIT_S * policy.patience * 2.0 ** (same_cause - 1), LONGEST_WAIT_S)
 
 
 def _changed(key: str, value: Any, current: Any) -> Any:

@@ -32,6 +32,7 @@ class Bounds:
 
 
 USUAL = Bounds()
+"""Of 10 million Gaussians 880 MiB and 183 s are taken by 3D Tiles; SOG's clustering on a CPU would go on for hours."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:  # every supervisor would wait for all of the config
 
 # nvml.h, nvmlClocksEventReasons: hardware slow-down, software and hardware thermal slow-down, power brake
 THROTTLED = 0x8 | 0x20 | 0x40 | 0x80
+FREE_MIB = 64
+"""Memory of a GPU may lie so far above its value before the batch: an H200 had given 20 GB back 0.1 ms after the end of
+a process; drivers and displays move by some MiB by themselves, a CUDA context of somebody else takes 400 and more."""
 DEVICE_FILES = Path("/dev")
 DRIVER_FILES = Path("/proc/driver/nvidia")
 
@@ -147,7 +150,7 @@ def why_not_ready(now: GpuSample, before: GpuSample, cooldown: Cooldown, *, ours
 
     `before` is the same GPU before the batch touched it, `ours_mib` what our own attempts there may hold.
     """
-    allowed_mib = cooldown.free_mib + ours_mib
+    allowed_mib = FREE_MIB + ours_mib
     if now.used_mib is not None and before.used_mib is not None and now.used_mib > before.used_mib + allowed_mib:
         squatters = ", ".join(str(pid) for pid in now.processes if pid not in before.processes)
         held_by = f" held by process {squatters}" if squatters else ""

@@ -33,7 +33,7 @@ class LocalExecutor:
         cards = chosen_cards(config, device)
         slots = tuple(Slot(f"gpu{card.index}", card.uuid) for card in cards)
         slots = slots or tuple(Slot(f"cpu{index}") for index in range(config.cpu_slots))
-        packs = bool(cards) and config.patches_per_gpu != 1 and config.mps == "auto"
+        packs = bool(cards) and config.patches_per_gpu != 1
         self._mps = Mps.start() if packs else None
         self._slots = tuple(replace(slot, environment=self._mps.environment) for slot in slots) if self._mps else slots
         self.shared_mib = SERVER_MIB if self._mps else 0.0

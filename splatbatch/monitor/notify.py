@@ -34,6 +34,8 @@ from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import PatchStatus, read_status
 
 SCHEMA = 1
+TIMEOUT_S = 30.0
+"""A command, or a delivery, that takes longer is ended: a mail server that greylists answers within some seconds."""
 PATIENCE_S = 5.0
 """So long the last message waits for an earlier one that is still being delivered."""
 SHOWN = ("patch", "state", "cause", "advice", "psnr", "num_gaussians", "seconds")
@@ -126,7 +128,7 @@ class Notifier:
         for way, argv in self._ways().items():
             told = message if way == "notify.command" else self._letter(message)
             try:
-                hook = Hook(argv, json.dumps(told, default=str).encode(), self._settings.timeout_s)
+                hook = Hook(argv, json.dumps(told, default=str).encode(), TIMEOUT_S)
                 self._running.append((way, hook))
             except (OSError, ValueError) as error:  # its text could quote the command
                 yield f"{way}: cannot be started ({type(error).__name__})"

@@ -73,10 +73,10 @@ class Wish:
         if not kinds:
             message = "--as: nothing to publish as"
             raise ConfigError(message, f"Name some of {', '.join(KINDS)}; or set publish.formats.")
-        target, bounds = Target(to or settings.folder, forced), Bounds(settings.wall_s, settings.memory_mib)
+        target = Target(to or settings.folder, forced)
         target.check(batch.output.path)
         batch.see_apart("--to" if to else "publish.folder", target.folder, target.folder)
-        return cls(kinds, target, bounds, settings.measure, batch.config.scene.crs or "")
+        return cls(kinds, target, is_measured=settings.measure, crs=batch.config.scene.crs or "")
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:

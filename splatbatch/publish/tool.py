@@ -65,7 +65,7 @@ class Tool:
 
     def failed(self, ended: Ended, what: str) -> OutputError:
         """Return what is said of a call that did not end well."""
-        hint = "" if not ended.exceeded else f"Raise publish.{'wall_s' if ended.exceeded == 'time' else 'memory_mib'}."
+        hint = "Publish patches instead of the scene, or smaller ones." if ended.exceeded else ""
         return OutputError(f"{what}: splat-transform {ended.why(self.bounds)}", hint)
 
 

@@ -14,6 +14,8 @@ from splatbatch.store.ledger import Ledger
 SHARED_MEMORY_MIB = 64
 """What data loaders need at the very least."""
 LOOK_S = 1.0
+PAUSE_S = 3600.0
+"""So long the patches that wait for room wait, then they are given up: whoever clears a disk at night has an hour."""
 PROBE_BYTES = 1 << 20
 
 
@@ -49,11 +51,11 @@ class DiskGuard:
 
     def given_up(self, now: float) -> bool:
         """Return whether it has been shut for longer than anyone wants to wait."""
-        return bool(self.reason) and now - self._shut_at > self._limits.pause_s
+        return bool(self.reason) and now - self._shut_at > PAUSE_S
 
     def diagnosis(self) -> Diagnosis:
         """Return why the patches that still wait are not trained."""
-        advice = "Free space on the disk of output.folder (or raise limits.pause_s), then run again."
+        advice = "Free space on the disk of output.folder, then run again."
         return Diagnosis("disk_full", "fail", advice, (self.reason,), "start")
 
     def _note(self, now: float, reason: str) -> None:

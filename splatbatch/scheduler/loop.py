@@ -73,7 +73,7 @@ class Runner:
         self._slots = Slots(executor.slots(), config.cooldown, executor.shared_mib)
         self._packer = Packer(self._slots, config.executor, ledger)
         self._launcher = Launcher(config, executor, ledger, is_retry=is_retry)
-        self._standbys = Standbys(config, executor, self._launcher)
+        self._standbys = Standbys(executor, self._launcher)
         self._memory = Memory()
         self._retries = RetryHandling(config, ledger, self._clock, self._slots)
         self._cancellations = Cancellations(self._output, executor, ledger, self._retries)

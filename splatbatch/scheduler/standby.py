@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Container, Mapping
 from contextlib import suppress
 
-from splatbatch.config import Config, TaskId
+from splatbatch.config import TaskId
 from splatbatch.machine.protocol import Executor, Key, Slot
 from splatbatch.machine.readiness import Wait
 from splatbatch.machine.slots import Slots
@@ -17,12 +17,15 @@ from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.running import Running, ask_to_end, handles_of, how_it_ended
 from splatbatch.tasks.task import Task
 
+ON_GPUS, ON_CPUS = True, False
+"""Start, imports, reading and decoding of the next patch hide behind a training on a GPU, which leaves cores idle; on a
+CPU they would take the cores that train."""
+
 
 class Standbys:
     """Starts, looks after and ends the standbys of a batch. One that dies is replaced, and counts for nothing."""
 
-    def __init__(self, config: Config, executor: Executor, launcher: Launcher) -> None:
-        self._config = config
+    def __init__(self, executor: Executor, launcher: Launcher) -> None:
         self._executor = executor
         self._launcher = launcher
         self._ready: dict[Key, Running] = {}
@@ -80,8 +83,7 @@ class Standbys:
 
     def top_up(self, queue: Queue, slots: Slots, now: float) -> None:
         """Start standbys for tasks that are due, as long as some slot that is taken has none."""
-        wanted = self._config.executor.standby
-        busy = [slot for slot in slots.taken() if (slot.gpu is not None if wanted == "auto" else wanted)]
+        busy = [slot for slot in slots.taken() if (ON_GPUS if slot.gpu is not None else ON_CPUS)]
         meant = {one.slot.name for one in self._ready.values()}
         lacking = [slot for slot in busy if slot.name not in meant]
         for slot in lacking[: len(busy) - len(self._ready)]:

@@ -21,6 +21,12 @@ from splatbatch.tasks.product import Product
 from splatbatch.tasks.task import Kind, Setup, Task
 
 
+class AtOnce(Retry):
+    """What may pass is tried again without a wait."""
+
+    waits: ClassVar[bool] = False
+
+
 @dataclass(frozen=True)
 class Measuring(Kind):
     """What such tasks have in common; what may pass is tried again, at once."""
@@ -66,8 +72,7 @@ class Measuring(Kind):
 
     def retry(self, task: Task, config: Config) -> Retry:
         """Return that it is tried so often, at once."""
-        tried = Retry(max_attempts=self.tries, first_wait_s=0, longest_wait_s=0)
-        return tried.model_copy(update={"ladders": self.ladders})
+        return AtOnce(max_attempts=self.tries).model_copy(update={"ladders": self.ladders})
 
     def task(self, config: Config, name: str) -> Task:
         """Return the task of such a name."""

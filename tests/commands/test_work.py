@@ -220,7 +220,9 @@ def test_where_a_torn_claim_has_to_be_waited_for_it_is_named_at_once(batch: Fake
 
 @pytest.mark.slow
 def test_failures_count_whoever_has_seen_them(batch: FakeBatch) -> None:
-    batch.make("p0", **QUICK, retry={"first_wait_s": 60}).script(p0=["exit 1 Traceback: IndexError"])
+    batch.make("p0", **QUICK, constants={"splatbatch.failures.retry.FIRST_WAIT_S": 60}).script(
+        p0=["exit 1 Traceback: IndexError"]
+    )
     worker = batch.start("work")
     wait_until(lambda: events_of(batch, "retry"))
     worker.kill()

@@ -11,7 +11,7 @@ from splatbatch.failures.retry import POLICIES, Again, Failure, GiveUp, decide, 
 from splatbatch.outcome import Diagnosis
 
 NO_LADDERS = {name: [] for name in ("gpu_memory", "host_memory", "segfault", "numerics", "pruning")}
-CONFIG = Retry(max_attempts=20, first_wait_s=10, longest_wait_s=600, ladders=NO_LADDERS)
+CONFIG = Retry(max_attempts=20, ladders=NO_LADDERS)
 
 
 def failure(cause: str, action: str = "retry", phase: str = "train", **rungs: int) -> Failure:
@@ -69,8 +69,9 @@ def test_waits_double_and_suit_the_cause(cause: str, waits: list[float]) -> None
         assert decide([failure(cause)] * number, CONFIG) == Again(wait_s)
 
 
-def test_no_wait_is_longer_than_the_longest() -> None:
-    assert decide([failure("lost")] * 3, Retry(first_wait_s=10, longest_wait_s=15)) == Again(15)
+def test_no_wait_is_longer_than_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splatbatch.failures.retry.LONGEST_WAIT_S", 15.0)
+    assert decide([failure("lost")] * 3, Retry()) == Again(15)
 
 
 causes = st.sampled_from([*POLICIES, "unknown", "nan_loss"])
@@ -79,9 +80,9 @@ failures = st.builds(
 )
 
 
-@given(history=st.lists(failures, min_size=1, max_size=25), first=st.floats(0, 1e4), most=st.integers(1, 20))
-def test_every_history_ends_within_the_caps(history: list[Failure], first: float, most: int) -> None:
-    config = Retry(max_attempts=most, first_wait_s=first, longest_wait_s=600)
+@given(history=st.lists(failures, min_size=1, max_size=25), most=st.integers(1, 20))
+def test_every_history_ends_within_the_caps(history: list[Failure], most: int) -> None:
+    config = Retry(max_attempts=most)
     match decide(history, config):
         case Again(wait_s=wait_s):
             assert len(history) < most

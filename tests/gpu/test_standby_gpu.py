@@ -90,9 +90,11 @@ def test_a_gpu_that_is_to_rest_is_touched_by_nobody_ahead_of_its_turn(tmp_path: 
     assert not list(tmp_path.glob("output/patches/*/attempt-01/ahead.json"))
 
 
-@pytest.mark.parametrize("mps", ["auto", "off"])
-def test_two_patches_share_the_gpu(tmp_path: Path, mps: str) -> None:
-    train(tmp_path, 3000, patches_per_gpu=2, mps=mps)
+@pytest.mark.parametrize("daemon", ["", "/nowhere/nvidia-cuda-mps-control"], ids=["mps", "no mps"])
+def test_two_patches_share_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, daemon: str) -> None:
+    if daemon:
+        monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", json.dumps({"splatbatch.machine.mps.DAEMON": daemon}))
+    train(tmp_path, 3000, patches_per_gpu=2)
     (began, ended, _), (other_began, other_ended, _) = (times(tmp_path, patch) for patch in ("p0", "p1"))
     assert max(began, other_began) < min(ended, other_ended)
     events = [json.loads(line) for line in (tmp_path / "output/ledger/local.jsonl").read_text().splitlines()]

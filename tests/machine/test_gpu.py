@@ -43,11 +43,10 @@ def test_a_sample_is_written_with_all_its_figures() -> None:
         (GpuSample(used_mib=564), Cooldown(), ""),
         (GpuSample(used_mib=565), Cooldown(), "65 MiB more in use than before the batch"),
         (GpuSample(used_mib=900, processes=(7, 8, 9)), Cooldown(), "held by process 8, 9"),
-        (GpuSample(used_mib=900), Cooldown(free_mib=500), ""),
         (GpuSample(temperature_c=70), Cooldown(), ""),
         (GpuSample(temperature_c=69), Cooldown(below_c=70), ""),
         (GpuSample(temperature_c=70), Cooldown(below_c=70), "70 °C, wanted below 70 °C"),
-        (GpuSample(), Cooldown(below_c=10, free_mib=0), ""),
+        (GpuSample(), Cooldown(below_c=10), ""),
     ],
 )
 def test_a_gpu_is_ready_when_it_is_as_free_and_cool_as_wanted(now: GpuSample, cooldown: Cooldown, why: str) -> None:

@@ -95,7 +95,7 @@ def test_a_look_for_attempts_of_an_earlier_run_leaves_no_daemon(
     assert not alive(int(told.read_text()))
 
 
-@pytest.mark.parametrize(("settings", "shares"), [({}, False), ({"patches_per_gpu": 2}, True), ({"mps": "off"}, False)])
+@pytest.mark.parametrize(("settings", "shares"), [({}, False), ({"patches_per_gpu": 2}, True)])
 def test_mps_is_started_only_for_patches_that_share_a_gpu(
     told: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], shares: bool
 ) -> None:

@@ -33,13 +33,19 @@ def silent_server() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
+PATIENT = {
+    "splatbatch.monitor.notify.TIMEOUT_S": 600.0,
+    "splatbatch.monitor.sinks.mlflow_sink.TIMEOUT_S": 600.0,
+}
+
+
 @pytest.fixture
 def hanging(batch: FakeBatch, silent_server: str, monkeypatch: pytest.MonkeyPatch) -> FakeBatch:
     """Return a batch whose command, mail server and MLflow hang for as long as they are let."""
     monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
     monkeypatch.setattr(mlflow_sink, "PROGRAM", tuple(HANG))
-    notify = {"command": HANG, "urls": [f"mailto://me:pw@{silent_server}?to=a@b.c&from=a@b.c"], "timeout_s": 600}
-    return batch.make("p0", "p1", notify=notify, tracking={"mlflow": "http://127.0.0.1:9", "timeout_s": 600})
+    notify = {"command": HANG, "urls": [f"mailto://me:pw@{silent_server}?to=a@b.c&from=a@b.c"]}
+    return batch.make("p0", "p1", notify=notify, tracking={"mlflow": "http://127.0.0.1:9"}, constants=PATIENT)
 
 
 def left_running() -> list[str]:
@@ -78,7 +84,7 @@ def test_all_that_hang_share_one_budget_and_are_told_in_a_line_each(
 @pytest.mark.slow
 def test_a_night_whose_mlflow_server_and_command_are_away_ends_within_its_budget(batch: FakeBatch) -> None:
     pytest.importorskip("mlflow")
-    batch.make("p0", notify={"command": HANG, "timeout_s": 600}, tracking={"mlflow": "http://127.0.0.1:9"})
+    batch.make("p0", notify={"command": HANG}, tracking={"mlflow": "http://127.0.0.1:9"}, constants=PATIENT)
     parent = batch.start("train")
     wait_until((batch.output / "report.html").exists)
     began = time.monotonic()
@@ -135,7 +141,8 @@ def test_no_beat_waits_for_those_who_hang(hanging: FakeBatch, monkeypatch: pytes
         return said
 
     monkeypatch.setattr(Sinks, "beat", timed)
-    hanging.change(notify={"timeout_s": 0.2}, retry={"max_attempts": 1})
+    hanging.constants |= {"splatbatch.monitor.notify.TIMEOUT_S": 0.2}
+    hanging.change(retry={"max_attempts": 1})
     hanging.script(p0=["exit 1 CUDA error: out of memory"])
     assert hanging.run("train").returncode == 1
     assert len(took) > 5 and max(took) < 2

@@ -48,7 +48,9 @@ def test_the_end_and_every_failure_for_good_are_told(batch: FakeBatch) -> None:
     "command", [["/no/such/program"], ["false"], [sys.executable, "-c", "import time; time.sleep(60)"]]
 )
 def test_a_failing_hook_fails_no_batch(batch: FakeBatch, command: list[str]) -> None:
-    batch.make("p0", notify={"command": command, "timeout_s": 0.5}).script(p0=["train"])
+    batch.make("p0", notify={"command": command}, constants={"splatbatch.monitor.notify.TIMEOUT_S": 0.5}).script(
+        p0=["train"]
+    )
     started = time.monotonic()
     ended = batch.run("train")
     assert ended.returncode == 0
@@ -58,7 +60,7 @@ def test_a_failing_hook_fails_no_batch(batch: FakeBatch, command: list[str]) -> 
 
 def test_a_password_is_shown_nowhere(batch: FakeBatch) -> None:
     urls = [f"json://user:{PASSWORD}@127.0.0.1:9/"] if find_spec("apprise") else []
-    batch.make("p0", notify={"command": ["false", f"https://x/{PASSWORD}"], "urls": urls, "timeout_s": 20})
+    batch.make("p0", notify={"command": ["false", f"https://x/{PASSWORD}"], "urls": urls})
     batch.script(p0=["exit 1 CUDA error: out of memory"]).change(retry={"max_attempts": 1})
     ended = batch.run("train")
     shown = batch.run("config", "show")
@@ -76,7 +78,6 @@ def test_a_password_is_shown_nowhere(batch: FakeBatch) -> None:
         {"urls": [[PASSWORD]]},
         {"command": [{"a": PASSWORD}]},
         {"urls": [f"mailto://me:pa${PASSWORD}@x.org"]},
-        {"timeout_s": PASSWORD},
     ],
 )
 def test_a_mistake_beside_a_password_does_not_quote_it(batch: FakeBatch, notify: dict[str, Any]) -> None:

@@ -199,7 +199,8 @@ def test_a_store_that_fails_or_hangs_costs_the_batch_nothing(
 ) -> None:
     monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
     monkeypatch.setattr(mlflow_sink, "PROGRAM", (sys.executable, "-c", program))
-    batch.make("p0", "p1", tracking={"mlflow": "http://127.0.0.1:9", "timeout_s": 0.5})
+    monkeypatch.setattr(mlflow_sink, "TIMEOUT_S", 0.5)
+    batch.make("p0", "p1", tracking={"mlflow": "http://127.0.0.1:9"})
     ended = batch.run("train")
     assert (ended.returncode, "2 of 2 patches trained" in ended.stdout) == (0, True)
     assert "tracking.mlflow: " in ended.stderr
@@ -277,7 +278,7 @@ def test_a_sink_that_raises_is_told_of_once_and_left_alone(where: str) -> None:
 def test_a_beat_never_waits(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
     monkeypatch.setattr(mlflow_sink, "PROGRAM", (sys.executable, "-c", "import time; time.sleep(60)"))
-    sink = MlflowSink(Tracking(mlflow="file:x", timeout_s=3), OutputFolder(batch.output), batch.folder, dict)
+    sink = MlflowSink(Tracking(mlflow="file:x"), OutputFolder(batch.output), batch.folder, dict)
     sink.tell(AttemptEnded("p0", 1, "trained"))
     began = time.monotonic()
     for _ in range(20):

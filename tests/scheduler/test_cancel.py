@@ -116,7 +116,7 @@ def test_cancelled_patches_are_stopped_or_not_started_and_the_others_go_on(batch
 
 @pytest.mark.slow
 def test_a_patch_that_stands_by_is_not_started_either(batch: FakeBatch) -> None:
-    batch.make("p0", "p1", "p2", executor={"cpu_slots": 1, "standby": True}).script(p0=["await go"])
+    batch.make("p0", "p1", "p2", constants={"splatbatch.scheduler.standby.ON_CPUS": True}).script(p0=["await go"])
     parent = start(batch, "p0", "p1")
     assert batch.run("cancel", "-p", "p1").returncode == 0
     (batch.folder / "go").touch()
@@ -126,7 +126,7 @@ def test_a_patch_that_stands_by_is_not_started_either(batch: FakeBatch) -> None:
 
 @pytest.mark.slow
 def test_a_patch_that_waits_for_its_retry_is_not_tried_again(batch: FakeBatch) -> None:
-    batch.make("p0", "p1", executor={"cpu_slots": 2}, retry={"first_wait_s": 60, "longest_wait_s": 60})
+    batch.make("p0", "p1", executor={"cpu_slots": 2}, constants={"splatbatch.failures.retry.FIRST_WAIT_S": 60})
     parent = start(batch.script(p0=["exit 1 CUDA error: unspecified launch failure"], p1=["await go"]), "p0", "p1")
     wait_until(lambda: batch.events("retry"))
     assert batch.run("cancel", "-p", "p0").returncode == 0

@@ -53,7 +53,7 @@ def test_nobody_touches_a_gpu_that_serves_one_process_only(
 
 def test_nobody_touches_a_gpu_that_several_patches_share(simulation: Simulation) -> None:
     simulation.patches(p0=Script(10), p1=Script(10), p2=Script(10), p3=Script(10))
-    assert trained_all(simulation, executor={"patches_per_gpu": 2, "mps": "off"}).order("opens") == []
+    assert trained_all(simulation, executor={"patches_per_gpu": 2}).order("opens") == []
 
 
 @pytest.mark.parametrize("peak_mib", [(TOTAL_MIB - 1500) / 1.3, TOTAL_MIB])
@@ -77,9 +77,12 @@ def test_nobody_takes_memory_that_a_stranger_holds(simulation: Simulation) -> No
     assert trained_all(simulation).at("opens", "p1") >= 8
 
 
-def test_when_a_training_fails_nobody_goes_on_with_a_context_from_beside_it(simulation: Simulation) -> None:
+def test_when_a_training_fails_nobody_goes_on_with_a_context_from_beside_it(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splatbatch.failures.retry.FIRST_WAIT_S", 0.0)
     world = simulation.patches(p0=[Script(log=CRASH, fails_after_s=5), Script(10)], p1=Script(10), p2=Script(10))
-    trained_all(simulation, retry={"first_wait_s": 0})
+    trained_all(simulation)
     assert world.at("opens", "p1") < 5 <= world.at("ends", "p1")
     assert [one.folder.number for one in world.attempts.values() if one.folder.task.startswith("p1")].count(1) >= 1
     fresh = [one for one in world.attempts.values() if one.folder.task.startswith("p1") and one.began is not None]

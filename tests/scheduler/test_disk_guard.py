@@ -57,8 +57,12 @@ def test_a_batch_pauses_until_there_is_room_and_then_goes_on(batch: FakeBatch, s
     assert happened[2:5] == ["paused", "resumed", "attempt_started"]
 
 
+def pause(seconds: float) -> dict[str, float]:
+    return {"splatbatch.scheduler.disk_guard.PAUSE_S": seconds}
+
+
 def test_who_waits_for_room_in_vain_is_told_so(batch: FakeBatch) -> None:
-    done = batch.make("p0", "p1", limits={"free_disk_mib": 1 << 40, "pause_s": 0.3}).run("train")
+    done = batch.make("p0", "p1", limits={"free_disk_mib": 1 << 40}, constants=pause(0.3)).run("train")
     assert done.returncode == 1
     assert "p0: failed: the disk is full (disk_full). Free space" in done.stdout
     assert [event["event"] for event in batch.events()].count("paused") == 1
@@ -78,7 +82,7 @@ def test_a_disk_that_fills_up_behind_a_splat_costs_no_training(batch: FakeBatch,
 
 
 def test_a_disk_that_stays_full_is_given_up_and_what_was_trained_is_adopted(batch: FakeBatch, small_disk: Path) -> None:
-    batch.make("p0", "p1", limits=NOT_LOOKED_AT | {"pause_s": 1}).script(p0=["train-then-fill"])
+    batch.make("p0", "p1", limits=NOT_LOOKED_AT, constants=pause(1)).script(p0=["train-then-fill"])
     done = batch.run("train")
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
@@ -116,8 +120,11 @@ def test_the_ledger_keeps_what_a_full_disk_does_not_take(small_disk: Path) -> No
     assert [type(event) for event in events(output, Event)] == [Paused, Resumed]
 
 
-def test_a_failed_write_shuts_the_gate_until_a_trial_succeeds(small_disk: Path, tmp_path: Path) -> None:
-    gate = DiskGuard(small_disk, Limits(free_disk_mib=0, pause_s=10), Ledger(tmp_path / "ledger.jsonl"))
+def test_a_failed_write_shuts_the_gate_until_a_trial_succeeds(
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splatbatch.scheduler.disk_guard.PAUSE_S", 10.0)
+    gate = DiskGuard(small_disk, Limits(free_disk_mib=0), Ledger(tmp_path / "ledger.jsonl"))
     assert gate.is_open(0)
     fill(small_disk / "filler")
     gate.shut(1, "No space left on device")

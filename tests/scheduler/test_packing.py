@@ -13,7 +13,7 @@ from splatbatch.machine.seats import FEWEST_LOOKS, Look, how_many
 from splatbatch.outcome import Trained
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.00 GiB free"
-PACKED = {"patches_per_gpu": 2, "mps": "off"}
+PACKED = {"patches_per_gpu": 2}
 
 
 def looks(**paces: float) -> list[Look]:
@@ -95,7 +95,7 @@ def test_who_ran_out_of_memory_beside_another_is_tried_alone_and_loses_no_rung(s
 
 def test_auto_packs_while_all_together_get_faster(simulation: Simulation) -> None:
     world = simulation.patches(**{f"p{number}": Script(60) for number in range(8)})
-    simulation.run(executor={"patches_per_gpu": "auto", "mps": "off"})
+    simulation.run(executor={"patches_per_gpu": "auto"})
     assert world.most_at_once > 2
     assert world.time < 8 * 60 / 2
 
@@ -111,7 +111,7 @@ def test_on_the_cpu_auto_has_nothing_to_decide(simulation: Simulation) -> None:
 def test_auto_goes_back_to_one_where_packing_gains_nothing(simulation: Simulation) -> None:
     world = simulation.patches(**{f"p{number}": Script(60) for number in range(5)})
     world.slowdown = lambda at_once: 1.0 * at_once
-    simulation.run(executor={"patches_per_gpu": "auto", "mps": "off"})
+    simulation.run(executor={"patches_per_gpu": "auto"})
     assert simulation.batch.events("packing")[-1]["patches_per_gpu"] == 1
     assert world.most_at_once == 2
     assert world.time < 5 * 60 * 1.05

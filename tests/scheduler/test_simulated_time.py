@@ -149,8 +149,9 @@ def test_a_machine_that_can_start_no_process_for_a_while_costs_no_patch(
 ) -> None:
     world = simulation.patches(p0=Script(10), p1=Script(10))
     short, submit = [OSError(errno.EAGAIN, "Resource temporarily unavailable")] * times, world.submit
+    monkeypatch.setattr("splatbatch.scheduler.standby.ON_GPUS", False)
     monkeypatch.setattr(world, "submit", lambda *one: raised(short.pop()) if short else submit(*one))
-    outcomes = simulation.run(executor={"standby": False})
+    outcomes = simulation.run()
     assert {isinstance(outcome, Trained) for outcome in outcomes.values()} == {trained}
     assert trained or {outcome.diagnosis.cause for outcome in outcomes.values()} == {"process_limit"}
 

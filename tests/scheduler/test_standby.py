@@ -15,7 +15,7 @@ from supervised import alive, wait_for
 
 from splatbatch.files import read_json
 
-ALWAYS = {"executor": {"standby": True}}
+ALWAYS = {"constants": {"splatbatch.scheduler.standby.ON_CPUS": True}}
 
 
 def standing_by(batch: FakeBatch, patch: str) -> dict[str, Any] | None:
@@ -103,6 +103,6 @@ def test_a_retry_stands_by_too_once_it_is_due(batch: FakeBatch) -> None:
 
 
 def test_standbys_can_be_switched_off(batch: FakeBatch) -> None:
-    batch.make("p0", "p1", executor={"standby": False}).script(p0=["train 0.5"])
+    batch.make("p0", "p1").script(p0=["train 0.5"])
     assert batch.run("train").returncode == 0
     assert not list(batch.output.glob("patches/*/attempt-01/go.json"))

@@ -40,7 +40,7 @@ def diagnosis(batch: FakeBatch, patch: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("standby", [False, True])
 def test_a_patch_whose_folder_cannot_be_written_fails_alone(batch: FakeBatch, freeze: Freeze, standby: bool) -> None:
-    batch.make("p0", "p1", "p2", executor={"standby": standby})
+    batch.make("p0", "p1", "p2", constants={"splatbatch.scheduler.standby.ON_CPUS": standby})
     folder = batch.output / "patches" / "p1"
     folder.mkdir(parents=True)
     freeze(folder)

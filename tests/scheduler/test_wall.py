@@ -140,7 +140,7 @@ def test_faults_in_different_places_stop_nothing() -> None:
 
 
 def test_a_photograph_that_becomes_a_pipe_after_the_audit_hangs_nobody(batch: FakeBatch) -> None:
-    batch.make("p0", "p1", "p2", executor={"standby": False}).script(p0=["train 2"])
+    batch.make("p0", "p1", "p2").script(p0=["train 2"])
     process = batch.start("train")
     while not (batch.ledger.exists() and batch.events("attempt_started")):
         time.sleep(0.05)
@@ -155,7 +155,7 @@ def test_a_photograph_that_becomes_a_pipe_after_the_audit_hangs_nobody(batch: Fa
 def test_photographs_exchanged_after_the_audit_are_audited_again(batch: FakeBatch) -> None:
     from fake_batch import write_photos
 
-    batch.make("p0", "p1", executor={"standby": False}).script(p0=["train 3"])
+    batch.make("p0", "p1").script(p0=["train 3"])
     process = batch.start("train")
     while not (batch.ledger.exists() and batch.events("attempt_started")):
         time.sleep(0.05)

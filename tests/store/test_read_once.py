@@ -34,9 +34,10 @@ def test_each_record_of_an_attempt_is_opened_once_by_who_judges_it(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, script: Script
 ) -> None:
     simulation = Simulation(batch, monkeypatch)
+    monkeypatch.setattr("splatbatch.scheduler.standby.ON_GPUS", False)
     simulation.patches(p0=script, p1=script)
     OPENED.clear()
-    simulation.run(retry={"max_attempts": 1}, executor={"standby": False})
+    simulation.run(retry={"max_attempts": 1})
     records = {path: times for path, times in OPENED.items() if path.name in RECORDS}
     assert {path.name for path in records} >= {"exit.json", "progress.jsonl"}
     assert set(records.values()) == {1}, records

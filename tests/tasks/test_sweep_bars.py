@@ -44,7 +44,6 @@ def quarry(weights: list[float], tmp_path_factory: pytest.TempPathFactory) -> Pa
         "scene": {"patches": str(QUARRY / "patches/p0"), "images": str(QUARRY / "images")},
         "training": QUICK,
         "sweep": {"matrix": {"training.ssim_lambda": weights, "training.strategy": STRATEGIES}},
-        "retry": {"first_wait_s": 0.1},
         "executor": {"cpu_slots": 2, "gpus": []},
     }
     (folder / "splat_config.yml").write_text(yaml.safe_dump(settings))

@@ -11,7 +11,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import fake_trainer
 import typer.main
@@ -61,8 +61,13 @@ def surroundings(batch: FakeBatch | None) -> Iterator[None]:
     """Set what the command reads, and put back what it changes."""
     environment, handlers = dict(os.environ), [signal.getsignal(number) for number in SIGNALS]
     programs, readers = dict(trainers.TRAINERS), reader.USUAL
+    constants: list[tuple[Any, str, Any]] = []
     reader.USUAL = READERS
     if batch:
+        for name, value in (fake_trainer.CONSTANTS | batch.constants).items():
+            module, constant = fake_trainer.constant_of(name)
+            constants.append((module, constant, getattr(module, constant)))
+            setattr(module, constant, value)
         os.environ.update(batch.environment())
         fake_trainer.install()
     try:
@@ -72,6 +77,8 @@ def surroundings(batch: FakeBatch | None) -> Iterator[None]:
         os.environ.update(environment)
         trainers.TRAINERS.update(programs)
         reader.USUAL = readers
+        for module, constant, value in constants:
+            setattr(module, constant, value)
         for number, handler in zip(SIGNALS, handlers, strict=True):
             signal.signal(number, handler)
 

@@ -18,6 +18,7 @@ from PIL import Image
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared"
 QUARRY = ROOT / "examples" / "quarry"
+CONSTANTS = "FAKE_TRAINER_CONSTANTS"
 
 
 def write_model(sparse: Path, names: list[str], *, size: tuple[int, int] = (32, 24), model: str = "PINHOLE") -> None:
@@ -49,6 +50,8 @@ class FakeBatch:
 
     folder: Path
     settings: dict[str, Any] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
+    """Of the program: {"splatbatch.machine.heartbeat.SILENCE_S": 1}."""
 
     @property
     def config(self) -> Path:
@@ -62,7 +65,8 @@ class FakeBatch:
     def ledger(self) -> Path:
         return self.output / "ledger" / "local.jsonl"
 
-    def make(self, *patches: str, **sections: dict[str, Any]) -> FakeBatch:
+    def make(self, *patches: str, constants: dict[str, Any] | None = None, **sections: dict[str, Any]) -> FakeBatch:
+        self.constants |= constants or {}
         names = [f"img{i}.png" for i in range(9)]
         write_photos(self.folder / "images", names)
         for patch in patches:
@@ -70,7 +74,6 @@ class FakeBatch:
         self.settings = {
             "scene": {"images": "images"},
             "training": {"max_steps": 20, "device": "cpu"},
-            "retry": {"first_wait_s": 0.1},
             "limits": {"grace_s": 0.5},
             "output": {"previews_mib": 0},
         }
@@ -95,6 +98,7 @@ class FakeBatch:
             **os.environ,
             "SPLATBATCH_CONFIG": str(self.config),
             "FAKE_TRAINER_SCRIPT": str(self.folder / "script.json"),
+            CONSTANTS: json.dumps(json.loads(os.environ.get(CONSTANTS, "{}")) | self.constants),
         }
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:

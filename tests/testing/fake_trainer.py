@@ -90,13 +90,23 @@ def no_locks(*_: object) -> None:
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
+CONSTANTS: dict[str, Any] = {"splatbatch.failures.retry.FIRST_WAIT_S": 0.1}
+"""Of the program, as every batch in a test has them."""
+
+
 def change_constants() -> None:
-    """Set constants of the program as FAKE_TRAINER_CONSTANTS says: {"splatbatch.machine.heartbeat.SILENCE_S": 1}."""
-    for name, value in json.loads(os.environ.get("FAKE_TRAINER_CONSTANTS", "{}")).items():
-        module, _, constant = name.rpartition(".")
-        setattr(importlib.import_module(module), constant, value)
+    """Set constants as FAKE_TRAINER_CONSTANTS says: {"splatbatch.machine.heartbeat.SILENCE_S": 1}."""
+    for name, value in (CONSTANTS | json.loads(os.environ.get("FAKE_TRAINER_CONSTANTS", "{}"))).items():
+        module, constant = constant_of(name)
+        setattr(module, constant, value)
     if os.environ.get("FAKE_TRAINER_NO_FLOCK"):
         fcntl.flock = no_locks
+
+
+def constant_of(name: str) -> tuple[Any, str]:
+    """Return the module of a constant, and its name there."""
+    module, _, constant = name.rpartition(".")
+    return importlib.import_module(module), constant
 
 
 def train_as_a_plain_program(patch: str, config: Path, output: Path) -> int:

@@ -33,7 +33,11 @@ PATCHES = tuple(f"p{number}" for number in range(6))
 SLOTS = 2
 MOMENT_S = 1.0
 START_S = 15.0
-QUICK = {"splatbatch.machine.heartbeat.SILENCE_S": 2.0, "splatbatch.machine.heartbeat.WAKING_S": 4.0}
+QUICK = {
+    "splatbatch.machine.heartbeat.SILENCE_S": 2.0,
+    "splatbatch.machine.heartbeat.WAKING_S": 4.0,
+    "splatbatch.failures.retry.LONGEST_WAIT_S": 0.2,
+}
 STALL_S = 4.0
 KIN = ("train-with-kin", "train-with-fugitive")
 STOPS = 0.25
@@ -94,7 +98,7 @@ class Round:
         self.batch = FakeBatch(folder).make(
             *PATCHES,
             executor={"cpu_slots": SLOTS},
-            retry={"first_wait_s": 0.05, "longest_wait_s": 0.2, "max_attempts": 20},
+            retry={"max_attempts": 20},
             limits={"grace_s": 0.5, "free_disk_mib": 0, "stall_s": STALL_S},
         )
         self.batch.script(

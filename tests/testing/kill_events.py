@@ -62,8 +62,9 @@ def make(folder: Path) -> FakeBatch:
         "p1",
         "p2",
         REFUSED,
-        executor={"cpu_slots": 2, "standby": True},
-        retry={"first_wait_s": 0.02, "longest_wait_s": 0.1, "max_attempts": 20},
+        constants={"splatbatch.scheduler.standby.ON_CPUS": True, "splatbatch.failures.retry.LONGEST_WAIT_S": 0.1},
+        executor={"cpu_slots": 2},
+        retry={"max_attempts": 20},
         limits={"grace_s": 0.5, "free_disk_mib": 0},
         sweep={"variants": [{"name": name, "set": {"training.seed": i}} for i, name in enumerate(VARIANTS)]},
     )

@@ -220,6 +220,7 @@ class Simulation:
         patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
         patch.setattr(gpu, "sample", self.world.sample)
         patch.setattr("splatbatch.machine.slots.available_mib", lambda: 1 << 20)
+        patch.setattr("splatbatch.failures.retry.FIRST_WAIT_S", 0.1)
         patch.setattr(reader, "USUAL", reader.Here)  # their time is that of the world
         self.needs: dict[str, Footprint] = {}
 

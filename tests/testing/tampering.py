@@ -283,9 +283,7 @@ class SceneTampering(Tampering):
 
 def make(folder: Path) -> FakeBatch:
     """Return a batch of three patches that is done: with a failed attempt, a retry of a trained patch, and a report."""
-    batch = FakeBatch(folder).make(
-        *PATCHES, executor={"cpu_slots": 2}, retry={"first_wait_s": 0.02}, limits={"grace_s": 0.5, "free_disk_mib": 0}
-    )
+    batch = FakeBatch(folder).make(*PATCHES, executor={"cpu_slots": 2}, limits={"grace_s": 0.5, "free_disk_mib": 0})
     batch.script(p0=["exit 1 CUDA error: unspecified launch failure", "train"])
     for command in (["train"], ["retry", "p1", "--force", "--set", "training.seed=3"]):
         ended = batch.run(*command)

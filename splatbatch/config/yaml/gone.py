@@ -8,9 +8,20 @@ from typing import Any
 
 from splatbatch.config.yaml.source import Source
 
+FIXED = "Delete the line: it is no setting any more, but always {value}."
 GONE: Mapping[tuple[str, str], str] = {
     ("executor", "kind"): "Delete the line: `train` always uses the machine that it is started on.",
     ("training", "exposure"): "Delete the line: training.colors evens the photographs, before anything is trained.",
+    ("executor", "mps"): FIXED.format(value="on where patches share a GPU and its daemon can be started"),
+    ("executor", "standby"): FIXED.format(value="auto: the next patch stands by where a GPU trains"),
+    ("cooldown", "free_mib"): FIXED.format(value="64"),
+    ("limits", "pause_s"): FIXED.format(value="an hour"),
+    ("notify", "timeout_s"): FIXED.format(value="30 s"),
+    ("publish", "memory_mib"): FIXED.format(value="8192"),
+    ("publish", "wall_s"): FIXED.format(value="half an hour"),
+    ("retry", "first_wait_s"): FIXED.format(value="10 s"),
+    ("retry", "longest_wait_s"): FIXED.format(value="10 minutes"),
+    ("tracking", "timeout_s"): FIXED.format(value="2 minutes"),
 }
 """What to do instead, by section and setting. A line is taken out in the version after the one that brought it."""
 

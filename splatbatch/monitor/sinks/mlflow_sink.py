@@ -21,6 +21,8 @@ from splatbatch.supervisor.hook import Hook
 PROGRAM = (sys.executable, "-m", "splatbatch.monitor.sinks.mlflow_runs")
 FILES, DATABASE = "file:", "sqlite:///"
 IN_A_FILE = f"{DATABASE}mlflow.db"
+TIMEOUT_S = 120.0
+"""Longest time for writing what has ended since the last time; more is left for the next. At a batch's end 30 s."""
 PAUSES_S = (60.0, 600.0)
 """After a store has failed: at first, and at most."""
 SettingsOf = Callable[[], Mapping[str, Mapping[str, Any]]]
@@ -126,7 +128,7 @@ class MlflowSink:
         }
         try:
             message = json.dumps(order, default=str).encode()
-            self._hook = Hook(PROGRAM, message, self._settings.timeout_s, is_heard=True)
+            self._hook = Hook(PROGRAM, message, TIMEOUT_S, is_heard=True)
         except OSError as error:
             yield from self._failed(f"cannot be started ({error.strerror})")
 
