@@ -67,8 +67,6 @@ class Training(Section):
     """Steps between checkpoints, from which an attempt that died is taken up again; 0: none."""
     antialiased: bool = False
     """Keep what Gaussians smaller than a pixel weigh (Mip-Splatting, Yu 2024): for renderings from farther away."""
-    packed: bool = False
-    """Keep only the visible Gaussians in each step: less GPU memory for huge scenes, slower for patches."""
     kernels: Annotated[Literal["auto", "gsplat"], BeforeValidator(lambda one: "gsplat" if one == "plain" else one)] = (
         "auto"
     )

@@ -58,9 +58,7 @@ MEMORY = frozenset({"cuda_oom", "cublas_cudnn_error", "cuda_absurd_alloc", "tens
 SUSPECTS = (
     Suspect(NUMERICS, re.compile(r"learning_rates\..*|training\.(init_\w+|strategy|max_steps)|refinement\..*")),
     Suspect(MEMORY, re.compile(r"training\.(cap_max|resolution|images|sh_degree|max_steps)"), only_grown=True),
-    Suspect(
-        MEMORY, re.compile(r"refinement\.(grow_grad2d|prune_opa|refine_stop_iter)|training\.(packed|coarse_to_fine)")
-    ),
+    Suspect(MEMORY, re.compile(r"refinement\.(grow_grad2d|prune_opa|refine_stop_iter)|training\.coarse_to_fine")),
     Suspect(
         frozenset({"host_oom", "shm_bus_error", "dataloader_worker_killed", "process_limit", "fd_limit", "segfault"}),
         re.compile(r"training\.(workers|images|resolution)"),

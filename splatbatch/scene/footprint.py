@@ -178,7 +178,7 @@ def expected_gaussians(recipe: Recipe, num_points: int) -> int:
 def bytes_per_gaussian(training: Training) -> int:
     """Return the bytes that one Gaussian takes while it is trained."""
     harmonics = 3 * (training.sh_degree + 1) ** 2
-    joined = PLAIN_SH_COPIES if training.kernels == "gsplat" or training.packed else 0
+    joined = PLAIN_SH_COPIES if training.kernels == "gsplat" else 0
     parameters = 3 + 3 + 4 + 1 + harmonics  # mean, scales, quaternion, opacity
     return FLOAT * (COPIES * parameters + joined * harmonics) + RASTER_BYTES
 

@@ -94,7 +94,7 @@ def test_steps_before_a_backdrop_never_wait_for_the_gpu(strategy: str, is_record
 
 
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
-@pytest.mark.parametrize("more", [{}, {"packed": True}, {"kernels": "gsplat"}])
+@pytest.mark.parametrize("more", [{}, {"kernels": "gsplat"}])
 def test_refining_between_steps_keeps_to_the_reach_and_new_recordings_work(
     strategy: str, more: dict[str, object]
 ) -> None:
@@ -117,7 +117,7 @@ def test_refining_between_steps_keeps_to_the_reach_and_new_recordings_work(
     assert all(torch.isfinite(value).all() for value in step.gaussians.values())
 
 
-@pytest.mark.parametrize("more", [{}, {"packed": True}, {"kernels": "gsplat"}])
+@pytest.mark.parametrize("more", [{}, {"kernels": "gsplat"}])
 def test_pruning_before_a_backdrop_removes_own_gaussians_alone_and_steps_go_on(more: dict[str, object]) -> None:
     step, photos = a_step("default", **more)
     frozen = {name: value.clone() for name, value in step.surroundings.backdrop.items()}

@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.usefixtures("own_stream"),
 ]
 
-WAYS = {"ours": RasterOptions(), "plain": RasterOptions(fused=False), "packed": RasterOptions(packed=True)}
+WAYS = {"ours": RasterOptions(), "plain": RasterOptions(fused=False)}
 OPAQUE = 25.0
 """A logit whose sigmoid is 1 in float32."""
 

@@ -157,7 +157,7 @@ def test_before_an_opaque_backdrop_the_share_that_lies_outside_is_what_is_render
     outside = torch.linspace(0, 1, 4 * 4).reshape(4, 4)
     photo = Photo("a", View(torch.eye(4), torch.eye(3), 4, 4), torch.zeros(4, 4, 3, dtype=torch.uint8))
     for alpha, most in ((1.0, 0.5), (0.2, 0.1)):
-        shown = Rendering(outside[..., None].repeat(1, 1, 3), torch.full((4, 4, 1), alpha), {}, packed=False)
+        shown = Rendering(outside[..., None].repeat(1, 1, 3), torch.full((4, 4, 1), alpha), {})
         mask = answering(photo, shown).mask
         assert mask is not None
         assert torch.equal(mask, outside <= most)
@@ -361,28 +361,25 @@ def test_deep_inside_nothing_is_made_smaller() -> None:
     assert torch.equal(gaussians["scales"], before)
 
 
-def test_what_is_drawn_behind_counts_for_no_refinement_packed_or_not() -> None:
+def test_what_is_drawn_behind_counts_for_no_refinement() -> None:
     own, behind = some(30), {name: value.detach() for name, value in some(12).items()}
     strategy, _ = a_strategy("default", own)
     strategy.within(Surroundings(bounds(), behind))
     drawn = Surroundings(bounds(), behind).drawn_with(own)
     assert torch.equal(drawn["means"][:30], own["means"])
     state = strategy.state()
-    for is_packed in (False, True):
-        strategy.step_post_backward(_seen(42, is_packed=is_packed), torch.tensor(0.0))
-        state = strategy.state()
-        assert state["count"].tolist() == [1.0 + is_packed] * 30
-        assert (state["grad2d"] > 0).all()
+    strategy.step_post_backward(_seen(42), torch.tensor(0.0))
+    state = strategy.state()
+    assert state["count"].tolist() == [1.0] * 30
+    assert (state["grad2d"] > 0).all()
 
 
-def _seen(num: int, *, is_packed: bool):  # type: ignore[no-untyped-def]
+def _seen(num: int):  # type: ignore[no-untyped-def]
     """A rendering that shows all of `num` Gaussians, after its backward pass."""
-    lead = () if is_packed else (1,)
-    means2d = torch.rand(*lead, num, 2, requires_grad=True)
+    means2d = torch.rand(1, num, 2, requires_grad=True)
     means2d.grad = torch.ones_like(means2d)
-    info = {"means2d": means2d, "radii": torch.ones(*lead, num, 2), "width": 4, "height": 4, "n_cameras": 1}
-    info["gaussian_ids"] = torch.arange(num) if is_packed else None
-    return Rendering(torch.zeros(4, 4, 3), torch.zeros(4, 4, 1), info, packed=is_packed)
+    info = {"means2d": means2d, "radii": torch.ones(1, num, 2), "width": 4, "height": 4, "n_cameras": 1}
+    return Rendering(torch.zeros(4, 4, 3), torch.zeros(4, 4, 1), {**info, "gaussian_ids": None})
 
 
 def test_points_outside_the_reach_start_nothing(bordered: Patch) -> None:

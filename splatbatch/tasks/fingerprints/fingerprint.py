@@ -25,7 +25,7 @@ NEWER = (
 )
 """Settings that earlier versions had no word for: at their defaults no part of the hash, so that results stay fresh."""
 
-GONE_FROM_TRAINING = {"exposure": False}
+GONE_FROM_TRAINING = {"exposure": False, "packed": False}
 """Settings that earlier versions had: at what was their default they stay part of the hash, for the same reason."""
 
 

@@ -48,7 +48,7 @@ def rasterize(gaussians: Mapping[str, Tensor], view: View, options: RasterOption
         "radii": radii,
         "num_entries": lists.num,
     }
-    return Rendering(image[0], alphas[0], info, packed=False)
+    return Rendering(image[0], alphas[0], info)
 
 
 @torch.no_grad()

@@ -26,7 +26,7 @@ def rasterize(
     """
     if not gaussians["means"].is_cuda:
         return _rasterize_cpu(gaussians, view, options)
-    if options.packed or not options.fused or cuda.why_not_here():
+    if not options.fused or cuda.why_not_here():
         return _rasterize_gsplat(gaussians, view, options)
     from splatbatch.training.cuda import rasterization
 
@@ -49,11 +49,11 @@ def _rasterize_gsplat(gaussians: Mapping[str, Tensor], view: View, options: Rast
         near_plane=options.near_plane,
         far_plane=options.far_plane,
         sh_degree=options.sh_degree,
-        packed=options.packed,
+        packed=False,  # what is unseen has its row: less memory otherwise, but a patch fits, and trains slower so
         absgrad=options.absgrad,
         rasterize_mode="antialiased" if options.antialiased else "classic",
     )
-    return Rendering(colors[0], alphas[0], info, options.packed)
+    return Rendering(colors[0], alphas[0], info)
 
 
 def _rasterize_cpu(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Rendering:
@@ -78,4 +78,4 @@ def _rasterize_cpu(gaussians: Mapping[str, Tensor], view: View, options: RasterO
         "conics": footprints.conics,
         "opacities": footprints.opacities,
     }
-    return Rendering(images[0], alphas[0], info, packed=False)
+    return Rendering(images[0], alphas[0], info)

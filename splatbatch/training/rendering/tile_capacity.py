@@ -38,7 +38,7 @@ class TileCapacity:
         self._most: Tensor | None = None
         self.overflown = 0
         """Looks that found a list that had not fitted: its farthest Gaussians were not drawn in that step."""
-        wanted = gaussians["means"].is_cuda and options.fused and not options.packed
+        wanted = gaussians["means"].is_cuda and options.fused
         self._why_none, self._why_not_ours = cuda.why_not_here() if wanted else "", ""
         if not wanted or self._why_none:
             return

@@ -22,12 +22,11 @@ class View:
 
 @dataclass(frozen=True)
 class RasterOptions:
-    """How to draw. `packed` keeps only what is visible, to save GPU memory; the CPU ignores it."""
+    """How to draw."""
 
     sh_degree: int = 3
     absgrad: bool = False
     antialiased: bool = False
-    packed: bool = False
     fused: bool = True
     """With our own kernels for CUDA, where they work."""
     near_plane: float = 0.01
@@ -39,7 +38,7 @@ class RasterOptions:
         training = recipe.training
         degree = training.sh_degree if sh_degree is None else sh_degree
         fused = training.kernels == "auto"
-        return cls(degree, recipe.refinement.absgrad, training.antialiased, training.packed, fused)
+        return cls(degree, recipe.refinement.absgrad, training.antialiased, fused)
 
 
 @dataclass(frozen=True)
@@ -49,4 +48,3 @@ class Rendering:
     colors: Tensor  # [H, W, 3], not clamped: may exceed 1
     alphas: Tensor  # [H, W, 1]
     info: dict[str, Any]
-    packed: bool  # whether `info` is: DefaultStrategy.step_post_backward must be told

@@ -8,7 +8,6 @@ import torch
 from gsplat.strategy import DefaultStrategy
 from gsplat.strategy.ops import remove, reset_opa
 from torch import Tensor
-from torch.nn.functional import pad
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
@@ -126,20 +125,10 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
     def observe(self, state: dict[str, Any], rendering: Rendering) -> None:
         """Add up how strongly each Gaussian is pulled across the image, in halves of it, and how often it is seen."""
         info, num = rendering.info, len(state["count"])  # of the patch's own, which come first
-        if rendering.packed:
-            self._observe_packed(state, info)
-            return
         means2d = info["means2d"]
         pull = (means2d.absgrad if self.absgrad else means2d.grad)[0, :num]  # [N, 2]; 0 where one is not seen
         state["grad2d"] += torch.hypot(pull[:, 0] * (info["width"] / 2), pull[:, 1] * (info["height"] / 2))
         state["count"] += (info["radii"][0, :num] > 0).all(dim=-1)
-
-    def _observe_packed(self, state: dict[str, Any], info: dict[str, Any]) -> None:
-        """Let gsplat do it, which counts all that is drawn: what is behind is counted, and forgotten."""
-        num, names = len(state["count"]), ("grad2d", "count")
-        seen = {name: pad(state[name], (0, self.num_behind)) for name in names}
-        self._update_state({"means": seen["count"]}, seen, info, packed=True)  # it asks for their number alone
-        state.update({name: seen[name][:num] for name in names})
 
     @torch.no_grad()
     def refine(self, params: Parameters, optimizers: Optimizers, state: dict[str, Any], step: int) -> None:
