@@ -7,25 +7,26 @@ import json
 import pytest
 from fake_batch import FakeBatch
 
-from splatbatch.config import Recipe, load
+from splatbatch.config import Config, Recipe, load
+from splatbatch.config.yaml.gone import GONE
 from splatbatch.errors import ConfigError
 from splatbatch.identity import short_hash
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 
 
 def test_a_setting_that_is_gone_is_named_with_its_line_and_stops_nothing(batch: FakeBatch) -> None:
-    batch.make("p0", executor={"kind": "local", "cpu_slots": 1})
-    line = batch.config.read_text().splitlines().index("  kind: local") + 1
+    batch.make("p0", executor={"mps": "auto", "cpu_slots": 1})
+    line = batch.config.read_text().splitlines().index("  mps: auto") + 1
     for verb in ("plan", "train"):
         ended = batch.run(verb)
         assert ended.returncode == 0
-        assert f"warning: {batch.config}:{line}: executor.kind: gone" in ended.stderr
+        assert f"warning: {batch.config}:{line}: executor.mps: gone" in ended.stderr
         assert "Delete the line" in ended.stderr
 
 
 def test_what_was_never_a_setting_is_a_mistake_as_before(batch: FakeBatch) -> None:
-    batch.make("p0", executor={"knid": "local"})
-    with pytest.raises(ConfigError, match=r"executor\.knid"):
+    batch.make("p0", executor={"mpss": "auto"})
+    with pytest.raises(ConfigError, match=r"executor\.mpss"):
         load(batch.config)
 
 
@@ -33,13 +34,18 @@ def test_a_config_without_old_settings_warns_of_nothing(batch: FakeBatch) -> Non
     assert load(batch.make("p0").config).warnings == ()
 
 
-def test_exposure_is_said_to_be_replaced_by_colors_for_all_patches_and_for_one(batch: FakeBatch) -> None:
-    batch.make("p0", training={"exposure": True}, patches={"p0": {"training": {"exposure": False, "seed": 7}}})
+def test_a_setting_that_is_gone_is_named_for_all_patches_and_for_one(batch: FakeBatch) -> None:
+    batch.make("p0", training={"packed": True}, patches={"p0": {"training": {"packed": False, "seed": 7}}})
     config = load(batch.config)
     lines = batch.config.read_text().splitlines()
-    places = [number for number, line in enumerate(lines, 1) if "exposure" in line]
+    places = [number for number, line in enumerate(lines, 1) if "packed" in line]
     assert sorted(int(one.split(":")[1]) for one in config.warnings) == places
-    assert all("training.exposure: gone" in one and "training.colors" in one for one in config.warnings)
+    assert all("training.packed: gone, and left out. Delete the line" in one for one in config.warnings)
+
+
+def test_every_setting_that_is_gone_is_warned_of_and_is_no_setting() -> None:
+    for section, setting in GONE:
+        assert setting not in type(getattr(Config(), section)).model_fields
 
 
 NEW = (

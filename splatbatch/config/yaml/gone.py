@@ -10,8 +10,6 @@ from splatbatch.config.yaml.source import Source
 
 FIXED = "Delete the line: it is no setting any more, but always {value}."
 GONE: Mapping[tuple[str, str], str] = {
-    ("executor", "kind"): "Delete the line: `train` always uses the machine that it is started on.",
-    ("training", "exposure"): "Delete the line: training.colors evens the photographs, before anything is trained.",
     ("training", "packed"): FIXED.format(value="false"),
     ("executor", "mps"): FIXED.format(value="on where patches share a GPU and its daemon can be started"),
     ("executor", "standby"): FIXED.format(value="auto: the next patch stands by where a GPU trains"),
