@@ -50,7 +50,8 @@ class Training(Section):
     else averaged while loading; auto: the largest whose longer side has at most 1600 px."""
     colors: Literal["auto", "even", "as_is"] = "auto"
     """Photographs of unlike exposure and white balance: `even`: evened by what their tracks tell; `as_is`: not; auto:
-    evened where the colours of a track then agree better by a fifth or more."""
+    evened where the colours of a track then agree better by a fifth or more. An external trainer is given evened copies
+    (JPEG 97, or PNG) for `even` alone."""
     coarse_to_fine: Literal["auto"] | bool = "auto"
     """Begin with small photographs and few Gaussians, and let both grow over the run: faster (DashGaussian, 2025);
     auto: with `default`, which it makes better, not with `mcmc`, which it makes worse."""
@@ -160,9 +161,6 @@ class Evaluation(Section):
     """Of patches that `split` has cut: `every`: the 8th of the scene's photographs each, the same ones in all patches;
     `contiguous`: those taken side by side, as `--holdout-block` chose them; `both` of them, and of patches that no
     split has cut a tenth of the photographs side by side beside every n-th."""
-    colors_from: Literal["all", "training"] = "all"
-    """Photographs whose tracks tell the colours of the points; `training`: held-out ones then get their own tone only
-    from points that others have settled."""
     steps: tuple[Steps, ...] = ()
     """Evaluate after these steps too; the end always is."""
     every: Annotated[int, Field(ge=0)] = 0

@@ -32,8 +32,6 @@ class Scene(Section):
 
     crs: str | None = None
     """Of the model's coordinates, metres east, north and up, as EPSG:32632: 3D Tiles then lie on the globe."""
-    evened_copies: bool = False
-    """Stage evened copies of the photographs for external trainers (JPEG 97, or PNG), as `training.colors` says."""
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> Scene:

@@ -232,19 +232,6 @@ def test_scenes_are_solved_each_by_itself(batch: FakeBatch) -> None:
     assert scenes["north"]["tones"]["img0.png"] == pytest.approx(scenes["south"]["tones"]["img0.png"], abs=0.02)
 
 
-def test_held_out_photographs_tell_nothing_where_that_is_asked_for(unlike: FakeBatch) -> None:
-    unlike.change(evaluation={"colors_from": "training"})
-    unlike.run("train")
-    others = {
-        name: tone for name, tone in colors(unlike)["together"]["tones"].items() if name not in ("img0.png", "img8.png")
-    }
-    shade(unlike.folder / "images" / "img8.png", 0.9)
-    unlike.run("train")
-    now = colors(unlike)["together"]["tones"]
-    assert len(now) == 9
-    assert {name: now[name] for name in others} == {name: pytest.approx(one, abs=1e-5) for name, one in others.items()}
-
-
 def test_verify_dims_names_photographs_that_are_unlike_and_writes_nothing(unlike: FakeBatch) -> None:
     shade(unlike.folder / "images" / "img4.png", 1.8)
     ended = unlike.run("verify-dims", "--colors")

@@ -49,7 +49,7 @@ def test_every_setting_that_is_gone_is_warned_of_and_is_no_setting() -> None:
 
 
 NEW = (
-    *(("training", "colors"), ("training", "border"), ("evaluation", "colors_from"), ("evaluation", "holdout")),
+    *(("training", "colors"), ("training", "border"), ("evaluation", "holdout")),
     ("refinement", "prune_loss_db"),
 )
 

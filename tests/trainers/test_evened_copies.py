@@ -109,7 +109,7 @@ def test_a_batch_stages_evened_copies_where_its_yaml_asks_for_them(batch: FakeBa
     for number, name in enumerate(names):
         shade(batch.folder / "images" / name, 0.7 + 0.08 * number)
     assert "colours" not in batch.run("train").stderr
-    batch.change(scene={"evened_copies": True})
+    batch.change(training={"colors": "even"})
     assert "colours: 9 photographs" in batch.run("retry", "p0", "--force").stderr
     assert batch.result("p0")["tones"] == json.loads((batch.output / "colors.json").read_text())["together"]["tones"]
     staging = batch.output / "patches/p0/attempt-02/scene"

@@ -10,6 +10,8 @@ from splatbatch.config.yaml.source import Source
 
 FIXED = "Delete the line: it is no setting any more, but always {value}."
 GONE: Mapping[tuple[str, str], str] = {
+    ("evaluation", "colors_from"): FIXED.format(value="all"),
+    ("scene", "evened_copies"): "Write training.colors: even, where external trainers are to get evened copies.",
     ("training", "packed"): FIXED.format(value="false"),
     ("executor", "mps"): FIXED.format(value="on where patches share a GPU and its daemon can be started"),
     ("executor", "standby"): FIXED.format(value="auto: the next patch stands by where a GPU trains"),

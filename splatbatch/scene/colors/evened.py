@@ -38,7 +38,7 @@ def write_evened(patch: Patch, target: Path) -> None:
         copy.parent.mkdir(parents=True, exist_ok=True)
         tone = patch.tones.get(image.name, NEUTRAL)
         if not source.is_file():
-            raise SceneError(f"{source}: missing image", "Copy it there; scene.evened_copies evens what is trained.")
+            raise SceneError(f"{source}: missing image", "Copy it there; training.colors evens what is trained.")
         if tone == NEUTRAL:
             copy.symlink_to(source.resolve())
         else:

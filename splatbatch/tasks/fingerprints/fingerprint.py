@@ -20,7 +20,7 @@ from splatbatch.tasks.fingerprints.inputs import inputs_of
 
 NEWER = (
     *(("training", "colors", "auto"), ("training", "border", "auto")),
-    *(("evaluation", "colors_from", "all"), ("evaluation", "holdout", "every")),
+    ("evaluation", "holdout", "every"),
     ("refinement", "prune_loss_db", Refinement().prune_loss_db),
 )
 """Settings that earlier versions had no word for: at their defaults no part of the hash, so that results stay fresh."""

@@ -13,8 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
-from splatbatch.config import Recipe, Scene
-from splatbatch.errors import SceneError
+from splatbatch.config import Recipe
 from splatbatch.files import Record
 from splatbatch.identity import FileFacts
 from splatbatch.plain_text import counted
@@ -25,7 +24,7 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.colors import Colors, Outlier, SceneColors, tone_to_record
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.settled.settled import Settled, Todo, Whole
-from splatbatch.tasks.task import Setup, Task, patches_of
+from splatbatch.tasks.task import Task, patches_of
 
 if TYPE_CHECKING:
     from splatbatch.scene.colors.scene_tones import SceneTones
@@ -36,7 +35,7 @@ VERSION = 2
 MOST_MOVED = 0.01
 """Share by which a gain, or the falloff in a corner, may move before what was trained with it is stale."""
 MOST_NAMED = 3
-ASKS_FOR_COLORS = frozenset({"training.colors", "evaluation.colors_from"})
+ASKS_FOR_COLORS = "training.colors"
 
 
 class SettledTones(Settled[Colors]):
@@ -54,7 +53,7 @@ class SettledTones(Settled[Colors]):
 
     def is_asked_for(self, tasks: Sequence[Task]) -> bool:
         """Return whether the recipe of any wants them."""
-        return any(wants_tones(task.asked.recipe, task.asked.config.scene) for task in tasks)
+        return any(wants_tones(task.asked.recipe) for task in tasks)
 
     def settle(self, batch: Whole, todo: Todo) -> Colors | None:
         """Return the tones of the batch, and say which were solved now; None where it goes on without any."""
@@ -72,14 +71,14 @@ class SettledTones(Settled[Colors]):
 
     def apply(self, tasks: Sequence[Task], record: Colors | None) -> tuple[Task, ...]:
         """Return tasks whose patches have the tones that hold for them."""
-        return tuple(_in_tones(task, tones_of(record, task.patch.name, task.asked)) for task in tasks)
+        return tuple(_in_tones(task, tones_of(record, task.patch.name, task.asked.recipe)) for task in tasks)
 
     def why_stale(self, result: Result, task: Task, record: Colors | None) -> str:
         """Say which photographs have tones by now that a result was not trained with; empty for none."""
-        held, scene = result.held_against, task.today.config.scene
-        if ASKS_FOR_COLORS & result.changes.keys() or (record is None and wants_tones(task.recipe, scene)):
+        held = result.held_against
+        if ASKS_FOR_COLORS in result.changes or (record is None and wants_tones(task.recipe)):
             return ""  # somebody wanted it so, or nobody has solved any
-        now = tones_of(record, task.patch.name, task.today)
+        now = tones_of(record, task.patch.name, task.recipe)
         if not now and not held.tones:
             return ""
         names = list(held.photographs)
@@ -87,7 +86,7 @@ class SettledTones(Settled[Colors]):
 
     def key(self, task: Task, record: Colors | None) -> str:
         """Return how it is asked for them."""
-        return f"{task.recipe.training.colors} {task.today.config.scene.evened_copies}"
+        return task.recipe.training.colors
 
     def facts(self, record: Colors, tasks: Sequence[Task]) -> Record:
         """Return nothing: they are many."""
@@ -97,19 +96,17 @@ class SettledTones(Settled[Colors]):
 TONES = SettledTones()
 
 
-def wants_tones(recipe: Recipe, scene: Scene) -> bool:
+def wants_tones(recipe: Recipe) -> bool:
     """Return whether tones may have a say in a training; an external trainer knows them as evened copies alone."""
-    return recipe.training.colors != "as_is" and (recipe.program is None or scene.evened_copies)
+    return recipe.training.colors == "even" or (recipe.training.colors == "auto" and recipe.program is None)
 
 
-def tones_of(colors: Colors | None, patch: str, setup: Setup) -> Mapping[str, Tone]:
+def tones_of(colors: Colors | None, patch: str, recipe: Recipe) -> Mapping[str, Tone]:
     """Return the tones in which a patch is trained, by image name; none: as its photographs are."""
-    recipe = setup.recipe
-    if colors is None or not wants_tones(recipe, setup.config.scene):
+    if colors is None or not wants_tones(recipe):
         return {}
     solved = colors.of(patch)
-    is_asked_for = recipe.training.colors == "even" or recipe.program is not None
-    return solved.tones if is_asked_for or solved.is_even else {}
+    return solved.tones if recipe.training.colors == "even" or solved.is_even else {}
 
 
 def _in_tones(task: Task, tones: Mapping[str, Tone]) -> Task:
@@ -132,9 +129,9 @@ def solve(batch: Whole, todo: Sequence[Task], kept: Colors | None) -> tuple[Colo
     """
     known = kept or Colors()
     wanted = batch.every if not batch.config.scene.scenes else todo
-    groups = _groups(batch, [task for task in wanted if wants_tones(task.asked.recipe, batch.config.scene)])
+    groups = _groups(batch, [task for task in wanted if wants_tones(task.asked.recipe)])
     before = {name: known.of(name) if name else known.together for name in groups}
-    found = {name: _settle(batch, *group, before[name]) for name, group in groups.items()}
+    found = {name: _settle(batch, group, before[name]) for name, group in groups.items()}
     scenes = {name: one for name, one in found.items() if name}
     colors = Colors(found.get("", known.together), {**known.scenes, **scenes})
     return colors, tuple(name for name in found if found[name] is not before[name])
@@ -142,39 +139,31 @@ def solve(batch: Whole, todo: Sequence[Task], kept: Colors | None) -> tuple[Colo
 
 def look_at_colors(batch: Whole) -> Mapping[str, SceneColors]:
     """Return the tones of a batch, solved now, whether or not they are asked for; by scene, "" for all together."""
-    return {name: _settle(batch, *group, SceneColors()) for name, group in _groups(batch, batch.tasks).items()}
+    return {name: _settle(batch, group, SceneColors()) for name, group in _groups(batch, batch.tasks).items()}
 
 
-Group = tuple[tuple[Patch, ...], tuple[Task, ...]]
-"""Patches that share a scene, and the tasks that ask for its tones."""
-
-
-def _groups(batch: Whole, tasks: Sequence[Task]) -> dict[str, Group]:
+def _groups(batch: Whole, tasks: Sequence[Task]) -> dict[str, tuple[Patch, ...]]:
+    """Return the patches that share a scene: of scenes that stand by themselves those of these tasks, each alone."""
     if not batch.config.scene.scenes:
-        return {"": (patches_of(batch.every), tuple(tasks))}
-    return {
-        patch.name: ((patch,), tuple(one for one in tasks if one.patch.name == patch.name))
-        for patch in patches_of(tasks)
-    }
+        return {"": patches_of(batch.every)}
+    return {patch.name: (patch,) for patch in patches_of(tasks)}
 
 
-def _settle(batch: Whole, patches: tuple[Patch, ...], tasks: Sequence[Task], kept: SceneColors) -> SceneColors:
+def _settle(batch: Whole, patches: tuple[Patch, ...], kept: SceneColors) -> SceneColors:
     """Return the tones of patches that share a scene: the kept ones, or solved from the source, else from them all."""
-    held_out = _held_out(tasks)
     whole = _source(batch, patches)
-    if kept.inputs and kept.inputs == _inputs([*whole, *patches], _names(kept), held_out):
+    if kept.inputs and kept.inputs == _inputs([*whole, *patches], _names(kept)):
         return kept
     from splatbatch.scene.colors.scene_tones import solve_tones
 
     cache = batch.output.color_cache if batch.output.path.is_dir() else None
-    found = solve_tones(whole, cache, held_out) if whole else None
+    found = solve_tones(whole, cache) if whole else None
     if found is None or found.problem:
-        found = solve_tones(patches, cache, held_out)
+        found = solve_tones(patches, cache)
     solved = in_gauge_of(kept.tones, to_record(found))
     if any(patch.partition for patch in patches):
-        asked, sizes = "training" if held_out else "all", _bytes(patches, _names(solved))
-        solved = frozen(kept, replace(solved, asked=asked, bytes=sizes))
-    return replace(solved, inputs=_inputs([*whole, *patches], _names(solved), held_out))
+        solved = frozen(kept, replace(solved, asked="all", bytes=_bytes(patches, _names(solved))))
+    return replace(solved, inputs=_inputs([*whole, *patches], _names(solved)))
 
 
 def _names(solved: SceneColors) -> set[str]:
@@ -240,27 +229,13 @@ def _source(batch: Whole, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
     return (replace(source_patch(source, patches), masks=masks.pop() if len(masks) == 1 else None),)
 
 
-def _held_out(tasks: Iterable[Task]) -> frozenset[str]:
-    """Return the photographs whose tracks are to tell nothing of the colours of the points."""
-    from splatbatch.scene.holdout import choose_holdout
-
-    names: set[str] = set()
-    for patch, evaluation in {(task.patch, task.asked.recipe.evaluation) for task in tasks}:
-        if evaluation.colors_from == "training":
-            try:
-                names.update(choose_holdout(patch, evaluation))
-            except SceneError:  # a broken model is the audit's to report
-                continue
-    return frozenset(names)
-
-
-def _inputs(patches: Iterable[Patch], names: Collection[str], held_out: Collection[str]) -> str:
+def _inputs(patches: Iterable[Patch], names: Collection[str]) -> str:
     """Return a hash of size and time of all that tones are solved from: models, and the photographs of these names.
 
     Which photographs the models have, what was solved says: a model that is as it was is not read for that.
     """
     stats, patches = FileFacts(), tuple(patches)
-    digest = hashlib.sha256(f"{VERSION} {sorted(held_out)}".encode(errors="surrogateescape"))
+    digest = hashlib.sha256(f"{VERSION} []".encode())
     for sparse in dict.fromkeys(patch.sparse for patch in patches):
         facts = [f"{name} {stats.of(f'{sparse}/{name}')[:2]}" for name in MODEL_FILE_NAMES]
         digest.update("\0".join(facts).encode(errors="surrogateescape"))
