@@ -153,7 +153,7 @@ def test_a_batch_whose_reader_goes_away_goes_on(batch: FakeBatch) -> None:
 # how fast
 
 
-LONGEST_S = 10.0
+LONGEST_S = 30.0
 """By the wall clock, which other work on the machine moves, too: longer than that is a wait."""
 
 
@@ -187,7 +187,7 @@ def test_a_second_train_is_quick(batch: FakeBatch) -> None:
 # what every command says and writes
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["config", "--help"], ["config", "schema"]])
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["config", "--help"], ["schema"]])
 def test_what_needs_no_config_works_without_one(tmp_path: Path, arguments: list[str]) -> None:
     command = [sys.executable, "-m", "splatbatch", *arguments]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

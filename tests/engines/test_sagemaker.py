@@ -20,6 +20,9 @@ from programs import put_programs
 SETTINGS = ROOT / "configs/engines/sagemaker"
 QUICK = {"training": {"colors": "as_is"}, "limits": {"grace_s": 0.5, "free_disk_mib": 0}}
 
+BESIDE = ["publish.json", "report.html", "report.json", "report.md"]
+"""What a model holds beside its splats."""
+
 
 @dataclass
 class Host:
@@ -67,7 +70,10 @@ def host(batch: FakeBatch, tmp_path: Path) -> Host:
 def test_a_job_trains_its_channel_and_leaves_splats_and_report_as_its_model(batch: FakeBatch, host: Host) -> None:
     batch.make("p0", "p1", **QUICK)
     code, err = host.lay_out({"config": '"splat_config.yml"', "sagemaker_program": '"x"', "for": '"1h"'}).run()
-    assert (code, host.models()) == (0, ["p0.ply", "p1.ply", "report.html", "report.json", "report.md"]), err
+    assert (code, host.models()) == (
+        0,
+        ["p0.ply", "p1.ply", *BESIDE],
+    ), err
     assert (host.root / "checkpoints/patches/p0/result.json").is_file()
     assert not (host.root / "output/failure").exists()
 
@@ -82,7 +88,10 @@ def test_a_job_that_is_interrupted_ends_in_time_with_what_it_has_and_another_goe
     began = time.monotonic()
     job.send_signal(signal.SIGTERM)
     job.communicate(timeout=60)
-    assert (job.returncode, host.models()) == (75, ["p0.ply", "report.html", "report.json", "report.md"])
+    assert (job.returncode, host.models()) == (
+        75,
+        ["p0.ply", *BESIDE],
+    )
     assert time.monotonic() - began < 30
     assert left_of(batch) == []
     later = Host(batch, tmp_path / "later/ml").lay_out()

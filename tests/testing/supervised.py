@@ -14,7 +14,7 @@ from splatbatch import processes
 from splatbatch.files import read_json
 from splatbatch.store.attempt_folder import AttemptFolder
 
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
 ASLEEP = "import time; print('ready', flush=True); time.sleep(600)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {ASLEEP}"
 

@@ -146,7 +146,7 @@ def run(job: Job, ending: Ending) -> int:
 def hand_over(yaml: Path, model: Path, ending: Ending) -> None:
     """Put the accepted splats and the report where SageMaker takes the model from."""
     model.mkdir(parents=True, exist_ok=True)
-    for words in (("export", "--to", f"{model}/", "--force"), ("report",)):
+    for words in (("publish", "--as", "ply", "--no-measure", "--to", str(model), "--force"), ("report",)):
         try:
             subprocess.run(["splatbatch", *words, "--config", str(yaml)], check=False, timeout=ending.left_s())
         except subprocess.TimeoutExpired:

@@ -7,10 +7,13 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.photos.headers import Headers, Photo
 from splatbatch.scene.photos.sizes import Size, spell
+
+if TYPE_CHECKING:  # numpy, which `status` does without
+    from splatbatch.scene.colmap.types import Camera, Image
 
 PHOTOGRAPHS = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".heic", ".bmp"})
 """Suffixes of photographs, in small letters."""
