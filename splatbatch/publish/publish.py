@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from splatbatch import __version__
 from splatbatch.config import nearest
 from splatbatch.errors import ConfigError, OutputError, SplatbatchError
 from splatbatch.machine.bounded import USUAL, Bounds
+from splatbatch.monitor.telling import Bars, Lines
 from splatbatch.plain_text import counted
 from splatbatch.publish.convert import Job, Written, as_file, convert
 from splatbatch.publish.formats import FORMATS, KINDS, PAGE, TILES, Format
@@ -37,16 +38,6 @@ MOST_IN_ONE = 5_000_000
 PART_BY_PART = "the scene was written part by part, and the parts are not measured"
 MEASURING_FAILED = "what compression costs could not be measured"
 NO_DECODER = "splat-transform, which reads it back, is not here: not measured"
-
-
-class Telling(Protocol):
-    """Tells people how far it is."""
-
-    def say(self, words: str) -> None:
-        """Say something."""
-
-    def advance(self, what: str, done: int, total: int) -> None:
-        """Say how far something is."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +88,7 @@ class Publishing:
     """Publishes splats one after the other, and keeps publish.json up to date."""
 
     wish: Wish
-    telling: Telling
+    telling: Lines | Bars
     kept: Kept
     work: Path
     failed: list[SplatbatchError] = field(default_factory=list)
@@ -133,20 +124,19 @@ class Publishing:
             self.kept.place(name)
         began = time.monotonic()
         self.telling.say(f"{splat.name}: a page …")
-        work = self.work / "page"
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir()
+        work = self._empty("page")
         page = write_page(splat, self.wish.crs, work, find_tool(self.wish.bounds, self.telling.say))
         name = page_name(splat.name, page.aside)
-        place = self.kept.put(page.aside, name, Output(PAGE, splat.name))
-        size, seconds = folder_bytes(place), round(time.monotonic() - began, 2)
-        bytes_before = splat.header.file_bytes - splat.header.header_bytes
-        hashes = hashes_in(place)
-        self.kept.note(
-            name,
-            Output(PAGE, splat.name, key, size, hashes, bytes_before, splat.num_gaussians, seconds, notes=page.notes),
+        output = Output(
+            kind=PAGE,
+            of=splat.name,
+            key=key,
+            bytes_before=splat.header.file_bytes - splat.header.header_bytes,
+            num_gaussians=splat.num_gaussians,
+            notes=page.notes,
         )
-        self.telling.say(f"{name}: {size / 1e6:.1f} MB, {seconds:.0f} s")
+        output = self._put(page.aside, name, output, began)
+        self.telling.say(f"{name}: {output.bytes / 1e6:.1f} MB, {output.seconds:.0f} s")
         whole = Part(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)
         self._measured(splat, whole, {name: page.splat.decoded} if page.splat.decoded else {}, work)
 
@@ -180,9 +170,7 @@ class Publishing:
 
     def _part(self, splat: Published, part: Part, forms: Sequence[Format]) -> None:
         """Publish what becomes one file of each form, and measure all that came back."""
-        shutil.rmtree(self.work / "part", ignore_errors=True)
-        folder = self.work / "part"
-        folder.mkdir()
+        folder = self._empty("part")
         decoded: dict[str, Path] = {}
         for form in forms:
             name = form.place(part.name)
@@ -205,23 +193,33 @@ class Publishing:
         began = time.monotonic()
         self.telling.say(f"{name} …")
         written = convert(job, self._tool(job.form))
-        place = self.kept.put(job.aside, name, Output(job.form.name, splat.name))
         part_bytes = 4 * len(splat.header.properties) * job.part.num_gaussians
         output = Output(
             kind=job.form.name,
             of=splat.name,
             key=key,
-            bytes=folder_bytes(place),
-            sha256=hashes_in(place),
             bytes_before=part_bytes,
             num_gaussians=written.num_gaussians or job.part.num_gaussians,
-            seconds=round(time.monotonic() - began, 2),
             notes=(*written.notes, *self._why_not_measured(job, written)),
         )
-        self.kept.note(name, output)
+        output = self._put(job.aside, name, output, began)
         share = output.bytes / max(1, part_bytes)
         self.telling.say(f"{name}: {output.bytes / 1e6:.1f} MB, {share:.0%} of the PLY, {output.seconds:.0f} s")
         return written
+
+    def _put(self, aside: Path, name: str, output: Output, began: float) -> Output:
+        """Put what was written in its place, and write it down, with its size, hashes and time; return that."""
+        place = self.kept.put(aside, name, Output(output.kind, output.of))
+        seconds = round(time.monotonic() - began, 2)
+        output = replace(output, bytes=folder_bytes(place), sha256=hashes_in(place), seconds=seconds)
+        self.kept.note(name, output)
+        return output
+
+    def _empty(self, name: str) -> Path:
+        """Return an empty folder for what comes and goes."""
+        shutil.rmtree(self.work / name, ignore_errors=True)
+        (self.work / name).mkdir()
+        return self.work / name
 
     def _why_not_measured(self, job: Job, written: Written) -> tuple[str, ...]:
         if job.form.name == "ply" or not self.wish.is_measured:
@@ -262,27 +260,16 @@ class Publishing:
                 raise
             return None
 
-    def _survived(self) -> Survivor:
-        return Survivor(self.failed)
-
-
-@dataclass
-class Survivor:
-    """Lets what follows go on after a mistake, which is kept."""
-
-    failed: list[SplatbatchError]
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, kind: object, error: BaseException | None, at: object) -> bool:
-        """Keep a mistake; anything else goes its way."""
-        if isinstance(error, OSError):
-            error = OutputError(f"{error.filename or 'the target'}: {error.strerror or error}", "Check the disk.")
-        if isinstance(error, SplatbatchError):
+    @contextmanager
+    def _survived(self) -> Iterator[None]:
+        """Let what follows go on after a mistake, which is told of at the end."""
+        try:
+            yield
+        except SplatbatchError as error:
             self.failed.append(error)
-            return True
-        return False
+        except OSError as error:
+            words = f"{error.filename or 'the target'}: {error.strerror or error}"
+            self.failed.append(OutputError(words, "Check the disk."))
 
 
 def with_loss(output: Output, loss: Loss) -> Output:
@@ -290,7 +277,7 @@ def with_loss(output: Output, loss: Loss) -> Output:
     return replace(output, psnr=loss.psnr, loss_db=loss.loss_db, between_db=loss.between_db, num_photos=loss.num_photos)
 
 
-def publish(splats: Sequence[Published], wish: Wish, output: Path, telling: Telling) -> Publication:
+def publish(splats: Sequence[Published], wish: Wish, output: Path, telling: Lines | Bars) -> Publication:
     """Publish splats; return all that lies in the folder then.
 
     Args:

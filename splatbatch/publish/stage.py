@@ -26,6 +26,16 @@ CHUNKS, CHUNK_ROWS = 32, 512
 EDGE = 2.0
 """Percent of a patch's Gaussians that may lie beyond its box on the map, on each side."""
 LARGEST_SINE = 1 - 1e-9
+MOST_PHOTOS = 12
+"""From which the colour of the sky is taken."""
+LEVEL = 0.35
+"""Sine of the angle by which a photograph may look down and still show the sky at its upper edge."""
+TOP = 0.04
+"""Of a photograph's height."""
+SIZE_PX = 256
+NEUTRAL = (0.78, 0.82, 0.86)
+"""Where no photograph looks up: the light grey of an overcast day."""
+Color = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -119,17 +129,6 @@ def box_on(plan: Floats, places: Floats) -> Floats:
     """Return the box of a patch on the map, [2, 2]: its lower and its upper corner."""
     found: Floats = np.percentile(places @ plan.T, (EDGE, 100 - EDGE), axis=0)
     return found
-
-
-MOST_PHOTOS = 12
-LEVEL = 0.35
-"""Sine of the angle by which a photograph may look down and still show the sky at its upper edge."""
-TOP = 0.04
-"""Of a photograph's height."""
-SIZE_PX = 256
-NEUTRAL = (0.78, 0.82, 0.86)
-"""Where no photograph looks up: the light grey of an overcast day."""
-Color = tuple[float, float, float]
 
 
 def sky_of(splat: Published, up: Vector) -> tuple[Color, bool]:

@@ -32,78 +32,26 @@ from splatbatch.scene.colmap.types import Floats
 from splatbatch.splats.preview import rotated
 from splatbatch.store.folders import BACKDROP
 
+VERSION = 1
+"""Raise it when pages are made otherwise."""
+MOST_BYTES = 50_000_000
+"""Of the splat in a page of one file: browsers hold it twice while they open it."""
+MOST_AT_ONCE = 5_000_000
+"""Gaussians that are read at once; a larger scene is streamed patch by patch, in one page."""
+CONTENT = "splat"
+NO_SKY = "no photograph shows the sky: the page has a plain one"
+NEEDLE = "M0 -16L5 2L0 -1L-5 2Z"
+SHARED = "base-uri 'none'; form-action 'none'"
 SIZE, MARGIN = 200.0, 8.0
 NICE = (1, 2, 5, 10)
 LEAST_LABEL = 26.0
 """Of a box's width: what is narrower says its name under the cursor."""
-
-
-def draw_plan(boxes: Mapping[str, Floats], metres_per_unit: float | None) -> Html:
-    """Return the map of patches, each a box [2, 2]; with metres for a unit it has an arrow to the north and a scale.
-
-    The script moves its marker `.here`, by the attributes: units of the scene at the left and at the bottom, and the
-    size of a unit.
-    """
-    corners = np.concatenate([*boxes.values()])
-    low, high = corners.min(axis=0), corners.max(axis=0)
-    unit = (SIZE - 2 * MARGIN) / max(float((high - low).max()), 1e-12)
-    width, height = (2 * MARGIN + unit * (high - low)).tolist()
-    corner = np.array([low[0], high[1]])
-    on_sheet = {name: MARGIN + unit * np.abs(np.array([box[0, 0], box[1, 1]]) - corner) for name, box in boxes.items()}
-    patches = [
-        _patch(name, index, on_sheet[name], unit * (box[1] - box[0])) for index, (name, box) in enumerate(boxes.items())
-    ]
-    here = tag("path", class_="here", d="M0 -7L4.5 5L0 2L-4.5 5Z")
-    foot = 24.0 if metres_per_unit else 0.0
-    known = [_scale_bar(unit / metres_per_unit, width, height), _north(width)] if metres_per_unit else []
-    return tag(
-        "svg",
-        *patches,
-        here,
-        *known,
-        id="plan",
-        viewBox=f"0 0 {width:.1f} {height + foot:.1f}",
-        role="group",
-        aria_label="Map of the patches",
-        data_left=f"{float(low[0]) - MARGIN / unit:.9g}",
-        data_top=f"{float(high[1]) + MARGIN / unit:.9g}",
-        data_unit=f"{unit:.9g}",
-    )
-
-
-def _patch(name: str, index: int, at_px: Floats, size_px: Floats) -> Html:
-    (x, y), (wide, tall) = at_px.tolist(), size_px.tolist()
-    rect = tag("rect", x=round(x, 1), y=round(y, 1), width=round(wide, 1), height=round(tall, 1))
-    at = {"x": round(x + wide / 2, 1), "y": round(y + tall / 2 + 4, 1)}
-    label = tag("text", name, text_anchor="middle", **at) if wide >= LEAST_LABEL else Html("")
-    return tag("g", tag("title", name), rect, label, class_="patch", role="button", tabindex="0", data_patch=str(index))
-
-
-def _scale_bar(px_per_metre: float, width: float, height: float) -> Html:
-    """Return a bar of a round number of metres, at most half of the map long."""
-    longest = width / 2 / px_per_metre
-    power = 10.0 ** math.floor(math.log10(longest))
-    metres = max(step * power for step in NICE if step * power <= longest)
-    length, y = metres * px_per_metre, height + 8
-    line = tag("path", d=f"M{MARGIN} {y - 4:.1f}v4h{length:.1f}v-4")
-    words = f"{metres / 1000:g} km" if metres >= 1000 else f"{metres:g} m"
-    return tag("g", line, tag("text", words, x=round(MARGIN + length + 5, 1), y=round(y + 2, 1)), class_="scale")
-
-
-def _north(width: float) -> Html:
-    x = width - MARGIN - 8
-    return tag("g", tag("path", d=f"M{x:.1f} 34V12m-5 8l5 -9l5 9"), tag("text", "N", x=x - 4, y=46), class_="north")
-
-
-VERSION = 1
-"""Raise it when pages are made otherwise."""
-NEEDLE = "M0 -16L5 2L0 -1L-5 2Z"
 FIGURES = {
     "psnr": ("PSNR, held out", "{:.2f} dB"),
     "ssim": ("SSIM", "{:.3f}"),
-    "num_photos": ("held-out photographs", "{:.0f}"),
+    "num_photos": ("photographs", "{:.0f}"),
 }
-SHARED = "base-uri 'none'; form-action 'none'"
+"""What the page says of a splat's figures, each in words and as it is spelled."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +86,84 @@ class Facts:
     photos: tuple[PhotoView, ...] = ()
     is_as_trained: bool = False
     """The content lies as it was trained: the page turns it so that its sky is above."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that was written, aside."""
+
+    aside: Path
+    """A file, or a folder."""
+    splat: Written
+    """What is in it."""
+    notes: tuple[str, ...]
+
+
+def write_page(splat: Published, crs: str, work: Path, tool: Tool) -> Page:
+    """Write the page of a splat aside.
+
+    Raises:
+        MissingPartError: the viewer is not built.
+        OutputError: the splat cannot be read, or not be written for the viewer.
+        ConfigError: the CRS is none, or the scene lies outside its area.
+    """
+    if not viewer_script():
+        raise MissingPartError("html: the viewer is not built", HOW["viewer"])
+    facts = facts_of(splat, crs, splat.parts)
+    notes = () if facts.has_sky else (NO_SKY,)
+    whole = Part(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)
+    if splat.name != SCENE:
+        job, written = _packed(Job(whole, FORMATS["sog"], work / "sog"), facts, tool)
+        if job.aside.stat().st_size <= MOST_BYTES:
+            text = file_page(facts, "scene.sog", job.aside.read_bytes(), (viewer_gz(), viewer_script()))
+            write_text(work / "page.html", text)
+            return Page(work / "page.html", written, (*notes, *written.notes))
+    pieces = splat.parts if splat.num_gaussians > MOST_AT_ONCE else ()
+    job, written = _packed(Job(whole, FORMATS["streamed"], work / "streamed", pieces), facts, tool)
+    folder = work / "page"
+    folder.mkdir()
+    job.aside.rename(folder / CONTENT)
+    write_text(folder / "index.html", folder_page(facts, f"{CONTENT}/{job.form.suffix}"))
+    write_whole(folder / "viewer.js", lambda file: file.write(viewer_script().encode()))
+    for name in ("page.css", "page.js"):
+        write_text(folder / name, asset(name))
+    return Page(folder, written, (*notes, *written.notes))
+
+
+def page_name(name: str, place: Path) -> str:
+    """Return what the page of a splat is called, a file or a folder."""
+    return f"{name}.html" if place.is_file() else f"{name}-page"
+
+
+def _packed(job: Job, facts: Facts, tool: Tool) -> tuple[Job, Written]:
+    """Write a splat for the viewer, turned so that its sky is above."""
+    job.work.mkdir()
+    reader: Reader = "tool" if job.part.num_gaussians <= MOST_AT_ONCE else "nothing"
+    stage = facts.stage
+    form = replace(job.form, turn=stage.tool_turn, turn_back=stage.tool_turn_back, reader=reader)
+    turned = replace(job, form=form)
+    return turned, convert(turned, tool)
+
+
+def facts_of(splat: Published, crs: str, every: tuple[Part, ...]) -> Facts:
+    """Return what the page shows of a splat, with these parts on its map.
+
+    Raises:
+        OutputError: the splat cannot be read.
+    """
+    stage = set_stage(splat, crs)
+    parts = [part for part in every if part.num_gaussians and part.name != BACKDROP] or list(every)
+    try:
+        places = {part.name: places_of(part) for part in parts}
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{splat.path}: {error}", "Train or merge it again.") from error
+    middles = {name: np.median(found, axis=0) for name, found in places.items()}
+    sky, is_known = sky_of(splat, stage.up)
+    scale = None
+    if crs:
+        scale = on_globe(crs, np.median([*middles.values()], axis=0) + np.array(splat.offset)).scale
+    boxes = {name: box_on(stage.plan, found) for name, found in places.items()}
+    return Facts(splat, stage, boxes, middles, sky, crs, scale, has_sky=is_known)
 
 
 def folder_page(facts: Facts, content: str) -> str:
@@ -249,12 +275,8 @@ def _about(facts: Facts) -> Html:
     rows = {"Gaussians": f"{splat.num_gaussians:,}"}
     if len(facts.boxes) > 1:
         rows["patches"] = str(len(facts.boxes))
-    known = {
-        "psnr": ("PSNR, held out", "{:.2f} dB"),
-        "ssim": ("SSIM", "{:.3f}"),
-        "num_photos": ("photographs", "{:.0f}"),
-    }
-    rows |= {label: form.format(splat.figures[key]) for key, (label, form) in known.items() if splat.figures.get(key)}
+    figures = splat.figures
+    rows |= {label: form.format(figures[key]) for key, (label, form) in FIGURES.items() if figures.get(key)}
     if facts.crs:
         rows["coordinates"] = facts.crs
     cells = [tag("tr", tag("td", name), tag("td", value)) for name, value in rows.items()]
@@ -289,87 +311,58 @@ def _compass() -> Html:
     return tag("div", tag("svg", needle, text, viewBox="-24 -24 48 48"), id="compass", role="img", aria_label="North")
 
 
-MOST_BYTES = 50_000_000
-"""Of the splat in a page of one file: browsers hold it twice while they open it."""
-MOST_AT_ONCE = 5_000_000
-"""Gaussians that are read at once; a larger scene is streamed patch by patch, in one page."""
-CONTENT = "splat"
-NO_SKY = "no photograph shows the sky: the page has a plain one"
+def draw_plan(boxes: Mapping[str, Floats], metres_per_unit: float | None) -> Html:
+    """Return the map of patches, each a box [2, 2]; with metres for a unit it has an arrow to the north and a scale.
 
-
-@dataclass(frozen=True)
-class Page:
-    """A page that was written, aside."""
-
-    aside: Path
-    """A file, or a folder."""
-    splat: Written
-    """What is in it."""
-    notes: tuple[str, ...]
-
-
-def write_page(splat: Published, crs: str, work: Path, tool: Tool) -> Page:
-    """Write the page of a splat aside.
-
-    Raises:
-        MissingPartError: the viewer is not built.
-        OutputError: the splat cannot be read, or not be written for the viewer.
-        ConfigError: the CRS is none, or the scene lies outside its area.
+    The script moves its marker `.here`, by the attributes: units of the scene at the left and at the bottom, and the
+    size of a unit.
     """
-    if not viewer_script():
-        raise MissingPartError("html: the viewer is not built", HOW["viewer"])
-    facts = facts_of(splat, crs, splat.parts)
-    notes = () if facts.has_sky else (NO_SKY,)
-    whole = Part(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)
-    if splat.name != SCENE:
-        job, written = _packed(Job(whole, FORMATS["sog"], work / "sog"), facts, tool)
-        if job.aside.stat().st_size <= MOST_BYTES:
-            text = file_page(facts, "scene.sog", job.aside.read_bytes(), (viewer_gz(), viewer_script()))
-            write_text(work / "page.html", text)
-            return Page(work / "page.html", written, (*notes, *written.notes))
-    pieces = splat.parts if splat.num_gaussians > MOST_AT_ONCE else ()
-    job, written = _packed(Job(whole, FORMATS["streamed"], work / "streamed", pieces), facts, tool)
-    folder = work / "page"
-    folder.mkdir()
-    job.aside.rename(folder / CONTENT)
-    write_text(folder / "index.html", folder_page(facts, f"{CONTENT}/{job.form.suffix}"))
-    write_whole(folder / "viewer.js", lambda file: file.write(viewer_script().encode()))
-    for name in ("page.css", "page.js"):
-        write_text(folder / name, asset(name))
-    return Page(folder, written, (*notes, *written.notes))
+    corners = np.concatenate([*boxes.values()])
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    unit = (SIZE - 2 * MARGIN) / max(float((high - low).max()), 1e-12)
+    width, height = (2 * MARGIN + unit * (high - low)).tolist()
+    corner = np.array([low[0], high[1]])
+    on_sheet = {name: MARGIN + unit * np.abs(np.array([box[0, 0], box[1, 1]]) - corner) for name, box in boxes.items()}
+    patches = [
+        _patch(name, index, on_sheet[name], unit * (box[1] - box[0])) for index, (name, box) in enumerate(boxes.items())
+    ]
+    here = tag("path", class_="here", d="M0 -7L4.5 5L0 2L-4.5 5Z")
+    foot = 24.0 if metres_per_unit else 0.0
+    known = [_scale_bar(unit / metres_per_unit, width, height), _north(width)] if metres_per_unit else []
+    return tag(
+        "svg",
+        *patches,
+        here,
+        *known,
+        id="plan",
+        viewBox=f"0 0 {width:.1f} {height + foot:.1f}",
+        role="group",
+        aria_label="Map of the patches",
+        data_left=f"{float(low[0]) - MARGIN / unit:.9g}",
+        data_top=f"{float(high[1]) + MARGIN / unit:.9g}",
+        data_unit=f"{unit:.9g}",
+    )
 
 
-def page_name(name: str, place: Path) -> str:
-    """Return what the page of a splat is called, a file or a folder."""
-    return f"{name}.html" if place.is_file() else f"{name}-page"
+def _patch(name: str, index: int, at_px: Floats, size_px: Floats) -> Html:
+    (x, y), (wide, tall) = at_px.tolist(), size_px.tolist()
+    rect = tag("rect", x=round(x, 1), y=round(y, 1), width=round(wide, 1), height=round(tall, 1))
+    at = {"x": round(x + wide / 2, 1), "y": round(y + tall / 2 + 4, 1)}
+    label = tag("text", name, text_anchor="middle", **at) if wide >= LEAST_LABEL else Html("")
+    return tag("g", tag("title", name), rect, label, class_="patch", role="button", tabindex="0", data_patch=str(index))
 
 
-def _packed(job: Job, facts: Facts, tool: Tool) -> tuple[Job, Written]:
-    """Write a splat for the viewer, turned so that its sky is above."""
-    job.work.mkdir()
-    reader: Reader = "tool" if job.part.num_gaussians <= MOST_AT_ONCE else "nothing"
-    stage = facts.stage
-    form = replace(job.form, turn=stage.tool_turn, turn_back=stage.tool_turn_back, reader=reader)
-    turned = replace(job, form=form)
-    return turned, convert(turned, tool)
+def _scale_bar(px_per_metre: float, width: float, height: float) -> Html:
+    """Return a bar of a round number of metres, at most half of the map long."""
+    longest = width / 2 / px_per_metre
+    power = 10.0 ** math.floor(math.log10(longest))
+    metres = max(step * power for step in NICE if step * power <= longest)
+    length, y = metres * px_per_metre, height + 8
+    line = tag("path", d=f"M{MARGIN} {y - 4:.1f}v4h{length:.1f}v-4")
+    words = f"{metres / 1000:g} km" if metres >= 1000 else f"{metres:g} m"
+    return tag("g", line, tag("text", words, x=round(MARGIN + length + 5, 1), y=round(y + 2, 1)), class_="scale")
 
 
-def facts_of(splat: Published, crs: str, every: tuple[Part, ...]) -> Facts:
-    """Return what the page shows of a splat, with these parts on its map.
-
-    Raises:
-        OutputError: the splat cannot be read.
-    """
-    stage = set_stage(splat, crs)
-    parts = [part for part in every if part.num_gaussians and part.name != BACKDROP] or list(every)
-    try:
-        places = {part.name: places_of(part) for part in parts}
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{splat.path}: {error}", "Train or merge it again.") from error
-    middles = {name: np.median(found, axis=0) for name, found in places.items()}
-    sky, is_known = sky_of(splat, stage.up)
-    scale = None
-    if crs:
-        scale = on_globe(crs, np.median([*middles.values()], axis=0) + np.array(splat.offset)).scale
-    boxes = {name: box_on(stage.plan, found) for name, found in places.items()}
-    return Facts(splat, stage, boxes, middles, sky, crs, scale, has_sky=is_known)
+def _north(width: float) -> Html:
+    x = width - MARGIN - 8
+    return tag("g", tag("path", d=f"M{x:.1f} 34V12m-5 8l5 -9l5 9"), tag("text", "N", x=x - 4, y=46), class_="north")

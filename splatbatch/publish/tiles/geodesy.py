@@ -34,6 +34,7 @@ UNEVEN = 0.01
 TO_CONTENT = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
 """Undoes what readers of 3D Tiles do to the axes of a glTF: (x, y, z) becomes (x, -z, y)."""
 Convert = Callable[[Floats], Floats]
+_HINT = "Name the CRS of the model's coordinates: metres east, north and up, as EPSG:32632 (UTM zone 32 north)."
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,6 @@ def on_globe(crs: str, middle: Floats) -> Ground:
     if np.ptp(lengths) > UNEVEN * scale or np.linalg.det(directions) < 0:
         raise ConfigError(f"scene.crs: {crs}: its axes are not east, north and up in one unit", _HINT)
     return Ground(left @ right, scale, convert, invert, crs)
-
-
-_HINT = "Name the CRS of the model's coordinates: metres east, north and up, as EPSG:32632 (UTM zone 32 north)."
 
 
 def _system(crs: str) -> pyproj.CRS:

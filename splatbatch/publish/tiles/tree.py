@@ -30,6 +30,17 @@ FAINTEST, FULLEST = 1e-4, 0.999
 LARGEST_LOG, SMALLEST_LOG = 30.0, -30.0
 CELLS = 1 << 10
 """Along each axis, of the curve that neighbours are taken from."""
+MOST_PER_TILE = 60_000
+FARTHEST = 4096.0
+"""Units from the middle: what lies farther out has tiles of its own, or 24 bits would tell all places coarsely."""
+KEPT = 0.999
+"""Of the importance of a tile that its box holds: stray Gaussians make none larger."""
+USUAL_ERROR_PX, REFINED_AT_PX = 16.0, 2.0
+"""What viewers allow a tile to be wrong by, and how wide its usual Gaussian is when it is refined."""
+Box = tuple[FloatArray, FloatArray]
+"""Its lower and upper corner."""
+Write = Callable[[str, bytes], object]
+"""Takes the name of a file and its content."""
 
 
 def some(gaussians: Gaussians, rows: Rows | slice) -> Gaussians:
@@ -156,19 +167,6 @@ def _areas(scales: FloatArray) -> FloatArray:
     """Return the product of the two largest standard deviations, [N]."""
     found: FloatArray = np.exp(np.clip(scales.sum(axis=1) - scales.min(axis=1), SMALLEST_LOG, LARGEST_LOG))
     return found
-
-
-MOST_PER_TILE = 60_000
-FARTHEST = 4096.0
-"""Units from the middle: what lies farther out has tiles of its own, or 24 bits would tell all places coarsely."""
-KEPT = 0.999
-"""Of the importance of a tile that its box holds: stray Gaussians make none larger."""
-USUAL_ERROR_PX, REFINED_AT_PX = 16.0, 2.0
-"""What viewers allow a tile to be wrong by, and how wide its usual Gaussian is when it is refined."""
-Box = tuple[FloatArray, FloatArray]
-"""Its lower and upper corner."""
-Write = Callable[[str, bytes], object]
-"""Takes the name of a file and its content."""
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,10 @@ CONTENT_GLTF = "3DTILES_content_gltf"
 """Says which extensions contents need: CesiumJS draws splats only where the tileset names them."""
 UNLOADED = 4.0
 """Times the error of the uppermost tile: what it is worth that nothing is shown at all."""
+VERSION = 1
+"""Raise it when tiles are made otherwise: all are then written again."""
+ROOT = "tileset.json"
+KEY = re.compile(r"[0-9a-f]{16}")
 
 
 def of_patch(tile: Tile, frame: Frame) -> dict[str, Any]:
@@ -105,12 +109,6 @@ def _corners(box: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     signs = np.array(np.meshgrid([-1, 1], [-1, 1], [-1, 1])).reshape(3, 8).T
     found: npt.NDArray[np.float64] = box[:3] + signs @ box[3:].reshape(3, 3)
     return found
-
-
-VERSION = 1
-"""Raise it when tiles are made otherwise: all are then written again."""
-ROOT = "tileset.json"
-KEY = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
