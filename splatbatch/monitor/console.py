@@ -73,9 +73,10 @@ class ConsoleListener:
     def beat(self) -> None:
         """Show that time passes, and how much nobody took; called many times a second."""
         if lost := terminal.take_lost():
-            self._say(f"{counted(lost, 'line')} not shown: nobody took them")
+            self.say(f"{counted(lost, 'line')} not shown: nobody took them")
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """Show a line, with its time."""
         raise NotImplementedError
 
 
@@ -89,9 +90,10 @@ class LineListener(ConsoleListener):
     def tell(self, event: Event) -> None:
         """Print an event."""
         if line := in_words(event):
-            self._say(line)
+            self.say(line)
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """Print a line."""
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)  # noqa: T201
 
     def beat(self) -> None:
@@ -104,9 +106,9 @@ class LineListener(ConsoleListener):
         running = [status for status in statuses if status.state == "running"]
         has_nodes = len({status.node for status in running}) > 1
         for status in running:
-            self._say(_short(heartbeat(status, has_nodes=has_nodes)))
+            self.say(_short(heartbeat(status, has_nodes=has_nodes)))
         if running:
-            self._say(_short(f"{counted(num_left(statuses), 'patch', 'es')} left: {batch_line(statuses)}"))
+            self.say(_short(f"{counted(num_left(statuses), 'patch', 'es')} left: {batch_line(statuses)}"))
 
 
 def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
@@ -144,9 +146,10 @@ class LiveListener(ConsoleListener):
     def tell(self, event: Event) -> None:
         """Print failures and decisions above the table."""
         if isinstance(event, _REMARKABLE) or (isinstance(event, AttemptEnded) and event.outcome == "failed"):
-            self._say(in_words(event))
+            self.say(in_words(event))
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """Print a line above the table."""
         self._live.console.print(Text(f"{time.strftime('%H:%M:%S')} {line}"))
 
     def beat(self) -> None:

@@ -84,8 +84,9 @@ class Notifier:
         elif self._failed and not self._running:
             failed = tuple(one for one in self._statuses() if one.patch in self._failed)
             self._failed.clear()
-            names = ", ".join(one.patch for one in failed)
-            yield from self._start(self._message("patches_failed", f"failed: {names}", failed, End("")))
+            if failed:  # what else was made of them is told at the end
+                names = ", ".join(one.patch for one in failed)
+                yield from self._start(self._message("patches_failed", f"failed: {names}", failed, End("")))
 
     def close(self, end: End) -> None:
         """Have it told that the batch has ended, soon also if an earlier delivery hangs."""

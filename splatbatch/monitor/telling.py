@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import typer
@@ -30,12 +30,9 @@ def say(words: str) -> None:
 class Lines:
     """Tells a pipe, line by line."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None] = say) -> None:
         self._last = (0.0, "")
-
-    def say(self, words: str) -> None:
-        """Say something."""
-        say(words)
+        self.say = say
 
     def advance(self, what: str, done: int, total: int) -> None:
         """Say how far something is, unless that was said just now."""

@@ -6,49 +6,126 @@ Whatever comes of it, the exit code stays that of the training.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from splatbatch.errors import BusyError, Interrupted, SplatbatchError
+from splatbatch.errors import SplatbatchError
+from splatbatch.files import open_regular
 from splatbatch.night import products
 from splatbatch.night.interruption import Interruption
+from splatbatch.night.making import making
 from splatbatch.plain_text import counted, one_line
 from splatbatch.publish.publish import Wish
-from splatbatch.publish.source import publishable, published
+from splatbatch.reader import Patience, ToldToStop, answer
 from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.patches import spell
+from splatbatch.scheduler import single, wall
+from splatbatch.scheduler.rounds import Rounds
+from splatbatch.scheduler.work.holding import in_turn
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.folders import PatchFolder
+from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.publication import Publication
-from splatbatch.store.records.run import DONE, LEFT_OUT, PARTLY, Afterwards
+from splatbatch.store.records.run import DONE, LEFT_OUT, PARTLY, Afterwards, Making, MakingSettings
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene.partition import partition_for
 from splatbatch.tasks.scene.usable import look
+from splatbatch.tasks.task import Task
 
-LOOK_S = 0.5
-TURN_S = 1800.0
-"""So long somebody else may take who is merging or publishing the same just now."""
 MOST_NAMED = 12
 TRAIN = "splatbatch train"
 
 
 Show = Callable[[Any], None]
-"""Hears of what was made as soon as it is there: what was merged, evaluated or published, and how a night has ended."""
+"""Hears of what was made: what was merged, evaluated or published, and how a night has ended."""
+Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
+"""Holds the output folder so that nobody trains into it; gives what shows that we live."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A batch that nothing trains any more."""
+    """A batch that nothing trains any more, and what makes more of it."""
 
     batch: Batch
     code: int
     """Exit code of the training."""
     interruption: Interruption
     show: Show
+    alone: Alone
+    say: Callable[[str], None]
+    """Says what happens, with its time."""
+    beat: Callable[[], None] = lambda: None
+    """Shows that we live; called many times a second."""
+    ledger: Ledger = single.UNWRITTEN
+
+    def make(self, task: Task, beat: Callable[[], None] = lambda: None, *, alone: bool = True) -> AttemptFolder:
+        """Make the product of a task; return the attempt that has made it.
+
+        Args:
+            task: whose product is made of splats.
+            beat: called meanwhile, many times a second.
+            alone: nobody may train meanwhile.
+
+        Raises:
+            SplatbatchError: it could not be made.
+        """
+        with ExitStack() as stack:
+            stop, beats = self.interruption.reason, [self.beat, beat]
+            if alone:
+                beats.append(in_turn(lambda: stack.enter_context(self.alone()), stop))
+
+            def live() -> None:
+                for one in beats:
+                    one()
+
+            return single.make(self.batch.config, task, Rounds(stop, live), "", self.ledger)
+
+    def making(self, told: MakingSettings) -> Making:
+        """Make the merged scene, or a publication; return what came of it.
+
+        Raises:
+            SplatbatchError: it could not be made; what could be written of a publication is there.
+        """
+        task = making(self.batch, told)
+        relay = Relay(task.home(self.batch.output), self.say)
+        return Making.read(self.make(task, relay.look, alone=told.what == "merge").metrics) or Making()
+
+    def merge(self, *, allow_missing: bool, clean: bool = False) -> None:
+        """Merge the scene, and show what came of it.
+
+        Raises:
+            SplatbatchError: it could not be merged.
+        """
+        found = self.making(MakingSettings("merge", allow_missing=allow_missing, clean=clean))
+        self.show(products.scene_as_merged(self.batch, found))
 
 
-T = TypeVar("T")
+class Relay:
+    """Says, line by line, what the process of a task says from now on."""
+
+    def __init__(self, home: PatchFolder, say: Callable[[str], None]) -> None:
+        self._home, self._say = home, say
+        self._earlier = home.latest(home.files())
+        self._places = Counter[AttemptFolder]()
+
+    def look(self) -> None:
+        """Say what was said since the last look."""
+        folder = self._home.latest(self._home.files())
+        if folder is None or folder == self._earlier:
+            return
+        with suppress(OSError), open_regular(folder.log) as log:  # it may have said nothing yet
+            log.seek(self._places[folder])
+            whole, end, _ = log.read().rpartition(b"\n")
+            self._places[folder] += len(whole) + len(end)
+            for line in whole.decode(errors="replace").splitlines():
+                if not line.startswith(single.SAYS):  # why it has failed is told at the end
+                    self._say(one_line(line))
+
+
 After = Callable[[Trained], Sequence[Afterwards]]
 
 
@@ -82,31 +159,30 @@ def follow(trained: Trained, inspected: Afterwards | None, after: After) -> tupl
     return (*([inspected] if inspected else []), *after(trained))
 
 
-def guarded(what: str, interruption: Interruption, make: Callable[[], Afterwards], *, asks: bool = False) -> Afterwards:
+SAID = {"inspect": "inspected", "merge": "merged", "evaluate": "evaluated", "publish": "published"}
+
+
+def guarded(what: str, interruption: Interruption, make: Callable[[], Afterwards]) -> Afterwards:
     """Return what came of something, or why nothing did: it was interrupted, it cannot be done, or a fault is ours.
 
     Args:
         what: of `KINDS`.
         interruption: whether somebody wants us to end.
         make: does it.
-        asks: it asks for interruptions by itself; else a signal ends it where it is.
     """
     words, again = f"not {SAID[what]}", f"splatbatch {what}"
     try:
-        with nullcontext() if asks else interruption.ends_at_once():
-            if not interruption.signal:
-                return make()
-    except Interrupted:
+        if not interruption.signal:
+            return make()
+    except ToldToStop:
         pass
     except (SplatbatchError, OSError) as error:
-        hint = f" ({error.hint})" if isinstance(error, SplatbatchError) and error.hint else ""
-        return left_out(what, f"{words}: {error}{hint}", again)
+        if not interruption.signal:
+            hint = f" ({error.hint})" if isinstance(error, SplatbatchError) and error.hint else ""
+            return left_out(what, f"{words}: {error}{hint}", again)
     except Exception as error:  # noqa: BLE001 - a fault of ours after the training must not hide how that went
         return left_out(what, f"{words}: internal fault: {type(error).__name__}: {error}", again)
     return left_out(what, f"{words}: interrupted ({interruption.reason()})", TRAIN)
-
-
-SAID = {"inspect": "inspected", "merge": "merged", "evaluate": "evaluated", "publish": "published"}
 
 
 def left_out(what: str, words: str, command: str) -> Afterwards:
@@ -121,24 +197,24 @@ def _publish(trained: Trained, *, merges: bool, allow_missing: bool) -> Afterwar
         SplatbatchError: it cannot be done; what could be written is there.
     """
     batch = open_batch(trained.batch.path)  # with what the night has settled
-    wish = Wish.of(batch)
-    is_scene = not batch.config.scene.scenes and partition_of(batch.config.scene.patches) is not None
-    if is_scene:
-        lacking, is_empty = _lacking_in_scene(batch)
+    Wish.of(batch)  # for its errors, before a scene is merged
+    if not batch.config.scene.scenes and partition_of(batch.config.scene.patches) is not None:
+        patience = Patience(trained.beat, trained.interruption.reason, trained.say)
+        lacking, is_empty = wall.value_of(answer(_lacking_in_scene, batch, patience), "start")
         if lacking and (is_empty or not (allow_missing or batch.config.publish.allow_missing)):
             hint = "" if is_empty else "; publish.allow_missing: true publishes the scene with holes"
             return _nothing(batch, lacking, hint)
         if merges:
-            trained.show(_in_turn(lambda: products.merge(batch, products.MergeOptions(allow_missing=bool(lacking)))))
-        done = _in_turn(lambda: products.publish(batch, published(batch, ["scene"]), wish))
+            trained.merge(allow_missing=bool(lacking))
+        trained.making(MakingSettings("publish", names=("scene",)))
         what = "published with holes" if lacking else "published"
     else:
-        splats, lacking = publishable(batch)
-        if not splats:
+        found = trained.making(MakingSettings("publish"))
+        lacking = found.lacking
+        if not found.names:
             return _nothing(batch, lacking)
-        done = _in_turn(lambda: products.publish(batch, splats, wish))
-        what = f"published: {spell([one.name for one in splats])}"
-    trained.show(done)
+        what = f"published: {spell(found.names)}"
+    trained.show(done := Publication.of(batch.config.publish.folder) or Publication())
     words = f"{what}: {counted(len(done.outputs), 'output')} in {batch.config.publish.folder}"
     if not lacking:
         return Afterwards("publish", DONE, one_line(words), "", time.time())
@@ -163,15 +239,3 @@ def _listed(lacking: Mapping[str, str]) -> str:
     """Return what is lacking: "p1: failed: a package is missing"."""
     named = [f"{name}: {why}" for name, why in [*lacking.items()][:MOST_NAMED]]
     return "; ".join([*named, *([f"and {len(lacking) - MOST_NAMED} more"] if len(lacking) > MOST_NAMED else [])])
-
-
-def _in_turn(call: Callable[[], T]) -> T:
-    """Do something once nobody else is at it: of several workers, and the `train` that follows them, each publishes."""
-    give_up_at = time.monotonic() + TURN_S
-    while True:
-        try:
-            return call()
-        except BusyError:
-            if time.monotonic() > give_up_at:
-                raise
-            time.sleep(LOOK_S)

@@ -9,6 +9,7 @@ import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 
 from splatbatch.config import Executor
 from splatbatch.engines.crew import Crew
@@ -24,6 +25,7 @@ from splatbatch.night.interruption import Interruption
 from splatbatch.night.night import Night, Run, metrics, people
 from splatbatch.night.products import not_inspected
 from splatbatch.plain_text import counted, one_line
+from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.scheduler.work.left import Left
 from splatbatch.store.events import AttemptEnded, WorkersSeen
 from splatbatch.store.ledger import Tail
@@ -84,12 +86,16 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
         with Night.open(batch, interruption, show, (metrics, people)) as night:
             if said:
                 Follower(staffing, night).follow()
-        night.shown.forget()
-        if interruption.signal:
+            night.shown.forget()
+            ended = None
+            if not interruption.signal:
+                inspected = not_inspected(batch.whole(), "workers do not inspect")
+                alone = partial(held_alone, batch.output, batch.terms, tell)
+                ended = night.follow(Run(tuple(batch.names)), inspected, after, alone)
+        if ended is None:
             tell("they go on; `splatbatch train` or `status --watch` shows them again, `splatbatch cancel` ends them")
             raise Interrupted(interruption.exit_code)
-        inspected = not_inspected(batch.whole(), "workers do not inspect")
-        return night.end(Run(tuple(batch.names)), inspected, after)
+        return night.end(ended)
 
 
 @dataclass

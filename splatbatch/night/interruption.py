@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from types import FrameType
 from typing import Any
-
-from splatbatch.errors import Interrupted
 
 LEAST_S = 2.0
 """So long whoever is to be told of the end gets, also where attempts have used up the grace."""
@@ -26,7 +22,6 @@ class Interruption:
     def __init__(self) -> None:
         self.signal = 0
         self._at = 0.0
-        self._raises = False
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
@@ -51,15 +46,6 @@ class Interruption:
         """Return 130 after Ctrl-C, 143 after SIGTERM (128 + the signal)."""
         return 128 + self.signal
 
-    @contextlib.contextmanager
-    def ends_at_once(self) -> Iterator[None]:
-        """Let a signal raise `Interrupted` in here, as Ctrl-C does elsewhere: nobody asks `reason` meanwhile."""
-        self._raises = True
-        try:
-            yield
-        finally:
-            self._raises = False
-
     def left_s(self, grace_s: float) -> float:
         """Return what is left of the time to end in; infinite while nobody wants us to."""
         return self._at + grace_s - time.monotonic() if self.signal else math.inf
@@ -67,9 +53,6 @@ class Interruption:
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self._at = self._at or time.monotonic()
         self.signal = self.signal or number
-        if self._raises:
-            self._raises = False  # what tidies up is left alone
-            raise Interrupted(self.exit_code)
 
 
 class Budget:

@@ -16,7 +16,7 @@ from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.monitor.sinks import BUDGET_S, End, MlflowSink, Sink, Sinks
 from splatbatch.monitor.telling import tell
-from splatbatch.night.afterwards import After, Show, Trained, follow
+from splatbatch.night.afterwards import After, Alone, Show, Trained, follow
 from splatbatch.night.decided import settle_standing
 from splatbatch.night.interruption import Budget, Interruption
 from splatbatch.outcome import Made, Outcome
@@ -24,6 +24,7 @@ from splatbatch.outcome import Trained as TrainedOutcome
 from splatbatch.reader import Fault, Hang, Patience, Refused, ToldToStop, answer
 from splatbatch.report import write_report
 from splatbatch.report.facts import Report
+from splatbatch.scheduler.single import UNWRITTEN
 from splatbatch.store.claims import Claims
 from splatbatch.store.events import Event, NotifyFailed
 from splatbatch.store.ledger import Ledger
@@ -108,6 +109,8 @@ class Night:
     contents: Contents
     ledger: Ledger | None = None
     """None: others write."""
+    made: list[Any] = field(default_factory=list)
+    """What followed, to be shown once the console is given back."""
 
     @classmethod
     @contextmanager
@@ -154,18 +157,32 @@ class Night:
         with contextlib.suppress(ToldToStop):
             self.contents.finish(patience)
 
-    def end(self, run: Run, inspected: Afterwards | None = None, after: After | None = None) -> Ended:
-        """Do what follows, write the report, show how it went, and tell people; console and lock are given back by now.
+    def follow(self, run: Run, inspected: Afterwards | None, after: After, alone: Alone) -> Ended:
+        """Do what follows; return how all stands, and what came of that.
 
         Args:
-            run: what came of it.
+            run: what came of the training.
             inspected: what came of the inspection.
-            after: does what follows; None: others do.
+            after: does what follows.
+            alone: keeps workers from training meanwhile.
         """
         ended = Ended.of(self.batch, run, self.shown)
-        if after is not None:
-            trained = Trained(self.batch, ended.code, self.interruption, self.show)
-            ended = replace(ended, afterwards=follow(trained, inspected, after))
+        trained = Trained(
+            self.batch,
+            ended.code,
+            self.interruption,
+            self.made.append,
+            alone,
+            self.console.say,
+            self.beat,
+            self.ledger or UNWRITTEN,
+        )
+        return replace(ended, afterwards=follow(trained, inspected, after))
+
+    def end(self, ended: Ended) -> Ended:
+        """Write the report, show how it went, and tell people; console and lock are given back by now."""
+        for one in self.made:
+            self.show(one)
         write_the_report(self.batch.whole(), self.shown)
         self.show(ended)
         self.tell_the_end(End(summary(ended.statuses), self.interruption.reason(), ended.afterwards))

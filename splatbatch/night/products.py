@@ -11,7 +11,7 @@ from pathlib import Path
 
 from splatbatch.errors import Interrupted, SplatbatchError
 from splatbatch.files import write_json
-from splatbatch.monitor.telling import open_telling, tell
+from splatbatch.monitor.telling import Lines, open_telling, tell
 from splatbatch.night.interruption import Interruption
 from splatbatch.plain_text import one_line
 from splatbatch.publish.publish import Wish
@@ -21,13 +21,15 @@ from splatbatch.report.quality import drop_in_words
 from splatbatch.scene.patches import spell
 from splatbatch.scheduler import single
 from splatbatch.scheduler.rounds import Rounds
-from splatbatch.scheduler.work.holding import held_alone
+from splatbatch.scheduler.work.holding import held_alone, in_turn
 from splatbatch.splats.merge import check_place
 from splatbatch.store.folders import MergedFiles
+from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.evaluation import EvaluationSettings, SceneEvaluation
+from splatbatch.store.records.merge import Merge
 from splatbatch.store.records.publication import Publication
 from splatbatch.store.records.quality import Certificate, Inspection, grade_in_words
-from splatbatch.store.records.run import DONE, LEFT_OUT, PARTLY, Afterwards
+from splatbatch.store.records.run import DONE, LEFT_OUT, PARTLY, Afterwards, Making
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.quality import certificate
 from splatbatch.tasks.quality.certificate import certificate_of, certificate_of_scene
@@ -40,6 +42,8 @@ from splatbatch.tasks.task import Task
 
 MOST_NAMED = 5
 Found = Mapping[str, Inspection]
+Inspects = Callable[[Task], bool]
+"""Inspects a splat unless that is done; returns whether it was just now."""
 
 
 @dataclass(frozen=True)
@@ -70,22 +74,34 @@ def merge(batch: Batch, options: MergeOptions = MergeOptions()) -> MergedScene:
     Raises:
         SplatbatchError: they cannot be merged, or somebody trains them; nothing was written.
     """
-    files = batch.output.scene.merged
     if options.out is not None:
         check_place(options.out, batch.output.path)
         batch.see_apart("--out", options.out, options.out.parent)
-        files = MergedFiles.at(options.out)
-    uncleaned = None
     # where nothing was ever trained there is nothing to lock, and nothing to merge
     with held_alone(batch.output, batch.terms, tell) if batch.output.path.is_dir() else nullcontext():
-        parts, cleaning = gather(batch, allow_missing=options.allow_missing), None
-        if options.clean:
-            cleaning = Cleaning(parts.partition, parts.with_cameras(), parts.offset)
-            if options.keep_uncleaned:
-                uncleaned = MergedFiles.at(files.splat.with_name(f"{files.splat.stem}-uncleaned.ply"))
-                merge_parts(parts, uncleaned)
-        done = merge_parts(parts, files, cleaning)
-    return MergedScene(files, done, uncleaned)
+        return merged(batch, options)
+
+
+def merged(batch: Batch, options: MergeOptions) -> MergedScene:
+    """Merge the splats of all patches into one; nobody may train them meanwhile.
+
+    Raises:
+        SplatbatchError: they cannot be merged; nothing was written.
+    """
+    files = MergedFiles.at(options.out) if options.out else batch.output.scene.merged
+    parts, cleaning, uncleaned = gather(batch, allow_missing=options.allow_missing), None, None
+    if options.clean:
+        cleaning = Cleaning(parts.partition, parts.with_cameras(), parts.offset)
+        if options.keep_uncleaned:
+            uncleaned = MergedFiles.at(files.splat.with_name(f"{files.splat.stem}-uncleaned.ply"))
+            merge_parts(parts, uncleaned)
+    return MergedScene(files, merge_parts(parts, files, cleaning), uncleaned)
+
+
+def scene_as_merged(batch: Batch, found: Making) -> MergedScene:
+    """Return the merged scene, once the task has ended that has merged it."""
+    files = batch.output.scene.merged
+    return MergedScene(files, Done(files.read() or Merge(), found.num_new, found.damage))
 
 
 def evaluate(batch: Batch, settings: EvaluationSettings, interruption: Interruption) -> SceneEvaluation:
@@ -108,16 +124,23 @@ def evaluate(batch: Batch, settings: EvaluationSettings, interruption: Interrupt
     return batch.output.scene.read_evaluation(Path(settings.splat)) or SceneEvaluation()
 
 
-def publish(batch: Batch, splats: list[Published], wish: Wish) -> Publication:
+def publish(batch: Batch, splats: list[Published], wish: Wish, into: Lines | None = None) -> Publication:
     """Publish splats.
+
+    Args:
+        batch: whose they are.
+        splats: that are accepted.
+        wish: as what, and where.
+        into: hears in a night how far it is, which waits until no other publish is at work; None: what fits stderr.
 
     Raises:
         SplatbatchError: some of it could not be written; the rest is there.
     """
     for warning in (warning for splat in splats for warning in splat.warnings):
         tell(f"warning: {warning}")
-    with open_telling() as telling:
-        return publish_splats(splats, wish, batch.output.path, telling)
+    with nullcontext(into) if into else open_telling() as telling:
+        write = partial(publish_splats, splats, wish, batch.output.path, telling)
+        return in_turn(write) if into else write()
 
 
 @dataclass(frozen=True)
@@ -149,7 +172,9 @@ def inspect(batch: Batch, interruption: Interruption, how: Closely) -> tuple[Fou
     return found, failed
 
 
-def inspect_tasks(batch: Batch, rounds: Rounds, how: Closely = Closely()) -> tuple[Found, Mapping[str, str]]:
+def inspect_tasks(
+    batch: Batch, rounds: Rounds, how: Closely = Closely(), ledger: Ledger = single.UNWRITTEN
+) -> tuple[Found, Mapping[str, str]]:
     """Inspect splat by splat; the output lock must be held. One that fails does not keep the others from it."""
     found, failed = dict[str, Inspection](), dict[str, str]()
     of_patches = [(task.name, partial(_of_task, batch, task)) for task in batch.tasks if not task.patch.is_backdrop]
@@ -157,7 +182,7 @@ def inspect_tasks(batch: Batch, rounds: Rounds, how: Closely = Closely()) -> tup
         if rounds.stop():
             break
         try:
-            found[name], is_new = measured(rounds, how)
+            found[name], is_new = measured(partial(_inspect, batch, rounds, how, ledger), how)
         except SplatbatchError as error:
             failed[name] = f"{error.message} {error.hint}" if error.hint else error.message
             continue
@@ -169,14 +194,14 @@ def inspect_tasks(batch: Batch, rounds: Rounds, how: Closely = Closely()) -> tup
     return found, failed
 
 
-def inspect_wanted(batch: Batch, stop: Callable[[], str], beat: Callable[[], None]) -> Afterwards | None:
+def inspect_wanted(batch: Batch, rounds: Rounds, ledger: Ledger) -> Afterwards | None:
     """Inspect the splats that are there, where the YAML asks for it; return what came of that: they are trained."""
     wanted = wanted_by(batch)
     trained = [name for name in wanted if batch.output.patch(name).read_result() is not None]
-    found, failed = inspect_tasks(batch.only(trained), Rounds(stop, beat)) if trained else ({}, {})
+    found, failed = inspect_tasks(batch.only(trained), rounds, ledger=ledger) if trained else ({}, {})
     for name, why in failed.items():
         tell(f"{name}: not inspected: {why}")
-    skipped = {name: f"interrupted ({stop()})" for name in trained if name not in {**found, **failed}}
+    skipped = {name: f"interrupted ({rounds.stop()})" for name in trained if name not in {**found, **failed}}
     return _came_of(wanted, found, {**failed, **skipped})
 
 
@@ -211,29 +236,29 @@ def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[st
     return Afterwards("inspect", state, one_line("; ".join(parts)), command, time.time())
 
 
-def _of_task(batch: Batch, task: Task, rounds: Rounds, how: Closely) -> tuple[Inspection, bool]:
+def _of_task(batch: Batch, task: Task, inspects: Inspects, how: Closely) -> tuple[Inspection, bool]:
     """Inspect a patch's splat unless that is done, and certify it; return what was found, and whether just now."""
     folder = batch.output.patch(task.name)
     told = order(batch, task, measures_drop=how.measures_drop)
-    is_new = _inspect(batch, inspecting(batch, told, folder), rounds, how)
+    is_new = inspects(inspecting(batch, told, folder))
     found = folder.read_inspection() or Inspection()
     _certify(folder.certificate, certificate_of(task, accepted(folder), found))
     return found, is_new
 
 
-def _of_scene(batch: Batch, rounds: Rounds, how: Closely) -> tuple[Inspection, bool]:
+def _of_scene(batch: Batch, inspects: Inspects, how: Closely) -> tuple[Inspection, bool]:
     """Inspect the merged scene unless that is done, and certify it; return what was found, and whether just now."""
     folder, told = batch.output.scene, order_scene(batch)
-    is_new = _inspect(batch, inspecting(batch, told, folder), rounds, how)
+    is_new = inspects(inspecting(batch, told, folder))
     found = folder.read_inspection() or Inspection()
     _certify(folder.certificate, certificate_of_scene(folder, told, found))
     return found, is_new
 
 
-def _inspect(batch: Batch, task: Task, rounds: Rounds, how: Closely) -> bool:
+def _inspect(batch: Batch, rounds: Rounds, how: Closely, ledger: Ledger, task: Task) -> bool:
     """Inspect a splat unless that is done; return whether it was just now."""
     if is_new := how.is_again or not task.is_fresh(batch.output):
-        single.make(batch.config, task, rounds, f"inspect {task.patch.name}")
+        single.make(batch.config, task, rounds, f"inspect {task.patch.name}", ledger)
     return is_new
 
 

@@ -17,10 +17,8 @@ from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.files import MOST_JSON_BYTES, read_regular, write_text
 from splatbatch.machine.gpu import presence
 from splatbatch.monitor.telling import say, tell
-from splatbatch.night import products
 from splatbatch.night.afterwards import TRAIN, Show, Trained, guarded, left_out, publish_after
 from splatbatch.night.decided import Wish
-from splatbatch.night.interruption import Interruption
 from splatbatch.night.training import train
 from splatbatch.plain_text import one_line
 from splatbatch.scene.partition.folder import find_source
@@ -32,7 +30,7 @@ from splatbatch.store.folders import BACKDROP, names_in
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import SceneEvaluation
 from splatbatch.store.records.run import DONE, Afterwards
-from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.scene import evaluation
 from splatbatch.tasks.scene.partition import check_scene
 
@@ -97,8 +95,7 @@ class Rest:
         """Do it as far as it can be done; return what came of each."""
         done: list[Afterwards] = []
         for what, make in (("merge", self._merge), ("evaluate", self._evaluate)):
-            asks = what == "evaluate"  # its supervisor is to end the process that measures
-            found = guarded(what, trained.interruption, partial(self._kept, make, trained), asks=asks)
+            found = guarded(what, trained.interruption, partial(self._kept, make, trained))
             trained.batch.output.note_afterwards(what, found)
             done.append(found)
             if not found.is_done:
@@ -110,22 +107,28 @@ class Rest:
         try:
             return make(trained)
         except SplatbatchError as error:
-            self.error = error
+            if not trained.interruption.signal:
+                self.error = error
             raise
 
     def _merge(self, trained: Trained) -> Afterwards:
         code, options = trained.code, self.options
         if code not in (0, NOT_WHOLE) or (code and not options.allow_missing):
             return left_out("merge", "not merged: a patch is missing; --allow-missing merges the others", TRAIN)
-        say("merge: 3 of 4")
-        wanted = products.MergeOptions(allow_missing=options.allow_missing, clean=options.clean)
-        trained.show(products.merge(open_batch(options.config), wanted))
+        trained.say("merge: 3 of 4")
+        trained.merge(allow_missing=options.allow_missing, clean=options.clean)
         return _done("merge", f"merged: {trained.batch.output.scene.splat}")
 
     def _evaluate(self, trained: Trained) -> Afterwards:
-        say("evaluate: 4 of 4")
+        trained.say("evaluate: 4 of 4")
         batch = open_batch(self.options.config)
-        found = _evaluated(batch, trained.interruption)
+        scene = batch.output.scene
+        task = evaluation.evaluating(batch, evaluation.order(batch, scene.splat))
+        if task.is_fresh(batch.output):
+            trained.say("measured already: nothing has changed")
+        else:
+            trained.make(task)
+        found = scene.read_evaluation() or SceneEvaluation()
         trained.show(found)
         self.code = NOT_WHOLE if found.lacking else 0
         return _done("evaluate", "evaluated: the merged scene")
@@ -182,16 +185,6 @@ def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:
         else:
             write_text(path, before)
         raise
-
-
-def _evaluated(batch: Batch, interruption: Interruption) -> SceneEvaluation:
-    """Return how good the merged scene is: measured now, unless nothing has changed since it was."""
-    settings = evaluation.order(batch, batch.output.scene.splat)
-    known = batch.output.scene.read_evaluation()
-    if known is not None and evaluation.evaluating(batch, settings).is_fresh(batch.output):
-        say("measured already: nothing has changed")
-        return known
-    return products.evaluate(batch, settings, interruption)
 
 
 def trained_in(out: Path) -> frozenset[str]:

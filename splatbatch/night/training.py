@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -34,7 +35,7 @@ from splatbatch.scheduler import session
 from splatbatch.scheduler.rounds import Rounds
 from splatbatch.scheduler.work.adopt import adopt, adopt_task
 from splatbatch.scheduler.work.claiming import Claiming, Snapshot
-from splatbatch.scheduler.work.holding import held
+from splatbatch.scheduler.work.holding import held, without_workers
 from splatbatch.scheduler.work.others import Waits
 from splatbatch.scheduler.work.past import Past
 from splatbatch.store.claims import Claims
@@ -80,11 +81,12 @@ def _train_here(batch: Batch, wish: Wish, show: Show, after: After) -> Ended:
             except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
                 night.tell_the_end(End(f"ended with an error: {error.message}"))
                 raise
-            inspected = inspect_wanted(batch, worker.stop, night.beat)
+            inspected = inspect_wanted(batch, Rounds(worker.stop, night.beat), ledger)
             if not run.stopped:
                 night.finish_contents(Patience(night.beat, worker.stop, tell))
-        look_anew(batch.whole(), night.shown)
-        return night.end(run, inspected, after)
+            look_anew(batch.whole(), night.shown)
+            ended = night.follow(run, inspected, after, partial(without_workers, batch.output, ours, tell))
+        return night.end(ended)
 
 
 @dataclass

@@ -23,18 +23,20 @@ from splatbatch.night.afterwards import Show, Trained, follow, publish_as_asked
 from splatbatch.night.decided import Looked, Wish, look_anew, mend
 from splatbatch.night.elsewhere import AGAIN
 from splatbatch.night.interruption import Interruption
-from splatbatch.night.night import Night, metrics, write_the_report
+from splatbatch.night.night import Ended, Night, metrics, write_the_report
 from splatbatch.night.products import not_inspected, wanted_by
 from splatbatch.night.training import Worker
 from splatbatch.reader import Patience, ToldToStop
 from splatbatch.scheduler.work.adopt import adopt_task
 from splatbatch.scheduler.work.claiming import Claiming, Snapshot
+from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.scheduler.work.left import Left
 from splatbatch.scheduler.work.others import PREPARATION, Waits, see_no_workers, see_same_terms
 from splatbatch.scheduler.work.time_left import TimeLeft
 from splatbatch.store.claims import PREPARING, Claim, Claims
 from splatbatch.store.endings import Endings
 from splatbatch.store.events import Awaited
+from splatbatch.store.ledger import Ledger
 from splatbatch.store.workers import Presence, Watcher
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.task import Task
@@ -73,13 +75,16 @@ def work(batch: Batch, for_s: float | None, wish: Wish, show: Show) -> int:
             if is_stopped:
                 night.tell_the_end(End(""))
                 return CANCELLED if worker.is_cancelled() else AGAIN
-            code = night.end(replace(run, fresh=tuple(batch.names))).code  # whoever has trained them
+            whoever = replace(run, fresh=tuple(batch.names))  # has trained them
+            code = night.end(Ended.of(batch, whoever, night.shown)).code
             if not left.names(night.shown):
                 _take_back(batch, os.environ.get(JOB, ""))
         if code and worker.is_over:
             return AGAIN
         if code in (0, SplatbatchError.exit_code):
-            _follow(Trained(batch, code, interruption, show))
+            alone = partial(held_alone, batch.output, batch.terms, tell)
+            ledger = Ledger(batch.output.ledger_of(presence.name))
+            _follow(Trained(batch, code, interruption, show, alone, say, ledger=ledger))
     return code
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from splatbatch.config import Config
-from splatbatch.errors import ExecutorError, SceneError, SplatbatchError, TrainerError
+from splatbatch.errors import ConfigError, ExecutorError, OutputError, SceneError, SplatbatchError, TrainerError
 from splatbatch.files import read_tail
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.outcome import Diagnosis, Exited, Failed, Stopped
@@ -15,20 +15,28 @@ from splatbatch.scheduler.rounds import Rounds
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import Kind, Task
 
 SAYS = "splatbatch: "
 """What a process of ours that knows why it ends says before the reason."""
+KNOWN = {
+    kind.exit_code: kind
+    for kind in (SplatbatchError, ConfigError, SceneError, TrainerError, ExecutorError, OutputError)
+}
+"""What its exit code says then."""
+UNWRITTEN = Ledger(None)
+"""Of what is made at the word of a command."""
 
 
-def make(config: Config, task: Task, rounds: Rounds, verb: str) -> None:
-    """Make the product of a task, which is no splat; the output lock must be held.
+def make(config: Config, task: Task, rounds: Rounds, verb: str, ledger: Ledger = UNWRITTEN) -> AttemptFolder:
+    """Make the product of a task, which is no splat; return the attempt that has made it.
 
     Args:
         config: of the batch.
-        task: whose product is small: it is made however little room there is.
+        task: whose product is small, or whose program looks for room: it is begun however little there is here.
         rounds: what is asked and called meanwhile.
-        verb: begins the message of an error.
+        verb: begins the message of an error; empty where that says it by itself.
+        ledger: hears of its attempts.
 
     Raises:
         SplatbatchError: it could not be made: why, and where the log of its process lies.
@@ -36,32 +44,47 @@ def make(config: Config, task: Task, rounds: Rounds, verb: str) -> None:
     """
     home = task.home(OutputFolder(config.output.folder))
     before = len(home.attempts())
-    limits = config.limits.model_copy(update={"free_disk_mib": 0})
-    with contextlib.closing(LocalExecutor(config.executor, config.training.device)) as executor:
-        runner = Runner(config.model_copy(update={"limits": limits}), executor, Ledger(None))
+    begins = f"{verb}: " if verb else ""
+    limits = config.limits.model_copy(update={"free_disk_mib": 0, **task.kind.limits})
+    with contextlib.closing(_executor(config, task.kind)) as executor:
+        runner = Runner(config.model_copy(update={"limits": limits}), executor, ledger)
         outcome = runner.run([task], rounds).get(task.name, Stopped(rounds.stop()))
     match outcome:
         case Failed(diagnosis=why):
-            raise _failure(verb, home.attempts()[before:], why)
+            raise _failure(begins, home.attempts()[before:], why)
         case Stopped(reason=by):
-            raise SplatbatchError(f"{verb}: stopped ({by}); nothing was measured", "Run it again.")
+            raise SplatbatchError(f"{begins}stopped ({by}); nothing was made", "Run it again.")
         case _:
-            return
+            return home.attempts()[-1]
 
 
-def _failure(verb: str, attempts: list[AttemptFolder], why: Diagnosis) -> SplatbatchError:
+def _executor(config: Config, kind: Kind) -> LocalExecutor:
+    """Return what has a slot of the kind that it takes.
+
+    Raises:
+        ExecutorError: there is no GPU here, and it takes one.
+    """
+    if kind.takes != "cpu":
+        try:
+            return LocalExecutor(config.executor, config.training.device)
+        except ExecutorError:
+            if kind.takes == "gpu":
+                raise
+    return LocalExecutor(config.executor, "cpu")
+
+
+def _failure(begins: str, attempts: list[AttemptFolder], why: Diagnosis) -> SplatbatchError:
     """Return why a task came to nothing: its process knew, or it was diagnosed."""
     if not attempts:
         reason = one_line("; ".join(why.evidence) or why.advice)
         return ExecutorError(f"no slot became free: {reason}", "See cooldown.longest_s, and nvidia-smi.")
     folder = attempts[-1]
     place, told = f"The log of its process: {folder.log}", folder.read_exit()
-    kinds = {kind.exit_code: kind for kind in (SceneError, TrainerError)}
     said = [line for line in read_tail(folder.log).splitlines() if line.startswith(SAYS)]
-    if told and isinstance(told.end, Exited) and told.end.code in kinds and said:
-        return kinds[told.end.code](f"{verb}: {said[-1].removeprefix(SAYS)}", place)
+    if told and isinstance(told.end, Exited) and told.end.code in KNOWN and said:
+        return KNOWN[told.end.code](f"{begins}{said[-1].removeprefix(SAYS)}", place)
     if why.cause == "no_record":
-        return SplatbatchError(f"{verb}: {why.advice}", place)
+        return SplatbatchError(f"{begins}{why.advice}", place)
     evidence = f" ({one_line(why.evidence[-1])})" if why.evidence else ""
     advice = why.advice.partition(" Try: ")[0]  # what is to be typed is of a training
-    return SplatbatchError(f"{verb}: {why.cause}: {advice}{evidence}", place)
+    return SplatbatchError(f"{begins}{why.cause}: {advice}{evidence}", place)

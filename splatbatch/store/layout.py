@@ -103,6 +103,10 @@ class OutputFolder:
     def _afterwards(self, what: str) -> Path:
         return self.path / "afterwards" / f"{what}.json"
 
+    def following(self, what: str) -> PatchFolder:
+        """Return where attempts lie at making one thing that follows the training."""
+        return PatchFolder(self.path / "afterwards" / what)
+
     def cancels(self, worker: str = "") -> list[Path]:
         """Return the requests that `train`, or a worker, end: one file each."""
         return sorted(

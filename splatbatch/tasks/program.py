@@ -1,11 +1,11 @@
-"""Tasks that measure a splat: a process of ours reads settings.json, and what it finds is kept beside the splat."""
+"""Tasks that a program of ours makes: it reads settings.json of its attempt, and metrics.json says what came of it."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Protocol
 
 from splatbatch.config import Config, Retry, Rung, TaskId
 from splatbatch.files import write_json
@@ -27,44 +27,51 @@ class AtOnce(Retry):
     waits: ClassVar[bool] = False
 
 
+class Told(Protocol):
+    """What such a program is told: settings.json."""
+
+    @property
+    def inputs(self) -> str:
+        """The key of what it makes; its metrics.json repeats it."""
+        ...
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        ...
+
+
 @dataclass(frozen=True)
-class Measuring(Kind):
+class OwnProgram(Kind):
     """What such tasks have in common; what may pass is tried again, at once."""
 
-    told: InspectionSettings | EvaluationSettings
-    """What the process is told; `inputs` is the key of what it finds."""
+    told: Told
     attempts: PatchFolder
     """Where attempts lie."""
-    record: Path
-    """Where what was found is kept."""
     module: ClassVar[str]
     tries: ClassVar[int]
     ladders: ClassVar[dict[str, tuple[Rung, ...]]] = {}
     stands_by = False
 
     def product(self, task: Task, output: OutputFolder) -> Product:
-        """Return what would be found now beside what was."""
-        found = Finding.read(self.record)
-        return Product(self.told.inputs, found.inputs if found else None)
+        """Return one that nobody has: the program itself compares part by part, and leaves what is there."""
+        return Product(self.told.inputs, None)
 
-    def maker(self, task: Task) -> Measuring:
+    def maker(self, task: Task) -> OwnProgram:
         """Return our own program."""
         return self
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        """Write settings.json and return the command of the process that measures."""
+        """Write settings.json and return the command of the process."""
         write_json(folder.settings, self.told.to_record())
         return (sys.executable, "-m", self.module, str(folder.path))
 
     def collect(self, folder: AttemptFolder) -> Made | Rejected:
-        """Return what was found, if it is of what the process was told."""
+        """Return what came of it, if that is of what the process was told."""
         found = Finding.read(folder.metrics)
         return Made(folder.metrics) if found and found.inputs == self.told.inputs else Rejected("")
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
-        """Keep what was found beside the splat."""
-        if found := Finding.read(folder.metrics):
-            write_json(self.record, found.to_record())
+        """Do nothing: the program has put what it makes where it belongs."""
 
     def home(self, task: Task, output: OutputFolder) -> PatchFolder:
         """Return where attempts lie."""
@@ -74,8 +81,30 @@ class Measuring(Kind):
         """Return that it is tried so often, at once."""
         return AtOnce(max_attempts=self.tries).model_copy(update={"ladders": self.ladders})
 
-    def task(self, config: Config, name: str) -> Task:
+    def of(self, config: Config, name: str, subject: Patch) -> Task:
         """Return the task of such a name."""
         setup = Setup(config, "")
-        subject = Patch(self.told.patch, Path(self.told.sparse), Path(self.told.images))
         return Task(TaskId(name), subject, setup, setup, setup, kind=self)
+
+
+@dataclass(frozen=True)
+class Measuring(OwnProgram):
+    """Tasks that measure a splat; what was found is kept beside it."""
+
+    told: InspectionSettings | EvaluationSettings
+    record: Path
+    """Where what was found is kept."""
+
+    def product(self, task: Task, output: OutputFolder) -> Product:
+        """Return what would be found now beside what was."""
+        found = Finding.read(self.record)
+        return Product(self.told.inputs, found.inputs if found else None)
+
+    def keep(self, task: Task, folder: AttemptFolder) -> None:
+        """Keep what was found beside the splat."""
+        if found := Finding.read(folder.metrics):
+            write_json(self.record, found.to_record())
+
+    def task(self, config: Config, name: str) -> Task:
+        """Return the task of such a name."""
+        return self.of(config, name, Patch(self.told.patch, Path(self.told.sparse), Path(self.told.images)))

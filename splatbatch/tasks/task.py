@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from splatbatch.config import Config, Recipe, Retry, TaskId, Variant, nearest
 from splatbatch.config.load import RECIPE_SECTIONS
@@ -112,6 +112,11 @@ class Kind(ABC):
     What is not said otherwise is that of a small product: nothing is needed first, no setting changes it, no rung of
     a ladder helps it, and its attempts lie in the folder of its task.
     """
+
+    takes: ClassVar[Literal["gpu", "any", "cpu"]] = "gpu"
+    """A slot as the batch has them; "any": one of the CPU where no GPU can be used; "cpu": never one of a GPU."""
+    limits: ClassVar[Mapping[str, float]] = {}
+    """Those of the YAML that are others for it."""
 
     @abstractmethod
     def maker(self, task: Task) -> Maker:

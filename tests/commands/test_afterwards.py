@@ -17,9 +17,13 @@ from cut_batch import copy_of, trained
 from fake_batch import FakeBatch
 from process_family import wait_until
 
-from splatbatch.night import products as publishing
+from splatbatch.night.making import OfSplats
+from splatbatch.scene.patches import Patch
+from splatbatch.store.attempt_folder import AttemptFolder
 
 KEEP = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))"
+MAKING = "import os, signal, sys; from splatbatch.night.making import *"
+MAIN = "main(AttemptFolder(Path(sys.argv[1])))"
 FAILS = ["exit 1 ModuleNotFoundError: No module named 'x'"]
 
 
@@ -44,6 +48,23 @@ def asked(batch: FakeBatch, **publish: Any) -> FakeBatch:
     told = [sys.executable, "-c", KEEP, str(batch.folder / "told")]
     batch.change(publish={"formats": ["ply"], "folder": "site", "measure": False, **publish}, notify={"command": told})
     return batch
+
+
+def does(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    """Have the program that merges and publishes do something else."""
+    usual = OfSplats.command
+
+    def command(self: OfSplats, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+        python, *_, place = usual(self, patch, folder)
+        return (python, "-c", program, place)
+
+    monkeypatch.setattr(OfSplats, "command", command)
+
+
+def events_of(batch: FakeBatch, task: str) -> list[tuple[str, str | None]]:
+    """Return what the ledger has of a task, and the outcomes of its attempts."""
+    found = [json.loads(line) for line in batch.ledger.read_text().splitlines()]
+    return [(one["event"], one.get("outcome")) for one in found if one.get("patch") == task and "attempt" in one]
 
 
 def site(batch: FakeBatch) -> list[str]:
@@ -105,28 +126,48 @@ def test_a_batch_that_is_interrupted_says_that_nothing_is_published(batch: FakeB
 def test_publishing_is_interrupted_at_once_and_people_are_told(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hang(*_: object) -> None:
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        time.sleep(60)
+    does(monkeypatch, "import time; time.sleep(600)")
+    attempt = asked(batch.make("p0")).output / "afterwards/publish/attempt-01"
 
-    monkeypatch.setattr(publishing, "publish_splats", hang)
+    def interrupt() -> None:
+        wait_until((attempt / "start.json").exists)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=interrupt).start()
     began = time.monotonic()
-    assert asked(batch.make("p0")).run("train").returncode == 143
+    assert batch.run("train").returncode == 143
     assert time.monotonic() - began < 40
     assert told_everywhere(batch) == "left out: not published: interrupted (SIGTERM)"
+    assert events_of(batch, "afterwards/publish") == [("attempt_started", None), ("attempt_ended", "stopped")]
 
 
 @pytest.mark.parametrize("fault", [MemoryError("too much"), RecursionError("too deep"), ValueError("x"), OSError("y")])
 def test_a_fault_while_publishing_changes_no_exit_code(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
-    def fail(*_: object) -> None:
-        raise fault
-
-    monkeypatch.setattr(publishing, "publish_splats", fail)
+    does(monkeypatch, f"{MAKING}\ndef fail(*_): raise {fault!r}\nPublishing.make = fail\nsys.exit({MAIN})")
     ended = asked(batch.make("p0")).run("train")
     assert ended.returncode == 0 and "Traceback" not in ended.stderr
     assert "not published: " in ended.stderr and str(fault) in told_everywhere(batch)
+    assert "failed" in [outcome for _, outcome in events_of(batch, "afterwards/publish")]
+
+
+def test_a_merge_and_a_publication_are_tasks_of_the_night(cut_once: FakeBatch, tmp_path: Path) -> None:
+    batch = asked(copy_of(cut_once, tmp_path / "cut"))
+    ended = batch.run("train")
+    assert (ended.returncode, site(batch)) == (0, ["publish.json", "scene.ply"]), ended.stderr
+    for task in ("merge", "publish"):
+        assert events_of(batch, f"afterwards/{task}") == [("attempt_started", None), ("attempt_ended", "made")]
+    assert "scene.ply: " in ended.stderr  # what its process says is passed on
+    assert told_everywhere(batch).startswith("done: published: 1 output")
+
+
+def test_a_publication_that_crashes_is_made_once_more(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = "os.kill(os.getpid(), signal.SIGSEGV) if '/attempt-01' in sys.argv[1] else None"
+    does(monkeypatch, f"{MAKING}; {first}; sys.exit({MAIN})")
+    ended = asked(batch.make("p0")).run("train")
+    assert (ended.returncode, site(batch)) == (0, ["p0.ply", "publish.json"]), ended.stderr
+    assert [outcome for _, outcome in events_of(batch, "afterwards/publish") if outcome] == ["failed", "made"]
 
 
 def test_what_is_published_by_hand_is_no_longer_missing_in_the_report(batch: FakeBatch) -> None:

@@ -7,14 +7,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
+from splatbatch.errors import BusyError
 from splatbatch.scheduler.work.others import PREPARATION, Waits, see_no_workers
 from splatbatch.store.claims import PREPARING, Claim, Claims
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.lock import OutputLock
 from splatbatch.store.workers import LOCAL, Presence, Watcher
 
-LOOK_S = 0.2
+LOOK_S, AGAIN_S = 0.2, 0.5
+TURN_S = 1800.0
+"""So long somebody else may take who is merging or publishing the same just now."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -55,15 +60,37 @@ def held_alone(output: OutputFolder, terms: str, say: Callable[[str], None]) -> 
     Raises:
         OutputError: another run holds it, or workers train into it.
     """
-    with held(output, terms, say) as ours:
-        with contextlib.suppress(OSError):  # no claim can be made: what is read is held against its hash all the same
-            waits = Waits(Watcher(output), say)
-            while not isinstance(found := ours.claims.take(PREPARING), Claim):
-                waits.on(found, PREPARATION)
-                ours.see_no_workers()
-                time.sleep(LOOK_S)
+    with held(output, terms, say) as ours, without_workers(output, ours, say) as beat:
+        yield beat
+
+
+@contextmanager
+def without_workers(output: OutputFolder, ours: Held, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    """Let no worker train into a folder that is ours; give what shows that we live.
+
+    Raises:
+        OutputError: one does.
+    """
+    with contextlib.suppress(OSError):  # no claim can be made: what is read is held against its hash all the same
+        waits = Waits(Watcher(output), say)
+        while not isinstance(found := ours.claims.take(PREPARING), Claim):
+            waits.on(found, PREPARATION)
+            ours.see_no_workers()
+            time.sleep(LOOK_S)
+    try:
+        ours.see_no_workers()  # one that had prepared before that
+        yield ours.beat
+    finally:
+        ours.claims.close(PREPARING)
+
+
+def in_turn(call: Callable[[], T], stop: Callable[[], str] = str) -> T:
+    """Do something once nobody else is at it: of several workers, and the `train` that follows them, each publishes."""
+    give_up_at = time.monotonic() + TURN_S
+    while True:
         try:
-            ours.see_no_workers()  # one that had prepared before that
-            yield ours.beat
-        finally:
-            ours.claims.close(PREPARING)
+            return call()
+        except BusyError:
+            if stop() or time.monotonic() > give_up_at:
+                raise
+            time.sleep(AGAIN_S)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from splatbatch.store.records.record import TypedRecord
 
@@ -89,6 +89,40 @@ class CancelRequest(TypedRecord):
     patches: tuple[str, ...] = ()
     """None: all."""
     by: str = ""
+
+
+@dataclass(frozen=True)
+class MakingSettings(TypedRecord):
+    """settings.json where a night makes something of its splats: the merged scene, or a publication."""
+
+    what: str = ""
+    """merge or publish."""
+    config: str = ""
+    """The YAML."""
+    names: tuple[str, ...] = ()
+    """What is published; none: every patch that may be."""
+    allow_missing: bool = False
+    """The merged scene may have holes."""
+    clean: bool = False
+    """It is cleaned."""
+    inputs: str = ""
+    """Hash of all this."""
+
+
+@dataclass(frozen=True)
+class Making(TypedRecord):
+    """metrics.json where a night makes something of its splats: what came of it."""
+
+    inputs: str = ""
+    """Of settings.json."""
+    num_new: int = 0
+    """Parts of the merged scene that were not there already."""
+    damage: str = ""
+    """What was wrong with the merged splat that stood there."""
+    names: tuple[str, ...] = ()
+    """What was published."""
+    lacking: dict[str, str] = field(default_factory=dict)
+    """Patches that were not, and why."""
 
 
 KINDS = ("inspect", "merge", "evaluate", "publish")

@@ -16,8 +16,8 @@ from splatbatch.store.records.quality import Inspection, InspectionSettings, hea
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.measuring import Measuring
 from splatbatch.tasks.product import Product, key_of
+from splatbatch.tasks.program import Measuring
 from splatbatch.tasks.provenance import photographs_of, recipe_of
 from splatbatch.tasks.scene import evaluation
 from splatbatch.tasks.task import Task
@@ -118,4 +118,4 @@ class Inspecting(Measuring):
 
 def inspecting(batch: Batch, told: InspectionSettings, folder: PatchFolder | SceneFolder) -> Task:
     """Return the task that inspects a splat."""
-    return Inspecting(told, folder.inspecting, folder.inspection).task(batch.config, f"{told.patch}-inspection")
+    return Inspecting(told, folder.inspecting, folder.inspection).task(batch.config, f"{told.patch}/inspection")

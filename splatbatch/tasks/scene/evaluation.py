@@ -26,8 +26,8 @@ from splatbatch.store.records.metrics import Figures
 from splatbatch.store.records.result import Photographs
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.measuring import Measuring
 from splatbatch.tasks.product import key_of
+from splatbatch.tasks.program import Measuring
 from splatbatch.tasks.provenance import as_today, assumptions, never_trained_on, photographs_of, unlike_today
 from splatbatch.tasks.scene.merging import see_whole
 from splatbatch.tasks.scene.partition import offset_of, partition_for
@@ -230,4 +230,4 @@ def evaluating(batch: Batch, told: EvaluationSettings) -> Task:
     """Return the task that measures a splat of the scene."""
     scene = batch.output.scene
     kind = Evaluating(told, scene.evaluating, scene.evaluation_of(Path(told.splat)))
-    return kind.task(batch.config, "scene-evaluation")
+    return kind.task(batch.config, "scene/evaluation")

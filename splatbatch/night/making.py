@@ -1,0 +1,115 @@
+"""Merging and publishing as tasks of a night, and their program: `python -m splatbatch.night.making FOLDER`.
+
+Its log is that of the task; of a known mistake the last line says what it is, and the exit code of which kind.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import traceback
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+from splatbatch.errors import SplatbatchError
+from splatbatch.files import write_json, write_text
+from splatbatch.monitor.telling import Lines, tell
+from splatbatch.night import products
+from splatbatch.publish.publish import Wish
+from splatbatch.publish.source import publishable, published
+from splatbatch.scene.patches import Patch
+from splatbatch.scheduler.single import SAYS
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.run import Making, MakingSettings
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.product import key_of
+from splatbatch.tasks.program import OwnProgram
+from splatbatch.tasks.task import Task
+
+VERSION = 1
+
+
+class OfSplats(OwnProgram):
+    """Tasks that make something of accepted splats; what they call has limits of its own."""
+
+    module = "splatbatch.night.making"
+    tries = 2
+    limits: ClassVar = {"wall_s": 1e9, "stall_s": 0.0}
+
+    def keep(self, task: Task, folder: AttemptFolder) -> None:
+        """Remove the attempts of earlier nights."""
+        for one in folder.earlier():
+            shutil.rmtree(one.path, ignore_errors=True)
+
+    @staticmethod
+    @abstractmethod
+    def make(batch: Batch, told: MakingSettings) -> Making:
+        """Make it, in the process of the attempt; return what came of it.
+
+        Raises:
+            SplatbatchError, OSError: it cannot be made.
+        """
+
+
+class Merging(OfSplats):
+    """Tasks that merge the splats of a batch."""
+
+    takes = "cpu"
+
+    @staticmethod
+    def make(batch: Batch, told: MakingSettings) -> Making:
+        """Merge; parts that have not changed are taken over."""
+        done = products.merged(batch, products.MergeOptions(allow_missing=told.allow_missing, clean=told.clean)).done
+        return Making(num_new=done.num_new, damage=done.damage)
+
+
+class Publishing(OfSplats):
+    """Tasks that publish; what compression costs is measured on a GPU where there is one."""
+
+    takes = "any"
+
+    @staticmethod
+    def make(batch: Batch, told: MakingSettings) -> Making:
+        """Publish what is named, else every patch that may be; outputs that have not changed stay."""
+        splats, lacking = (published(batch, told.names), {}) if told.names else publishable(batch)
+        if splats:
+            products.publish(batch, splats, Wish.of(batch), Lines(tell))
+        return Making(names=tuple(one.name for one in splats), lacking=lacking)
+
+
+KINDS: Mapping[str, type[OfSplats]] = {"merge": Merging, "publish": Publishing}
+
+
+def making(batch: Batch, told: MakingSettings) -> Task:
+    """Return the task that makes what is named."""
+    told = replace(told, config=str(batch.file), inputs="")
+    kind = KINDS[told.what](replace(told, inputs=key_of(VERSION, told.to_record())), batch.output.following(told.what))
+    scene = batch.config.scene
+    name = f"afterwards/{told.what}"  # as no patch can be called
+    return kind.of(batch.config, name, Patch(told.what, scene.patches, scene.images or scene.patches))
+
+
+def main(folder: AttemptFolder) -> int:
+    """Make what settings.json names, and say in metrics.json what came of it; return the exit code."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what is half done is swept
+    told = MakingSettings.read(folder.settings) or MakingSettings()
+    try:
+        found = KINDS[told.what].make(open_batch(Path(told.config)), told)
+    except (SplatbatchError, OSError) as error:
+        hint = f" ({error.hint})" if isinstance(error, SplatbatchError) and error.hint else ""
+        tell(f"{SAYS}{error}{hint}")
+        return error.exit_code if isinstance(error, SplatbatchError) else SplatbatchError.exit_code
+    except Exception as error:  # noqa: BLE001 - of a fault of ours the kind is told, and the rest lies beside the log
+        write_text(folder.path / "fault.txt", traceback.format_exc())
+        tell(f"{SAYS}internal fault: {type(error).__name__}: {error}")
+        return SplatbatchError.exit_code
+    write_json(folder.metrics, replace(found, inputs=told.inputs).to_record())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(AttemptFolder(Path(sys.argv[1]))))

@@ -1,0 +1,76 @@
+"""An eighth product: how many Gaussians the accepted splats have. All that it takes stands here; a test hands it in."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splatbatch.files import read_json, write_json
+from splatbatch.night.afterwards import Trained
+from splatbatch.scene.patches import Patch
+from splatbatch.splats import read_header
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.run import DONE, Afterwards
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.product import Product, key_of
+from splatbatch.tasks.program import OwnProgram
+from splatbatch.tasks.task import Task
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Told:
+    splats: dict[str, str]
+    inputs: str
+
+    def to_record(self) -> dict[str, Any]:
+        return {"splats": self.splats, "inputs": self.inputs}
+
+
+@dataclass(frozen=True)
+class Counting(OwnProgram):
+    record: Path
+    module = "eighth_product"
+    tries = 2
+    takes = "cpu"
+
+    def product(self, task: Task, output: OutputFolder) -> Product:
+        found = read_json(self.record) or {}
+        return Product(self.told.inputs, found.get("inputs"), lambda: "" if "num" in found else self.record.name)
+
+    def keep(self, task: Task, folder: AttemptFolder) -> None:
+        write_json(self.record, read_json(folder.metrics) or {})
+
+
+def counting(batch: Batch) -> Task:
+    """Return the task that counts the Gaussians of a batch."""
+    folders = {name: batch.output.patch(name) for name in batch.names}
+    results = {name: folder.read_result() for name, folder in folders.items()}
+    hashes = {name: one.sha256 for name, one in results.items() if one}
+    told = Told({name: str(folders[name].splat) for name in hashes}, key_of(VERSION, hashes))
+    kind = Counting(told, batch.output.following("count"), batch.output.path / "count.json")
+    return kind.of(batch.config, "count", Patch("count", batch.output.path, batch.output.path))
+
+
+def count_after(trained: Trained) -> Sequence[Afterwards]:
+    """Count what was trained, unless that is known."""
+    task = counting(trained.batch)
+    if not task.is_fresh(trained.batch.output):
+        trained.make(task)
+    return (Afterwards("count", DONE, "counted", "", time.time()),)
+
+
+def main(folder: AttemptFolder) -> None:
+    told = read_json(folder.settings) or {}
+    num = sum(read_header(Path(splat)).num_gaussians for splat in told["splats"].values())
+    write_json(folder.metrics, {"inputs": told["inputs"], "num": num})
+
+
+if __name__ == "__main__":
+    main(AttemptFolder(Path(sys.argv[1])))
