@@ -39,7 +39,7 @@ def inspect(
 
         return certificate.verify(config, all_named(patches, patch), file, as_json=json_)
     from splatbatch.commands.quality import inspect as inspecting
-    from splatbatch.night.products import Closely
+    from splatbatch.night.inspection import Closely
 
     wish = Closely(again, measure_drop)
     inspecting.inspect(config, all_named(patches, patch), wish, as_json=json_)

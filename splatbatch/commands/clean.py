@@ -8,10 +8,8 @@ import typer
 
 from splatbatch.commands.output import print_json
 from splatbatch.files import MIB
-from splatbatch.monitor.telling import tell
+from splatbatch.night.clean import clean as clean_batch
 from splatbatch.plain_text import counted, plain
-from splatbatch.scheduler.work.holding import held_alone
-from splatbatch.store import retention
 from splatbatch.tasks.batch import open_batch
 
 
@@ -21,14 +19,7 @@ def clean(config: Path | None, *, dry_run: bool, as_json: bool) -> None:
     Raises:
         OutputError: a run, or a worker, holds the output folder.
     """
-    batch = open_batch(config)
-    folders = [batch.output.patch(name) for name in batch.names]
-    if dry_run:
-        found = [one for folder in folders for one in retention.superfluous(folder)]
-    else:
-        with held_alone(batch.output, batch.terms, tell):
-            found = [one for folder in folders for one in retention.superfluous(folder)]
-            retention.remove(found)
+    found = clean_batch(open_batch(config), dry_run=dry_run)
     num_bytes = sum(one.num_bytes for one in found)
     if as_json:
         files = [{"path": str(one.path), "what": one.what, "bytes": one.num_bytes} for one in found]

@@ -12,14 +12,13 @@ import typer
 from splatbatch import terminal
 from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
 from splatbatch.errors import ConfigError
-from splatbatch.monitor.telling import tell
-from splatbatch.night import api
+from splatbatch.night import api, products
 from splatbatch.plain_text import one_line
-from splatbatch.publish.film import SUFFIXES, Film, make_film
-from splatbatch.publish.source import SCENE, published
-from splatbatch.splats.export import WHOLE, Cut, Source, check_place, export_splat
+from splatbatch.publish.film import SUFFIXES, Film
+from splatbatch.publish.source import SCENE
+from splatbatch.splats.export import WHOLE, Cut
 from splatbatch.store.records.publication import FILE, Publication
-from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.batch import open_batch
 
 HEADINGS = ("file", "MB", "of the PLY", "Gaussians", "PSNR dB", "lost dB", "s", "note")
 PLY = ".ply"
@@ -68,35 +67,17 @@ def publish(config: Path | None, names: Sequence[str], options: PublishOptions, 
     if options.cut != WHOLE and "ply" not in options.formats.lower().split(","):
         raise ConfigError("--sh-degree, --min-opacity and --frame cut a PLY", "Add --as ply.")
     if options.is_film:
-        return _film(batch, names, options)
-    if options.to and options.is_ply and _is_file(options.to):
-        return _write_ply(batch, names, options, options.to)
-    if not options.is_measured:
-        measuring = batch.config.publish.model_copy(update={"measure": False})
-        batch = replace(batch, config=batch.config.model_copy(update={"publish": measuring}))
-    done = api.publish(batch, names, options.to, options.formats, forced=options.is_forced, cut=options.cut)
+        wanted = replace(options.film, is_forced=options.is_forced)
+        name, place = products.film(batch, names, wanted, options.formats.strip().lower(), options.to)
+        return typer.echo(one_line(f"{name}: {place}: {place.stat().st_size / 1e6:.1f} MB"))
+    if (to := options.to) and options.is_ply and _is_file(to):
+        name, num = products.ply(batch, names, to, options.cut, is_forced=options.is_forced)
+        return typer.echo(one_line(f"{name}: {to}: {num:,} Gaussians, {to.stat().st_size / 1e6:.1f} MB"))
+    how = {"forced": options.is_forced, "measured": options.is_measured}
+    done = api.publish(batch, names, options.to, options.formats, **how, cut=options.cut)
     if as_json:
         return print_json({"folder": str(options.to or batch.config.publish.folder), **done.to_record()})
     return show(done)
-
-
-def _film(batch: Batch, names: Sequence[str], options: PublishOptions) -> None:
-    """Make a film of a patch, or of the scene, and say where it is.
-
-    Raises:
-        SplatbatchError: it cannot be made; nothing is left of it.
-    """
-    splats = published(batch, names)
-    if len(splats) > 1:
-        raise ConfigError(f"--as {options.formats}: one film of {len(splats)} splats", "Name a patch, or scene.")
-    name = f"{splats[0].name}.{options.formats.strip().lower()}"
-    to = options.to or Path(name)
-    file = to / name if to.is_dir() or not to.suffix else to
-    made = replace(options.film, out=file, is_forced=options.is_forced)
-    batch.see_apart("--to", file, file.parent)
-    made.check(batch.output.path)
-    place = make_film(splats[0], made, tell)
-    typer.echo(one_line(f"{splats[0].name}: {place}: {place.stat().st_size / 1e6:.1f} MB"))
 
 
 def _is_file(to: Path) -> bool:
@@ -110,23 +91,6 @@ def _is_file(to: Path) -> bool:
         hint = "For a folder of that name: make it first."
         raise ConfigError(f"--to {to}: {other[0]} cannot be written; can be written: {PLY}", hint)
     return to.suffix.lower() == PLY and not to.is_dir()
-
-
-def _write_ply(batch: Batch, names: Sequence[str], options: PublishOptions, file: Path) -> None:
-    """Write a splat into one file.
-
-    Raises:
-        ConfigError: there are several splats.
-        OutputError: it cannot be written there, or is not what was accepted.
-    """
-    splats = published(batch, names)
-    if len(splats) > 1:
-        raise ConfigError(f"--to {file}: one file for {len(splats)} splats", "Name a folder, or one patch.")
-    batch.see_apart("--to", file, file.parent)
-    check_place(file, splats[0].path, batch.output.path, is_forced=options.is_forced)
-    arrived = export_splat(Source(splats[0].path, splats[0].name, splats[0].sha256), file, options.cut)
-    size = file.stat().st_size / 1e6
-    typer.echo(one_line(f"{splats[0].name}: {file}: {arrived.num_gaussians:,} Gaussians, {size:.1f} MB"))
 
 
 def parse_size(text: str) -> tuple[int, int]:

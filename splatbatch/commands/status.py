@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from rich.text import Text
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.engines.crew import Crew
 from splatbatch.engines.engine import Seen
-from splatbatch.errors import SplatbatchError
 from splatbatch.monitor.table import batch_eta_s, live_view, num_shown, status_table
 from splatbatch.plain_text import clock, one_line
 from splatbatch.store.claims import AtWork, at_work, in_short, lines_of
@@ -27,12 +26,10 @@ from splatbatch.store.index import LEAST_NEWS, Index
 from splatbatch.store.lock import holder
 from splatbatch.store.records.run import Holder
 from splatbatch.store.workers import LOCAL, Watcher
-from splatbatch.tasks.batch import Batch, open_batch, refusals
+from splatbatch.tasks.batch import Batch, audited, open_batch
 from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.status import PatchStatus, most_interesting, read_status, summary
 
-MOST_AUDITED = 64
-"""Patches that are due: their photographs' headers are read, as `plan` reads them."""
 REDRAW_S = 2.0
 LINES_EVERY_S = 60.0
 LOOK_S = 0.5
@@ -65,7 +62,7 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     crew = Crew(batch.config.executor, batch.output)
     crew.look()
     running = holder(batch.output.lock)
-    statuses = statuses if running else _audited(batch, statuses)
+    statuses = statuses if running else audited(batch, statuses)
     present = [one for one in at_work(Watcher(batch.output)) if not crew.is_gone(one.worker.job)]
     workers = [one for one in present if one.worker.worker != LOCAL]
     if options.as_json:
@@ -165,26 +162,6 @@ def _repeat(show: Callable[[], float], watched: Watched) -> None:
             time.sleep(LOOK_S)
             if time.monotonic() >= due or watched.is_over():
                 break
-
-
-def _audited(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus, ...]:
-    """Return the states with what an audit refuses now, as `plan` does: the files may have changed since the last one.
-
-    What is trained and fresh is not looked at, nor are so many patches that the look would take long.
-    """
-    due = [one.patch for one in statuses if one.state not in ("trained", "running", "refused")]
-    if not 0 < len(due) <= MOST_AUDITED:
-        return tuple(statuses)
-    try:
-        reasons = refusals(batch.only(due).audits())
-    except SplatbatchError:  # of settings that `plan` tells of
-        return tuple(statuses)
-    return tuple(
-        replace(one, state="refused", cause="audit", advice=reasons[one.patch], given_up=False)
-        if one.patch in reasons and one.patch in due
-        else one
-        for one in statuses
-    )
 
 
 def _spell(seen: Seen) -> dict[str, Any]:

@@ -16,10 +16,12 @@ from splatbatch.night import products
 from splatbatch.night.accept import accept
 from splatbatch.night.cancel import cancel
 from splatbatch.night.decided import Wish
+from splatbatch.night.inspection import Closely, Found
+from splatbatch.night.inspection import inspect as inspect_splats
 from splatbatch.night.interruption import Interruption
 from splatbatch.night.night import report, status
 from splatbatch.night.plan import plan
-from splatbatch.night.products import Closely, Found, merge
+from splatbatch.night.products import merge
 from splatbatch.night.training import train
 from splatbatch.publish.publish import Wish as PublishWish
 from splatbatch.publish.source import Published, publishable, published
@@ -81,7 +83,7 @@ def inspect(batch: Batch, how: Closely = AS_USUAL) -> tuple[Found, Mapping[str, 
         Interrupted: somebody wants it to end.
     """
     with Interruption() as interruption:
-        found = products.inspect(batch, interruption, how)
+        found = inspect_splats(batch, interruption, how)
         report(batch.whole())
     return found
 
@@ -106,6 +108,7 @@ def publish(  # noqa: PLR0913 - what is left out is as the YAML says
     formats: str = "",
     *,
     forced: bool = False,
+    measured: bool = True,
     cut: Cut = WHOLE,
 ) -> Publication:
     """Write accepted splats as files that others open.
@@ -116,13 +119,15 @@ def publish(  # noqa: PLR0913 - what is left out is as the YAML says
         to: a folder; None for the one that the YAML names.
         formats: as "sog,tiles"; empty for those of the YAML.
         forced: files of somebody else may be overwritten.
+        measured: what compression costs is measured, if the YAML says so.
         cut: what PLYs leave out.
 
     Raises:
         SplatbatchError: some of it could not be written, or a patch is not trained; the rest is there.
     """
-    wish, lacking = replace(PublishWish.of(batch, to, formats, forced=forced), cut=cut), dict[str, str]()
-    splats = list[Published]()
+    wish = PublishWish.of(batch, to, formats, forced=forced)
+    wish = replace(wish, cut=cut, is_measured=wish.is_measured and measured)
+    splats, lacking = list[Published](), dict[str, str]()
     if not names and not batch.output.scene.splat.exists():
         splats, lacking = publishable(batch)
     done = products.publish(batch, splats or published(batch, names), wish)

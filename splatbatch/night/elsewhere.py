@@ -21,9 +21,9 @@ from splatbatch.machine import detached
 from splatbatch.monitor.telling import tell
 from splatbatch.night import night as nights
 from splatbatch.night.afterwards import After, Show
+from splatbatch.night.inspection import not_inspected
 from splatbatch.night.interruption import Interruption
 from splatbatch.night.night import Night, Run, metrics, people
-from splatbatch.night.products import not_inspected
 from splatbatch.plain_text import counted, one_line
 from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.scheduler.work.left import Left

@@ -1,49 +1,36 @@
-"""What is made of accepted splats while nobody trains: inspections, the merged scene, its evaluation, publications."""
+"""What is made of accepted splats while nobody trains: the merged scene, its evaluation, publications, films."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from splatbatch.errors import Interrupted, SplatbatchError
-from splatbatch.files import write_json
+from splatbatch.errors import ConfigError, Interrupted, SplatbatchError
 from splatbatch.monitor.telling import Lines, open_telling, tell
 from splatbatch.night.interruption import Interruption
-from splatbatch.plain_text import one_line
+from splatbatch.publish.film import Film, make_film
 from splatbatch.publish.publish import Wish
 from splatbatch.publish.publish import publish as publish_splats
-from splatbatch.publish.source import Published
-from splatbatch.report.quality import drop_in_words
-from splatbatch.scene.patches import spell
+from splatbatch.publish.source import Published, published
 from splatbatch.scheduler import single
 from splatbatch.scheduler.rounds import Rounds
 from splatbatch.scheduler.work.holding import held_alone, in_turn
+from splatbatch.splats.export import Cut, Source, export_splat
+from splatbatch.splats.export import check_place as check_export
 from splatbatch.splats.merge import check_place
 from splatbatch.store.folders import MergedFiles
-from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.evaluation import EvaluationSettings, SceneEvaluation
 from splatbatch.store.records.merge import Merge
 from splatbatch.store.records.publication import Publication
-from splatbatch.store.records.quality import Certificate, Inspection, grade_in_words
-from splatbatch.store.records.run import DONE, LEFT_OUT, PARTLY, Afterwards, Making
+from splatbatch.store.records.run import Making
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.quality import certificate
-from splatbatch.tasks.quality.certificate import certificate_of, certificate_of_scene
-from splatbatch.tasks.quality.inspection import SCENE, accepted, inspecting, order, order_scene
 from splatbatch.tasks.scene.cleaning import Cleaning
 from splatbatch.tasks.scene.evaluation import evaluating
 from splatbatch.tasks.scene.merging import Done, gather
 from splatbatch.tasks.scene.merging import merge as merge_parts
-from splatbatch.tasks.task import Task
-
-MOST_NAMED = 5
-Found = Mapping[str, Inspection]
-Inspects = Callable[[Task], bool]
-"""Inspects a splat unless that is done; returns whether it was just now."""
 
 
 @dataclass(frozen=True)
@@ -143,132 +130,42 @@ def publish(batch: Batch, splats: list[Published], wish: Wish, into: Lines | Non
         return in_turn(write) if into else write()
 
 
-@dataclass(frozen=True)
-class Closely:
-    """What is to be inspected, and how closely."""
+def film(batch: Batch, names: Sequence[str], wanted: Film, kind: str, to: Path | None) -> tuple[str, Path]:
+    """Make a film of a patch, or of the scene; return of what, and the file.
 
-    is_again: bool = False
-    """Also what has been inspected as it is."""
-    measures_drop: bool = False
-    """Train twice, shortly, with and without the photographs that figures name."""
-    of_scene: bool = False
-    """The merged scene, too."""
-
-
-def inspect(batch: Batch, interruption: Interruption, how: Closely) -> tuple[Found, Mapping[str, str]]:
-    """Inspect the splats of a batch, and return what was found, and why others were not.
+    Args:
+        batch: whose splats.
+        names: what is filmed.
+        wanted: how.
+        kind: as "mp4".
+        to: the file, or a folder for it; None: the working folder.
 
     Raises:
-        SplatbatchError: nothing can be run here.
-        Interrupted: somebody wants it to end.
+        SplatbatchError: it cannot be made; nothing is left of it.
     """
-    batch.output.create()
-    with held_alone(batch.output, batch.terms, tell) as beat:
-        found, failed = inspect_tasks(batch, Rounds(interruption.reason, beat), how)
-    if interruption.signal:
-        raise Interrupted(interruption.exit_code)
-    if wanted_by(batch.whole()):  # what a night has left out is made good
-        batch.output.note_afterwards("inspect", not_inspected(batch.whole(), "splatbatch inspect was not asked for it"))
-    return found, failed
+    splats = published(batch, names)
+    if len(splats) > 1:
+        raise ConfigError(f"--as {kind}: one film of {len(splats)} splats", "Name a patch, or scene.")
+    name = f"{splats[0].name}.{kind}"
+    to = to or Path(name)
+    file = to / name if to.is_dir() or not to.suffix else to
+    made = replace(wanted, out=file)
+    batch.see_apart("--to", file, file.parent)
+    made.check(batch.output.path)
+    return splats[0].name, make_film(splats[0], made, tell)
 
 
-def inspect_tasks(
-    batch: Batch, rounds: Rounds, how: Closely = Closely(), ledger: Ledger = single.UNWRITTEN
-) -> tuple[Found, Mapping[str, str]]:
-    """Inspect splat by splat; the output lock must be held. One that fails does not keep the others from it."""
-    found, failed = dict[str, Inspection](), dict[str, str]()
-    of_patches = [(task.name, partial(_of_task, batch, task)) for task in batch.tasks if not task.patch.is_backdrop]
-    for name, measured in (*of_patches, *([(SCENE, partial(_of_scene, batch))] if how.of_scene else [])):
-        if rounds.stop():
-            break
-        try:
-            found[name], is_new = measured(partial(_inspect, batch, rounds, how, ledger), how)
-        except SplatbatchError as error:
-            failed[name] = f"{error.message} {error.hint}" if error.hint else error.message
-            continue
-        except Exception as error:  # noqa: BLE001 - a fault of ours over one splat keeps the others from nothing
-            failed[name] = f"internal fault: {type(error).__name__}: {error}"
-            continue
-        if is_new:
-            tell(_in_words(name, found[name]))
-    return found, failed
+def ply(batch: Batch, names: Sequence[str], file: Path, cut: Cut, *, is_forced: bool) -> tuple[str, int]:
+    """Write a splat into one file; return whose it is, and how many Gaussians have arrived.
 
-
-def inspect_wanted(batch: Batch, rounds: Rounds, ledger: Ledger) -> Afterwards | None:
-    """Inspect the splats that are there, where the YAML asks for it; return what came of that: they are trained."""
-    wanted = wanted_by(batch)
-    trained = [name for name in wanted if batch.output.patch(name).read_result() is not None]
-    found, failed = inspect_tasks(batch.only(trained), rounds, ledger=ledger) if trained else ({}, {})
-    for name, why in failed.items():
-        tell(f"{name}: not inspected: {why}")
-    skipped = {name: f"interrupted ({rounds.stop()})" for name in trained if name not in {**found, **failed}}
-    return _came_of(wanted, found, {**failed, **skipped})
-
-
-def wanted_by(batch: Batch) -> list[str]:
-    """Return the patches whose splats the YAML wants inspected."""
-    return [task.name for task in batch.tasks if task.recipe.evaluation.inspect and not task.patch.is_backdrop]
-
-
-def not_inspected(batch: Batch, why: str) -> Afterwards | None:
-    """Return that nobody has inspected what is trained, although the YAML asks for it; None: it does not."""
-    wanted = wanted_by(batch)
-    folders = {name: batch.output.patch(name) for name in wanted}
-    inspected = [name for name, folder in folders.items() if folder.read_inspection() is not None]
-    trained = [name for name, folder in folders.items() if folder.read_result() is not None]
-    return _came_of(wanted, inspected, {name: why for name in trained if name not in inspected})
-
-
-def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[str, str]) -> Afterwards | None:
-    """Return what came of an inspection that the YAML asks for; None where it asks for none.
-
-    What has no splat is missing, and no more than that: training it comes first.
+    Raises:
+        ConfigError: there are several splats.
+        OutputError: it cannot be written there, or is not what was accepted.
     """
-    if not wanted:
-        return None
-    state = PARTLY if found and failed else LEFT_OUT if failed or not found else DONE
-    lacking = [name for name in wanted if name not in found and name not in failed]
-    parts = [f"inspected: {spell([*found], MOST_NAMED)}"] if found else []
-    parts += [f"not inspected: {name}: {why}" for name, why in [*failed.items()][:MOST_NAMED]]
-    parts += [f"and {len(failed) - MOST_NAMED} more"] if len(failed) > MOST_NAMED else []
-    parts += [f"not inspected, for want of a splat: {spell(lacking, MOST_NAMED)}"] if lacking else []
-    command = "splatbatch inspect" if failed else "splatbatch train" if state == LEFT_OUT else ""
-    return Afterwards("inspect", state, one_line("; ".join(parts)), command, time.time())
-
-
-def _of_task(batch: Batch, task: Task, inspects: Inspects, how: Closely) -> tuple[Inspection, bool]:
-    """Inspect a patch's splat unless that is done, and certify it; return what was found, and whether just now."""
-    folder = batch.output.patch(task.name)
-    told = order(batch, task, measures_drop=how.measures_drop)
-    is_new = inspects(inspecting(batch, told, folder))
-    found = folder.read_inspection() or Inspection()
-    _certify(folder.certificate, certificate_of(task, accepted(folder), found))
-    return found, is_new
-
-
-def _of_scene(batch: Batch, inspects: Inspects, how: Closely) -> tuple[Inspection, bool]:
-    """Inspect the merged scene unless that is done, and certify it; return what was found, and whether just now."""
-    folder, told = batch.output.scene, order_scene(batch)
-    is_new = inspects(inspecting(batch, told, folder))
-    found = folder.read_inspection() or Inspection()
-    _certify(folder.certificate, certificate_of_scene(folder, told, found))
-    return found, is_new
-
-
-def _inspect(batch: Batch, rounds: Rounds, how: Closely, ledger: Ledger, task: Task) -> bool:
-    """Inspect a splat unless that is done; return whether it was just now."""
-    if is_new := how.is_again or not task.is_fresh(batch.output):
-        single.make(batch.config, task, rounds, f"inspect {task.patch.name}", ledger)
-    return is_new
-
-
-def _certify(file: Path, made: Certificate) -> None:
-    """Write a certificate unless it lies there."""
-    if not certificate.product(file, made).is_fresh:
-        write_json(file, made.to_record())
-
-
-def _in_words(name: str, found: Inspection) -> str:
-    over = ", ".join(figure.name for figure in found.found)
-    words = f"{name}: {grade_in_words(found.grade)}" + (f" ({over})" if over else "")
-    return words + (f"; {told}" if (told := drop_in_words(found.dropped)) else "")
+    splats = published(batch, names)
+    if len(splats) > 1:
+        raise ConfigError(f"--to {file}: one file for {len(splats)} splats", "Name a folder, or one patch.")
+    batch.see_apart("--to", file, file.parent)
+    splat = splats[0]
+    check_export(file, splat.path, batch.output.path, is_forced=is_forced)
+    return splat.name, export_splat(Source(splat.path, splat.name, splat.sha256), file, cut).num_gaussians

@@ -26,9 +26,9 @@ from splatbatch.night.decided import (
 )
 from splatbatch.night.decoding import Decoding
 from splatbatch.night.elsewhere import is_elsewhere, train_elsewhere
+from splatbatch.night.inspection import inspect_wanted
 from splatbatch.night.interruption import Interruption
 from splatbatch.night.night import Ended, Night, Run, metrics, people, tracking
-from splatbatch.night.products import inspect_wanted
 from splatbatch.outcome import Failed
 from splatbatch.reader import Patience, ToldToStop
 from splatbatch.scheduler import session

@@ -22,9 +22,9 @@ from splatbatch.monitor.telling import say, tell
 from splatbatch.night.afterwards import Show, Trained, follow, publish_as_asked
 from splatbatch.night.decided import Looked, Wish, look_anew, mend
 from splatbatch.night.elsewhere import AGAIN
+from splatbatch.night.inspection import not_inspected, wanted_by
 from splatbatch.night.interruption import Interruption
 from splatbatch.night.night import Ended, Night, metrics, write_the_report
-from splatbatch.night.products import not_inspected, wanted_by
 from splatbatch.night.training import Worker
 from splatbatch.reader import Patience, ToldToStop
 from splatbatch.scheduler.work.adopt import adopt_task

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from splatbatch import config as configuration
 from splatbatch.config import Config, Recipe
-from splatbatch.errors import ConfigError, OutputError, SceneError
+from splatbatch.errors import ConfigError, OutputError, SceneError, SplatbatchError
 from splatbatch.scene.patches import find_patches
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.record import TypedRecord
@@ -35,8 +35,11 @@ if TYPE_CHECKING:
     from splatbatch.store.index import Index
     from splatbatch.store.results import Depth
     from splatbatch.tasks.evidence import Standing
+    from splatbatch.tasks.status import PatchStatus
 
 Kind = TypeVar("Kind", bound=TypedRecord)
+MOST_AUDITED = 64
+"""Patches that are due: their photographs' headers are read, as `plan` reads them."""
 
 
 @dataclass(frozen=True)
@@ -256,3 +259,23 @@ def refusals(audits: Iterable[tuple[Audit, Iterable[Task]]]) -> dict[str, str]:
             reasons.setdefault(finding.patch, finding.in_words())
         found |= {task.name: reasons.get(task.patch.name, "") for task in tasks}
     return {name: reason for name, reason in found.items() if reason}
+
+
+def audited(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus, ...]:
+    """Return the states with what an audit refuses now, as `plan` does: the files may have changed since the last one.
+
+    What is trained and fresh is not looked at, nor are so many patches that the look would take long.
+    """
+    due = [one.patch for one in statuses if one.state not in ("trained", "running", "refused")]
+    if not 0 < len(due) <= MOST_AUDITED:
+        return tuple(statuses)
+    try:
+        reasons = refusals(batch.only(due).audits())
+    except SplatbatchError:  # of settings that `plan` tells of
+        return tuple(statuses)
+    return tuple(
+        replace(one, state="refused", cause="audit", advice=reasons[one.patch], given_up=False)
+        if one.patch in reasons and one.patch in due
+        else one
+        for one in statuses
+    )

@@ -11,9 +11,9 @@ from cut_batch import copy_of, trained
 from cut_quarry import lay_out
 from fake_batch import FakeBatch
 
-from splatbatch.commands.view.together import view_together
 from splatbatch.config import load
 from splatbatch.publish.source import viewed
+from splatbatch.publish.together import view_together
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
 

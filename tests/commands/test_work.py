@@ -323,7 +323,7 @@ def test_a_detached_batch_goes_on_by_itself_and_whoever_attaches_sees_it_end(bat
 def test_a_detached_worker_that_cannot_train_has_its_words_told(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", '{"splatbatch.commands.train.detach.SETTLE_S": 60}')
+    monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", '{"splatbatch.night.detach.SETTLE_S": 60}')
     settings = {**QUICK, "training": {"colors": "as_is", "device": "auto"}, "executor": {"gpus": [977]}}
     refused = batch.make("p0", **settings).run_apart("train", "--detach")
     assert refused.returncode == 5

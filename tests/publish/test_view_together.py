@@ -49,7 +49,7 @@ def ask(url: str, path: str, **headers: str) -> tuple[int, bytes]:
 
 
 def test_several_patches_are_one_ply_of_the_highest_degree(tmp_path: Path) -> None:
-    from splatbatch.commands.view.together import view_together
+    from splatbatch.publish.together import view_together
 
     batch = trained(tmp_path / "batch")
     put(batch, "p1", seed=8, degree=2)

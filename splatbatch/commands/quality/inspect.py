@@ -11,12 +11,11 @@ import typer
 from splatbatch import terminal
 from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
 from splatbatch.night import api
-from splatbatch.night.products import MOST_NAMED, Closely, Found
+from splatbatch.night.inspection import MOST_NAMED, Closely, Found
 from splatbatch.plain_text import one_line
 from splatbatch.report.quality import drop_in_words
 from splatbatch.store.records.quality import GRADES, QualityFigure, grade_in_words
-from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.quality.inspection import SCENE
+from splatbatch.tasks.quality.inspection import open_named
 
 NOT_ALL = 1
 COLUMNS = ("patch", "grade", "figure", "value", "limit", "what", "photographs")
@@ -25,12 +24,7 @@ COLUMNS = ("patch", "grade", "figure", "value", "limit", "what", "photographs")
 def inspect(config: Path | None, names: Sequence[str], how: Closely, *, as_json: bool) -> None:
     """Inspect accepted splats that nobody has inspected yet; exit with 1 if one cannot be."""
     terminal.never_block()
-    wanted = [name for name in names if name != SCENE]
-    batch = open_batch(config, wanted)
-    if is_of_scene := len(wanted) < len(names) and SCENE not in [task.name for task in batch.every]:
-        batch = batch if wanted else batch.only([])
-    elif len(wanted) < len(names):  # a patch of that name
-        batch = open_batch(config, names)
+    batch, is_of_scene = open_named(config, names)
     print_warnings(batch.config.warnings)
     found, failed = api.inspect(batch, replace(how, of_scene=is_of_scene))
     if as_json:

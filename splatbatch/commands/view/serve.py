@@ -14,12 +14,12 @@ import typer
 
 from splatbatch.commands.view.guard import Guard
 from splatbatch.commands.view.loopback import LOOPBACK, LoopbackHandler, open_server, serve_until_interrupted
-from splatbatch.commands.view.together import Together, view_together
 from splatbatch.errors import MissingPartError, SplatbatchError
 from splatbatch.files import open_regular
 from splatbatch.plain_text import one_line
 from splatbatch.publish.page import asset, folder_page
 from splatbatch.publish.source import viewed
+from splatbatch.publish.together import Together, view_together
 from splatbatch.report.viewer.viewer import HOW, viewer_script
 from splatbatch.tasks.batch import open_batch
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from splatbatch.errors import OutputError
 from splatbatch.identity import sha256_of
 from splatbatch.plain_text import spell_files, spell_place
 from splatbatch.scene.patches import spell
@@ -28,11 +29,13 @@ from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import locate
 from splatbatch.tasks.plan import leaves
 from splatbatch.tasks.product import Product
+from splatbatch.tasks.quality.inspection import SCENE, open_named
 from splatbatch.tasks.task import Task
 
 FEW = 3
 """Names that a message holds."""
 INSPECTION = "inspection.json"
+INSPECT = "none: splatbatch inspect writes it"
 
 
 def certificate_of(task: Task, result: Result, found: Inspection) -> Certificate:
@@ -100,6 +103,55 @@ def _known_of(found: Inspection, name: str, psnr: float) -> dict[str, float]:
     """Return what is said of a held-out photograph: its PSNR at full size, and where it stands."""
     known = found.photos.get(name, {})
     return {key: known[key] for key in ("x", "y", "z", "distance", "piece") if key in known} | {"psnr": psnr}
+
+
+def problems_of_file(file: Path) -> list[str]:
+    """Return what does not hold of a certificate, by the splat and the records that lie beside it.
+
+    Raises:
+        OutputError: the file is none.
+    """
+    record = read_certificate(file)
+    if record is None:
+        raise OutputError(f"{file}: is no certificate: no JSON object can be read there", "Name a certificate.json.")
+    broken = list(why_not_genuine(record, sha256_of(file.with_name("splat.ply"))))
+    patch, scene = PatchFolder(file.parent), SceneFolder(file.parent)
+    if broken or file.name != patch.certificate.name:
+        return broken
+    if patch.result.exists():  # it was not handed on: its records lie beside it
+        return list(why_contradicted(record, patch))
+    return list(why_scene_contradicted(record, scene)) if scene.merge.exists() else []
+
+
+def problems_of_batch(config: Path | None, names: Sequence[str]) -> dict[str, list[str]]:
+    """Return what does not hold of the certificates of patches; of the scene's where it is named, or there is one.
+
+    Raises:
+        ConfigError: there is no such patch.
+    """
+    batch, is_of_scene = open_named(config, names)
+    found = {
+        task.name: _problems(task, batch.output.patch(task.name)) for task in batch.tasks if not task.patch.is_backdrop
+    }
+    if not names and batch.output.scene.certificate.exists():
+        is_of_scene = SCENE not in [task.name for task in batch.every]
+    return found | ({SCENE: _problems_of_scene(batch.output)} if is_of_scene else {})
+
+
+def _problems(task: Task, folder: PatchFolder) -> list[str]:
+    record, result = read_certificate(folder.certificate), folder.read_result()
+    if record is None:
+        return [INSPECT]
+    broken = list(why_not_genuine(record, sha256_of(folder.splat_of(result) if result else folder.splat)))
+    return broken or [*why_contradicted(record, folder), *why_outdated(record, task, folder)]
+
+
+def _problems_of_scene(output: OutputFolder) -> list[str]:
+    record = read_certificate(output.scene.certificate)
+    if record is None:
+        return [INSPECT]
+    broken = list(why_not_genuine(record, sha256_of(output.scene.splat)))
+    return broken or [*why_scene_contradicted(record, output.scene), *why_scene_outdated(output)]
 
 
 def why_not_genuine(record: dict[str, Any], splat_sha256: str) -> Iterator[str]:

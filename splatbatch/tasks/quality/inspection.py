@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.quality import Inspection, InspectionSettings, health_rules
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import why_not_the_splat
-from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.product import Product, key_of
 from splatbatch.tasks.program import Measuring
 from splatbatch.tasks.provenance import photographs_of, recipe_of
@@ -42,6 +43,21 @@ def accepted(folder: PatchFolder) -> Result:
     if why or result is None:
         raise SceneError(f"{folder.path.name}: {why}: there is no splat to inspect", "Train it: splatbatch train.")
     return result
+
+
+def open_named(config: Path | None, names: Sequence[str]) -> tuple[Batch, bool]:
+    """Return a batch with the patches that are named, and whether the merged scene is; a patch of that name is one.
+
+    Raises:
+        ConfigError: there is no such patch.
+    """
+    wanted = [name for name in names if name != SCENE]
+    batch = open_batch(config, wanted)
+    if len(wanted) == len(names):
+        return batch, False
+    if SCENE in [task.name for task in batch.every]:
+        return open_batch(config, names), False
+    return batch if wanted else batch.only([]), True
 
 
 def order(batch: Batch, task: Task, *, measures_drop: bool = False) -> InspectionSettings:

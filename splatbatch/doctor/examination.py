@@ -1,0 +1,70 @@
+"""Whether this machine can train, and a batch on it: every check in its order, each finding with its remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from splatbatch.doctor import inventory
+from splatbatch.doctor.facts import OF_TRAINER, Finding, Machine, ok, problem
+from splatbatch.doctor.job import extras, of_job
+from splatbatch.doctor.kernels import of_kernels
+from splatbatch.doctor.machine import of_machine
+from splatbatch.doctor.probe import probe, warm
+from splatbatch.errors import ExecutorError, TrainerError
+from splatbatch.scene.footprint import Footprint
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.footprints import footprints_of
+from splatbatch.tasks.forecast import check_place, forecast
+
+NOTHING_TO_BUILD = "there is nothing to build: no NVIDIA GPU is usable here, and the CPU needs no kernels"
+
+
+def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[Finding]:
+    """Yield what there is to say of this machine, and of training a batch on it.
+
+    Args:
+        batch: None: it is about the machine alone.
+        build: kernels that are not there are built.
+        has_viewer: the viewer of the pages was built.
+    """
+    machine = replace(inventory.machine(), versions=inventory.versions())
+    expected = footprints_of(batch.config, batch.tasks) if batch else {}
+    recipes = batch.recipes() if batch else {}
+    job = inventory.job(batch.config, recipes, expected) if batch else None
+    yield from of_machine(machine, on_cpu=bool(job and job.on_cpu))
+    if machine.presence.cards and not (job and job.on_cpu):
+        yield from _of_gpus(machine, build=build)
+    else:
+        yield from _without_gpu(machine, build=build)
+    if batch and job:
+        yield from of_job(job)
+        yield _place(batch, expected)
+    yield from extras(machine.versions, job.extras if job else frozenset(), has_viewer=has_viewer)
+
+
+def _of_gpus(machine: Machine, *, build: bool) -> Iterator[Finding]:
+    seen = probe(machine)
+    if build and not seen.error:
+        yield from warm(machine, seen.groups)
+        seen = probe(machine)
+    yield from of_kernels(machine, inventory.toolchain(machine.torch), seen)
+
+
+def _without_gpu(machine: Machine, *, build: bool) -> Iterator[Finding]:
+    """Say whether torch comes up at all; without a usable GPU that is what the CPU needs."""
+    if machine.torch:
+        error = probe(Machine()).error
+        yield (problem("torch", error, "Install it anew.", OF_TRAINER) if error else ok("cpu", "torch starts"))
+    if build:
+        yield ok("build", NOTHING_TO_BUILD)
+
+
+def _place(batch: Batch, expected: Mapping[str, Footprint]) -> Finding:
+    """Say how long the whole batch takes, and whether `train` would train it here."""
+    outlook = forecast(batch, batch.names, expected)
+    try:
+        check_place(batch, outlook)
+    except (ExecutorError, TrainerError) as error:
+        return problem("device", error.message, error.hint, error.exit_code)
+    return ok("forecast", outlook.in_words())

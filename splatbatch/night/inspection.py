@@ -1,0 +1,164 @@
+"""How good accepted splats are beyond PSNR: inspected one by one, and certified; also at the end of a night."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from splatbatch.errors import Interrupted, SplatbatchError
+from splatbatch.files import write_json
+from splatbatch.monitor.telling import tell
+from splatbatch.night.interruption import Interruption
+from splatbatch.plain_text import one_line
+from splatbatch.report.quality import drop_in_words
+from splatbatch.scene.patches import spell
+from splatbatch.scheduler import single
+from splatbatch.scheduler.rounds import Rounds
+from splatbatch.scheduler.work.holding import held_alone
+from splatbatch.store.ledger import Ledger
+from splatbatch.store.records.quality import Certificate, Inspection, grade_in_words
+from splatbatch.store.records.run import DONE, LEFT_OUT, PARTLY, Afterwards
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.quality import certificate
+from splatbatch.tasks.quality.certificate import certificate_of, certificate_of_scene
+from splatbatch.tasks.quality.inspection import SCENE, accepted, inspecting, order, order_scene
+from splatbatch.tasks.task import Task
+
+MOST_NAMED = 5
+Found = Mapping[str, Inspection]
+Inspects = Callable[[Task], bool]
+"""Inspects a splat unless that is done; returns whether it was just now."""
+
+
+@dataclass(frozen=True)
+class Closely:
+    """What is to be inspected, and how closely."""
+
+    is_again: bool = False
+    """Also what has been inspected as it is."""
+    measures_drop: bool = False
+    """Train twice, shortly, with and without the photographs that figures name."""
+    of_scene: bool = False
+    """The merged scene, too."""
+
+
+def inspect(batch: Batch, interruption: Interruption, how: Closely) -> tuple[Found, Mapping[str, str]]:
+    """Inspect the splats of a batch, and return what was found, and why others were not.
+
+    Raises:
+        SplatbatchError: nothing can be run here.
+        Interrupted: somebody wants it to end.
+    """
+    batch.output.create()
+    with held_alone(batch.output, batch.terms, tell) as beat:
+        found, failed = inspect_tasks(batch, Rounds(interruption.reason, beat), how)
+    if interruption.signal:
+        raise Interrupted(interruption.exit_code)
+    if wanted_by(batch.whole()):  # what a night has left out is made good
+        batch.output.note_afterwards("inspect", not_inspected(batch.whole(), "splatbatch inspect was not asked for it"))
+    return found, failed
+
+
+def inspect_tasks(
+    batch: Batch, rounds: Rounds, how: Closely = Closely(), ledger: Ledger = single.UNWRITTEN
+) -> tuple[Found, Mapping[str, str]]:
+    """Inspect splat by splat; the output lock must be held. One that fails does not keep the others from it."""
+    found, failed = dict[str, Inspection](), dict[str, str]()
+    of_patches = [(task.name, partial(_of_task, batch, task)) for task in batch.tasks if not task.patch.is_backdrop]
+    for name, measured in (*of_patches, *([(SCENE, partial(_of_scene, batch))] if how.of_scene else [])):
+        if rounds.stop():
+            break
+        try:
+            found[name], is_new = measured(partial(_inspect, batch, rounds, how, ledger), how)
+        except SplatbatchError as error:
+            failed[name] = f"{error.message} {error.hint}" if error.hint else error.message
+            continue
+        except Exception as error:  # noqa: BLE001 - a fault of ours over one splat keeps the others from nothing
+            failed[name] = f"internal fault: {type(error).__name__}: {error}"
+            continue
+        if is_new:
+            tell(_in_words(name, found[name]))
+    return found, failed
+
+
+def inspect_wanted(batch: Batch, rounds: Rounds, ledger: Ledger) -> Afterwards | None:
+    """Inspect the splats that are there, where the YAML asks for it; return what came of that: they are trained."""
+    wanted = wanted_by(batch)
+    trained = [name for name in wanted if batch.output.patch(name).read_result() is not None]
+    found, failed = inspect_tasks(batch.only(trained), rounds, ledger=ledger) if trained else ({}, {})
+    for name, why in failed.items():
+        tell(f"{name}: not inspected: {why}")
+    skipped = {name: f"interrupted ({rounds.stop()})" for name in trained if name not in {**found, **failed}}
+    return _came_of(wanted, found, {**failed, **skipped})
+
+
+def wanted_by(batch: Batch) -> list[str]:
+    """Return the patches whose splats the YAML wants inspected."""
+    return [task.name for task in batch.tasks if task.recipe.evaluation.inspect and not task.patch.is_backdrop]
+
+
+def not_inspected(batch: Batch, why: str) -> Afterwards | None:
+    """Return that nobody has inspected what is trained, although the YAML asks for it; None: it does not."""
+    wanted = wanted_by(batch)
+    folders = {name: batch.output.patch(name) for name in wanted}
+    inspected = [name for name, folder in folders.items() if folder.read_inspection() is not None]
+    trained = [name for name, folder in folders.items() if folder.read_result() is not None]
+    return _came_of(wanted, inspected, {name: why for name in trained if name not in inspected})
+
+
+def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[str, str]) -> Afterwards | None:
+    """Return what came of an inspection that the YAML asks for; None where it asks for none.
+
+    What has no splat is missing, and no more than that: training it comes first.
+    """
+    if not wanted:
+        return None
+    state = PARTLY if found and failed else LEFT_OUT if failed or not found else DONE
+    lacking = [name for name in wanted if name not in found and name not in failed]
+    parts = [f"inspected: {spell([*found], MOST_NAMED)}"] if found else []
+    parts += [f"not inspected: {name}: {why}" for name, why in [*failed.items()][:MOST_NAMED]]
+    parts += [f"and {len(failed) - MOST_NAMED} more"] if len(failed) > MOST_NAMED else []
+    parts += [f"not inspected, for want of a splat: {spell(lacking, MOST_NAMED)}"] if lacking else []
+    command = "splatbatch inspect" if failed else "splatbatch train" if state == LEFT_OUT else ""
+    return Afterwards("inspect", state, one_line("; ".join(parts)), command, time.time())
+
+
+def _of_task(batch: Batch, task: Task, inspects: Inspects, how: Closely) -> tuple[Inspection, bool]:
+    """Inspect a patch's splat unless that is done, and certify it; return what was found, and whether just now."""
+    folder = batch.output.patch(task.name)
+    told = order(batch, task, measures_drop=how.measures_drop)
+    is_new = inspects(inspecting(batch, told, folder))
+    found = folder.read_inspection() or Inspection()
+    _certify(folder.certificate, certificate_of(task, accepted(folder), found))
+    return found, is_new
+
+
+def _of_scene(batch: Batch, inspects: Inspects, how: Closely) -> tuple[Inspection, bool]:
+    """Inspect the merged scene unless that is done, and certify it; return what was found, and whether just now."""
+    folder, told = batch.output.scene, order_scene(batch)
+    is_new = inspects(inspecting(batch, told, folder))
+    found = folder.read_inspection() or Inspection()
+    _certify(folder.certificate, certificate_of_scene(folder, told, found))
+    return found, is_new
+
+
+def _inspect(batch: Batch, rounds: Rounds, how: Closely, ledger: Ledger, task: Task) -> bool:
+    """Inspect a splat unless that is done; return whether it was just now."""
+    if is_new := how.is_again or not task.is_fresh(batch.output):
+        single.make(batch.config, task, rounds, f"inspect {task.patch.name}", ledger)
+    return is_new
+
+
+def _certify(file: Path, made: Certificate) -> None:
+    """Write a certificate unless it lies there."""
+    if not certificate.product(file, made).is_fresh:
+        write_json(file, made.to_record())
+
+
+def _in_words(name: str, found: Inspection) -> str:
+    over = ", ".join(figure.name for figure in found.found)
+    words = f"{name}: {grade_in_words(found.grade)}" + (f" ({over})" if over else "")
+    return words + (f"; {told}" if (told := drop_in_words(found.dropped)) else "")
