@@ -10,15 +10,12 @@ import typer
 
 from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, print_json
-from splatbatch.files import write_text
-from splatbatch.machine.gpu import presence
+from splatbatch.night.prepare import bring_in
 from splatbatch.plain_text import counted, one_line, plain, spell_place
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.imports.capture import Wish
-from splatbatch.scene.imports.importing import Imported, bring_in, find_sources
-from splatbatch.scene.imports.writing import HOLDOUT, RECORD
-from splatbatch.scene.template import Kept, config_for
-from splatbatch.tasks.batch import open_batch
+from splatbatch.scene.imports.importing import Imported
+from splatbatch.scene.imports.writing import RECORD
 
 
 def import_(source: Path, folder: Path, wish: Wish, *, as_json: bool) -> None:
@@ -31,11 +28,7 @@ def import_(source: Path, folder: Path, wish: Wish, *, as_json: bool) -> None:
         ConfigError: the folder is not new, or an option does not fit the source.
         OutputError: the folder cannot be written.
     """
-    done = bring_in(source, folder, wish)
-    config = folder / configuration.DEFAULT_CONFIG
-    kept = Kept(done.offset, done.capture.crs, HOLDOUT if done.holdout else "")
-    write_text(config, config_for(folder, folder.resolve(), has_gpu=presence().is_here(), kept=kept))
-    audit = open_batch(config).audit()
+    done, config, audit = bring_in(source, folder, wish)
     if as_json:
         told = asdict(done.notes) | {"kind": done.capture.kind, "config": str(config), "num_points": done.num_points}
         print_json({**told, "offset": list(done.offset), "crs": done.capture.crs or None, "audit": audit.to_record()})
@@ -62,16 +55,3 @@ def _tell(folder: Path, done: Imported, audit: Audit) -> None:
     config = shlex.quote(str(folder / configuration.DEFAULT_CONFIG))
     next_one = "verify-dims" if audit.errors() else "train"
     typer.echo(one_line(f"All of this is in {folder / RECORD}. Next: splatbatch {next_one} --config {config}"))
-
-
-def next_command(folder: Path) -> str:
-    """Return what a folder holds that can be imported, and the one command that does; empty where it holds none."""
-    found = find_sources(folder)
-    if not found:
-        return ""
-    alike = [one for one in found if one.kind == found[0].kind]
-    source = found[0].paths[0] if len(alike) > 1 or found[0].kind != "transforms" else folder
-    target = folder.resolve().with_name(f"{folder.resolve().name}-colmap")
-    command = f"splatbatch import {shlex.quote(str(source))} {shlex.quote(str(target))}"
-    others = f" and {len(alike) - 1} others like it" if len(alike) > 1 else ""
-    return f"{folder}: {found[0].in_words()}{others}. Next: {command}"

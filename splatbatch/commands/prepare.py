@@ -13,18 +13,15 @@ from rich.table import Table
 
 from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, print_json
-from splatbatch.errors import ConfigError, OutputError, SceneError
-from splatbatch.machine.gpu import presence
+from splatbatch.errors import ConfigError, SceneError
 from splatbatch.monitor.table import narrowed
+from splatbatch.night.prepare import repair, to_import, write_config
 from splatbatch.plain_text import counted, one_line, plain
 from splatbatch.scene.audit.audit import Audit
-from splatbatch.scene.patches import find_patches
-from splatbatch.scene.template import config_for
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.settled.frame import FRAME, note, spans_of
 from splatbatch.tasks.settled.settled import Todo
 from splatbatch.tasks.settled.tones import in_words, look_at_colors
-from splatbatch.tasks.task import patches_of
 
 WORTHS = (9, 3, 4, 2, 7, 5, 8)
 """Of the columns of an audit, where a terminal has no room for all."""
@@ -78,36 +75,19 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
 
 def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> None:
     """Write a corrected copy of every model and a YAML that trains them; say what changed and what it did."""
-    from splatbatch.scene.repair import fix_models
-
     if options.fix not in ("scale", "crop") or options.out is None:
         raise ConfigError(f"--fix {options.fix}: should be scale or crop, with --out FOLDER for the corrected copies")
     how: Literal["scale", "crop"] = "scale" if options.fix == "scale" else "crop"
-    repaired = fix_models(audit, patches_of(batch.tasks), batch.config.scene.source, how, options.out)
-    config = _hand_over(batch, options.out) if repaired else None
+    repaired, config = repair(batch, audit, how, options.out)
     if options.as_json:
-        print_json({"config": str(config) if config else None, "repaired": [one.to_record() for one in repaired]})
+        print_json({"config": str(config) if repaired else None, "repaired": [one.to_record() for one in repaired]})
         return
     for one in repaired:
         typer.echo(plain(one.in_words()))
-    if config:
+    if repaired:
         typer.echo(one_line(f"{config}: splatbatch train --config {shlex.quote(str(config))}"))
     else:
         typer.echo("every photograph fits its camera: nothing to repair, nothing written")
-
-
-def _hand_over(batch: Batch, out: Path) -> Path:
-    """Write the YAML of the corrected copies beside them: the batch's own, with their paths."""
-    scene, config = batch.config.scene, out / configuration.DEFAULT_CONFIG
-    new = {"patches": "."} | ({"source": "source"} if scene.source else {})
-    new |= {name: str(path.resolve()) for name in ("images", "masks") if (path := getattr(scene, name))}
-    paths = {"output.folder": "output"}
-    if batch.config.evaluation.holdout_list:
-        paths["evaluation.holdout_list"] = str(batch.config.evaluation.holdout_list.resolve())
-    programs = {name: getattr(program, "working_folder", None) for name, program in batch.config.trainers.items()}
-    paths |= {f"trainers.{name}.working_folder": str(folder.resolve()) for name, folder in programs.items() if folder}
-    configuration.save_moved(batch.path, config, new, paths, [task.patch.name for task in batch.tasks])
-    return config
 
 
 def init(folder: Path, out: Path | None) -> None:
@@ -118,31 +98,9 @@ def init(folder: Path, out: Path | None) -> None:
     target = out or folder / configuration.DEFAULT_CONFIG
     if not folder.is_dir():
         raise SceneError(f"{folder}: no such folder")
-    if told := _to_import(folder):
+    if told := to_import(folder):
         typer.echo(one_line(told))
         return
-    if target.exists():
-        raise ConfigError(f"{target} exists already", "Move it away, or choose another name with --out.")
-    try:
-        target.write_text(config_for(folder, target.resolve().parent, has_gpu=presence().is_here()), encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
-    patches = find_patches(configuration.load(target).scene)
+    num = write_config(folder, target)
     next_one = f"splatbatch verify-dims --config {shlex.quote(str(target))}"
-    typer.echo(one_line(f"{target}: {counted(len(patches), 'patch', 'es')}. Next: {next_one}"))
-
-
-def _to_import(folder: Path) -> str:
-    """Return what to run where a folder holds no COLMAP scene but something that becomes one; else nothing."""
-    from splatbatch.commands.import_ import next_command
-    from splatbatch.scene.imports.importing import what_instead
-
-    has_patches = (folder / "patches").is_dir()
-    try:
-        found = find_patches(configuration.Scene(patches=folder / "patches" if has_patches else folder))
-    except SceneError as error:
-        if told := next_command(folder):
-            return told
-        raise SceneError(error.message, what_instead(folder) or error.hint) from error
-    # nerfstudio keeps the model that its transforms.json was made of in a folder of that name
-    return next_command(folder) if [patch.name for patch in found] == ["colmap"] else ""
+    typer.echo(one_line(f"{target}: {counted(num, 'patch', 'es')}. Next: {next_one}"))

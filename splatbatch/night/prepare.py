@@ -1,0 +1,117 @@
+"""What comes before a batch: a scene brought in, its first YAML, models repaired with a YAML that trains them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from splatbatch import config as configuration
+from splatbatch.errors import ConfigError, OutputError, SceneError
+from splatbatch.files import write_text
+from splatbatch.machine.gpu import presence
+from splatbatch.scene.audit.audit import Audit
+from splatbatch.scene.patches import find_patches
+from splatbatch.scene.template import Kept, config_for
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.task import patches_of
+
+if TYPE_CHECKING:
+    from splatbatch.scene.imports.capture import Wish
+    from splatbatch.scene.imports.importing import Imported
+    from splatbatch.scene.repair import Repaired
+
+
+def bring_in(source: Path, folder: Path, wish: Wish) -> tuple[Imported, Path, Audit]:
+    """Write a model of a source, and a YAML, into a new folder; return both, and what the audit says of the model.
+
+    Raises:
+        SceneError: the source holds mistakes.
+        ConfigError: the folder is not new, or an option does not fit the source.
+        OutputError: the folder cannot be written.
+    """
+    from splatbatch.scene.imports import importing
+    from splatbatch.scene.imports.writing import HOLDOUT
+
+    done = importing.bring_in(source, folder, wish)
+    config = folder / configuration.DEFAULT_CONFIG
+    kept = Kept(done.offset, done.capture.crs, HOLDOUT if done.holdout else "")
+    write_text(config, config_for(folder, folder.resolve(), has_gpu=presence().is_here(), kept=kept))
+    return done, config, open_batch(config).audit()
+
+
+def write_config(folder: Path, target: Path) -> int:
+    """Write a commented YAML for what lies in a folder; return how many patches it has. One that is there stays.
+
+    Raises:
+        ConfigError: there is one.
+        OutputError: it cannot be written.
+    """
+    if target.exists():
+        raise ConfigError(f"{target} exists already", "Move it away, or choose another name with --out.")
+    try:
+        target.write_text(config_for(folder, target.resolve().parent, has_gpu=presence().is_here()), encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
+    return len(find_patches(configuration.load(target).scene))
+
+
+def to_import(folder: Path) -> str:
+    """Return what to run where a folder holds no COLMAP scene but something that becomes one; else nothing."""
+    from splatbatch.scene.imports.importing import what_instead
+
+    has_patches = (folder / "patches").is_dir()
+    try:
+        found = find_patches(configuration.Scene(patches=folder / "patches" if has_patches else folder))
+    except SceneError as error:
+        if told := _next_command(folder):
+            return told
+        raise SceneError(error.message, what_instead(folder) or error.hint) from error
+    # nerfstudio keeps the model that its transforms.json was made of in a folder of that name
+    return _next_command(folder) if [patch.name for patch in found] == ["colmap"] else ""
+
+
+def _next_command(folder: Path) -> str:
+    """Return what a folder holds that can be imported, and the one command that does; empty where it holds none."""
+    from splatbatch.scene.imports.importing import find_sources
+
+    found = find_sources(folder)
+    if not found:
+        return ""
+    alike = [one for one in found if one.kind == found[0].kind]
+    source = found[0].paths[0] if len(alike) > 1 or found[0].kind != "transforms" else folder
+    target = folder.resolve().with_name(f"{folder.resolve().name}-colmap")
+    command = f"splatbatch import {shlex.quote(str(source))} {shlex.quote(str(target))}"
+    others = f" and {len(alike) - 1} others like it" if len(alike) > 1 else ""
+    return f"{folder}: {found[0].in_words()}{others}. Next: {command}"
+
+
+def repair(batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: Path) -> tuple[tuple[Repaired, ...], Path]:
+    """Write corrected copies of models that do not fit their photographs, and beside them a YAML that trains them.
+
+    Returns:
+        What was corrected, and where the YAML is; without anything to correct nothing is written.
+
+    Raises:
+        SceneError: a model cannot be repaired honestly.
+    """
+    from splatbatch.scene.repair import fix_models
+
+    repaired = fix_models(audit, patches_of(batch.tasks), batch.config.scene.source, how, out)
+    config = out / configuration.DEFAULT_CONFIG
+    if repaired:
+        _hand_over(batch, out, config)
+    return repaired, config
+
+
+def _hand_over(batch: Batch, out: Path, config: Path) -> None:
+    """Write the YAML of the corrected copies beside them: the batch's own, with their paths."""
+    scene = batch.config.scene
+    new = {"patches": "."} | ({"source": "source"} if scene.source else {})
+    new |= {name: str(path.resolve()) for name in ("images", "masks") if (path := getattr(scene, name))}
+    paths = {"output.folder": "output"}
+    if batch.config.evaluation.holdout_list:
+        paths["evaluation.holdout_list"] = str(batch.config.evaluation.holdout_list.resolve())
+    programs = {name: getattr(program, "working_folder", None) for name, program in batch.config.trainers.items()}
+    paths |= {f"trainers.{name}.working_folder": str(folder.resolve()) for name, folder in programs.items() if folder}
+    configuration.save_moved(batch.path, config, new, paths, [task.patch.name for task in batch.tasks])
