@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from splatbatch.failures.evidence import CERTAIN, LIKELY, TELLING, WARNED, Case, Evidence, Found
-from splatbatch.failures.log import NO_GAP, Gap
-from splatbatch.failures.remedies import for_patch, with_remedy
-from splatbatch.failures.rules.exits import (
+from splatbatch.failures.exits import (
     DIVERGED,
     SIGABRT,
     SIGNALS,
@@ -23,8 +21,10 @@ from splatbatch.failures.rules.exits import (
     meaning_of_health,
     signal_of,
 )
+from splatbatch.failures.log import NO_GAP, Gap
+from splatbatch.failures.remedies import for_patch, with_remedy
 from splatbatch.failures.settings import in_the_light_of
-from splatbatch.failures.table import ROWS
+from splatbatch.failures.signatures import shipped
 from splatbatch.outcome import Cancelled, Diagnosis, Exited, Killed, Lost, NotStarted, TimedOut
 
 
@@ -167,16 +167,16 @@ def _told(case: Case) -> Diagnosis | None:
 
 def _was_overcome(case: Case, found: Found) -> bool:
     """Tell whether a program exited 0 and says that it was done, or did without, or was only ended when it was done."""
-    if case.has_finished and found.row.cause in {"interrupted", "time_limit"}:
+    if case.has_finished and found.signature.cause in {"interrupted", "time_limit"}:
         return signal_of(case.seen.end) is not None
-    did_without = not case.is_watched and found.row.scope == "optional"
+    did_without = not case.is_watched and found.signature.scope == "optional"
     return case.seen.end == Exited(0) and (case.has_finished or did_without)
 
 
 def _least_beside(case: Case, found: Found) -> int:
     signal = signal_of(case.seen.end)
     is_spoken_for = signal not in {None, SIGABRT} or isinstance(case.seen.end, TimedOut)
-    crashed_by_gpu = signal not in FROM_OUTSIDE and found.row.cause.startswith(("cuda_", "cublas_"))
+    crashed_by_gpu = signal not in FROM_OUTSIDE and found.signature.cause.startswith(("cuda_", "cublas_"))
     return CERTAIN if is_spoken_for and not crashed_by_gpu else TELLING
 
 
@@ -184,7 +184,7 @@ def _lasting(case: Case) -> Diagnosis | None:
     """What stays true though the program went on: a full disk, a patch without cameras, a loss that is no number."""
     if isinstance(case.seen.end, Cancelled):
         return None
-    best = _best(case.found([row for row in ROWS if row.lasting], 0))
+    best = _best(case.found([one for one in shipped() if one.lasting], 0))
     if best and best.weight >= TELLING:
         return _meant(case, best)
     return diagnosis(case, DIVERGED, [case.log.quote(case.log.diverged)]) if case.log.diverged else None
@@ -197,7 +197,7 @@ def _hinted(case: Case) -> Diagnosis | None:
         return None
     is_said_otherwise = case.is_explained or (signal_of(end) is None and meaning_of_code(end))
     least = TELLING if end is None else LIKELY + 1 if is_said_otherwise else 1
-    is_hope = best.weight <= WARNED and best.row.action == "retry"  # no further attempt for a mere warning
+    is_hope = best.weight <= WARNED and best.signature.action == "retry"  # no further attempt for a mere warning
     return None if best.weight < least or is_hope else _meant(case, best)
 
 
@@ -205,7 +205,7 @@ def _anywhere(case: Case) -> Diagnosis | None:
     """What stood before the last progress and says why processes end, if nothing else does; no reason to try again."""
     if case.ended_well or case.is_explained or isinstance(case.seen.end, Cancelled) or case.has_finished:
         return None
-    best = _best(case.found([row for row in ROWS if row.scope == "end" and row.action != "retry"], 0))
+    best = _best(case.found([one for one in shipped() if one.scope == "end" and one.action != "retry"], 0))
     return _meant(case, best) if best and best.weight >= TELLING and not meaning_of_code(case.seen.end) else None
 
 
@@ -214,13 +214,13 @@ def _best(found: Iterable[Found]) -> Found | None:
 
 
 def _meant(case: Case, found: Found) -> Diagnosis:
-    """Return what a row means here: in mid-run, or for a watched attempt, the same text asks for other actions."""
-    row = found.row
-    action = row.midrun if row.midrun and case.is_midrun else row.action
-    action = row.watched if row.watched and case.is_watched else action
-    beside = case.place_of(row.also, case.log.start_of(case.end_begins)) if row.also else None
+    """Return what a signature means here: in mid-run, or for a watched attempt, it asks for other actions."""
+    told = found.signature
+    action = told.midrun if told.midrun and case.is_midrun else told.action
+    action = told.watched if told.watched and case.is_watched else action
+    beside = case.place_of(told.also, case.log.start_of(case.end_begins)) if told.also else None
     quotes = [case.log.quote(place) for place in (found.match, beside) if place]
-    return diagnosis(case, Meaning(row.cause, action, row.advice), quotes)
+    return diagnosis(case, Meaning(told.cause, action, told.advice), quotes)
 
 
 JUDGES: tuple[Callable[[Case], Diagnosis | None], ...] = (

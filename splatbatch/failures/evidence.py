@@ -9,19 +9,18 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from splatbatch.failures import signs
 from splatbatch.failures.log import NO_GAP, Gap, Log, Raised
-from splatbatch.failures.row import Row, Scope, Strength, Words, lower
-from splatbatch.failures.rules import signs
 from splatbatch.failures.settings import Difference
-from splatbatch.failures.table import ROWS
+from splatbatch.failures.signatures import Scope, Signature, Strength, shipped
+from splatbatch.failures.words import Words, lower
 from splatbatch.outcome import Exit, Exited, Lost, NotStarted
 
 Standing = Literal["final", "bare", "caught", "exception", "error", "plain", "warning"]
 """Of a line: in the exception that ended it all (bare: its traceback is missing; caught: the program went on after it),
 in another one, in what its program calls an error, in a plain line, in a warning."""
 
-# What a row says counts by its strength and scope, and by where it stands. The highest wins; of equals the first row of
-# the table.
+# What a signature says counts by its strength and scope, and by where it stands. The highest wins; of equals the first.
 CERTAIN, TELLING, LIKELY, WARNED = 60, 40, 20, 3
 WEIGHTS: Mapping[tuple[Strength, Scope], Mapping[Standing, int]] = {
     ("strong", "end"): {
@@ -68,9 +67,9 @@ class Evidence:
 
 
 class Found(NamedTuple):
-    """A row that matches, where, and how much that counts."""
+    """A signature that matches, where, and how much that counts."""
 
-    row: Row
+    signature: Signature
     match: re.Match[str]
     weight: int
 
@@ -154,23 +153,26 @@ class Case:
     def can_do_without(self) -> bool:
         """Whether all that is known at the end may concern what one can do without."""
         known = [one for one in self.at_end if one.weight > WARNED]
-        return bool(known) and all(one.row.scope == "optional" or one.row.strength == "hint" for one in known)
+        return bool(known) and all(
+            one.signature.scope == "optional" or one.signature.strength == "hint" for one in known
+        )
 
     @cached_property
     def at_end(self) -> tuple[Found, ...]:
-        """What rows say of the end, in their order."""
-        return tuple(self.found(ROWS, self.end_begins))
+        """What signatures say of the end, in their order."""
+        return tuple(self.found(shipped(), self.end_begins))
 
-    def found(self, rows: Iterable[Row], begin: int) -> Iterator[Found]:
-        """Return where rows match from a line on, in their order; of each what counts most."""
+    def found(self, signatures: Iterable[Signature], begin: int) -> Iterator[Found]:
+        """Return where signatures match from a line on, in their order; of each what counts most."""
         start = self.log.start_of(begin)
-        for row in rows:
-            if row.unless and self.place_of(row.unless, start):
+        for signature in signatures:
+            if signature.unless and self.place_of(signature.unless, start):
                 continue
-            if row.also and not self.place_of(row.also, start):
+            if signature.also and not self.place_of(signature.also, start):
                 continue
-            matches = (one for one in row.pattern.places(self.log.searched, start) if self._holds(row, one))
-            weighed = [Found(row, one, self._weight(row, self.log.line_of(one))) for one in matches]
+            places = signature.pattern.places(self.log.searched, start)
+            matches = (one for one in places if self._holds(signature, one))
+            weighed = [Found(signature, one, self._weight(signature, self.log.line_of(one))) for one in matches]
             if weighed:
                 yield max(weighed, key=lambda one: (one.weight, -one.match.start()))
 
@@ -179,12 +181,12 @@ class Case:
         places = words.places(self.log.searched, start)
         return next((one for one in places if self.log.line_of(one) not in self.log.aside), None)
 
-    def _holds(self, row: Row, match: re.Match[str]) -> bool:
-        return row.holds is None or row.holds(lower(self.log.lines[self.log.line_of(match)].words))
+    def _holds(self, signature: Signature, match: re.Match[str]) -> bool:
+        return signature.judge is None or signature.judge(lower(self.log.lines[self.log.line_of(match)].words))
 
-    def _weight(self, row: Row, line: int) -> int:
-        scope: Scope = "exception" if row.strength != "strong" else row.scope
-        return WEIGHTS[row.strength, scope].get(self._standing(line), 0)
+    def _weight(self, signature: Signature, line: int) -> int:
+        scope: Scope = "exception" if signature.strength != "strong" else signature.scope
+        return WEIGHTS[signature.strength, scope].get(self._standing(line), 0)
 
     def _standing(self, line: int) -> Standing:
         if self.log.lines[line].number == 0:

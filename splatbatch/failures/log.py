@@ -10,8 +10,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
-from splatbatch.failures.row import Words, lower
-from splatbatch.failures.rules import signs
+from splatbatch.failures import signs
+from splatbatch.failures.words import Words, lower
 
 LINE_CHARS = 1000
 """Longer lines are searched in pieces: the search time of a pattern may grow with the square of a line."""

@@ -12,8 +12,8 @@ from typing import Any
 from splatbatch.config import Limits
 from splatbatch.failures.diagnose import diagnose
 from splatbatch.failures.evidence import Evidence
+from splatbatch.failures.exits import in_words
 from splatbatch.failures.log import Gap
-from splatbatch.failures.rules.exits import in_words
 from splatbatch.failures.settings import Difference
 from splatbatch.files import PRIVATE, SHARED_MEMORY, is_out_of_space, sweep, write_json
 from splatbatch.machine.protocol import Key, Slot

@@ -16,7 +16,7 @@ from typer.main import get_command
 from splatbatch.cli.app import GROUPS, RENAMED, app
 from splatbatch.failures.causes import WORDS, in_words, spelled
 from splatbatch.failures.remedies import REMEDIES, for_patch
-from splatbatch.failures.table import ROWS
+from splatbatch.failures.signatures import shipped
 from splatbatch.monitor.table import fitting, status_table
 from splatbatch.tasks.status import PatchStatus
 
@@ -146,7 +146,7 @@ def test_no_size_of_an_audit_is_cut(batch: FakeBatch, monkeypatch: pytest.Monkey
 
 
 def test_every_cause_is_called_something() -> None:
-    causes = {row.cause for row in ROWS} | set(REMEDIES)
+    causes = {one.cause for one in shipped()} | set(REMEDIES)
     assert causes <= set(WORDS)
     assert all("_" not in words for words in WORDS.values())
     assert (in_words("cuda_oom"), in_words("SIGTERM")) == ("GPU memory ran out", "SIGTERM")

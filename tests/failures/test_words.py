@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from splatbatch.failures import signs
 from splatbatch.failures.log import NO_GAP, lines_of
-from splatbatch.failures.row import Words, lower
-from splatbatch.failures.rules import signs
-from splatbatch.failures.table import ROWS
+from splatbatch.failures.signatures import shipped
+from splatbatch.failures.words import Words, lower
 
 FRESH = Path(__file__).with_name("fresh.jsonl")
 ALL = [
-    *(words for row in ROWS for words in (row.pattern, row.also, row.unless) if words),
+    *(words for one in shipped() for words in (one.pattern, one.also, one.unless) if words),
     *(words for words in vars(signs).values() if isinstance(words, Words)),
 ]
 

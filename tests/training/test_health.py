@@ -14,7 +14,7 @@ from small_patch import prepared, recipe, trained
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import TrainerError
-from splatbatch.failures.rules.exits import meaning_of_health
+from splatbatch.failures.exits import meaning_of_health
 from splatbatch.files import read_lines
 from splatbatch.scene.patches import Patch
 from splatbatch.training import step as training_step

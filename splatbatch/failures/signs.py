@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from splatbatch.failures.row import Words
+from splatbatch.failures.words import Words
 
 # Lines of runs that work: blanked before the search, so that nothing in them is taken for a failure.
 HARMLESS = Words(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal as signals
 from dataclasses import dataclass
 
-from splatbatch.failures.row import Row, Words
 from splatbatch.outcome import Action, Exit, Exited, Killed, TimedOut
 
 
@@ -144,39 +143,3 @@ def in_words(end: Exit | None) -> str:
             return "end unknown"
         case _:
             return type(end).__name__
-
-
-# What a crash leaves in the log of the program that called the one that crashed.
-CRASHES = (
-    Row(
-        "missing_image",
-        "fail",
-        "A photograph could not be loaded: check the image folder.",
-        Words(r"terminate called after throwing an instance of 'cv::Exception"),
-    ),
-    Row(
-        "segfault",
-        "retry",
-        "The program crashed (access violation): tried once more; again in this phase means a broken installation.",
-        Words(
-            r"Segmentation fault|\bSIGSEGV\b|access violation|段错误|区段错误|區段錯誤|Erreur de segmentation",
-            r"Speicherzugriffsfehler",
-            r"Violación de segmento|[Оо]шибка сегментирования|Errore di segmentazione|セグメンテーション|세그멘테이션",
-            r"signal:? ?11\b|exitcode[: =]+-11\b",
-            r"-1073741819|3221225477|0xC0000005|-1073741571|0xC00000FD",
-            r"Signals\.SIGSEGV|exit(ed)?( with)? (code|status) (139|-11)\b|failed with code (11|139|35584)\b",
-        ),
-    ),
-    Row(
-        "native_abort",
-        "fail",
-        "Compiled code aborted, often because two binary packages clash: read the line quoted.",
-        Words(
-            r"free\(\): invalid|double free or corruption|malloc\(\): |corrupted size vs|munmap_chunk",
-            r"corrupted double-linked|stack smashing detected|pure virtual method called",
-            r"-1073740791|0xC0000409|3221226505|-1073740940|0xC0000374|3221226356",
-            r"buffer overflow detected|Floating point exception|Trace/breakpoint trap|exitcode[: =]+-6\b",
-            r"terminated with signal SIGABRT",
-        ),
-    ),
-)

@@ -1,0 +1,36 @@
+"""What CUDA's message of an allocation that failed says by its sizes: judges that signatures name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from splatbatch.failures.words import Words
+
+_POWERS = {"bytes": -3, "kib": -2, "mib": -1, "gib": 0, "tib": 1, "pib": 2, "eib": 3}  # of 1024, in GiB
+_SIZE = r"(\d[\d.]*) ?(bytes|[KMGTPE]iB)"
+_REQUEST = Words(rf"Tried to allocate {_SIZE}")
+_CARD = Words(rf"{_SIZE} total capacity", rf"total capac\w+ of {_SIZE}")
+_FREE = Words(rf"{_SIZE}(?: is)? free")
+_USED = Words(rf"{_SIZE} already allocated", rf"{_SIZE} (?:reserved|cached)", rf"this process has {_SIZE}")
+_ABSURD_GIB = 1000.0
+
+
+def _largest_gib(pattern: Words, line: str) -> float:
+    """Return the largest size that a pattern finds in a line, in GiB; 0 if it finds none."""
+    pairs = ([group for group in match.groups() if group] for match in pattern.finditer(line))
+    return max((float(number.rstrip(".")) * 1024.0 ** _POWERS[unit.lower()] for number, unit in pairs), default=0.0)
+
+
+def asks_absurdly(line: str) -> bool:
+    """Tell whether one allocation is more than any card has, or more than this card while it is nearly empty."""
+    request, card, used = (_largest_gib(pattern, line) for pattern in (_REQUEST, _CARD, _USED))
+    return request > _ABSURD_GIB or (0.0 < card < request and used < 0.25 * card)
+
+
+def is_crowded_out(line: str) -> bool:
+    """Tell whether other processes hold more of the card than this one does."""
+    card, free, used = (_largest_gib(pattern, line) for pattern in (_CARD, _FREE, _USED))
+    return card - free - used > max(used, 0.25 * card)
+
+
+JUDGES: Mapping[str, Callable[[str], bool]] = {"asks_absurdly": asks_absurdly, "is_crowded_out": is_crowded_out}

@@ -1,0 +1,85 @@
+"""Known failures as data: what each leaves in a log, what may help and what to tell the user, from signatures.toml."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from splatbatch.failures.allocations import JUDGES
+from splatbatch.failures.words import Words
+from splatbatch.outcome import Action
+
+SHIPPED = Path(__file__).with_name("signatures.toml")
+Strength = Literal["strong", "weak", "hint", "last"]
+"""weak: often a consequence of what stands before it; hint: words of a family of failures; last: if all else fails."""
+
+Scope = Literal["end", "exception", "optional"]
+"""end: says why a process ended, wherever it stands (schedulers, kernels, shells, full disks); exception: beside an
+exception its words on a plain line count less; optional: it may concern what one can do without, unless it is an
+exception that nothing came after."""
+_GROUP = re.compile(r"\{([a-z_]{2,})\}")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One known failure: what it is called, what may help, what to tell the user, and the text it leaves."""
+
+    cause: str
+    action: Action
+    advice: str
+    pattern: Words
+    examples: tuple[tuple[str, ...], ...]
+    """For each regular expression, or group of them, lines that it is meant for."""
+    also: Words | None = None
+    """This must stand somewhere in what is read too."""
+    unless: Words | None = None
+    """This must stand nowhere in what is read: it is a look-alike."""
+    judge: Callable[[str], bool] | None = None
+    """This must be true of the matched line: numbers that a pattern cannot weigh."""
+    midrun: Action | None = None
+    """The action once steps were made, where the same message is another story."""
+    watched: Action | None = None
+    """The action for an attempt of ours, whose settings and start can be changed; a log alone cannot promise that."""
+    strength: Strength = "strong"
+    scope: Scope = "exception"
+    lasting: bool = False
+    """What it says stays true, though the program goes on, says that it is done and exits 0."""
+
+
+@cache
+def shipped() -> tuple[Signature, ...]:
+    """Return all known failures; of those that count alike the first wins."""
+    return signatures_of(tomllib.loads(SHIPPED.read_text(encoding="utf-8")))
+
+
+def signatures_of(tree: Mapping[str, Any]) -> tuple[Signature, ...]:
+    """Return the signatures of a file that has been read."""
+    groups, advice, found = tree.get("words", {}), dict[str, str](), list[Signature]()
+    for entry in tree["signature"]:
+        told = advice.setdefault(entry["cause"], entry.get("advice", ""))
+        patterns = entry["patterns"]
+        given: dict[str, Any] = {
+            "advice": told,
+            **{key: entry[key] for key in entry if key not in {"patterns", "also", "unless", "judge"}},
+            **{key: _words(entry[key], groups) for key in ("also", "unless") if key in entry},
+            "pattern": _words([pattern for pattern, *_ in patterns], groups),
+            "examples": tuple(tuple(lines) for _, *lines in patterns),
+            "judge": JUDGES[entry["judge"]] if "judge" in entry else None,
+        }
+        found.append(Signature(**given))
+    return tuple(found)
+
+
+def _words(patterns: Sequence[str], groups: Mapping[str, Sequence[str]]) -> Words:
+    """Return patterns; "{name}" stands for those of a group."""
+    return Words(*(one for each in patterns for one in _members(each, groups)))
+
+
+def _members(pattern: str, groups: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    group = _GROUP.fullmatch(pattern)
+    return groups[group[1]] if group else (pattern,)
