@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from splatbatch.failures import signs
-from splatbatch.failures.log import NO_GAP, Gap, Log, Raised
+from splatbatch.failures.log import NO_GAP, Gap, Log
+from splatbatch.failures.raised import Raised
 from splatbatch.failures.settings import Difference
 from splatbatch.failures.signatures import Scope, Signature, Strength, shipped
 from splatbatch.failures.words import Words, lower
