@@ -17,28 +17,38 @@ from splatbatch.failures.signatures import Scope, Signature, Strength, shipped
 from splatbatch.failures.words import Words, lower
 from splatbatch.outcome import Exit, Exited, Lost, NotStarted
 
-Standing = Literal["final", "bare", "caught", "exception", "error", "plain", "warning"]
-"""Of a line: in the exception that ended it all (bare: its traceback is missing; caught: the program went on after it),
+Standing = Literal["final", "bare", "caught", "either", "rival", "exception", "error", "plain", "warning"]
+"""Of a line: in the exception that ended it all (bare: its traceback is missing; caught: the program went on after it;
+either, rival: the message is the first or the second of two lines below the frames, one of which another thread wrote),
 in another one, in what its program calls an error, in a plain line, in a warning."""
 
 # What a signature says counts by its strength and scope, and by where it stands. The highest wins; of equals the first.
 CERTAIN, TELLING, LIKELY, WARNED = 60, 40, 20, 3
 WEIGHTS: Mapping[tuple[Strength, Scope], Mapping[Standing, int]] = {
     ("strong", "end"): {
-        **{"final": CERTAIN, "bare": CERTAIN, "caught": CERTAIN, "exception": CERTAIN},
-        **{"error": CERTAIN, "plain": CERTAIN, "warning": WARNED},
+        **dict.fromkeys(("final", "bare", "caught", "either", "rival", "exception", "error", "plain"), CERTAIN),
+        "warning": WARNED,
     },
     ("strong", "exception"): {
-        **{"final": CERTAIN, "bare": CERTAIN, "caught": CERTAIN, "exception": CERTAIN},
+        **dict.fromkeys(("final", "bare", "caught", "either", "rival", "exception"), CERTAIN),
         **{"error": 44, "plain": TELLING, "warning": WARNED},
     },
     ("strong", "optional"): {
-        **{"final": 50, "bare": 30, "caught": 24},
-        **{"exception": LIKELY, "error": LIKELY, "plain": LIKELY},
+        **{"final": 50, "bare": 30, "caught": 24, "either": 24},
+        **dict.fromkeys(("rival", "exception", "error", "plain"), LIKELY),
     },
-    ("weak", "exception"): {"final": 42, "bare": 28, "caught": 23, "error": 19, "plain": 18, "exception": 15},
-    ("hint", "exception"): {"final": 27, "bare": 27, "caught": 22, "error": 17, "plain": 16},
-    ("last", "exception"): {"final": 25, "bare": 25, "caught": 21, "exception": 12, "error": 10, "plain": 10},
+    ("weak", "exception"): {
+        **{"final": 42, "bare": 28, "caught": 23, "either": 42, "rival": 41},
+        **{"error": 19, "plain": 18, "exception": 15},
+    },
+    ("hint", "exception"): {
+        **{"final": 27, "bare": 27, "caught": 22, "either": 27, "rival": 26},
+        **{"error": 17, "plain": 16},
+    },
+    ("last", "exception"): {
+        **{"final": 25, "bare": 25, "caught": 21, "either": 25, "rival": 25},
+        **{"exception": 12, "error": 10, "plain": 10},
+    },
 }
 
 
@@ -127,14 +137,23 @@ class Case:
         log, last = self.log, self.final
         if last is None:
             return False
-        words = log.searched[log.start_of(last.begin) : log.start_of(last.end + 1)]
-        is_cut = last.has_frames and words.rstrip("\n").rpartition("\n")[2][:1].isspace()
+        words = "".join(log.searched[log.start_of(at) : log.start_of(at + 1)] for at in sorted(last.lines))
+        end = words.rstrip("\n").rpartition("\n")[2]
+        is_cut = last.has_frames and (end[:1].isspace() or signs.TRACEBACK.search(end) is not None)
         return not is_cut and not any(True for _ in signs.SYMPTOMS.places(words))
 
     @cached_property
     def went_on(self) -> bool:
         """Whether the program had something else to say after the final exception: it may have been caught."""
         return self.final is not None and self._went_on_after(self.final)
+
+    @cached_property
+    def _rival(self) -> Raised | None:
+        """The line of an exception right below the final one's message, or what may not be it."""
+        last = self.final
+        if last is None or not last.has_frames or last.says < last.end:
+            return None
+        return next((one for one in self.log.raised if one.begin == last.end + 1 and not one.has_frames), None)
 
     @cached_property
     def _next_raised(self) -> dict[int, int]:
@@ -193,7 +212,9 @@ class Case:
         if self.log.lines[line].number == 0:
             return "final"
         last = self.final
-        if last and last.begin <= line <= last.end:
+        if self._rival and line in {last.says if last else line, *self._rival.lines}:
+            return "rival" if line in self._rival.lines else "either"
+        if last and line in last.lines:
             return "caught" if self.went_on else "final" if last.has_frames else "bare"
         if line in self.log.warnings:
             return "warning"

@@ -161,7 +161,7 @@ class Log:
     @cached_property
     def aside(self) -> set[int]:
         """The lines of exceptions that ended nothing."""
-        lines = {line for one in self.raised if not one.counts for line in range(one.begin, one.end + 1)}
+        lines = {line for one in self.raised if not one.counts for line in one.lines}
         return lines | self._marked(signs.ASIDE)
 
     @cached_property
@@ -204,9 +204,14 @@ class Log:
     def last_progress(self) -> int:
         """The last line of progress, from which on the end is told; 0 without any.
 
-        A bar prints itself once more when an exception closes it: that is no progress.
+        A bar that prints itself once more when an exception closes it, or into its traceback, is no progress.
         """
-        lines, ends = list(self.steps), {self._next_that_says_something(one.end) for one in self.raised if one.counts}
+        counting = [one for one in self.raised if one.counts]
+        within = {
+            line for one in counting if len(one.lines) <= one.end - one.begin for line in range(one.begin, one.end)
+        }
+        lines, ends = [*(set(self.steps) - within)], {self._next_that_says_something(one.end) for one in counting}
+        lines.sort()
         while lines and (lines[-1] in ends or (lines[-2:-1] and self.steps[lines[-1]] == self.steps[lines[-2]])):
             lines.pop()
         return lines[-1] if lines else 0
@@ -220,7 +225,7 @@ class Log:
     @cached_property
     def in_exceptions(self) -> set[int]:
         """The lines of exceptions and panics."""
-        return {line for one in self.raised for line in range(one.begin, one.end + 1)}
+        return {line for one in self.raised for line in one.lines}
 
     @cached_property
     def errors(self) -> set[int]:
@@ -232,7 +237,7 @@ class Log:
         """Whether the last thing that was said after the last progress is an error, known or not."""
         told = (line for line in range(len(self.lines) - 1, self.last_progress - 1, -1) if line not in self.warnings)
         last = next((line for line in told if not self._words(line).isspace()), None)
-        raised = {line for one in self.raised if one.is_main for line in range(one.begin, one.end + 1)}
+        raised = {line for one in self.raised if one.is_main for line in one.lines}
         return last is not None and last in raised | self.errors
 
     def _words(self, line: int) -> str:

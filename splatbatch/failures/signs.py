@@ -42,8 +42,8 @@ WARNINGS = Words(
     r"\b\w*Warning: (?!CUDA initialization)",
     rf"^\s*warn(ing)?\b(?!{_POD_ENDS})",
     r"\[ ?warn(ing)?\b(?![^\n]*failed to (save|write))|\bwarning ?:|\bwarning\b[^\n]{0,3}\[",
-    rf"\b(WARN|WARNING)\b(?!{_POD_ENDS}) (?!NET/)(?![^\n]*(NCCL|failed to (save|write)))",
-    r"^\[?w\d{4}\b|^\[W\d+",
+    rf"\b(WARN|WARNING)\b(?!{_POD_ENDS}) (?!NET/)(?![^\n]*(NCCL|failed to (save|write)|preempted))",
+    r"^\[?w\d{4}\b|^\[W\d+|(^|\d: )W (tensorflow|external)/",
     r"Error checking compiler version for|^could not load the\b|\bcustom (kernel|op|extension)s?\b",
     # Tools of a job's script: what they do not find or may not do is seldom what the training died of.
     r"^(bash|sh|curl|wget|cp|mv|mkdir|rm|ln|ls|tar|git|lscpu|which|tput|find|cat|chmod|ssh\S*|rsync|locale)(: |\[)",
@@ -54,6 +54,9 @@ WARNINGS = Words(
     r"\bRetrying\b|\bretry \d+/\d+|\bthrown while requesting\b|will retry",
     r"\b(skipping|ignored|ignoring|falling back|fall back|going on without|continuing without|proceeding without)\b",
     r"\b(instead|anyway)\.?$",
+    # Loggers, viewers and faster kernels that trainers do without, where that ended nothing.
+    r"^ModuleNotFoundError: No module named '(tensorboard|wandb|viser|xformers|triton|apex|fused_ssim|flash_attn)\b",
+    r"^OSError: \[(Errno 98|WinError 10048)\]",
 )
 
 TRACEBACK = Words(r"Traceback \(most recent call last\)")

@@ -46,3 +46,33 @@ def test_harmless_lines_change_no_diagnosis(lines):
     assert (len(noise(lines)) >= 30, len(endings()) >= 20) == (True, True)
     assert (lost, burnt) == ([], [])
     assert wrong[False] >= 0.97 * total
+
+
+def positions_inside(log: str) -> list[int]:
+    """Return before which lines of a log a line stands inside a traceback."""
+    lines, found, is_inside = log.split("\n"), [], False
+    for at, line in enumerate(lines):
+        if is_inside:
+            found.append(at)
+            is_inside = line[:1].isspace()
+        is_inside = is_inside or line.startswith("Traceback (most recent call last)")
+    return found
+
+
+@pytest.mark.slow(but="more_noise.txt")
+@pytest.mark.parametrize("lines", ["noise.txt", "more_noise.txt"])
+def test_harmless_lines_inside_tracebacks_change_no_diagnosis(lines):
+    changed, burnt, lost = Counter(), [], []
+    for name, ending in endings().items():
+        log = f"{ending.before}\n{ending.end}".split("\n")
+        for at in positions_inside("\n".join(log)):
+            for line in noise(lines):
+                found = diagnose_log("\n".join([*log[:at], line, *log[at:]]), ending.exit_code)
+                changed[found.cause != ending.cause] += 1
+                if ending.action in ("fail", "ok") and found.action == "retry":
+                    burnt.append((name, at, line))
+                if ending.action == "retry" and found.action == "fail":
+                    lost.append((name, at, line))
+    share = changed[True] / changed.total()
+    print(f"{changed.total()} pairs: {share:.2%} causes changed, {len(burnt)} burnt, {len(lost)} lost")
+    assert (burnt, lost, share <= 0.005) == ([], [], True)
