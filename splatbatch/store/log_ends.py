@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from splatbatch.files import MIB, open_regular
 
 HEAD_BYTES, TAIL_BYTES = MIB // 4, MIB * 3 // 4
+BOM = "\ufeff"
 
 
 class Ends(NamedTuple):
@@ -26,16 +28,22 @@ def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_B
             between = file.seek(0, os.SEEK_END) - tail_bytes
             file.seek(0)
             head = file.read(head_bytes)
+            encoding = _encoding(head)
             if between <= head_bytes:
-                return Ends((head + file.read()).decode("utf-8", errors="replace"))
-            head = head[: head.rfind(b"\n") + 1] or head
-            file.seek(len(head))
+                return Ends((head + file.read()).decode(encoding, errors="replace").removeprefix(BOM))
+            between -= between % 2  # to the middle of no character of UTF-16
+            begin = head.decode(encoding, errors="replace").removeprefix(BOM)
+            begin = begin[: begin.rfind("\n") + 1] or begin
             blocks = iter(lambda: file.read(min(MIB, between - file.tell())), b"")
-            lines = head.count(b"\n") + sum(block.count(b"\n") for block in blocks)
-            cut, _, whole = file.read().partition(b"\n")
+            lines = begin.count("\n") + sum(block.count(b"\n") for block in blocks)
+            cut, _, whole = file.read().decode(encoding, errors="replace").partition("\n")
     except OSError:
         return Ends("")
-    begin = head.decode("utf-8", errors="replace").removesuffix("\n") + "\n"
+    begin = begin.removesuffix("\n") + "\n"
     after = begin.count("\n")
-    end = (whole or cut).decode("utf-8", errors="replace")
-    return Ends(begin + end, after, lines + bool(whole) - after)
+    return Ends(begin + (whole or cut), after, lines + bool(whole) - after)
+
+
+def _encoding(begin: bytes) -> str:
+    """Return how a log is written: PowerShell's `>` writes UTF-16."""
+    return {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(begin[:2], "utf-8")

@@ -49,3 +49,21 @@ def test_a_cause_before_a_gap_is_quoted_with_its_line_and_so_is_one_behind_it(tm
     assert diagnose_log(text, 1, gap=gap).evidence[0].startswith("line 2: OSError")
     behind = text.replace("[Errno 28] No space left on device", "odd").replace("writer gave up", "CUDA out of memory")
     assert diagnose_log(behind, 1, gap=gap).evidence[0].startswith("line 60003: RuntimeError")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-8"])
+@pytest.mark.parametrize("head", [1 << 20, 200])
+def test_a_log_that_powershell_wrote_is_read_as_any_other(tmp_path: Path, encoding: str, head: int) -> None:
+    path = tmp_path / "train.log"
+    told = "".join(f"Schritt {number} für p3\n" for number in range(90)) + "OSError: [Errno 28] 磁盘空间不足\n"
+    path.write_bytes(f"\ufeff{told}".encode(encoding))
+    text, after, left_out = read_ends(path, head, head)
+    found = diagnose_log(text, 1, gap=Gap(after, left_out))
+    assert (found.cause, found.evidence) == ("disk_full", ("line 91: OSError: [Errno 28] 磁盘空间不足",))
+    assert text.startswith("Schritt 0 für p3\n")
+
+
+def test_what_powershell_appends_to_a_log_of_others_is_read_too(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_bytes(b"Optimizing p3\n" + "RuntimeError: CUDA out of memory\n".encode("utf-16-le"))
+    assert diagnose_log(read_ends(path).text, 1).evidence == ("line 2: RuntimeError: CUDA out of memory",)
