@@ -11,7 +11,12 @@ _SIZE = r"(\d[\d.]*) ?(bytes|[KMGTPE]iB)"
 _REQUEST = Words(rf"Tried to allocate {_SIZE}")
 _CARD = Words(rf"{_SIZE} total capacity", rf"total capac\w+ of {_SIZE}")
 _FREE = Words(rf"{_SIZE}(?: is)? free")
-_USED = Words(rf"{_SIZE} already allocated", rf"{_SIZE} (?:reserved|cached)", rf"this process has {_SIZE}")
+_USED = Words(
+    rf"{_SIZE} already allocated",
+    rf"{_SIZE} (?:reserved|cached)",
+    rf"this process has {_SIZE}",
+    rf"{_SIZE} is allocated by PyTorch",  # in a container a process does not know itself by its number
+)
 _ABSURD_GIB = 1000.0
 
 

@@ -112,28 +112,40 @@ def spoilt_splat(case: Case) -> Diagnosis | None:
     return diagnosis(case, meaning, (f"splat: {why}", *case.log.last_words()))
 
 
+def without_an_end(case: Case) -> Diagnosis | None:
+    """What a log says of which nobody knows how its program ended."""
+    if case.seen.end is not None:
+        return None
+    if case.log.sounds_bad and not case.can_do_without:
+        return _unknown(case)
+    if case.seen.log.strip() and not case.log.made_all_steps:
+        advice = "The log stops without an end: if nothing moves, end it and try once more."
+        return diagnosis(case, Meaning("hang", "retry", advice), case.log.last_words())
+    return diagnosis(case, Meaning("none", "ok", "Nothing is wrong in this log."))
+
+
 def plain_end(case: Case) -> Diagnosis:
     """What is left: the code, or that nobody knows."""
     evidence = (in_words(case.seen.end), *case.log.worst_words())
     match case.seen.end:
         case Lost(reason=reason):
             return diagnosis(case, Meaning("lost", "retry", f"No word came back ({reason}): run again."), evidence)
-        case None if case.log.sounds_bad and not case.can_do_without:
-            return diagnosis(case, Meaning("unknown", "fail", "No known failure: read the end of the log."), evidence)
-        case None if case.seen.log.strip() and not case.log.made_all_steps:
-            advice = "The log stops without an end: if nothing moves, end it and try once more."
-            return diagnosis(case, Meaning("hang", "retry", advice), case.log.last_words())
-        case None:
-            return diagnosis(case, Meaning("none", "ok", "Nothing is wrong in this log."))
+        case Exited(code=0) if place := case.log.broke_off:
+            advice = f"The program ended well, but the last that it told is {place}: see whether its splat is whole."
+            return diagnosis(case, Meaning("incomplete_artifact", "retry", advice), case.log.last_words())
         case Exited(code=0):
             return diagnosis(case, Meaning("none", "ok", "The run ended normally."))
         case end if meaning := meaning_of_code(end):
             return diagnosis(case, meaning, evidence)
+    return _unknown(case)
+
+
+def _unknown(case: Case) -> Diagnosis:
+    meaning = Meaning("unknown", "fail", "No known failure: read the end of the log.")
     if case.is_watched:
-        return diagnosis(
-            case, Meaning("unknown", "retry", "No known failure: tried once more; keep the log."), evidence
-        )
-    return diagnosis(case, Meaning("unknown", "fail", "No known failure: read the end of the log."), evidence)
+        meaning = Meaning("unknown", "retry", "No known failure: tried once more; keep the log.")
+    worst = case.final.says if case.final and case.final.has_frames else None
+    return diagnosis(case, meaning, (in_words(case.seen.end), *case.log.end_in_full(worst)))
 
 
 FROM_OUTSIDE = frozenset({1, 2, 3, 9, 15})
@@ -235,5 +247,6 @@ JUDGES: tuple[Callable[[Case], Diagnosis | None], ...] = (
     _hinted,
     _anywhere,
     spoilt_splat,
+    without_an_end,
 )
 """Asked in this order; the first that has something to say is believed."""

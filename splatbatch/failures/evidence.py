@@ -24,6 +24,8 @@ in another one, in what its program calls an error, in a plain line, in a warnin
 
 # What a signature says counts by its strength and scope, and by where it stands. The highest wins; of equals the first.
 CERTAIN, TELLING, LIKELY, WARNED = 60, 40, 20, 3
+ECHOED = 8
+"""What a process says of another counts so little, if that one has said itself what it died of."""
 WEIGHTS: Mapping[tuple[Strength, Scope], Mapping[Standing, int]] = {
     ("strong", "end"): {
         **dict.fromkeys(("final", "bare", "caught", "either", "rival", "exception", "error", "plain"), CERTAIN),
@@ -36,6 +38,10 @@ WEIGHTS: Mapping[tuple[Strength, Scope], Mapping[Standing, int]] = {
     ("strong", "optional"): {
         **{"final": 50, "bare": 30, "caught": 24, "either": 24},
         **dict.fromkeys(("rival", "exception", "error", "plain"), LIKELY),
+    },
+    ("strong", "echo"): {
+        **dict.fromkeys(("final", "bare", "caught", "either", "rival", "exception"), CERTAIN),
+        **{"error": 44, "plain": TELLING, "warning": WARNED},
     },
     ("weak", "exception"): {
         **{"final": 42, "bare": 28, "caught": 23, "either": 42, "rival": 41},
@@ -126,21 +132,43 @@ class Case:
     def final(self) -> Raised | None:
         """The exception that ended it all: the last one after the last progress.
 
-        Rather one with its frames, and one after which nothing was printed but what sounds bad.
+        Rather one that is no echo of another process's, one with its frames, and one after which nothing was printed
+        but what sounds bad.
         """
         ends = [one for one in self.log.raised if one.counts and one.is_main and one.end >= self.end_begins]
-        return max(ends, key=lambda one: (one.has_frames, not self._went_on_after(one), one.end), default=None)
+        own = [one for one in ends if self._tells_of_itself(one)] or ends
+        return max(own, key=lambda one: (one.has_frames, not self._went_on_after(one), one.end), default=None)
+
+    @cached_property
+    def is_told_by_another(self) -> bool:
+        """Whether an exception says what happened, and what other processes say of that is but an echo."""
+        return self.final is not None and self._tells_of_itself(self.final)
+
+    def _tells_of_itself(self, one: Raised) -> bool:
+        is_whole = one.has_frames and not self._is_cut(one)
+        return is_whole and not self._echoes(one) and not self._went_on_after(one)
+
+    def _echoes(self, one: Raised) -> bool:
+        words = self._words(one)
+        return any(True for echo in (signs.ECHOES, signs.SYMPTOMS) for _ in echo.places(words))
+
+    def _words(self, one: Raised) -> str:
+        """Return an exception's own lines."""
+        log = self.log
+        return "".join(log.searched[log.start_of(at) : log.start_of(at + 1)] for at in sorted(one.lines))
+
+    def _is_cut(self, one: Raised) -> bool:
+        """Return whether a traceback has lost its message."""
+        end = self._words(one).rstrip("\n").rpartition("\n")[2]
+        return one.has_frames and (end[:1].isspace() or signs.TRACEBACK.search(end) is not None)
 
     @cached_property
     def is_explained(self) -> bool:
         """Whether the final exception is one by itself, and not the echo of another failure."""
-        log, last = self.log, self.final
-        if last is None:
+        last = self.final
+        if last is None or self._is_cut(last):
             return False
-        words = "".join(log.searched[log.start_of(at) : log.start_of(at + 1)] for at in sorted(last.lines))
-        end = words.rstrip("\n").rpartition("\n")[2]
-        is_cut = last.has_frames and (end[:1].isspace() or signs.TRACEBACK.search(end) is not None)
-        return not is_cut and not any(True for _ in signs.SYMPTOMS.places(words))
+        return not any(True for _ in signs.SYMPTOMS.places(self._words(last)))
 
     @cached_property
     def went_on(self) -> bool:
@@ -165,7 +193,7 @@ class Case:
         stop = self._next_raised.get(one.end, len(log.lines))
         lines = ((at, log.searched[log.start_of(at) : log.start_of(at + 1)]) for at in range(one.end + 1, stop))
         return any(
-            at not in log.warnings and log.lines[at].number and not line.isspace() and not _sounds_bad(line)
+            at not in log.warnings and log.lines[at].number and not line.isspace() and not _is_of_an_end(line)
             for at, line in lines
         )
 
@@ -206,6 +234,8 @@ class Case:
 
     def _weight(self, signature: Signature, line: int) -> int:
         scope: Scope = "exception" if signature.strength != "strong" else signature.scope
+        if scope == "echo" and self.is_told_by_another:
+            return ECHOED
         return WEIGHTS[signature.strength, scope].get(self._standing(line), 0)
 
     def _standing(self, line: int) -> Standing:
@@ -223,5 +253,5 @@ class Case:
         return "error" if line in self.log.errors else "plain"
 
 
-def _sounds_bad(line: str) -> bool:
-    return signs.SOUNDS_BAD.search(line) is not None
+def _is_of_an_end(line: str) -> bool:
+    return signs.SOUNDS_BAD.search(line) is not None or signs.ECHOES.search(line) is not None

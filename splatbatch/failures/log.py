@@ -50,6 +50,7 @@ def lines_of(text: str, gap: Gap) -> tuple[Line, ...]:
 
 def _pieces(text: str, gap: Gap, is_long: bool) -> tuple[Line, ...]:
     clean = ANSI.sub("", text) if "\x1b" in text else text
+    clean = clean.replace("\0", "") if "\0" in clean else clean  # PowerShell's >> appends UTF-16 to whatever is there
     lines = clean.split("\n")
     chosen = _first_and_last(clean.translate(_FIGURES).split("\n")) if is_long else range(len(lines))
     found = []
@@ -108,7 +109,16 @@ def _within_limits(lines: Sequence[Line]) -> Sequence[Line]:
     return [*lines[:head], *(middle[index] for index in (*early, *late)), *lines[tail:]]
 
 
+def _number(figures: str) -> int:
+    return int(figures.replace(",", ""))
+
+
 QUOTE_CHARS = 240
+
+
+MOST_QUOTED = 6
+"""Lines of the end of a log that are quoted where nobody knows what they mean."""
+PLACE = "panicked at"
 
 
 @dataclass(frozen=True)
@@ -195,6 +205,20 @@ class Log:
         return self.finished >= 0 or bool(self._marked(signs.ALL_STEPS_MADE))
 
     @cached_property
+    def broke_off(self) -> str:
+        """Which step of how many was the last, if that was not the last of all and nothing was said after it."""
+        if not self.steps or self.made_all_steps:
+            return ""
+        last = max(self.steps)
+        told = next(
+            (one for one in signs.OF_STEPS.finditer(self._words(last)) if _number(one[1]) == self.steps[last]), None
+        )
+        after = self.searched[self._starts[last + 1] :]
+        if told is None or _number(told[1]) >= _number(told[2]) or any(True for _ in signs.WRAPS_UP.places(after)):
+            return ""
+        return f"step {told[1]} of {told[2]}"
+
+    @cached_property
     def diverged(self) -> re.Match[str] | None:
         """Where the last loss that is told is no number."""
         told = max(signs.LOSS.places(self.searched), key=lambda match: match.start(), default=None)
@@ -250,8 +274,14 @@ class Log:
         return find_raised(self.searched.split("\n"), Marks(**marks))
 
     def quote(self, match: re.Match[str]) -> str:
-        """Return the line of a match with its number; a long line is cut around the match."""
+        """Return the line of a match with its number; a long line is cut around the match.
+
+        Of a panic's first line, which tells a place in its source, the message is quoted instead.
+        """
         index = self.line_of(match)
+        panics = (one for one in self.raised if one.begin == index and PLACE in self._words(index))
+        if (panic := next(panics, None)) and panic.says != index:
+            return self.quote_line(panic.says)
         number, line = self.lines[index]
         column = match.start() - self._starts[index]
         begin = max(0, min(column - QUOTE_CHARS // 4, len(line) - QUOTE_CHARS))
@@ -263,10 +293,10 @@ class Log:
         number, words = self.lines[index]
         return f"line {number}: {words.strip()[-QUOTE_CHARS:]}" if number else f"outside the log: {words}"
 
-    def last_words(self) -> list[str]:
-        """Return the last line of the log, with its number."""
-        told = [index for index, line in enumerate(self.lines) if line.number]
-        return [self.quote_line(told[-1])] if told else []
+    def last_words(self, most: int = 1) -> list[str]:
+        """Return the last lines of the log with their numbers, of those that differ in figures alone the last."""
+        told = {line.words.translate(_FIGURES): index for index, line in enumerate(self.lines) if line.number}
+        return [self.quote_line(index) for index in sorted(told.values())[-most:]]
 
     def worst_words(self) -> list[str]:
         """Return the last exception or panic, else the last line that speaks of an error, else the last of all."""
@@ -275,3 +305,8 @@ class Log:
         worst = max(counting, default=-1)
         worst = max(bad, default=-1) if worst < 0 else worst
         return [self.quote_line(worst)] if worst >= 0 else self.last_words()
+
+    def end_in_full(self, worst: int | None) -> list[str]:
+        """Return the last lines, and below them the worst, or what sounds like it: for what nobody knows."""
+        words = self.worst_words() if worst is None else [self.quote_line(worst)]
+        return [*(line for line in self.last_words(MOST_QUOTED) if line not in words), *words]

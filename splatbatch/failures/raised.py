@@ -212,7 +212,8 @@ def _end_of_message(lines: Sequence[str], at: int, stream: str) -> int:
 
 def _end_of_panic(lines: Sequence[str], begin: int, panics: frozenset[int], ends: frozenset[int]) -> tuple[int, int]:
     """Return the line of a panic's message, and its last one: where it says so, else that of its message."""
-    says = min(begin + ("panicked at" in lines[begin]), len(lines) - 1)
+    is_place = "panicked at" in lines[begin] and lines[begin].rstrip().endswith(":")  # the message is in the next line
+    says = min(begin + is_place, len(lines) - 1)
     for at in range(begin + 1, min(begin + signs.PANIC_LINES + 1, len(lines))):
         if at in ends:
             return says, at

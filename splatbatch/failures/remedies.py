@@ -22,6 +22,7 @@ REMEDIES: Mapping[str, str] = {
     "host_oom": f"{_RETRY} training.workers=2 --set training.resolution=1/2",
     "shm_bus_error": f"docker run --shm-size=8g (or --ipc=host); {_RETRY} training.workers=0",
     "disk_full": "df -h; df -i; quota -s; splatbatch clean",
+    "output_unwritable": "ls -ld and id, for the folder that is named; in the YAML output.folder",
     "fd_limit": "ulimit -n 65536, in the shell that starts the batch",
     "process_limit": "export OMP_NUM_THREADS=4; ulimit -u",
     "dataloader_worker_killed": f"{_RETRY} training.workers=0",

@@ -18,11 +18,14 @@ SHIPPED = Path(__file__).with_name("signatures.toml")
 Strength = Literal["strong", "weak", "hint", "last"]
 """weak: often a consequence of what stands before it; hint: words of a family of failures; last: if all else fails."""
 
-Scope = Literal["end", "exception", "optional"]
+Scope = Literal["end", "exception", "optional", "echo"]
 """end: says why a process ended, wherever it stands (schedulers, kernels, shells, full disks); exception: beside an
 exception its words on a plain line count less; optional: it may concern what one can do without, unless it is an
-exception that nothing came after."""
+exception that nothing came after; echo: it may tell of the failure of another process, which knows better."""
 _GROUP = re.compile(r"\{([a-z_]{2,})\}")
+BEGINNING = r"^(?:\[rank\d+\]:)?\s*"
+"""Of a line: torchrun writes the rank before it."""
+_ERRNO = re.compile(r"\{errno (\d+)\}")
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,8 @@ def signatures_of(tree: Mapping[str, Any]) -> tuple[Signature, ...]:
         given: dict[str, Any] = {
             "advice": told,
             **{key: entry[key] for key in entry if key not in {"patterns", "also", "unless", "judge"}},
-            **{key: _words(entry[key], groups) for key in ("also", "unless") if key in entry},
-            "pattern": _words([pattern for pattern, *_ in patterns], groups),
+            **{key: words_of(entry[key], groups) for key in ("also", "unless") if key in entry},
+            "pattern": words_of([pattern for pattern, *_ in patterns], groups),
             "examples": tuple(tuple(lines) for _, *lines in patterns),
             "judge": JUDGES[entry["judge"]] if "judge" in entry else None,
         }
@@ -75,9 +78,16 @@ def signatures_of(tree: Mapping[str, Any]) -> tuple[Signature, ...]:
     return tuple(found)
 
 
-def _words(patterns: Sequence[str], groups: Mapping[str, Sequence[str]]) -> Words:
-    """Return patterns; "{name}" stands for those of a group."""
-    return Words(*(one for each in patterns for one in _members(each, groups)))
+def words_of(patterns: Sequence[str], groups: Mapping[str, Sequence[str]]) -> Words:
+    """Return patterns; "{name}" stands for those of a group, "{errno 28}" for an error that a system call returned."""
+    every = (one for each in patterns for one in _members(each, groups))
+    return Words(*(_ERRNO.sub(_of_errno, one).replace(r"^\s*", BEGINNING) for one in every))
+
+
+def _of_errno(asked: re.Match[str]) -> str:
+    """Return how Python, Rust and C++ write the number of an error; its message has the language of the machine."""
+    number = asked[1]
+    return rf"(?:\[Errno {number}\]|\(os error {number}\)|\berrno ?[=:] ?{number}\b|\bcode: {number}\b)"
 
 
 def _members(pattern: str, groups: Mapping[str, Sequence[str]]) -> Sequence[str]:

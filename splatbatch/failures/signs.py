@@ -108,6 +108,13 @@ SYMPTOMS = Words(
 )
 """Exceptions that only say that something else failed."""
 
+ECHOES = Words(
+    r"\bNCCL|Dist(Backend|Network|Store)Error|\bgloo\b|\bTCPStore\b|store based barrier|collective operation",
+    r"Rendezvous\w*Error|SignalException|KeyboardInterrupt|RuntimeError: Socket Timeout|closed by peer",
+    r"recvValue|sendBytes|recv, got",
+)
+"""Exceptions of a process that others have left."""
+
 TRAINING_STEP = Words(
     r"Training(?: progress)?:\s+\d+%[^\n]{0,400}?\b(\d+)/\d+ \[",  # 3DGS and its relatives
     r"\[ITER (\d+)\]",
@@ -120,6 +127,9 @@ TRAINING_STEP = Words(
     r"\bstep[\s:=#]+(\d[\d,]*)\b",
 )
 
+OF_STEPS = re.compile(r"(\d[\d,]*)/(\d[\d,]*)")
+"""How many steps of how many."""
+
 LOSS = Words(r"\bloss['\"]?(?:\s*[:=]\s*|\s+)['\"]?(-?(?:nan|inf|\d[\d.e+-]*))\b")
 
 FINISHED = Words(
@@ -130,6 +140,9 @@ FINISHED = Words(
 )
 ALL_STEPS_MADE = Words(r"Training progress: 100%", r"\b100%\|[^\n]*\b(\d+)/\1 \[")
 """The last step, after which a program still has to write what it made."""
+
+WRAPS_UP = Words(r"\b(sav(ed|ing)|wr(ote|iting|itten)|export|early|stop|converged|done|finish|complete|evaluat)")
+"""What a program says that ends its steps on purpose."""
 
 SOUNDS_BAD = Words(
     r"error|exception|traceback|\bfatal\b|\bfail(ed|ure)?\b|\babort(ed)?\b|\bcritical\b|\bpanick?(ed)?\b"

@@ -181,10 +181,17 @@ def test_a_full_disk_is_found_before_any_length_of_symptoms():
     assert (len(log) > 270_000, found.cause, found.evidence[0][:7]) == (True, "disk_full", "line 2:")
 
 
-def test_an_unknown_failure_is_quoted_by_its_last_exception_not_its_last_line():
-    log = "step 9\nTraceback (most recent call last):\n  File 'a.py', line 1\nDockingRefused: taken\nfiles: 3\nbye\n"
+def test_an_unknown_failure_is_quoted_by_its_last_lines_and_its_last_exception():
+    told = "".join(f"copying file {spelled(n)}\n" for n in range(9))
+    log = f"step 9\nTraceback (most recent call last):\n  File 'a.py', line 1\nDockingRefused: taken\n{told}{told}bye\n"
     found = diagnose_log(log, 1)
     assert (found.cause, found.evidence[-1]) == ("unknown", "line 4: DockingRefused: taken")
+    assert (len(found.evidence), found.evidence[-2]) == (8, "line 23: bye")
+
+
+def test_a_panic_is_quoted_by_its_sentence_not_by_its_place():
+    log = "thread 'main' panicked at crates/brush-train/src/train.rs:80:9:\nindex out of bounds: the len is 14\n"
+    assert diagnose_log(log, 101).evidence == ("line 2: index out of bounds: the len is 14",)
 
 
 @pytest.mark.slow(but=r"x\n")
