@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -16,11 +16,15 @@ import typer
 
 from splatbatch.commands.compare import attempt_table, rows_of
 from splatbatch.commands.output import open_console, print_json
+from splatbatch.config import find_config, load
+from splatbatch.config.load import has_config
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.failures.causes import spelled
 from splatbatch.failures.diagnose import diagnose_log
 from splatbatch.failures.log import Gap
+from splatbatch.failures.own_signatures import own
 from splatbatch.failures.settings import in_words
+from splatbatch.failures.signatures import Signature
 from splatbatch.files import MIB, open_regular, read_regular
 from splatbatch.machine.orphans import has_died
 from splatbatch.monitor.history import tell_history
@@ -71,7 +75,7 @@ def explain(config: Path | None, asked: Asked) -> None:
         ConfigError: there is no such patch; or the log cannot be read.
     """
     if asked.is_log:
-        return _explain_log(Path(asked.name), asked.exit_code, as_json=asked.as_json)
+        return _explain_log(Path(asked.name), asked.exit_code, _own(config), as_json=asked.as_json)
     batch = open_batch(config, [asked.name])
     task = the_task(batch.tasks, asked.name)
     if asked.as_json:
@@ -86,14 +90,19 @@ def explain(config: Path | None, asked: Asked) -> None:
     return None
 
 
-def _explain_log(log: Path, exit_code: int | None, *, as_json: bool) -> None:
+def _own(config: Path | None) -> Sequence[Signature]:
+    """Return the signatures of failures that the YAML names, if there is one."""
+    return own(load(find_config(config)).failures) if has_config(config) else ()
+
+
+def _explain_log(log: Path, exit_code: int | None, signatures: Sequence[Signature], *, as_json: bool) -> None:
     """Explain any log, also of another trainer."""
     try:
         open_regular(log).close()
     except OSError as error:
         raise ConfigError(f"{log}: cannot be read ({error.strerror})", "Name the log of a training.") from error
     ends = read_ends(log)
-    found = diagnose_log(ends.text, exit_code, gap=Gap(ends.after, ends.left_out))
+    found = diagnose_log(ends.text, exit_code, gap=Gap(ends.after, ends.left_out), own=signatures)
     if as_json:
         print_json(asdict(found))
         return

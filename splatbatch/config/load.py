@@ -17,7 +17,7 @@ from splatbatch.config.executor import Executor
 from splatbatch.config.places import place_mistakes
 from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, Recipe, Refinement, Training
 from splatbatch.config.rungs import check_rungs
-from splatbatch.config.section import Section
+from splatbatch.config.section import FilePath, Section
 from splatbatch.config.sections import Cooldown, Limits, Notify, Output, Publish, Retry, Scene, Tracking
 from splatbatch.config.sweep.checks import check_sweep, normal
 from splatbatch.config.sweep.sweep import Sweep, TaskId, Variant, expand
@@ -53,6 +53,8 @@ class Config(Section):
     tracking: Tracking = Tracking()
     deadline: Deadline | None = None
     """When all should be trained: 07:00, 2026-11-24 07:00, or 8h30m from the start. Steps, then photographs, shrink."""
+    failures: FilePath | None = None
+    """Failures of programs of your own: a TOML of signatures, which are asked before those that are known."""
     trainers: dict[str, Program] = {}
     """Programs that `training.trainer` can name besides ours."""
     patches: dict[str, PatchOverrides] = {}
@@ -243,4 +245,5 @@ def _anchored(config: Config, base: Path) -> Config:
     sections["patches"] = {name: anchor_overrides(overrides) for name, overrides in config.patches.items()}
     sections["trainers"] = {name: anchor(program) for name, program in config.trainers.items()}
     sections["sweep"] = config.sweep.with_values(anchor_value)
+    sections["failures"] = config.failures and base / config.failures
     return config.model_copy(update=sections)

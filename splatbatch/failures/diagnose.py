@@ -7,7 +7,7 @@ ended; then what is true wherever it stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from splatbatch.failures.evidence import CERTAIN, LIKELY, TELLING, WARNED, Case, Evidence, Found
@@ -24,7 +24,7 @@ from splatbatch.failures.exits import (
 from splatbatch.failures.log import NO_GAP, Gap
 from splatbatch.failures.remedies import for_patch, with_remedy
 from splatbatch.failures.settings import in_the_light_of
-from splatbatch.failures.signatures import shipped
+from splatbatch.failures.signatures import Signature
 from splatbatch.outcome import Cancelled, Diagnosis, Exited, Killed, Lost, NotStarted, TimedOut
 
 
@@ -156,6 +156,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     """Say why an attempt failed, what may help and what to type, and which lines and settings show it."""
     case = Case(evidence)
     verdict = next((found for judge in JUDGES if (found := judge(case))), None) or plain_end(case)
+    slow = (f"left out: {one.cause} of {one.origin} took too long over this log" for one in case.too_slow)
+    verdict = replace(verdict, evidence=(*verdict.evidence, *slow))
     if verdict.action == "ok":
         return verdict
     verdict = replace(verdict, advice=with_remedy(verdict.cause, verdict.advice))
@@ -163,10 +165,16 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     return replace(verdict, advice=for_patch(verdict.advice, evidence.patch)) if evidence.patch else verdict
 
 
-def diagnose_log(text: str, exit_code: int | None = None, signal: int | None = None, gap: Gap = NO_GAP) -> Diagnosis:
+def diagnose_log(
+    text: str,
+    exit_code: int | None = None,
+    signal: int | None = None,
+    gap: Gap = NO_GAP,
+    own: Sequence[Signature] = (),
+) -> Diagnosis:
     """Explain any log, also of another trainer; a retry on mere suspicion is for watched attempts only."""
     end = Exited(exit_code) if exit_code is not None else None
-    return diagnose(Evidence(Killed(signal) if signal else end, text, gap=gap))
+    return diagnose(Evidence(Killed(signal) if signal else end, text, gap=gap, own=own))
 
 
 def _told(case: Case) -> Diagnosis | None:
@@ -196,7 +204,7 @@ def _lasting(case: Case) -> Diagnosis | None:
     """What stays true though the program went on: a full disk, a patch without cameras, a loss that is no number."""
     if isinstance(case.seen.end, Cancelled):
         return None
-    best = _best(case.found([one for one in shipped() if one.lasting], 0))
+    best = _best(case.found([one for one in case.known if one.lasting], 0))
     if best and best.weight >= TELLING:
         return _meant(case, best)
     return diagnosis(case, DIVERGED, [case.log.quote(case.log.diverged)]) if case.log.diverged else None
@@ -217,7 +225,7 @@ def _anywhere(case: Case) -> Diagnosis | None:
     """What stood before the last progress and says why processes end, if nothing else does; no reason to try again."""
     if case.ended_well or case.is_explained or isinstance(case.seen.end, Cancelled) or case.has_finished:
         return None
-    best = _best(case.found([one for one in shipped() if one.scope == "end" and one.action != "retry"], 0))
+    best = _best(case.found([one for one in case.known if one.scope == "end" and one.action != "retry"], 0))
     return _meant(case, best) if best and best.weight >= TELLING and not meaning_of_code(case.seen.end) else None
 
 

@@ -16,6 +16,7 @@ from splatbatch.failures.settings import Difference
 from splatbatch.failures.signatures import Scope, Signature, Strength, shipped
 from splatbatch.failures.words import Words, lower
 from splatbatch.outcome import Exit, Exited, Lost, NotStarted
+from splatbatch.supervisor.log_progress import TooSlow, time_limit
 
 Standing = Literal["final", "bare", "caught", "either", "rival", "exception", "error", "plain", "warning"]
 """Of a line: in the exception that ended it all (bare: its traceback is missing; caught: the program went on after it;
@@ -26,6 +27,8 @@ in another one, in what its program calls an error, in a plain line, in a warnin
 CERTAIN, TELLING, LIKELY, WARNED = 60, 40, 20, 3
 ECHOED = 8
 """What a process says of another counts so little, if that one has said itself what it died of."""
+MOST_SLOW = 3
+"""Once so many signatures of a site took too long, no further one is looked for."""
 WEIGHTS: Mapping[tuple[Strength, Scope], Mapping[Standing, int]] = {
     ("strong", "end"): {
         **dict.fromkeys(("final", "bare", "caught", "either", "rival", "exception", "error", "plain"), CERTAIN),
@@ -79,6 +82,8 @@ class Evidence:
     """Where lines are left out of the log."""
     differences: Sequence[Difference] = ()
     """What the patch sets differently from its batch."""
+    own: Sequence[Signature] = ()
+    """Signatures that a site has added."""
     patch: str = ""
     """Its name, for what is to be typed; empty: unknown."""
 
@@ -208,21 +213,45 @@ class Case:
     @cached_property
     def at_end(self) -> tuple[Found, ...]:
         """What signatures say of the end, in their order."""
-        return tuple(self.found(shipped(), self.end_begins))
+        return tuple(self.found(self.known, self.end_begins))
+
+    @cached_property
+    def known(self) -> tuple[Signature, ...]:
+        """Every known failure; those of a site win over those that count alike."""
+        return (*self.seen.own, *shipped())
+
+    @cached_property
+    def too_slow(self) -> list[Signature]:
+        """Signatures of a site that took too long over this log: they are left out."""
+        return []
 
     def found(self, signatures: Iterable[Signature], begin: int) -> Iterator[Found]:
         """Return where signatures match from a line on, in their order; of each what counts most."""
         start = self.log.start_of(begin)
         for signature in signatures:
-            if signature.unless and self.place_of(signature.unless, start):
-                continue
-            if signature.also and not self.place_of(signature.also, start):
-                continue
-            places = signature.pattern.places(self.log.searched, start)
-            matches = (one for one in places if self._holds(signature, one))
-            weighed = [Found(signature, one, self._weight(signature, self.log.line_of(one))) for one in matches]
-            if weighed:
-                yield max(weighed, key=lambda one: (one.weight, -one.match.start()))
+            if one := self._found_in_time(signature, start) if signature.origin else self._found(signature, start):
+                yield one
+
+    def _found_in_time(self, signature: Signature, start: int) -> Found | None:
+        """Return where a signature of a site matches; its regular expressions may be of any kind."""
+        if signature in self.too_slow or len(self.too_slow) >= MOST_SLOW:
+            return None
+        try:
+            with time_limit():
+                return self._found(signature, start)
+        except TooSlow:
+            self.too_slow.append(signature)
+            return None
+
+    def _found(self, signature: Signature, start: int) -> Found | None:
+        if signature.unless and self.place_of(signature.unless, start):
+            return None
+        if signature.also and not self.place_of(signature.also, start):
+            return None
+        places = signature.pattern.places(self.log.searched, start)
+        matches = (one for one in places if self._holds(signature, one))
+        weighed = [Found(signature, one, self._weight(signature, self.log.line_of(one))) for one in matches]
+        return max(weighed, key=lambda one: (one.weight, -one.match.start()), default=None)
 
     def place_of(self, words: Words, start: int) -> re.Match[str] | None:
         """Return where words stand from a place on, outside of exceptions that ended nothing."""

@@ -22,7 +22,7 @@ Scope = Literal["end", "exception", "optional", "echo"]
 """end: says why a process ended, wherever it stands (schedulers, kernels, shells, full disks); exception: beside an
 exception its words on a plain line count less; optional: it may concern what one can do without, unless it is an
 exception that nothing came after; echo: it may tell of the failure of another process, which knows better."""
-_GROUP = re.compile(r"\{([a-z_]{2,})\}")
+GROUP = re.compile(r"\{([a-z_]{2,})\}")
 BEGINNING = r"^(?:\[rank\d+\]:)?\s*"
 """Of a line: torchrun writes the rank before it."""
 _ERRNO = re.compile(r"\{errno (\d+)\}")
@@ -52,19 +52,32 @@ class Signature:
     scope: Scope = "exception"
     lasting: bool = False
     """What it says stays true, though the program goes on, says that it is done and exits 0."""
+    origin: str = ""
+    """The file of a site that has it; empty: it came with the program."""
 
 
 @cache
 def shipped() -> tuple[Signature, ...]:
     """Return all known failures; of those that count alike the first wins."""
-    return signatures_of(tomllib.loads(SHIPPED.read_text(encoding="utf-8")))
+    return signatures_of(tomllib.loads(SHIPPED.read_text(encoding="utf-8")), {})
 
 
-def signatures_of(tree: Mapping[str, Any]) -> tuple[Signature, ...]:
-    """Return the signatures of a file that has been read."""
-    groups, advice, found = tree.get("words", {}), dict[str, str](), list[Signature]()
+def advices() -> dict[str, str]:
+    """Return what to tell the user for each cause where its signature says nothing of its own."""
+    return {one.cause: one.advice for one in reversed(shipped())}
+
+
+def signatures_of(tree: Mapping[str, Any], advice: dict[str, str]) -> tuple[Signature, ...]:
+    """Return the signatures of a file that has been read.
+
+    Args:
+        tree: of the file.
+        advice: for causes of which the file says nothing.
+    """
+    groups, found = tree.get("words", {}), list[Signature]()
     for entry in tree["signature"]:
-        told = advice.setdefault(entry["cause"], entry.get("advice", ""))
+        told = entry.get("advice") or advice[entry["cause"]]
+        advice.setdefault(entry["cause"], told)
         patterns = entry["patterns"]
         given: dict[str, Any] = {
             "advice": told,
@@ -91,5 +104,5 @@ def _of_errno(asked: re.Match[str]) -> str:
 
 
 def _members(pattern: str, groups: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    group = _GROUP.fullmatch(pattern)
+    group = GROUP.fullmatch(pattern)
     return groups[group[1]] if group else (pattern,)

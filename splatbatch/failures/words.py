@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 _SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-_ESCAPE_OR_CAPITAL = re.compile(r"\\.|[A-Z]")
+_ESCAPE_OR_CAPITAL = re.compile(r"\\.|\(\?P|[A-Z]")
 _SET = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
 _ITEM = re.compile(rf"\\.|{_SET.pattern}|\{{[^}}]*\}}")
 """An escape, a set of characters, or a count."""
@@ -32,16 +32,16 @@ class Words:
     """
 
     def __init__(self, *patterns: str) -> None:
-        self._patterns = tuple(_in_small_letters(pattern) for pattern in patterns)
+        self.patterns = tuple(_in_small_letters(pattern) for pattern in patterns)
 
     @cached_property
     def _whole(self) -> re.Pattern[str]:
-        return re.compile("|".join(self._patterns), re.MULTILINE)
+        return re.compile("|".join(self.patterns), re.MULTILINE)
 
     @cached_property
     def _branches(self) -> tuple[tuple[tuple[str, ...], _Branch], ...]:
         """The patterns' branches, each with the words of which it needs one."""
-        branches = (_Branch(source) for pattern in self._patterns for source in _split(pattern))
+        branches = (_Branch(source) for pattern in self.patterns for source in _split(pattern))
         return tuple((branch.words or ("",), branch) for branch in branches)
 
     def search(self, line: str) -> re.Match[str] | None:
@@ -104,7 +104,7 @@ class _Branch:
 
 
 def _in_small_letters(pattern: str) -> str:
-    return _ESCAPE_OR_CAPITAL.sub(lambda match: match[0] if match[0][0] == "\\" else lower(match[0]), pattern)
+    return _ESCAPE_OR_CAPITAL.sub(lambda match: lower(match[0]) if len(match[0]) == 1 else match[0], pattern)
 
 
 def _split(pattern: str) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from splatbatch.failures.own_signatures import own
 from splatbatch.files import Record
 from splatbatch.identity import FileFacts
 from splatbatch.outcome import Exit, Made, Outcome, Trained, outcome_from_record, outcome_to_record
@@ -59,7 +60,7 @@ def collect(ending: Ending) -> Record:
     again.
     """
     folder, task = ending.attempt.folder, ending.task
-    outcome = judge.judge(folder, task.maker, ending.end, task.setup.differences)
+    outcome = judge.judge(folder, task.maker, ending.end, task.setup.differences, own(task.setup.config.failures))
     facts = judge.facts(folder)
     judge.tidy(folder)
     said = _take_in(ending, outcome, facts) if isinstance(outcome, Trained) else {}

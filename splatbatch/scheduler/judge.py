@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from splatbatch.config import Limits
@@ -15,6 +15,7 @@ from splatbatch.failures.evidence import Evidence
 from splatbatch.failures.exits import in_words
 from splatbatch.failures.log import Gap
 from splatbatch.failures.settings import Difference
+from splatbatch.failures.signatures import Signature
 from splatbatch.files import PRIVATE, SHARED_MEMORY, is_out_of_space, sweep, write_json
 from splatbatch.machine.protocol import Key, Slot
 from splatbatch.outcome import (
@@ -118,7 +119,13 @@ def _visible(slot: Slot) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": slot.gpu or "", **dict(slot.environment)}
 
 
-def judge(folder: AttemptFolder, maker: Maker, end: Exit, differences: Sequence[Difference] = ()) -> Outcome:
+def judge(
+    folder: AttemptFolder,
+    maker: Maker,
+    end: Exit,
+    differences: Sequence[Difference] = (),
+    own: Sequence[Signature] = (),
+) -> Outcome:
     """Say what came of an attempt: the artifact decides, then the diagnosis.
 
     Args:
@@ -126,6 +133,7 @@ def judge(folder: AttemptFolder, maker: Maker, end: Exit, differences: Sequence[
         maker: whose product is looked for.
         end: how the process ended.
         differences: what the patch sets differently from its batch.
+        own: signatures of failures that a site has added.
     """
     product = maker.collect(folder)
     health = tuple(line.warning for line in folder.read_progress() if line.warning)
@@ -143,7 +151,7 @@ def judge(folder: AttemptFolder, maker: Maker, end: Exit, differences: Sequence[
         case Rejected(), Cancelled(by=by):
             return Stopped(by)
         case Rejected(reason=reason), _:
-            return Failed(why(folder, end, reason, differences) if reason else _why_no_record(folder, end))
+            return Failed(why(folder, end, reason, differences, own) if reason else _why_no_record(folder, end))
 
 
 def _why_no_record(folder: AttemptFolder, end: Exit) -> Diagnosis:
@@ -152,7 +160,11 @@ def _why_no_record(folder: AttemptFolder, end: Exit) -> Diagnosis:
 
 
 def why(
-    folder: AttemptFolder, end: Exit, artifact: str | None = None, differences: Sequence[Difference] = ()
+    folder: AttemptFolder,
+    end: Exit,
+    artifact: str | None = None,
+    differences: Sequence[Difference] = (),
+    own: Sequence[Signature] = (),
 ) -> Diagnosis:
     """Say why an attempt failed, by all that its folder tells.
 
@@ -161,8 +173,9 @@ def why(
         end: how the process ended.
         artifact: why its splat does not count; None: it was to make none.
         differences: what the patch sets differently from its batch.
+        own: signatures of failures that a site has added.
     """
-    return diagnose(_evidence(folder, end, artifact, differences))
+    return diagnose(replace(_evidence(folder, end, artifact, differences), own=own))
 
 
 def tidy(folder: AttemptFolder) -> None:

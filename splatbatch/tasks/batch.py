@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from splatbatch import config as configuration
 from splatbatch.config import Config, Recipe
 from splatbatch.errors import ConfigError, OutputError, SceneError, SplatbatchError
+from splatbatch.failures.own_signatures import own
 from splatbatch.scene.patches import find_patches
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.record import TypedRecord
@@ -247,6 +248,7 @@ def open_batch(
     chosen = under(changes or {}, only(select(every, names), conditions))
     batch = Batch(config, chosen, dict(changes or {}), file, every, records)
     batch.recipes()  # for its errors
+    own(config.failures)  # for its errors, too
     return batch
 
 
