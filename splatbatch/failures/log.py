@@ -116,6 +116,8 @@ def _number(figures: str) -> int:
 QUOTE_CHARS = 240
 
 
+MOST_BETWEEN = 0.1
+"""Programs tell at least so often, as a share of all steps, which one they are at; some leave out the last."""
 MOST_QUOTED = 6
 """Lines of the end of a log that are quoted where nobody knows what they mean."""
 PLACE = "panicked at"
@@ -206,17 +208,18 @@ class Log:
 
     @cached_property
     def broke_off(self) -> str:
-        """Which step of how many was the last, if that was not the last of all and nothing was said after it."""
+        """Which step of how many was the last told, if more were to come and nothing was said after it."""
         if not self.steps or self.made_all_steps:
             return ""
         last = max(self.steps)
-        told = next(
-            (one for one in signs.OF_STEPS.finditer(self._words(last)) if _number(one[1]) == self.steps[last]), None
-        )
-        after = self.searched[self._starts[last + 1] :]
-        if told is None or _number(told[1]) >= _number(told[2]) or any(True for _ in signs.WRAPS_UP.places(after)):
+        counts = (one for one in signs.OF_STEPS.finditer(self._words(last)) if _number(one[1]) == self.steps[last])
+        if (told := next(counts, None)) is None:
             return ""
-        return f"step {told[1]} of {told[2]}"
+        step, total = _number(told[1]), _number(told[2])
+        between = step - max((one for one in self.steps.values() if one < step), default=0)
+        after = self.searched[self._starts[last + 1] :]
+        is_near = step + 2 * min(between, MOST_BETWEEN * total) >= total
+        return "" if is_near or any(True for _ in signs.WRAPS_UP.places(after)) else f"step {told[1]} of {told[2]}"
 
     @cached_property
     def diverged(self) -> re.Match[str] | None:
