@@ -273,7 +273,8 @@ def suggest(survey: Survey, obstacles: Floats) -> Plan:
 
 
 def _candidates(survey: Survey, cells: Sequence[Cell], distance: float, obstacles: Floats) -> _Candidates:
-    focal, size = _usual_camera(survey.shots)
+    kinds = [(shot.focal, shot.size) for shot in survey.shots]
+    focal, size = max(set(kinds), key=kinds.count)
     aims = cells if len(cells) <= MOST_CELLS else cells[:: math.ceil(len(cells) / MOST_CELLS)]
     shots, targets = [], []
     for cell in aims:
@@ -375,12 +376,6 @@ def _free(centers: Floats, targets: Floats, obstacles: Floats, lie: tuple[Floats
         _, nearest = ground.query(between @ level)
         free &= between @ up >= heights[nearest] - 0.02 * distance
     return free
-
-
-def _usual_camera(shots: Sequence[Shot]) -> tuple[tuple[float, float], tuple[int, int]]:
-    """Return the lens and the size of most photographs."""
-    kinds = [(shot.focal, shot.size) for shot in shots]
-    return max(set(kinds), key=kinds.count)
 
 
 Convert = Callable[[Floats], Floats]

@@ -22,7 +22,7 @@ from splatbatch.scene.colmap.copies import Change, write_changed
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import Look, Reach, Survey, find_misfit, reach_of, survey
+from splatbatch.scene.geometry.survey import Look, Survey, find_misfit, reach_of, survey
 from splatbatch.scene.geometry.views import Views
 from splatbatch.scene.partition.place import PATCH
 from splatbatch.scene.partition.record import read_partition, write_partition
@@ -151,7 +151,7 @@ def _followed(views: Views, change: Change, survey: Survey, rows: list[int]) -> 
         return change
     alone = _median(views, after)
     reach = reach_of(np.concatenate([survey.reach[views.images[row].id] for row in rows]), after)
-    if alone <= limits.trusted_px(after) and _is_within(reach, photo):
+    if alone <= limits.trusted_px(after) and all(reach.high[axis] <= 1.02 * photo[axis] for axis in (0, 1)):
         return replace(change, has_keypoints=False)
     what = (
         f"camera {before.id}: K and keypoints disagree (median reprojection error {agreed:.4g} px), and with K for"
@@ -163,10 +163,6 @@ def _followed(views: Views, change: Change, survey: Survey, rows: list[int]) -> 
 def _median(views: Views, camera: Camera) -> float:
     errors: Floats = views.errors_with({**views.cameras, camera.id: camera})
     return float(np.median(errors))
-
-
-def _is_within(reach: Reach, size: Size) -> bool:
-    return all(reach.high[axis] <= 1.02 * size[axis] for axis in (0, 1))
 
 
 _Groups = list[tuple[Size, list[int]]]

@@ -127,7 +127,8 @@ def shown_anyway(env: Mapping[str, str], filled: Mapping[str, str], shown: Itera
 def _forms(value: str) -> Iterator[str]:
     """Yield how a secret may be spelled: as it is, in JSON, in Python, in a URL, line by line, its password alone."""
     for one in dict.fromkeys((value, value.strip(), *_parts(value))):
-        if not _is_secret(one):
+        # no short word, no number, no path
+        if not (len(one) >= SHORTEST and not _NUMBERS.fullmatch(one) and not _is_number(one) and not _is_path(one)):
             continue
         yield from (one, one.replace("\n", "\r\n"), repr(one)[1:-1], repr(_encoded(one))[2:-1])
         yield from (json.dumps(one)[1:-1], json.dumps(one, ensure_ascii=False)[1:-1])
@@ -148,11 +149,6 @@ def _encoded(text: str) -> bytes:
         return os.fsencode(text)
     except UnicodeEncodeError:
         return text.encode(errors="replace")
-
-
-def _is_secret(value: str) -> bool:
-    """Return whether a value is masked: no short word, no number, no path."""
-    return len(value) >= SHORTEST and not _NUMBERS.fullmatch(value) and not _is_number(value) and not _is_path(value)
 
 
 def _is_number(value: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from splatbatch.report.comparison import spelt
 from splatbatch.report.facts import Sweep, VariantRow
@@ -35,20 +34,15 @@ def setting_charts(sweep: Sweep) -> Iterator[tuple[str, list[Html]]]:
     """Yield every setting with at least two values, with a chart per figure that is known."""
     rows = [row for row in sweep.variants if row.is_comparable]
     for key in sweep.settings:
-        values = _in_order([row.settings[key] for row in rows])
+        known = list(dict.fromkeys(row.settings[key] for row in rows))
+        if all(isinstance(value, int | float) for value in known):
+            known.sort()  # the rest stand as they came
+        values = [spelt(value) for value in known]
         if len(values) < 2:
             continue
         drawn = [_chart(title, values, lines) for name, title in FIGURES.items() if (lines := _lines(rows, key, name))]
         if drawn:
             yield key, drawn
-
-
-def _in_order(values: Sequence[Any]) -> list[str]:
-    """Return the different values as words, numbers by size and the rest as they came."""
-    known = list(dict.fromkeys(values))
-    if all(isinstance(value, int | float) for value in known):
-        known.sort()
-    return [spelt(value) for value in known]
 
 
 def _lines(rows: Sequence[VariantRow], key: str, name: str) -> list[Line]:

@@ -188,7 +188,9 @@ def _todo(items: Sequence[Item], links: Mapping[str, str]) -> Iterator[Html]:
 
 def _item(item: Item, links: Mapping[str, str]) -> Html:
     names = item.patches
-    linked = [_name(name, links) for name in names[:MOST_LINKED]]
+    linked = [
+        (tag("a", name, href=f"#{links[name]}") if name in links else tag("b", name)) for name in names[:MOST_LINKED]
+    ]
     who = [part for name in linked for part in (name, Html(", "))][:-1]
     if len(names) > MOST_LINKED:
         who.append(tag("span", f" and {counted(len(names) - MOST_LINKED, 'other')}"))
@@ -199,10 +201,6 @@ def _item(item: Item, links: Mapping[str, str]) -> Html:
         "button", "Copy", type="button", class_="copy", data_copy=words, aria_label=f"Copy: {words}", hidden=True
     )
     return tag("li", said, tag("div", tag("code", words), copy, class_="command"))
-
-
-def _name(name: str, links: Mapping[str, str]) -> Html:
-    return tag("a", name, href=f"#{links[name]}") if name in links else tag("b", name)
 
 
 def _map(report: Report, links: Mapping[str, str]) -> list[Html]:

@@ -217,7 +217,8 @@ def check_content(looks: Sequence[Look], shots: list[Shot], scribe: Sink) -> Ite
         others = [*(shots[index + step] for step in _NEIGHBOURS if 0 <= index + step < len(shots))]
         others += [ordered[other.image_id][1] for other in known if other is not look]
         name, seen = shown(shot.image.name), f"its pixels have nothing of its points (correlation {value:.2f})"
-        partner = _partner(look, others)
+        found: Mapping[str, Shot] = {other.image.name: other for other in others if _is_usable(other)}
+        partner = next((other for other in found.values() if likeness(look, other) >= limits.ALIKE), None)
         if partner is not None:
             message = f"{seen}; {shown(partner.image.name)} shows them: photographs are exchanged"
             yield scribe.note("photos_exchanged", name, message, _REMEDY)
@@ -234,11 +235,6 @@ def likeness(look: Look, shot: Shot) -> float:
     if usable.sum() < limits.LEAST_LOOK or pixels[usable].std() < limits.LEAST_CONTRAST:
         return float("nan")
     return correlation(pixels, look.greys)
-
-
-def _partner(look: Look, others: Sequence[Shot]) -> Shot | None:
-    found: Mapping[str, Shot] = {other.image.name: other for other in others if _is_usable(other)}
-    return next((other for other in found.values() if likeness(look, other) >= limits.ALIKE), None)
 
 
 def _is_usable(shot: Shot) -> bool:

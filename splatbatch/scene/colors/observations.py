@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,10 @@ def shots_of(patches: Iterable[Patch]) -> dict[str, Shot]:
         num_points = 1 + max((int(shot.points.max()) for shot in found.values() if len(shot.points)), default=-1)
     if errors and len(errors) == len(patches):
         raise errors[0]
-    return _in_tracks(found)
+    if not found:
+        return {}
+    counts = np.bincount(np.concatenate([np.unique(shot.points) for shot in found.values()]))
+    return {name: _only(shot, counts[shot.points] > 1) for name, shot in found.items()}
 
 
 def _shots_of(patch: Patch, most: int) -> list[Shot]:
@@ -79,7 +82,11 @@ def _shots_of(patch: Patch, most: int) -> list[Shot]:
             place, mask = folder / image.name, masks.get(image.name)
             xy, points = keypoints[image.id]
             shots.append(Shot(image.name, place, cameras[image.camera_id], xy, points, mask))
-    return _numbered(shots)
+    # ids go up to 2 to the 64th
+    ids = np.concatenate([np.zeros(0, np.uint64), *(shot.points for shot in shots)])
+    numbers = np.unique(ids, return_inverse=True)[1].astype(np.int64)
+    ends = np.cumsum([len(shot.points) for shot in shots], dtype=np.int64)[:-1]
+    return [replace(shot, points=part) for shot, part in zip(shots, np.split(numbers, ends), strict=True)]
 
 
 def _keypoints(sparse: Path, most: int) -> dict[int, tuple[Floats, Any]]:
@@ -107,14 +114,6 @@ def _thinned(seen: tuple[Floats, Ids], halvings: int) -> tuple[Floats, Ids]:
     return seen[0][stays], seen[1][stays]
 
 
-def _numbered(shots: list[Shot]) -> list[Shot]:
-    """Return photographs whose points are numbered from 0 on: ids go up to 2 to the 64th."""
-    ids = np.concatenate([np.zeros(0, np.uint64), *(shot.points for shot in shots)])
-    numbers = np.unique(ids, return_inverse=True)[1].astype(np.int64)
-    ends = np.cumsum([len(shot.points) for shot in shots], dtype=np.int64)[:-1]
-    return [replace(shot, points=part) for shot, part in zip(shots, np.split(numbers, ends), strict=True)]
-
-
 def _together(first: Shot, second: Shot) -> Shot:
     if first.path != second.path and not _is_same_file(first.path, second.path):
         return replace(first, problem=f"another photograph has its name: {second.path}")
@@ -128,14 +127,6 @@ def _is_same_file(first: Path, second: Path) -> bool:
         return first.stat().st_size == second.stat().st_size
     except OSError:
         return True
-
-
-def _in_tracks(shots: Mapping[str, Shot]) -> dict[str, Shot]:
-    """Return photographs with the points alone that another photograph sees, too."""
-    if not shots:
-        return {}
-    counts = np.bincount(np.concatenate([np.unique(shot.points) for shot in shots.values()]))
-    return {name: _only(shot, counts[shot.points] > 1) for name, shot in shots.items()}
 
 
 def _only(shot: Shot, which: object) -> Shot:
@@ -164,7 +155,8 @@ def link(seen: Observations) -> Linked:
 
     num = len(seen.camera)
     while True:
-        shared = _shared(seen)
+        matrix = _incidence(seen)
+        shared = (matrix @ matrix.T).tocsr()
         enough = np.bincount(seen.photo, minlength=num) >= LEAST
         groups = connected_components(shared >= LEAST_SHARED, directed=False)[1].astype(np.int64)
         kept = _seen_by_two(_split(seen.only(enough[seen.photo]), groups))
@@ -194,11 +186,6 @@ def _incidence(seen: Observations) -> Any:
     matrix = csr_matrix((np.ones(len(seen.photo), np.float32), (seen.photo, seen.point)), shape)
     matrix.data[:] = 1  # entries for the same place are added up
     return matrix
-
-
-def _shared(seen: Observations) -> Any:
-    matrix = _incidence(seen)
-    return (matrix @ matrix.T).tocsr()
 
 
 def _renumbered(groups: Ints, is_in: NDArray[np.bool_]) -> Ints:

@@ -67,7 +67,9 @@ def solve_tones(patches: Iterable[Patch], cache: Path | None = None, held_out: C
     except SceneError as error:
         return SceneTones(problem=error.message)
     few = {
-        name: shot.problem or _too_few(len(shot.points), "tracks") for name, shot in shots.items() if _is_hopeless(shot)
+        name: shot.problem or _too_few(len(shot.points), "tracks")
+        for name, shot in shots.items()
+        if shot.problem or len(shot.points) < LEAST
     }
     usable = [shot for name, shot in shots.items() if name not in few]
     if len(usable) < 2:
@@ -83,10 +85,6 @@ def solve_tones(patches: Iterable[Patch], cache: Path | None = None, held_out: C
         return _solved(usable, colors, held_out, alone)
     except (ArithmeticError, ValueError, MemoryError) as error:  # numpy's LinAlgError is a ValueError
         return SceneTones(left_alone=alone, problem=f"the system of equations cannot be solved ({error})")
-
-
-def _is_hopeless(shot: Shot) -> bool:
-    return bool(shot.problem) or len(shot.points) < LEAST
 
 
 def _too_few(number: int, of_what: str) -> str:

@@ -259,16 +259,13 @@ def _with_gains(later: Observations, found: Solution, colors: Floats, which: NDA
     gains = found.gains.copy()
     rest = evened_of(later, replace(found, gains=np.zeros_like(gains))) - colors[later.point]
     for photo in np.flatnonzero(which):
-        gains[photo] = _robust_mean(rest[later.photo == photo])
+        # the farther off they are, the less they count
+        values = rest[later.photo == photo]
+        mean: Floats = np.median(values, axis=0)
+        for _ in range(ROUNDS):
+            mean = np.average(values, axis=0, weights=cauchy(np.sqrt(((values - mean) ** 2).mean(axis=1))))
+        gains[photo] = mean
     return replace(found, gains=gains)
-
-
-def _robust_mean(values: Floats) -> Floats:
-    """Return the mean of values [N, 3]; the farther off they are, the less they count."""
-    mean: Floats = np.median(values, axis=0)
-    for _ in range(ROUNDS):
-        mean = np.average(values, axis=0, weights=cauchy(np.sqrt(((values - mean) ** 2).mean(axis=1))))
-    return mean
 
 
 LEAST_OTHER = 0.1

@@ -121,7 +121,9 @@ def _of_group(survey: Survey, number: int, rows: Ints, share: float) -> Chosen |
     views = survey.views.only(rows)
     if chosen := best(views, chain(conventions(views), other_poses(views))):
         return chosen
-    few = survey.views.only(_spread(rows, _RESECTED))
+    few = survey.views.only(
+        [int(row) for row in rows[np.linspace(0, len(rows) - 1, min(_RESECTED, len(rows))).astype(int)]]
+    )
     return best(few, resected(few))
 
 
@@ -182,7 +184,3 @@ def _is_bad(views: Views, rows: Ints) -> bool:
 
 def _alarm(survey: Survey, number: int) -> float:
     return limits.alarm_px(survey.views.cameras[number])
-
-
-def _spread(rows: Ints, most: int) -> Sequence[int]:
-    return [int(row) for row in rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int)]]

@@ -73,7 +73,11 @@ class Views:
         chosen = np.flatnonzero(np.isin(self.rows, rows))
         step = -(-len(chosen) // limits.SEARCHED) or 1
         if len(chosen) and len(chosen) // step < 2 * limits.LEAST_OBSERVATIONS * len(rows):
-            chosen = _of_some_images(self.rows, chosen)
+            # an image needs several to be judged
+            images = np.unique(self.rows[chosen])
+            most = max(1, limits.SEARCHED // limits.OBSERVATIONS_PER_IMAGE)
+            kept = images[np.linspace(0, len(images) - 1, min(most, len(images))).astype(int)]
+            chosen = chosen[np.isin(self.rows[chosen], kept)]
         else:
             chosen = chosen[::step]
         return self.observed(chosen)
@@ -116,14 +120,6 @@ def from_quats(quats: Floats) -> Floats:
             [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
         ]
     return np.array(rows).transpose(2, 0, 1)
-
-
-def _of_some_images(rows: Ints, chosen: Ints) -> Ints:
-    """Return the observations of evenly spaced images, all of each: an image needs several to be judged."""
-    images = np.unique(rows[chosen])
-    most = max(1, limits.SEARCHED // limits.OBSERVATIONS_PER_IMAGE)
-    kept = images[np.linspace(0, len(images) - 1, min(most, len(images))).astype(int)]
-    return chosen[np.isin(rows[chosen], kept)]
 
 
 @dataclass(frozen=True, eq=False)

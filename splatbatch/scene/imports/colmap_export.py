@@ -175,7 +175,10 @@ def read(folder: Path, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture 
     if not shots:
         mistakes.add("images", f"none of {len(export.images)} images has a photograph", "Name their folder: --images.")
         return None
-    _tell_unposed(place, shots, notes)
+    posed = {shot.name for shot in shots}
+    others = [name for name in photographs_below(place) if name not in posed] if place.is_dir() else []
+    if others:
+        notes.leave_out(f"{counted(len(others), 'photograph')} without a pose: {some(others)}")
     reference, crs = _georeference(folder, notes)
     world = "the world of the export"
     return Capture("COLMAP export", shots, _cloud(export, folder, notes), world, crs, reference)
@@ -232,7 +235,7 @@ def _shots(
         where, name = f'image {image.id} "{image.name}"', _plain(image.name)
         if alike[image.name] > 1:
             mistakes.add(where, f"{alike[image.name]} images have this name", "Remove all but one of them.")
-        if not _has_pose(image):
+        if not (np.isfinite((*image.quat, *image.translation)).all() and any(image.quat)):
             mistakes.add(where, "its pose is none: not finite, or a quaternion of zeros", "Register it again.")
             continue
         place = folders.locate(folder, name)
@@ -278,10 +281,6 @@ def _lack(place: Place, folder: Path) -> str:
     return f"no such photograph below {folder}{similar}"
 
 
-def _has_pose(image: Image) -> bool:
-    return bool(np.isfinite((*image.quat, *image.translation)).all() and any(image.quat))
-
-
 def _cloud(export: Export, folder: Path, notes: Notes) -> Cloud | None:
     points = export.points
     if points is None:
@@ -289,20 +288,9 @@ def _cloud(export: Export, folder: Path, notes: Notes) -> Cloud | None:
     finite = np.isfinite(points.xyz).all(axis=1)
     if not finite.all():
         notes.leave_out(f"{counted(int((~finite).sum()), 'point')} without a finite place")
-    has_names = any(_names_points(one) for one in export.keypoints.values())
+    has_names = any((one.point3d_ids != np.uint64(NO_POINT3D)).any() for one in export.keypoints.values())
     ids = points.ids[finite] if has_names else None
     return Cloud(points.xyz[finite], points.rgb[finite], str(folder), ids)
-
-
-def _names_points(keypoints: Points2D) -> bool:
-    return bool((keypoints.point3d_ids != np.uint64(NO_POINT3D)).any())
-
-
-def _tell_unposed(folder: Path, shots: Sequence[Shot], notes: Notes) -> None:
-    posed = {shot.name for shot in shots}
-    others = [name for name in photographs_below(folder) if name not in posed] if folder.is_dir() else []
-    if others:
-        notes.leave_out(f"{counted(len(others), 'photograph')} without a pose: {some(others)}")
 
 
 def _georeference(folder: Path, notes: Notes) -> tuple[Record, str]:

@@ -242,17 +242,13 @@ def _read_jpeg(window: _Window) -> Photo:
         if marker in {0xD9, 0xDA}:
             raise _Bad("the JPEG has no frame header")
         if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAME:
-            return _jpeg_frame(window.take(at + 4, 6), orientation)
+            precision, height, width, components = struct.unpack(">BHHB", window.take(at + 4, 6))
+            traits: list[Trait] = ["cmyk"] if components == 4 else []
+            return Photo(*_sides(width, height), orientation, tuple(traits + (["deep"] if precision > 8 else [])))
         length = int.from_bytes(window.take(at + 2, 2), "big")
         if marker == 0xE1 and length >= 16 and window.take(at + 4, 6) == b"Exif\0\0":
             orientation = exif_orientation(window, at + 10) or orientation
         at += 2 + max(length, 2)
-
-
-def _jpeg_frame(frame: bytes, orientation: int) -> Photo:
-    precision, height, width, components = struct.unpack(">BHHB", frame)
-    traits: list[Trait] = ["cmyk"] if components == 4 else []
-    return Photo(*_sides(width, height), orientation, tuple(traits + (["deep"] if precision > 8 else [])))
 
 
 def _read_png(window: _Window) -> Photo:
