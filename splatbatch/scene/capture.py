@@ -49,16 +49,14 @@ class Shot:
     @cached_property
     def center(self) -> Floats:
         """Return where it stands, [3]."""
-        center: Floats = -self.matrix[:3, :3].T @ self.matrix[:3, 3]
-        return center
+        return -self.matrix[:3, :3].T @ self.matrix[:3, 3]
 
     def sees(self, places: Floats, margin: float = 0.0) -> Mask:
         """Return which places, [n, 3], lie in its photograph, and not within a margin of its edge (a share)."""
         local = places @ self.matrix[:3, :3].T + self.matrix[:3, 3]
         with np.errstate(all="ignore"):
             off = np.abs(local[:, :2] / local[:, 2:] * self.focal) / self.size
-        seen: Mask = (local[:, 2] > 0) & (off <= 0.5 - margin).all(axis=1)
-        return seen
+        return (local[:, 2] > 0) & (off <= 0.5 - margin).all(axis=1)
 
 
 def shots_of(images: Iterable[Image], cameras: Mapping[int, Camera]) -> list[Shot]:
@@ -107,8 +105,7 @@ class Survey:
     def rays(self) -> Floats:
         """Return the directions from cells to cameras, [c, s, 3], of length 1."""
         rays = np.array([shot.center for shot in self.shots])[None] - self.places[:, None]
-        unit: Floats = rays / np.maximum(np.linalg.norm(rays, axis=2, keepdims=True), 1e-12)
-        return unit
+        return rays / np.maximum(np.linalg.norm(rays, axis=2, keepdims=True), 1e-12)
 
     @cached_property
     def distances(self) -> Floats:
@@ -225,8 +222,7 @@ class Suggested:
     @property
     def direction(self) -> Floats:
         """Return where it looks, [3], of length 1."""
-        direction: Floats = self.shot.matrix[2, :3]
-        return direction
+        return self.shot.matrix[2, :3]
 
 
 @dataclass(frozen=True)

@@ -135,8 +135,7 @@ def read_rows(
 
 def reach_of(scales: FloatArray) -> FloatArray:
     """Return how far Gaussians of these scales [N, 3], logarithms, are drawn around their means, [N]."""
-    reach: FloatArray = np.float32(SIGMAS) * np.exp(scales.max(axis=1))
-    return reach
+    return np.float32(SIGMAS) * np.exp(scales.max(axis=1))
 
 
 _PLACED = ("x", "y", "z", "scale_0", "scale_1", "scale_2")

@@ -50,8 +50,7 @@ class Tracks:
 
         if self._tree is None:
             self._tree = cKDTree(self._points, balanced_tree=False, compact_nodes=False)
-        near: Floats = self._tree.query(places, distance_upper_bound=np.nextafter(self._within, np.inf))[0]
-        return near
+        return self._tree.query(places, distance_upper_bound=np.nextafter(self._within, np.inf))[0]
 
     def _voxels(self, places: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the number of the voxel of each place, and whether it has one."""
@@ -93,8 +92,7 @@ class Views:
     @cached_property
     def centers(self) -> Floats:
         """Return where the cameras stand, [C, 3]."""
-        centers: Floats = -np.einsum("cba,cb->ca", self.turns, self.shifts)
-        return centers
+        return -np.einsum("cba,cb->ca", self.turns, self.shifts)
 
     def seen_by_fewer(self, places: Floats, least: int) -> NDArray[np.bool_]:
         """Return which places [N, 3] lie in the pictures of fewer than `least` cameras.
@@ -259,15 +257,13 @@ class OfPatch:
         if self._tracks is None:
             return judged[:0]
         among = judged[((means[judged] >= self._low) & (means[judged] <= self._high)).all(axis=1)]
-        far: Rows = among[self._tracks.are_far(means[among])]
-        return far
+        return among[self._tracks.are_far(means[among])]
 
 
 def opacities(rows: FloatArray) -> Floats:
     """Return the opacities of rows of ours, 0 to 1."""
     logits = rows[:, rows.shape[1] - len(_NAMES) + _NAMES.index("opacity")].astype(np.float64)
-    opaque: Floats = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
-    return opaque
+    return 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
 
 
 def _scales(rows: FloatArray) -> FloatArray:

@@ -109,8 +109,7 @@ def _is_seen(points: Points, image_ids: set[int]) -> NDArray[np.bool_]:  # [P]
         raise ValueError("the model was read without its tracks")
     is_ours = np.isin(tracks.image_ids, np.fromiter(image_ids, np.uint32, len(image_ids)))
     seen_before = np.concatenate([[0], np.cumsum(is_ours)])
-    is_seen: NDArray[np.bool_] = seen_before[tracks.starts[1:]] > seen_before[tracks.starts[:-1]]
-    return is_seen
+    return seen_before[tracks.starts[1:]] > seen_before[tracks.starts[:-1]]
 
 
 def _spell(numbers: tuple[float, ...]) -> str:

@@ -50,8 +50,7 @@ class Sightings:
             for index in np.flatnonzero(photos)
         ]
         points = np.concatenate([np.zeros(0, np.int32), *rows])
-        seen: Mask = np.bincount(points[points != NONE], minlength=len(self.points)) >= least
-        return seen
+        return np.bincount(points[points != NONE], minlength=len(self.points)) >= least
 
     def of_points(self, points: Mask) -> tuple[Ints, Ints]:
         """Return which sightings [m] are of some points [P], and which point each of them is of."""
@@ -163,8 +162,7 @@ def _places(known: Ints, asked: NDArray[np.uint32]) -> Indices:
         return np.full(len(asked), NONE, dtype=np.int32)
     order = np.argsort(known, kind="stable")
     at = np.minimum(np.searchsorted(known[order], asked), len(known) - 1)
-    found: Indices = np.where(known[order][at] == asked, order[at], NONE).astype(np.int32)
-    return found
+    return np.where(known[order][at] == asked, order[at], NONE).astype(np.int32)
 
 
 Ids = NDArray[np.uint64]

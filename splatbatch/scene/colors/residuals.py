@@ -58,23 +58,20 @@ def falloff_of(seen: Observations, vignetting: Floats) -> Floats:
     if not vignetting.any():
         return np.zeros(len(seen.photo))
     one = vignetting[seen.camera[seen.photo]]
-    bent: Floats = seen.radius * (one[:, 0] + seen.radius * one[:, 1])
-    return bent
+    return seen.radius * (one[:, 0] + seen.radius * one[:, 1])
 
 
 def shading_of(seen: Observations, tilts: Floats) -> Floats:
     """Return the logarithm of what a photograph's tilt makes of each observation."""
     if not tilts.any():
         return np.zeros(len(seen.photo))
-    shading: Floats = (seen.place * tilts[seen.photo]).sum(axis=1)
-    return shading
+    return (seen.place * tilts[seen.photo]).sum(axis=1)
 
 
 def evened_of(seen: Observations, found: Solution) -> Floats:
     """Return the colours divided by the tones of their photographs, in logarithms."""
     bent = falloff_of(seen, found.vignetting) + shading_of(seen, found.tilts)
-    evened: Floats = seen.color - found.gains[seen.photo] - bent[:, None]
-    return evened
+    return seen.color - found.gains[seen.photo] - bent[:, None]
 
 
 def point_colors(seen: Observations, found: Solution, weights: Floats, num_points: int) -> Floats:
@@ -90,14 +87,12 @@ def point_colors(seen: Observations, found: Solution, weights: Floats, num_point
 def residuals_of(seen: Observations, found: Solution, weights: Floats) -> Floats:
     """Return how far each colour is from that of its point, [O, 3], once all are divided by their tones."""
     colors = point_colors(seen, found, weights, int(seen.point.max()) + 1)
-    rest: Floats = evened_of(seen, found) - colors[seen.point]
-    return rest
+    return evened_of(seen, found) - colors[seen.point]
 
 
 def rest_of(seen: Observations, found: Solution, colors: Floats) -> Floats:
     """Return what is left of each observation [O] without the colour of its point and the falloff of its lens."""
-    rest: Floats = (seen.color - colors[seen.point]).mean(axis=1) - falloff_of(seen, found.vignetting)
-    return rest
+    return (seen.color - colors[seen.point]).mean(axis=1) - falloff_of(seen, found.vignetting)
 
 
 def own_weights(seen: Observations, found: Solution, colors: Floats) -> Floats:
@@ -106,8 +101,7 @@ def own_weights(seen: Observations, found: Solution, colors: Floats) -> Floats:
     level = found.gains.mean(axis=1)[seen.photo] + shading_of(seen, found.tilts)
     off = np.abs(rest_of(seen, found, colors) - level)
     usual = np.bincount(seen.photo, off, num) / np.maximum(np.bincount(seen.photo, minlength=num), 1)
-    weights: Floats = 1 / (1 + (off / (SOFT * np.maximum(usual, LEAST_SPREAD)[seen.photo])) ** 2)
-    return weights
+    return 1 / (1 + (off / (SOFT * np.maximum(usual, LEAST_SPREAD)[seen.photo])) ** 2)
 
 
 def spread(residuals: Floats, weights: Floats) -> float:
@@ -118,5 +112,4 @@ def spread(residuals: Floats, weights: Floats) -> float:
 def cauchy(size: Floats) -> Floats:
     """Return weights of residuals [O] of this size."""
     soft = max(SOFT * float(np.median(size)), LEAST_SPREAD)
-    weights: Floats = 1 / (1 + (size / soft) ** 2)
-    return weights
+    return 1 / (1 + (size / soft) ** 2)

@@ -114,8 +114,7 @@ def sample(shot: Shot) -> Samples:
     counts = is_inside & (near.min(axis=0).min(axis=1) >= DARKEST) & (found.max(axis=0).max(axis=1) <= BRIGHTEST)
     if shot.mask is not None:
         counts &= _unmasked(shot.mask, np.stack([columns, rows], axis=2)[_NEAR] + 0.5, size)
-    samples: Samples = np.where(counts[:, None], near.sum(axis=0, dtype=np.uint32) * SCALE // 9, 0).astype(np.uint16)
-    return samples
+    return np.where(counts[:, None], near.sum(axis=0, dtype=np.uint32) * SCALE // 9, 0).astype(np.uint16)
 
 
 def _decode(shot: Shot) -> NDArray[np.uint8]:
@@ -136,8 +135,7 @@ def _unmasked(path: Path, places: Floats, size: Ints) -> NDArray[np.bool_]:
     with opened_photograph(path) as file:
         mask = np.asarray(file.convert("L"))
     x, y = np.moveaxis((places / size * (mask.shape[1], mask.shape[0])).astype(np.int64), 2, 0)
-    counts: NDArray[np.bool_] = (mask[y, x] >= MASK_COUNTS).all(axis=0)
-    return counts
+    return (mask[y, x] >= MASK_COUNTS).all(axis=0)
 
 
 def _key(shot: Shot) -> str:

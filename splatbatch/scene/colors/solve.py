@@ -84,8 +84,7 @@ class Design:
 
         def rest(color: Floats) -> Floats:
             means = per_point[:, None] * (self._tracks @ (weights[:, None] * color))
-            right: Floats = weighted.T @ color - links.T @ means
-            return right
+            return weighted.T @ color - links.T @ means
 
         return matrix.tocsc(), rest
 
@@ -98,10 +97,8 @@ def _solved(matrix: Any, right: Floats) -> Floats:
     size = matrix.shape[0]
     tiny = TINY * float(matrix.diagonal().mean()) + 1e-12
     if size <= DENSE:
-        found: Floats = np.linalg.solve(matrix.toarray() + tiny * np.eye(size), right)
-        return found
-    solved: Floats = splu(matrix + tiny * identity(size, format="csc")).solve(right)
-    return solved
+        return np.linalg.solve(matrix.toarray() + tiny * np.eye(size), right)
+    return splu(matrix + tiny * identity(size, format="csc")).solve(right)
 
 
 LEAST_TILT_FALL = 0.05
@@ -157,8 +154,7 @@ def _fall(seen: Observations, rest: Floats, weights: Floats) -> Floats:
         planes = _planes(seen, rest, known)
         fitted = planes[seen.photo, 0] + (seen.place * planes[seen.photo, 1:]).sum(axis=1)
         plane += np.bincount(seen.photo, others * np.abs(rest - fitted), num)
-    fall: Floats = 1 - plane / np.maximum(flat, 1e-12)
-    return fall
+    return 1 - plane / np.maximum(flat, 1e-12)
 
 
 ROUNDS = 6
@@ -221,8 +217,7 @@ def _pays(seen: Observations, plain: Solution, bent: Solution) -> NDArray[np.boo
         [np.percentile(seen.radius[camera == one], 99) if (camera == one).any() else 0 for one in range(num)]
     )
     corner = farthest * (bent.vignetting[:, 0] + farthest * bent.vignetting[:, 1])
-    pays: NDArray[np.bool_] = (sizes[1] < (1 - LEAST_FALL) * sizes[0]) & (np.abs(corner) > LEAST_FALLOFF)
-    return pays
+    return (sizes[1] < (1 - LEAST_FALL) * sizes[0]) & (np.abs(corner) > LEAST_FALLOFF)
 
 
 def settle_later(
@@ -309,5 +304,4 @@ def _power(seen: Observations, found: Solution, camera: int) -> float:
 def _off_the_mean(seen: Observations, values: Floats, weights: Floats) -> Floats:
     """Return values [O] less their mean in each photograph."""
     sums, total = (np.bincount(seen.photo, weights * one, len(seen.camera)) for one in (values, np.ones(len(values))))
-    off: Floats = values - (sums / np.maximum(total, 1e-12))[seen.photo]
-    return off
+    return values - (sums / np.maximum(total, 1e-12))[seen.photo]

@@ -62,8 +62,7 @@ def _solve(columns: Floats, wanted: Floats) -> Floats:
     scale = np.linalg.norm(columns, axis=0) + 1e-300
     columns = columns / scale
     square = columns.T @ columns + 1e-14 * np.eye(columns.shape[1])
-    solution: Floats = np.linalg.solve(square, columns.T @ wanted) / scale
-    return solution
+    return np.linalg.solve(square, columns.T @ wanted) / scale
 
 
 _RECOVER = (

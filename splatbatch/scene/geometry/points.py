@@ -25,8 +25,7 @@ class _Similarity:
     move: Floats  # [3]
 
     def of(self, xyz: Floats) -> Floats:
-        moved: Floats = self.scale * xyz @ self.turn.T + self.move
-        return moved
+        return self.scale * xyz @ self.turn.T + self.move
 
 
 def moved_points(views: Views) -> Iterator[Candidate]:

@@ -66,8 +66,7 @@ def _transposed(turn: Floats) -> Floats:
 
 
 def _times(turn: Floats, move: Floats) -> Floats:
-    product_: Floats = np.einsum("iab,ib->ia", turn, move)
-    return product_
+    return np.einsum("iab,ib->ia", turn, move)
 
 
 def resected(views: Views) -> Iterator[Candidate]:

@@ -153,8 +153,7 @@ def rays(shot: Shot, pixels: Floats) -> Floats:
     """Return the rays [N, 3] (z = 1) that meet pixels [N, 2]."""
     theirs = in_pycolmap(shot.camera)
     found = np.asarray(theirs.cam_from_img(np.ascontiguousarray(pixels, np.float64)), np.float64)
-    whole: Floats = np.concatenate([found[:, :2], np.ones((len(found), 1))], axis=1)
-    return whole
+    return np.concatenate([found[:, :2], np.ones((len(found), 1))], axis=1)
 
 
 def _depths(here: Floats, there: Floats, turn: Floats, shift: Floats) -> Floats:
@@ -165,8 +164,7 @@ def _depths(here: Floats, there: Floats, turn: Floats, shift: Floats) -> Floats:
         gap = aa * bb - ab * ab
         first = (ab * (there @ shift) - bb * (one @ shift)) / gap
         second = (aa * (there @ shift) - ab * (one @ shift)) / gap
-    depths: Floats = np.nan_to_num(np.stack([first, second], axis=1), nan=-1.0)
-    return depths
+    return np.nan_to_num(np.stack([first, second], axis=1), nan=-1.0)
 
 
 def depth_ratio(shots: Sequence[Shot], cloud: Cloud, matched: Sequence[Matched]) -> float | None:
@@ -193,8 +191,7 @@ def _beside(shot: Shot, points: Floats, pixels: Floats, depths: Floats) -> Float
         return np.zeros(0)
     apart, index = cKDTree(places[is_seen]).query(pixels)
     close = apart < _NEAR * max(shot.camera.width, shot.camera.height)
-    ratio: Floats = theirs[is_seen][index[close]] / depths[close]
-    return ratio
+    return theirs[is_seen][index[close]] / depths[close]
 
 
 def is_same_depth(ratio: float) -> bool:

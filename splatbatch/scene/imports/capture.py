@@ -41,8 +41,7 @@ class Shot:
     @property
     def translation(self) -> Floats:
         """Return the translation of COLMAP: x_camera = rotation @ x_world + translation."""
-        translation: Floats = -self.rotation @ self.center
-        return translation
+        return -self.rotation @ self.center
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,8 +64,7 @@ class Lens:
         r = np.linalg.norm(rays, axis=1, keepdims=True)
         angle = np.arctan(r)
         reach = angle if self.bend == "equidistant" else 2 * np.sin(angle / 2)
-        bent: Floats = rays * np.divide(reach, r, out=np.ones_like(r), where=r > 0)
-        return bent
+        return rays * np.divide(reach, r, out=np.ones_like(r), where=r > 0)
 
 
 @lru_cache(maxsize=256)
@@ -148,8 +147,7 @@ def _rays_inside(lens: Lens, size: Size) -> Floats:
     with np.errstate(all="ignore"):
         angle = reach if lens.bend == "equidistant" else 2 * np.arcsin(reach / 2)
         rays = bent * np.where(reach > 0, np.tan(angle) / reach, 1.0)[:, None]
-    seen: Floats = rays[angle < _WIDEST]
-    return seen
+    return rays[angle < _WIDEST]
 
 
 def _unbent(lens: Lens, pixels: Floats) -> Floats:
@@ -162,8 +160,7 @@ def _unbent(lens: Lens, pixels: Floats) -> Floats:
         is_solved = np.linalg.norm(lens.project(found) - pixels, axis=1) < _SOLVED_PX
         for share in np.linspace(0, 1, 9):
             is_solved &= np.linalg.det(_slopes(lens, share * found)) > 0
-    solved: Floats = found[is_solved]
-    return solved
+    return found[is_solved]
 
 
 def _slopes(lens: Lens, places: Floats) -> Floats:

@@ -52,8 +52,7 @@ class Similarity:
         """Return it as a 4x4 matrix, as JSON has it."""
         rows = np.eye(4)
         rows[:3, :3], rows[:3, 3] = self.scale * self.rotation, self.translation
-        found: list[list[float]] = rows.tolist()
-        return found
+        return rows.tolist()
 
 
 IDENTITY = Similarity(np.eye(3), np.zeros(3), 1.0)
@@ -77,8 +76,7 @@ def as_matrix(value: Any) -> Floats:
         raise NoPose("holds what is no finite number")
     if len(matrix) == 4 and np.abs(matrix[3] - (0, 0, 0, 1)).max() > _LAST_ROW:
         raise NoPose(f"has the last row {', '.join(f'{value:g}' for value in matrix[3])}, not 0, 0, 0, 1")
-    rows: Floats = matrix[:3]
-    return rows
+    return matrix[:3]
 
 
 def similarity_of(matrix: Floats) -> Similarity:

@@ -54,8 +54,7 @@ class Seen:
         per_sighting = self.pixels / np.maximum(self.totals, 1) / max(self.pixels.sum(), 1)
         seen = per_sighting[self.sightings.photo]
         shares = np.bincount(self.point, seen, minlength=len(self.places))
-        weights: Floats = (shares + 1 / len(self.places)) / 2
-        return weights
+        return (shares + 1 / len(self.places)) / 2
 
     def counted(self, points: Mask) -> Floats:
         """Return how many of some points [P] each photograph sees, [I]."""
@@ -68,8 +67,7 @@ class Seen:
         pairs *= count + 1
         pairs += owner[self.point] + 1  # those of nobody come first
         table = np.bincount(pairs, minlength=len(self.totals) * (count + 1)).reshape(-1, count + 1)
-        shares: Floats = table[:, 1:].T / np.maximum(self.totals, 1)
-        return shares
+        return table[:, 1:].T / np.maximum(self.totals, 1)
 
     def distances(self, points: Mask) -> Floats:
         """Return how far those of some points are that each photograph sees, in the mean; NaN for none, [I]."""

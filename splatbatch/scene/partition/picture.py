@@ -46,8 +46,7 @@ class _Sheet:
         """Return pixels [N, 2] of places [N, 2]; the second axis runs upwards."""
         away = np.clip(places, self.low - 1e6 / self.scale, self.high + 1e6 / self.scale) - self.low
         pixels = np.stack([away[:, 0], (self.high - self.low)[1] - away[:, 1]], axis=1) * self.scale
-        found: Floats = np.round(pixels + np.array([EDGE_PX, EDGE_PX + HEAD_PX]), 1)
-        return found
+        return np.round(pixels + np.array([EDGE_PX, EDGE_PX + HEAD_PX]), 1)
 
     def box(self, box: Box) -> tuple[float, float, float, float]:
         """Return left, top, right and bottom of a box."""

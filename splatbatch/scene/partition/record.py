@@ -80,8 +80,7 @@ class Partition:
         that, and a Gaussian on a border would belong to two cores, or to none.
         """
         x, y, z = (np.asarray(places, dtype=np.float64) + np.array(offset)).T
-        turned: Floats = np.stack([x * along[0] + y * along[1] + z * along[2] for along in self.axes], axis=1)
-        return turned
+        return np.stack([x * along[0] + y * along[1] + z * along[2] for along in self.axes], axis=1)
 
     def owner(self, places: Floats) -> NDArray[np.intp]:
         """Return which of `cores` each place [N, 3], in the axes of the boxes, lies in; -1 for one that is not finite.

@@ -113,8 +113,7 @@ def _bend(camera: Camera, rays: Floats) -> Floats:
 def _jacobian(camera: Camera, rays: Floats) -> Floats:
     """Return d pixel / d ray [N, 2, 2] by central differences."""
     columns = [_bend(camera, rays + shift) - _bend(camera, rays - shift) for shift in np.eye(2) * _SMALL]
-    slopes: Floats = np.nan_to_num(np.stack(columns, axis=2) / (2 * _SMALL), posinf=0.0, neginf=0.0)
-    return slopes
+    return np.nan_to_num(np.stack(columns, axis=2) / (2 * _SMALL), posinf=0.0, neginf=0.0)
 
 
 def _refused(camera: Camera, why: str) -> SceneError:
