@@ -14,7 +14,7 @@ from splatbatch.scene.colmap.files import ModelError
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.colmap.sightings import Ids, walk_keypoints
 from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats, Ints
-from splatbatch.scene.colors.residuals import Observations
+from splatbatch.scene.colors.solve import Observations
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import find_masks, stored_photographs
 
