@@ -16,10 +16,8 @@ from splatbatch.config.load import has_config
 from splatbatch.config.shipped import shipped
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.doctor import inventory
+from splatbatch.doctor.checks import extras, of_job, of_kernels, of_machine
 from splatbatch.doctor.facts import OF_TRAINER, Finding, Machine, ok, problem, worst_exit_code
-from splatbatch.doctor.job import extras, of_job
-from splatbatch.doctor.kernels import of_kernels
-from splatbatch.doctor.machine import of_machine
 from splatbatch.doctor.probe import probe, warm
 from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.plain_text import one_line, plain

@@ -26,8 +26,8 @@ from splatbatch.store.records.merge import Merge
 from splatbatch.store.records.result import Result
 
 if TYPE_CHECKING:
+    from splatbatch.scene.partition.border import Seam
     from splatbatch.scene.partition.record import Partition
-    from splatbatch.scene.partition.seams import Seam
 
 SEAM_FIGURES = ("photographs", "PSNR dB", "between dB", "colour /255", "depth step %", "density")
 EVEN = (1.0, 0.01)
@@ -98,7 +98,7 @@ def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder)
 
 
 def _seams(partition: Partition, found: SceneEvaluation) -> tuple[ReportedSeam, ...]:
-    from splatbatch.scene.partition.seams import seams_of
+    from splatbatch.scene.partition.border import seams_of
 
     measured = {seam.name: seam for seam in found.seams}
     return tuple(_seam(seam, measured.get(seam.name)) for seam in seams_of(partition))

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.machine.protocol import Key
-from splatbatch.machine.readiness import CONTEXT_MIB
 from splatbatch.machine.seats import Look, how_many
-from splatbatch.machine.slots import Slots
+from splatbatch.machine.slots import CONTEXT_MIB, Slots
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Footprint
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.running import Running

@@ -13,8 +13,7 @@ from fake_batch import ROOT, SHARED
 
 from splatbatch.errors import ConfigError
 from splatbatch.scene.partition.boxes import owners
-from splatbatch.scene.partition.cuts import NoRoom, evenness, halves, principal_axes
-from splatbatch.scene.partition.membership import SHARE
+from splatbatch.scene.partition.cuts import SHARE, NoRoom, evenness, halves, principal_axes
 from splatbatch.scene.partition.options import Wish, parse_axis, parse_grid, read_boxes
 from splatbatch.scene.partition.plan import Plan, plan_split
 

@@ -16,10 +16,9 @@ from splatbatch.report.page.color_strip import Folders, color_strip
 from splatbatch.report.page.comparison_page import comparison
 from splatbatch.report.page.first import contact_sheet, first_screen, patch_table
 from splatbatch.report.page.html import Html, document, join, table, tag
+from splatbatch.report.page.inspection import Pictures, quality_section
 from splatbatch.report.page.patch_section import patch_section, variants_side_by_side
 from splatbatch.report.page.pictures import Budget
-from splatbatch.report.page.quality.pictures import Pictures
-from splatbatch.report.page.quality.section import quality_section
 from splatbatch.report.page.scene_section import scene_section, workers_section
 from splatbatch.report.viewer.viewer import Previews, viewer_script, what_is_missing
 from splatbatch.store.layout import OutputFolder

@@ -9,9 +9,8 @@ from splatbatch.plain_text import assignments, moment
 from splatbatch.report.charts.curves import charts_of, draw
 from splatbatch.report.facts import Attempt, Next, ReportedPatch
 from splatbatch.report.page.html import Html, table, tag
+from splatbatch.report.page.inspection import Pictures, quality_section
 from splatbatch.report.page.pictures import Budget, attempt_folder, error_legend, small_picture, views_of
-from splatbatch.report.page.quality.pictures import Pictures
-from splatbatch.report.page.quality.section import quality_section
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.viewer.viewer import Previews
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder

@@ -16,8 +16,16 @@ from splatbatch.reader import fault_of
 from splatbatch.scene.audit.findings import Finding, Sink, TrainerRules
 from splatbatch.scene.audit.geometry import check_geometry, find_misfits, measure, note_misfit
 from splatbatch.scene.audit.model import as_source, check_beside, check_camera, check_drift, check_model, check_rigs
-from splatbatch.scene.audit.photographs import Shot, check_content, check_masks, check_pairing, check_photos
-from splatbatch.scene.audit.size import CameraRow, camera_rows, check_sizes
+from splatbatch.scene.audit.photographs import (
+    CameraRow,
+    Shot,
+    camera_rows,
+    check_content,
+    check_masks,
+    check_pairing,
+    check_photos,
+    check_sizes,
+)
 from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import read_images, read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image

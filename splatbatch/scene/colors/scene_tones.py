@@ -13,8 +13,17 @@ from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.types import Floats, Ints
 from splatbatch.scene.colors.evened import middle
-from splatbatch.scene.colors.observations import LEAST, Linked, Shot, link, neighbours_mean, shots_of
-from splatbatch.scene.colors.sampling import SCALE, SampleCache, Samples
+from splatbatch.scene.colors.observations import (
+    LEAST,
+    SCALE,
+    Linked,
+    SampleCache,
+    Samples,
+    Shot,
+    link,
+    neighbours_mean,
+    shots_of,
+)
 from splatbatch.scene.colors.solve import Observations, Solution, odd_responses, settle_later, solve
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.patches import Patch

@@ -12,9 +12,17 @@ import numpy as np
 
 from splatbatch.scene.colmap.types import Ints
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.intrinsics import Group, other_lenses, refitted
-from splatbatch.scene.geometry.points import moved_points
-from splatbatch.scene.geometry.poses import conventions, other_cameras, other_poses, resected, shifted_points
+from splatbatch.scene.geometry.hypotheses import (
+    Group,
+    conventions,
+    moved_points,
+    other_cameras,
+    other_lenses,
+    other_poses,
+    refitted,
+    resected,
+    shifted_points,
+)
 from splatbatch.scene.geometry.survey import Survey
 from splatbatch.scene.geometry.views import Chosen, Views, best, best_of_small, typical
 

@@ -22,7 +22,7 @@ from splatbatch.scene.imports.checks import check_world, fit_to_photographs
 from splatbatch.scene.imports.colmap_export import suffix_of
 from splatbatch.scene.imports.ply import read_cloud
 from splatbatch.scene.imports.transforms import reading as transforms
-from splatbatch.scene.imports.transforms.document import find_documents
+from splatbatch.scene.imports.transforms.reading import find_documents
 
 Kind = Literal["transforms", "metashape", "colmap"]
 _HEAD = 4096  # bytes of an XML file that are looked at

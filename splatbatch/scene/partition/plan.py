@@ -22,12 +22,13 @@ from splatbatch.scene.partition.cuts import (
     Ground,
     Layout,
     NoRoom,
+    Part,
     by_grid,
     by_size,
     halves,
+    look,
     principal_axes,
 )
-from splatbatch.scene.partition.membership import Part, look
 from splatbatch.scene.partition.options import MAX_IMAGES, Wish, check_overlap
 from splatbatch.scene.partition.place import PARTITION
 from splatbatch.scene.partition.record import Axes, Core, Partition, absolute, partition_of

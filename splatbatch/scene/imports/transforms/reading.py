@@ -1,28 +1,65 @@
-"""A transforms.json, or the split files of a Blender scene, as a capture."""
+"""A transforms.json, or the split files of a Blender scene, as a capture; all mistakes are noted."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from json import JSONDecodeError
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
+
+from splatbatch.errors import SceneError
 from splatbatch.fields import number
+from splatbatch.json_text import parse
 from splatbatch.plain_text import counted
-from splatbatch.scene.imports.capture import Capture, Mistakes, Notes, Shot, Wish, some, spelt, unknown_keys
+from splatbatch.scene.colmap.files import opened
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
+from splatbatch.scene.colmap.types import Floats, Image
+from splatbatch.scene.imports.agreement import share_that_see
+from splatbatch.scene.imports.capture import (
+    IDENTITY,
+    OPENGL,
+    Capture,
+    Cloud,
+    Mistakes,
+    NoPose,
+    Notes,
+    Shot,
+    Similarity,
+    Wish,
+    as_matrix,
+    similarity_of,
+    some,
+    spelt,
+    unknown_keys,
+)
 from splatbatch.scene.imports.checks import sizes_of
-from splatbatch.scene.imports.pose import IDENTITY, NoPose, Similarity, as_matrix
-from splatbatch.scene.imports.transforms import document as documents
-from splatbatch.scene.imports.transforms import frames as framing
-from splatbatch.scene.imports.transforms.document import Document
-from splatbatch.scene.imports.transforms.frames import Frame, FrameReader
+from splatbatch.scene.imports.ply import read_cloud
 from splatbatch.scene.imports.transforms.intrinsics import KEYS as OF_LENS
 from splatbatch.scene.imports.transforms.intrinsics import Intrinsics, read_camera
-from splatbatch.scene.imports.transforms.points import cloud_beside, cloud_named, read_applied
-from splatbatch.scene.photos.folders import photographs_below
+from splatbatch.scene.photos.folders import PHOTOGRAPHS, Folders, photographs_below
 
-_LISTS = tuple(f"{split}_filenames" for split in documents.SPLITS)
+BESIDE = ("colmap/sparse/0", "colmap/sparse", "sparse/0", "sparse")
+_LEAST_COMMON = 3
+_ROTATIONS, _CENTERS = 2e-3, 2e-3
+"""How far poses may differ, in radians and in shares of the cameras' spread, to be those of the same model."""
+_SAME_WORLD = 1e-6
+_SHARE_LOST = 0.5
+MAIN = "transforms.json"
+SPLITS = ("train", "val", "test")
+LARGEST_MIB = 512
+_MIB = 1 << 20
+_REMEDY = "Write the file again, or take a whole copy; JSON ends with the bracket it began with."
+KEYS = OF_LENS | {
+    "file_path", "transform_matrix", "mask_path", "depth_file_path", "colmap_im_id", "sharpness", "rotation",
+}  # fmt: skip
+"""What is read of a frame, or is known to say nothing about the model."""
+_ROLLING = ("transform_matrix_start", "transform_matrix_end", "rolling_shutter")
+_LISTS = tuple(f"{split}_filenames" for split in SPLITS)
 _KNOWN = OF_LENS | {"frames", "applied_transform", "applied_scale", "ply_file_path", *_LISTS}
 _SAYS_NOTHING = {
     "orientation_override": "the frame of the model is not turned",
@@ -39,9 +76,359 @@ _SAYS_NOTHING = {
 """Keys that are known, and why nothing is made of them."""
 
 
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A shot and the image of the COLMAP model that is the same photograph."""
+
+    shot: Shot
+    image: Image
+
+
+def cloud_beside(
+    document: Document, ids: Mapping[str, int], shots: Sequence[Shot], notes: Notes
+) -> tuple[Cloud, tuple[Shot, ...]] | None:
+    """Return the points of the COLMAP model beside a file, and the shots with its keypoints; None where none fits.
+
+    Args:
+        document: the transforms.json.
+        ids: colmap_im_id by the name of the shot, where it is written.
+        shots: those that were read.
+        notes: say which model, and how its world was brought to this one.
+    """
+    folder = next((path for name in BESIDE if _is_model(path := document.folder / name)), None)
+    if folder is None:
+        return None
+    try:
+        model = read_reconstruction(folder)
+    except SceneError as error:
+        notes.leave_out(f"the COLMAP model beside it cannot be read: {error.message}")
+        return None
+    pairs = _pairs(shots, model.images, ids)
+    moved = _same_world(pairs)
+    name = folder.relative_to(document.folder)
+    if moved is None or not len(model.points):
+        why = f"{len(pairs)} of its photographs are the same" if len(pairs) < _LEAST_COMMON else "its poses are others"
+        notes.leave_out(f"the COLMAP model in {name}: {'it has no points' if moved else why}")
+        return None
+    notes.convert(f"points with their tracks are those of {name}{_in_words(moved)}")
+    return _cloud(model, moved, folder), _with_keypoints(shots, pairs, model)
+
+
+def _is_model(folder: Path) -> bool:
+    return any((folder / f"points3D.{suffix}").is_file() for suffix in ("bin", "txt"))
+
+
+def _pairs(shots: Sequence[Shot], images: Sequence[Image], ids: Mapping[str, int]) -> list[Pair]:
+    by_id, by_name = {image.id: image for image in images}, {image.name: image for image in images}
+    bases = [PurePosixPath(image.name).name for image in images]
+    by_base = {base: image for base, image in zip(bases, images, strict=True) if bases.count(base) == 1}
+    pairs = []
+    for shot in shots:
+        own = by_id.get(ids.get(shot.name, -1))
+        image = by_name.get(shot.name) or by_base.get(PurePosixPath(shot.name).name) or own
+        pairs += [Pair(shot, image)] if image else []
+    return pairs
+
+
+def _same_world(pairs: Sequence[Pair]) -> Similarity | None:
+    """Return what leads from the model's world to that of the shots; None where the poses are not the same."""
+    if len(pairs) < _LEAST_COMMON:
+        return None
+    turns = np.array([pair.shot.rotation.T @ pair.image.rotation() for pair in pairs])  # [n, 3, 3]
+    left, _, right = np.linalg.svd(turns.sum(axis=0))
+    rotation = left @ right
+    if np.linalg.det(rotation) < 0 or np.abs(turns - rotation).max() > _ROTATIONS:
+        return None
+    here = np.array([pair.shot.center for pair in pairs])
+    there = np.array([pair.image.center() for pair in pairs]) @ rotation.T
+    spread = there - there.mean(axis=0)
+    scale = float((spread * (here - here.mean(axis=0))).sum() / (spread**2).sum())
+    if not (np.isfinite(scale) and scale > 0):
+        return None
+    moved = Similarity(rotation, here.mean(axis=0) - scale * there.mean(axis=0), scale)
+    off = np.linalg.norm(scale * there + moved.translation - here, axis=1)
+    size = float(np.linalg.norm(here - here.mean(axis=0), axis=1).max())
+    if off.max() > _CENTERS * size:
+        return None
+    is_same = np.abs(np.array(moved.matrix()) - np.eye(4)).max() < _SAME_WORLD * max(1.0, size)
+    return IDENTITY if is_same else moved
+
+
+def _in_words(moved: Similarity) -> str:
+    if moved is IDENTITY:
+        return ""
+    return f", brought into this world by what the poses of both say (scale {moved.scale:.6g})"
+
+
+def _cloud(model: Reconstruction, moved: Similarity, folder: Path) -> Cloud:
+    points = model.points
+    return Cloud(moved.of_points(points.xyz), points.rgb, str(folder), points.ids)
+
+
+def _with_keypoints(shots: Sequence[Shot], pairs: Sequence[Pair], model: Reconstruction) -> tuple[Shot, ...]:
+    """Return the shots with the model's keypoints, in pixels of their own cameras."""
+    keypoints = read_points2d(model.folder)
+    found = {}
+    for pair in pairs:
+        theirs, own = model.cameras[pair.image.camera_id], pair.shot.camera
+        ratio = (own.width / theirs.width, own.height / theirs.height)
+        seen = keypoints[pair.image.id]
+        found[pair.shot.name] = replace(pair.shot, keypoints=replace(seen, xy=seen.xy * ratio))
+    return tuple(found.get(shot.name, shot) for shot in shots)
+
+
+def cloud_named(
+    document: Document, undone: Similarity, shots: Sequence[Shot], notes: Notes, mistakes: Mistakes
+) -> Cloud | None:
+    """Return the points of ply_file_path in the world of the shots; None where none is named.
+
+    `undone` leads from the world of the file to that of the shots.
+    """
+    written = document.top.get("ply_file_path")
+    if written is None:
+        return None
+    path = document.folder / written if isinstance(written, str) and written else None
+    if path is None or not path.is_file():
+        what = f"ply_file_path {spelt(written)}: no such file"
+        mistakes.add(document.path.name, what, "Put it there, name another with --points, or remove the key.")
+        return None
+    try:
+        cloud, told = read_cloud(path)
+    except SceneError as error:
+        mistakes.add(document.path.name, error.message, error.hint)
+        return None
+    for line in told:
+        notes.convert(line)
+    return _placed(cloud, undone, shots, notes, written)
+
+
+def _placed(cloud: Cloud, undone: Similarity, shots: Sequence[Shot], notes: Notes, name: str) -> Cloud:
+    """Return the points moved as the poses were; some programs have left them where they were, which views tell."""
+    moved = undone.of_points(cloud.xyz)
+    if undone is not IDENTITY and share_that_see(shots, moved) < _SHARE_LOST * share_that_see(shots, cloud.xyz):
+        notes.convert(f"{name}: its points lie where the photographs look without applied_transform undone: kept so")
+        moved = cloud.xyz
+    notes.convert(f"{counted(len(moved), 'point')} of {name}; they have no tracks")
+    return replace(cloud, xyz=moved)
+
+
+def read_applied(document: Document, matrix: Floats | None, scale: float | None) -> Similarity:
+    """Return what leads from the world of a file back to the one before applied_transform and applied_scale."""
+    from splatbatch.scene.imports.capture import similarity_of
+
+    if matrix is None and scale is None:
+        return IDENTITY
+    applied = similarity_of(matrix) if matrix is not None else IDENTITY
+    grown = Similarity(np.eye(3), np.zeros(3), scale if scale is not None else 1.0)
+    return grown.after(applied).inverse()
+
+
+@dataclass(frozen=True)
+class Document:
+    """One JSON file with frames."""
+
+    path: Path
+    split: str
+    """train, val or test by its name; empty for all."""
+    top: Mapping[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder that its paths are relative to."""
+        return self.path.parent
+
+
+def find_documents(source: Path) -> list[Path]:
+    """Return the files that a folder or a file stands for: transforms.json, else one for each split; none: no such."""
+    if source.is_file():
+        return [source] if source.suffix.lower() == ".json" else []
+    if (source / MAIN).is_file():
+        return [source / MAIN]
+    return [path for split in SPLITS if (path := source / f"transforms_{split}.json").is_file()]
+
+
+def read_documents(paths: list[Path], mistakes: Mistakes) -> list[Document]:
+    """Return the files with their frames; what is no JSON, or has none, is a mistake."""
+    found = []
+    for path in paths:
+        try:
+            top = _read(path)
+        except SceneError as error:
+            mistakes.add(path.name, error.message, error.hint or _REMEDY)
+            continue
+        if not isinstance(top, dict) or not isinstance(top.get("frames"), list):
+            what = "frames is missing, or no list" if isinstance(top, dict) else "holds no object at its top"
+            mistakes.add(path.name, what, "A transforms.json has frames: [{file_path, transform_matrix}, …].")
+        elif not top["frames"]:
+            mistakes.add(path.name, "frames is empty", "Export it again with the photographs that have a pose.")
+        else:
+            split = path.stem.removeprefix("transforms_")
+            found.append(Document(path, split if split in SPLITS else "", top))
+    return found
+
+
+def _read(path: Path) -> Any:
+    with opened(path) as (file, size):
+        if size > LARGEST_MIB * _MIB:
+            raise SceneError(f"{size // _MIB} MiB, more than the {LARGEST_MIB} MiB that are read", _REMEDY)
+        data = file.read()
+    try:
+        return parse(data)
+    except JSONDecodeError as error:
+        raise SceneError(f"line {error.lineno}, column {error.colno}: {error.msg}: no whole JSON", _REMEDY) from error
+    except ValueError as error:
+        raise SceneError(f"no JSON text ({error})", _REMEDY) from error
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A frame whose photograph was found and whose pose is one; its lens is not looked at yet."""
+
+    where: str
+    document: Document
+    keys: Mapping[str, Any]
+    written: str
+    """The file_path, without a leading ./ and with the suffix of the file."""
+    photo: Path
+    rotation: Floats  # [3, 3], from the world of the file to the camera
+    center: Floats  # [3]
+    mask: Path | None
+    depth: Path | None
+
+
+class FrameReader:
+    """Reads the frames of all documents of a source; photographs that are missing are counted or mistakes."""
+
+    def __init__(self, images: Path | None, notes: Notes, mistakes: Mistakes, *, skips_missing: bool) -> None:
+        self._images, self._notes, self._mistakes, self._skips = images, notes, mistakes, skips_missing
+        self._folders, self._scaled = Folders(), 0
+        self.missing: list[str] = []
+
+    def read(self, document: Document) -> list[Frame]:
+        """Return the frames of a document."""
+        found = []
+        for index, keys in enumerate(document.top["frames"]):
+            where = f"{document.path.name}: frames[{index}]"
+            if not isinstance(keys, dict):
+                self._mistakes.add(where, f"{spelt(keys)} is no frame", "A frame has file_path and transform_matrix.")
+            elif frame := self._frame(document, keys, where):
+                found.append(frame)
+        if self._scaled:
+            self._notes.convert(f"{self._scaled} of the poses carry a scale: it was taken out of their rotations")
+        return found
+
+    def _frame(self, document: Document, keys: Mapping[str, Any], where: str) -> Frame | None:
+        written = keys.get("file_path")
+        if not isinstance(written, str) or not written.strip():
+            self._mistakes.add(where, f"file_path {spelt(written)}", "Name the photograph in file_path.")
+            return None
+        place = f'{where} "{written}"'
+        pose = self._pose(keys, place)
+        photo = self._photo(document, written, place)
+        extras = [self._beside(document, keys, key, place) for key in ("mask_path", "depth_file_path")]
+        if pose is None or photo is None:
+            return None
+        name = _plain(written)
+        name = name if PurePosixPath(name).suffix == photo.suffix else f"{name}{photo.suffix}"
+        return Frame(place, document, keys, name, photo, OPENGL @ pose.rotation.T, pose.translation, *extras)
+
+    def _pose(self, keys: Mapping[str, Any], place: str) -> Similarity | None:
+        if any(key in keys for key in _ROLLING) and "transform_matrix" not in keys:
+            what = "has a pose at the start and one at the end (rolling shutter), and no transform_matrix"
+            self._mistakes.add(place, what, "Export one pose for each photograph.")
+            return None
+        if "transform_matrix" not in keys:
+            remedy = "Remove frames without a pose, or register them."
+            self._mistakes.add(place, "transform_matrix is missing: a photograph without a pose", remedy)
+            return None
+        try:
+            pose = similarity_of(as_matrix(keys["transform_matrix"]))
+        except NoPose as error:
+            remedy = "A transform_matrix is a 4x4 matrix from camera to world: a rotation and a place, no mirror."
+            self._mistakes.add(place, f"transform_matrix {error}", remedy)
+            return None
+        self._scaled += abs(pose.scale - 1) > 1e-3
+        return pose
+
+    def _photo(self, document: Document, written: str, place: str) -> Path | None:
+        candidates = self._candidates(document, _plain(written))
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            names = ", ".join(sorted(path.name for path in candidates))
+            self._mistakes.add(place, f"may be {names}", "Write file_path with the suffix of the file that is meant.")
+        elif self._skips:
+            self.missing.append(written)
+        else:
+            similar = self._similar(document.folder / _plain(written))
+            what = f"no such photograph{f'; there is {similar}' if similar else ''}"
+            remedy = (
+                "Put the photographs where file_path says, name their folder with --images, or leave such poses out "
+                "with --skip-missing."
+            )
+            self._mistakes.add(place, what, remedy)
+        return None
+
+    def _candidates(self, document: Document, written: str) -> list[Path]:
+        """Return the files that a file_path may mean: there, or below the folder of --images."""
+        roots = [document.folder / written]
+        if self._images:
+            parts = PurePosixPath(written).parts
+            roots = [self._images.joinpath(*parts[index:]) for index in range(len(parts))] + roots
+        for path in roots:
+            if found := self._as_file(path):
+                return found
+        return []
+
+    def _as_file(self, path: Path) -> list[Path]:
+        """Return the file itself, else those of this name with the suffix of a photograph."""
+        names = self._folders.names(str(path.parent)) or frozenset()
+        if path.name in names and path.is_file():
+            return [path]
+        known = [name for name in names if PurePosixPath(name).stem == path.name]
+        return [path.with_name(name) for name in known if PurePosixPath(name).suffix.lower() in PHOTOGRAPHS]
+
+    def _similar(self, path: Path) -> str:
+        names = self._folders.names(str(path.parent)) or frozenset()
+        return next((name for name in sorted(names) if PurePosixPath(name).stem == path.stem), "")
+
+    def _beside(self, document: Document, keys: Mapping[str, Any], key: str, place: str) -> Path | None:
+        written = keys.get(key)
+        if written is None:
+            return None
+        path = document.folder / _plain(written) if isinstance(written, str) else None
+        if path is not None and path.is_file():
+            return path
+        self._mistakes.add(place, f"{key} {spelt(written)}: no such file", f"Put it there, or remove {key}.")
+        return None
+
+
+def _plain(written: str) -> str:
+    """Return a path as this system writes it: no leading ./, no backslashes of Windows."""
+    path = written if "/" in written else written.replace("\\", "/")
+    return os.path.normpath(path)
+
+
+def common_names(frames: Sequence[Frame]) -> list[str]:
+    """Return what the photographs are called below one folder: as written, less the images/ that all begin with.
+
+    Paths that are absolute, or leave the folder of the file, lose what they all have in common.
+    """
+    written = [frame.written for frame in frames]
+    if any(path.startswith(("/", "..")) or path[1:2] == ":" for path in written):
+        real = [str(frame.photo.absolute()) for frame in frames]
+        top = os.path.commonpath([os.path.dirname(path) for path in real])  # noqa: PTH120 - of text
+        return [os.path.relpath(path, top) for path in real]
+    first = {path.partition("/")[0] if "/" in path else "" for path in written}
+    shared = first.pop() if len(first) == 1 else ""
+    if shared.partition("_")[0] in ("images", "image", "input", "rgb"):
+        return [path.partition("/")[2] for path in written]
+    return written
+
+
 def read(paths: list[Path], wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture | None:
     """Return what the files say; None where mistakes leave nothing to go on with."""
-    found = documents.read_documents(paths, mistakes)
+    found = read_documents(paths, mistakes)
     reader = FrameReader(wish.images, notes, mistakes, skips_missing=wish.skips_missing)
     undone = [_undone(each, notes, mistakes) for each in found]
     frames = [frame for each in found for frame in reader.read(each)]
@@ -67,7 +454,7 @@ def _capture(
     is_moved = undone is not IDENTITY
     world = "the world before applied_transform: that of the reconstruction" if is_moved else "the world of the file"
     reference = {"from_file_to_model": undone.matrix()} if is_moved else {}
-    kind = "transforms.json" if first.path.name == documents.MAIN else f"{first.path.name} and its like"
+    kind = "transforms.json" if first.path.name == MAIN else f"{first.path.name} and its like"
     return Capture(kind, beside[1] if beside else shots, cloud, world, reference=reference, of_points=undone)
 
 
@@ -96,7 +483,7 @@ def _shots(
 ) -> tuple[Shot, ...]:
     if not frames:
         return ()
-    sizes, names = sizes_of([frame.photo for frame in frames]), framing.common_names(frames)
+    sizes, names = sizes_of([frame.photo for frame in frames]), common_names(frames)
     splits, found = _splits(frames, mistakes), []
     for frame, name in zip(frames, names, strict=True):
         keys = Intrinsics(frame.keys, frame.document.top, frame.where, mistakes)
@@ -148,7 +535,7 @@ def _tell_keys(document: Document, notes: Notes) -> None:
         notes.leave_out(f"keys of {document.path.name} that are not known: {some(unknown, 8)}")
     of_frames = Counter[str]()
     for frame in document.top["frames"]:
-        of_frames.update(unknown_keys(frame, frozenset(framing.KEYS)) if isinstance(frame, dict) else ())
+        of_frames.update(unknown_keys(frame, frozenset(KEYS)) if isinstance(frame, dict) else ())
     if of_frames:
         told = [f"{key} ({count})" for key, count in of_frames.most_common()]
         notes.leave_out(f"keys of frames that are not known: {some(told, 8)}")
