@@ -12,6 +12,7 @@ from splatbatch.machine.gpu import Presence
 
 Version = tuple[int, int]
 """Major and minor, of CUDA or of a compute capability."""
+OF_TRAINER, OF_MACHINE = TrainerError.exit_code, ExecutorError.exit_code
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,6 @@ class Job:
     on_cpu: bool = False
     extras: frozenset[str] = frozenset()
     """Optional parts that the YAML asks for."""
-
-
-OF_TRAINER, OF_MACHINE = TrainerError.exit_code, ExecutorError.exit_code
 
 
 @dataclass(frozen=True)

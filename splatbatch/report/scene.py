@@ -35,6 +35,17 @@ SLIGHT = (2.0, 0.02)
 """Colour offset in 1/255, and depth step: up to here nobody sees a seam; up to here who looks for it does."""
 DIGITS = 9
 """Of a place: centimetres in UTM, and all that a scene of any unit needs."""
+MOST_PATCHES = 400
+MOST_CAMERAS = 4000
+"""Drawn; of more, every second or third one."""
+MOST_BYTES = {"images.bin": 8 << 30, "images.txt": 64 << 20}
+"""Of the lists of images, of which the binary ones are skipped through: the report is not to wait for its map."""
+MIDDLE, FEW = (20, 80), 8
+"""Percent of its cameras between which a patch's box lies, along each side; of a few it takes in all. Patches overlap
+by many cameras: boxes around them all would hide each other."""
+LEAST_SIDE = 0.02
+"""Of the whole: cameras in a row are a patch, too."""
+Places = npt.NDArray[np.float64]  # [N, 2]
 
 
 def scene_facts(output: OutputFolder, patches: Path) -> CutScene | None:
@@ -154,19 +165,6 @@ def seam_figures(seam: ReportedSeam) -> tuple[str, ...]:
     known = ((seam.across.num_photos, "d"), (seam.across.psnr, ".2f"), (seam.psnr_between, ".2f"))
     more = ((seam.color_offset, ".2f"), (step, "+.2f"), (seam.density_ratio, ".2f"))
     return tuple("" if value is None else f"{value:{form}}" for value, form in (*known, *more))
-
-
-MOST_PATCHES = 400
-MOST_CAMERAS = 4000
-"""Drawn; of more, every second or third one."""
-MOST_BYTES = {"images.bin": 8 << 30, "images.txt": 64 << 20}
-"""Of the lists of images, of which the binary ones are skipped through: the report is not to wait for its map."""
-MIDDLE, FEW = (20, 80), 8
-"""Percent of its cameras between which a patch's box lies, along each side; of a few it takes in all. Patches overlap
-by many cameras: boxes around them all would hide each other."""
-LEAST_SIDE = 0.02
-"""Of the whole: cameras in a row are a patch, too."""
-Places = npt.NDArray[np.float64]  # [N, 2]
 
 
 def overview(output: OutputFolder, patches: Sequence[Patch]) -> Overview | None:

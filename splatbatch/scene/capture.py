@@ -36,6 +36,25 @@ COARSE = 0.5
 MOST_EMPTY = 400
 """Cells without any surface that are looked for."""
 VERTICAL = 0.9
+TILTS_DEG = (0.0, 30.0, 50.0)
+SIDES = 8
+MARGIN = 0.08
+"""Share of a photograph at its edge that does not count: nobody flies to the centimetre."""
+APART_DEG = 8.0
+"""A direction that is closer to one that is there already tells little."""
+REACH = (0.5, 1.5)
+"""Of the usual distance: nearer is not sharp, farther not fine enough."""
+FREE = 0.25
+"""Of the usual distance: so far from anything a camera stays."""
+MOST_CELLS = 300
+"""That are aimed at; all are covered."""
+MOST_VIEWS = 500
+Convert = Callable[[Floats], Floats]
+"""World coordinates, [n, 3], to longitude, latitude and height above the ellipsoid."""
+LOCAL = "the model's own axes and units: scene.crs is not set, so that nobody knows where on Earth they lie"
+METERS_PER_DEGREE = 111_319.49
+"""At the equator, where the KML of a scene without a CRS lies: one unit of the model as one metre."""
+KML = "http://www.opengis.net/kml/2.2"
 
 
 @dataclass(frozen=True)
@@ -193,21 +212,6 @@ def axes_of(up: Floats) -> tuple[Floats, Floats, Floats]:
     north = y - (y @ up) * up
     north /= np.linalg.norm(north)
     return np.cross(north, up), north, up
-
-
-TILTS_DEG = (0.0, 30.0, 50.0)
-SIDES = 8
-MARGIN = 0.08
-"""Share of a photograph at its edge that does not count: nobody flies to the centimetre."""
-APART_DEG = 8.0
-"""A direction that is closer to one that is there already tells little."""
-REACH = (0.5, 1.5)
-"""Of the usual distance: nearer is not sharp, farther not fine enough."""
-FREE = 0.25
-"""Of the usual distance: so far from anything a camera stays."""
-MOST_CELLS = 300
-"""That are aimed at; all are covered."""
-MOST_VIEWS = 500
 
 
 @dataclass(frozen=True)
@@ -372,14 +376,6 @@ def _free(centers: Floats, targets: Floats, obstacles: Floats, lie: tuple[Floats
         _, nearest = ground.query(between @ level)
         free &= between @ up >= heights[nearest] - 0.02 * distance
     return free
-
-
-Convert = Callable[[Floats], Floats]
-"""World coordinates, [n, 3], to longitude, latitude and height above the ellipsoid."""
-LOCAL = "the model's own axes and units: scene.crs is not set, so that nobody knows where on Earth they lie"
-METERS_PER_DEGREE = 111_319.49
-"""At the equator, where the KML of a scene without a CRS lies: one unit of the model as one metre."""
-KML = "http://www.opengis.net/kml/2.2"
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,10 @@ from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import Patch, model_folder
 
 EVERY = 8
+MOST_LIST_BYTES = 64 * MIB
+"""Of a list of names, one a line."""
+PIECE = 0.1
+"""Of the photographs of a scene that no split has cut, that are held out side by side."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +80,6 @@ def _joining(names: list[str], centers: Floats, block: frozenset[str], new: froz
     radius = np.linalg.norm(centers[inside] - middle, axis=1).max()
     near = np.linalg.norm(centers - middle, axis=1) <= radius
     return frozenset(name for name, is_near in zip(names, near, strict=True) if is_near and name in new)
-
-
-MOST_LIST_BYTES = 64 * MIB
-"""Of a list of names, one a line."""
-PIECE = 0.1
-"""Of the photographs of a scene that no split has cut, that are held out side by side."""
 
 
 def choose_holdout(patch: Patch, evaluation: Evaluation) -> tuple[str, ...]:

@@ -34,7 +34,6 @@ from splatbatch.scene.photos.sizes import Equal, FewPixels, Relation, Scaled, Si
 from splatbatch.scene.reprojection import ReprojectionError, reprojection_error
 
 How = Literal["scale", "crop"]
-
 # Models with one focal length, and the model that says the same with two: distortion acts on normalised
 # coordinates (colmap/src/colmap/sensor/models.h), so the coefficients carry over and zeros fill the rest.
 _TWO_FOCALS = {
@@ -47,6 +46,30 @@ _TWO_FOCALS = {
     "SIMPLE_FISHEYE": "FISHEYE",
 }
 _ALONG_X, _ALONG_Y = frozenset({"fx", "cx", "w"}), frozenset({"fy", "cy", "h"})
+_Groups = list[tuple[Size, list[int]]]
+"""The sizes that photographs have, and the images of each by their row."""
+_STEPS_PX = (4, 1)  # of the search: coarse, then fine
+_MOST_PX = 160
+_CLEARLY = 0.1
+"""A correlation that is higher by so much is no accident: greys decorrelate within 2 to 10 px of real photographs."""
+_OF_SIZE = frozenset(
+    {"scaled", "few_pixels_off", "other_size", "mixed_sizes", "k_left_behind", "size_alone", "k_rescaled"}
+)
+"""Errors that a repair is there for: a copy that still has them is none."""
+_OF_GEOMETRY = frozenset(
+    {
+        "inverted_poses", "flipped_axes", "quaternion_order", "poses_exchanged", "points_moved", "points_mismatch",
+        "cameras_exchanged", "focal_off", "principal_point_off", "wrong_k", "half_applied", "turned", "mirrored",
+        "distortion_dropped", "distortion_kept", "wrong_lens",
+    }
+)  # fmt: skip
+BLOCKING = _OF_GEOMETRY | {
+    "missing_model", "corrupt_model", "bad_camera_size", "params_count", "bad_params", "transposed",
+}  # fmt: skip
+"""Errors of an original that no change of sizes mends."""
+_NEW = _OF_GEOMETRY | {"unlike_ratios", "principal_point_outside", "reprojection", "wrong_pose"}
+"""Errors that a copy must not have unless its original has them."""
+_MOST = 8
 
 
 @dataclass(frozen=True)
@@ -165,10 +188,6 @@ def _median(views: Views, camera: Camera) -> float:
     return float(np.median(errors))
 
 
-_Groups = list[tuple[Size, list[int]]]
-"""The sizes that photographs have, and the images of each by their row."""
-
-
 @dataclass(frozen=True)
 class Plan:
     """The changes of one model, and which of them each image gets."""
@@ -232,12 +251,6 @@ def _groups(found: Survey, camera_id: int, sizes: Mapping[int, Size], reasons: l
     return ordered
 
 
-_STEPS_PX = (4, 1)  # of the search: coarse, then fine
-_MOST_PX = 160
-_CLEARLY = 0.1
-"""A correlation that is higher by so much is no accident: greys decorrelate within 2 to 10 px of real photographs."""
-
-
 def centre_missed_by(copy: Patch, reach_px: Floats) -> tuple[int, int] | None:
     """Return by how many pixels in x and y the photographs of a cropped copy lie off; None if not, or unknown.
 
@@ -276,26 +289,6 @@ def _likeness(seen: Sequence[tuple[Look, Camera, Greys]], offset: tuple[int, int
     ]
     known = [value for value in found if np.isfinite(value)]
     return float(np.mean(known)) if known else -1.0
-
-
-_OF_SIZE = frozenset(
-    {"scaled", "few_pixels_off", "other_size", "mixed_sizes", "k_left_behind", "size_alone", "k_rescaled"}
-)
-"""Errors that a repair is there for: a copy that still has them is none."""
-_OF_GEOMETRY = frozenset(
-    {
-        "inverted_poses", "flipped_axes", "quaternion_order", "poses_exchanged", "points_moved", "points_mismatch",
-        "cameras_exchanged", "focal_off", "principal_point_off", "wrong_k", "half_applied", "turned", "mirrored",
-        "distortion_dropped", "distortion_kept", "wrong_lens",
-    }
-)  # fmt: skip
-BLOCKING = _OF_GEOMETRY | {
-    "missing_model", "corrupt_model", "bad_camera_size", "params_count", "bad_params", "transposed",
-}  # fmt: skip
-"""Errors of an original that no change of sizes mends."""
-_NEW = _OF_GEOMETRY | {"unlike_ratios", "principal_point_outside", "reprojection", "wrong_pose"}
-"""Errors that a copy must not have unless its original has them."""
-_MOST = 8
 
 
 def verify_copies(audit: Audit, copies: Sequence[Patch]) -> None:

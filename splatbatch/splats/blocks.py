@@ -23,6 +23,7 @@ SIGMAS = 3.5
 """As far as a Gaussian is drawn, a little more: beyond, an opaque one is fainter than 1/255."""
 MEANS = slice(0, 3)
 Ids = npt.NDArray[np.int64]
+_PLACED = ("x", "y", "z", "scale_0", "scale_1", "scale_2")
 
 
 @dataclass(frozen=True)
@@ -136,9 +137,6 @@ def read_rows(
 def reach_of(scales: FloatArray) -> FloatArray:
     """Return how far Gaussians of these scales [N, 3], logarithms, are drawn around their means, [N]."""
     return np.float32(SIGMAS) * np.exp(scales.max(axis=1))
-
-
-_PLACED = ("x", "y", "z", "scale_0", "scale_1", "scale_2")
 
 
 def _sample(path: Path, header: SplatHeader) -> FloatArray:

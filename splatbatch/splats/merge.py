@@ -41,6 +41,14 @@ from splatbatch.splats.ply import (
 ROWS_AT_ONCE = 1 << 15
 """Of 8 MB at most: a merge needs no more memory for ten thousand patches than for two."""
 AGAIN = "Train it again: splatbatch train {name}."
+Mask = NDArray[np.bool_]
+NOT_HERE = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.ETXTBSY})
+"""What the kernel says where it cannot copy from file to file: other file systems, older kernels, some shares."""
+MERGED = "splatbatch merge of"
+"""Begins the comment in the header of a splat that was merged."""
+MOST_DIGITS = 20
+"""Of a number of Gaussians: the header has its length before anybody knows the number."""
+SUFFIX = ".ply"
 
 
 def header_of(source: Source, offset: Offset) -> SplatHeader:
@@ -140,9 +148,6 @@ def _sources(own: int, degree: int) -> list[str]:
     return names
 
 
-Mask = NDArray[np.bool_]
-
-
 class Region(Protocol):
     """A part of space."""
 
@@ -180,10 +185,6 @@ class Outside:
         for box in self.boxes:
             outside &= ~box.holds(places)
         return outside
-
-
-NOT_HERE = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.ETXTBSY})
-"""What the kernel says where it cannot copy from file to file: other file systems, older kernels, some shares."""
 
 
 @dataclass(frozen=True)
@@ -291,12 +292,6 @@ def _copy_in_kernel(source: int, start: int, num: int, target: int) -> int | Non
         if error.errno in NOT_HERE:
             return None
         raise
-
-
-MERGED = "splatbatch merge of"
-"""Begins the comment in the header of a splat that was merged."""
-MOST_DIGITS = 20
-"""Of a number of Gaussians: the header has its length before anybody knows the number."""
 
 
 class Rules(Protocol):
@@ -412,9 +407,6 @@ def _header(num_gaussians: int, degree: int, offset: Offset, num_parts: int) -> 
     filler = "-" * (MOST_DIGITS - len(str(num_gaussians)))
     comments = (f"{MERGED} {counted(num_parts, 'part')}", *offset_comments(offset), filler)
     return encode_header(num_gaussians, names_at(degree), comments)
-
-
-SUFFIX = ".ply"
 
 
 def check_place(target: Path, output: Path) -> None:

@@ -15,6 +15,11 @@ from splatbatch.store.records.attempt import Watch
 HEAD_BYTES = 1 << 20
 TAIL_BYTES = 4 << 20
 LARGEST_BYTES = 16 << 20
+SHORTEST = 8
+"""Characters: a shorter value is a word of many logs."""
+_NUMBERS = re.compile(r"[-+.,:;\d\s]+")
+_RULES = re.compile(r"-+[A-Z \d]+-+")
+"""First and last line of a key in PEM format."""
 
 
 class BoundedLog:
@@ -49,13 +54,6 @@ class BoundedLog:
         self._note_bytes = len(note)
         self._size = HEAD_BYTES + os.pwrite(self._descriptor, note + tail, HEAD_BYTES)
         os.ftruncate(self._descriptor, self._size)
-
-
-SHORTEST = 8
-"""Characters: a shorter value is a word of many logs."""
-_NUMBERS = re.compile(r"[-+.,:;\d\s]+")
-_RULES = re.compile(r"-+[A-Z \d]+-+")
-"""First and last line of a key in PEM format."""
 
 
 class Secrets:

@@ -21,6 +21,8 @@ NIGHT_GAP_S = 7200.0
 """Between two runs of a night: who restarts what has ended early goes on with it."""
 MOST_BARS = 2000
 """Of a night; more would be narrower than a hair."""
+Lane = tuple[str, str, int]
+"""Of the drawing: node, slot, and a number, for several workers may each call a slot of theirs the same."""
 
 
 class Place(NamedTuple):
@@ -29,10 +31,6 @@ class Place(NamedTuple):
     node: str
     slot: str
     worker: str
-
-
-Lane = tuple[str, str, int]
-"""Of the drawing: node, slot, and a number, for several workers may each call a slot of theirs the same."""
 
 
 @dataclass(frozen=True, slots=True)

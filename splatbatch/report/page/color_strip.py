@@ -30,9 +30,9 @@ MOST_PIXELS = 16_000_000
 """Of a photograph that can only be decoded whole: a quarter of a second."""
 MOST_S = 4.0
 """After which no further photograph is decoded."""
-
 Folders = Callable[[str], Sequence[Path]]
 """Where the photographs of a scene may lie."""
+Jpeg = tuple[bytes, tuple[int, int]]
 
 
 def color_strip(scenes: Sequence[ReportedColors], folders: Folders, budget: Budget) -> Html:
@@ -77,9 +77,6 @@ def _figure(photo: UnlikePhotograph, folders: Sequence[Path], budget: Budget) ->
     gain = " ".join(f"{one:.2f}" for one in photo.gain)
     caption = tag("figcaption", tag("b", photo.name), f" {photo.words} ", tag("span", gain, class_="quiet"))
     return tag("figure", tag("div", *images), caption)
-
-
-Jpeg = tuple[bytes, tuple[int, int]]
 
 
 def _pair(name: str, tone: Tone, folders: Sequence[Path]) -> tuple[Jpeg, Jpeg] | None:

@@ -20,6 +20,21 @@ from splatbatch.tasks.status import STATES
 
 LEAST_GAIN_DB = 0.005
 """Less reads as nothing."""
+FIRST = ("patch", "state", "node", "photographs", "PSNR dB", "change", "evened", "before", "SSIM")
+HEADINGS = (*FIRST, "Gaussians", "MiB", "time", "GPU peak", "attempts", "notes")
+EVENED = "evened"
+"""Column of the PSNR in the evened space, beside that on the photographs as they are; only where there is one."""
+NODE = "node"
+"""Column of the host that trained a patch; only where there is more than one."""
+CHANGE = "change"
+"""Column of what the latest run has changed of the PSNR; only where it has."""
+WORDS = ("patch", "state", "node", "photographs", "notes")
+URGENT = ("failed", "refused", "stopped", "stale", "running", "waiting", "trained")
+"""States, the most urgent first."""
+MOST_ITEMS = 40
+MOST_LINKED = 8
+"""Patches that an item names as links; of the others it says how many there are."""
+KINDS = {"do": "To do", "look": "Worth a look"}
 
 
 def contact_sheet(
@@ -60,19 +75,6 @@ def _caption(patch: ReportedPatch) -> Iterator[Html]:
         yield tag("span", said, class_="better" if gain > 0 else "worse", title="since the run before")
     if state != "trained":
         yield tag("span", state, class_=f"badge {state}")
-
-
-FIRST = ("patch", "state", "node", "photographs", "PSNR dB", "change", "evened", "before", "SSIM")
-HEADINGS = (*FIRST, "Gaussians", "MiB", "time", "GPU peak", "attempts", "notes")
-EVENED = "evened"
-"""Column of the PSNR in the evened space, beside that on the photographs as they are; only where there is one."""
-NODE = "node"
-"""Column of the host that trained a patch; only where there is more than one."""
-CHANGE = "change"
-"""Column of what the latest run has changed of the PSNR; only where it has."""
-WORDS = ("patch", "state", "node", "photographs", "notes")
-URGENT = ("failed", "refused", "stopped", "stale", "running", "waiting", "trained")
-"""States, the most urgent first."""
 
 
 def patch_table(patches: Sequence[ReportedPatch], links: dict[str, str]) -> Html:
@@ -128,12 +130,6 @@ def _notes(patch: ReportedPatch) -> list[Html]:
 def _cell(value: Any, form: str, unit: str = "") -> Html:
     shown = f"{value:{form}}{unit}" if value is not None else ""
     return tag("td", shown, class_="number", data_value=value)
-
-
-MOST_ITEMS = 40
-MOST_LINKED = 8
-"""Patches that an item names as links; of the others it says how many there are."""
-KINDS = {"do": "To do", "look": "Worth a look"}
 
 
 def first_screen(report: Report, links: Mapping[str, str]) -> Html:

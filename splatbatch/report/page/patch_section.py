@@ -19,6 +19,10 @@ from splatbatch.store.records.quality import grade_in_words
 
 HEADINGS = ("attempt", "outcome", "what was changed", "PSNR dB", "SSIM", "Gaussians", "time", "splat")
 WORDS = ("outcome", "what was changed", "splat")
+MOST_SHOWN = 12
+Shown = tuple[str, AttemptFolder]
+"""What is said of a splat, and the attempt that has left pictures of it."""
+MOST_EVIDENCE = 30
 
 
 def attempts_section(patch: ReportedPatch) -> Iterator[Html]:
@@ -60,11 +64,6 @@ def _splat(attempt: Attempt) -> str:
 
 def _cell(value: float | None, form: str) -> Html:
     return tag("td", "" if value is None else f"{value:{form}}", class_="number", data_value=value)
-
-
-MOST_SHOWN = 12
-Shown = tuple[str, AttemptFolder]
-"""What is said of a splat, and the attempt that has left pictures of it."""
 
 
 def attempts_side_by_side(output: OutputFolder, patch: ReportedPatch, budget: Budget) -> Iterator[Html]:
@@ -118,9 +117,6 @@ def _views(folder: AttemptFolder) -> Iterator[tuple[str, float | None]]:
 
 def _folder(output: OutputFolder, patch: ReportedPatch, number: int) -> AttemptFolder:
     return AttemptFolder(output.patch(patch.patch).path / f"{ATTEMPT_PREFIX}{number:02d}")
-
-
-MOST_EVIDENCE = 30
 
 
 def patch_section(patch: ReportedPatch, link: str, budget: Budget, previews: Previews) -> Html:

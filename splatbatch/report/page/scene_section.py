@@ -11,6 +11,9 @@ from splatbatch.report.units import duration
 from splatbatch.report.workers import HEADINGS
 
 GRADES = {"even": "even", "slight": "slight", "step": "a step", "unknown": ""}
+WORDS = ("worker", "node", "job", "since", "is training")
+MOST_WORKERS = 200
+"""One that is killed and started anew is another one."""
 
 
 def scene_section(report: Report) -> Html:
@@ -37,11 +40,6 @@ def _row(seam: ReportedSeam) -> Html:
     figures = [tag("td", words, class_="number", data_value=words or None) for words in seam_figures(seam)]
     meets = tag("span", GRADES[seam.grade], class_=f"grade {seam.grade}")
     return tag("tr", tag("td", seam.name), tag("td", meets), *figures, tag("td", seam.problem))
-
-
-WORDS = ("worker", "node", "job", "since", "is training")
-MOST_WORKERS = 200
-"""One that is killed and started anew is another one."""
 
 
 def workers_section(workers: Sequence[Worker]) -> Html:

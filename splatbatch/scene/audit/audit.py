@@ -37,12 +37,12 @@ from splatbatch.scene.photos.folders import Folders, Found, Place, find_masks, i
 from splatbatch.scene.photos.headers import Headers, Photo, unreadable
 from splatbatch.scene.photos.pixels import undecodable
 
-__all__ = ["SOURCE", "Audit", "CameraRow", "Finding", "TrainerRules", "audit_patches", "source_patch"]
-
 AT_ONCE = 64
 """Patches whose models are in memory together, so that their photographs are read by several threads."""
 SOURCE = "source"
 """What the source reconstruction is called in rows and findings; it is no patch."""
+_OF_CONTENT = frozenset({"photos_exchanged", "other_content"})
+_KNOWN = frozenset({"truncated_image", "unreadable_image", "empty_image", "unreadable_mask"})
 
 
 @dataclass(frozen=True)
@@ -269,10 +269,6 @@ def _folder_problem(folder: Path) -> str:
     except OSError as error:
         return unreadable(error).what.replace("file", "folder")
     return ""
-
-
-_OF_CONTENT = frozenset({"photos_exchanged", "other_content"})
-_KNOWN = frozenset({"truncated_image", "unreadable_image", "empty_image", "unreadable_mask"})
 
 
 def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> Audit:

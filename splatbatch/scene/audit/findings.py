@@ -8,6 +8,15 @@ from typing import Literal
 from splatbatch.files import Record
 
 Severity = Literal["error", "warning"]
+_WRONG_K = "the trainer takes K as it stands, so every ray of these photographs is bent and the splat blurs silently"
+_FIELD_OF_VIEW = "the trainer works from the field of view, which a pure resize leaves as it is"
+_NEARLY = "the trainer works from the field of view; a few pixels move the principal point by at most as many"
+_DIES = "the trainer cannot load it and dies, at worst in mid-run"
+_NO_RAYS = "no ray can be computed from it"
+_LOADERS_DIFFER = "loaders differ in what they make of it: most convert to 8-bit RGB, some fail"
+_IN_ITSELF = "the patch is whole in itself and can be trained, but it will not fit what is cut from the source today"
+_UNUSUAL = "possible, but rarely meant"
+_CONTRADICTS = "points do not fall where the photographs show them: the splat blurs, or does not form at all"
 
 
 @dataclass(frozen=True)
@@ -56,16 +65,6 @@ class Finding:
         """Return what is wrong, with the remedy."""
         return f"{self.subject}: {self.message}. {self.remedy}"
 
-
-_WRONG_K = "the trainer takes K as it stands, so every ray of these photographs is bent and the splat blurs silently"
-_FIELD_OF_VIEW = "the trainer works from the field of view, which a pure resize leaves as it is"
-_NEARLY = "the trainer works from the field of view; a few pixels move the principal point by at most as many"
-_DIES = "the trainer cannot load it and dies, at worst in mid-run"
-_NO_RAYS = "no ray can be computed from it"
-_LOADERS_DIFFER = "loaders differ in what they make of it: most convert to 8-bit RGB, some fail"
-_IN_ITSELF = "the patch is whole in itself and can be trained, but it will not fit what is cut from the source today"
-_UNUSUAL = "possible, but rarely meant"
-_CONTRADICTS = "points do not fall where the photographs show them: the splat blurs, or does not form at all"
 
 KINDS: dict[str, Kind] = {
     "internal_fault": Kind("error", "splatbatch itself failed over the patch: nothing is known of the rest of it"),

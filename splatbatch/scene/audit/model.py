@@ -36,6 +36,23 @@ _RESEE = f"{_RECUT} Keep points that two of its images see."
 _NO_TRACKS = (
     "Nothing needs tracks to train; but without any, neither geometry nor colours of the photographs can be checked."
 )
+_REPAIR = "Repair the intrinsics in the source reconstruction and cut the patch again."
+_MAX_SIDE = 1 << 20  # px; beyond that a size is garbage
+# Focal length over the longer side of the image. COLMAP itself drops cameras outside 0.1 … 10 (mapper options
+# min_focal_length_ratio, max_focal_length_ratio); 0.05 is 169 degrees of view, which no pinhole image has.
+_POSSIBLE, _USUAL = (0.05, 100.0), (0.1, 10.0)
+_MAX_STRETCH = 1.2  # fx / fy; square pixels have 1
+_CENTRAL = (0.2, 0.8)  # share of the side where principal points lie, even those of crops mostly
+_COUNT, _PAIR, _SENSOR = struct.Struct("<Q"), struct.Struct("<II"), struct.Struct("<iI")
+_POSE, _DATA = 7 * 8, 16  # bytes: quaternion and translation; sensor type, sensor id, data id
+_REMEDY = "Delete rigs and frames together (COLMAP makes trivial ones), or copy both again from the source."
+_RECUT_TODAY = "Cut the patch again from today's source."
+_SAME = 1e-6  # relative: far above a rounding to 32 bits, far below a thousandth of a pixel
+_SAME_ANGLE = 1e-4  # radians, 0.006 degrees
+_SAME_PLACE = 1e-4  # of the extent of the source's cameras
+_SAME_IN_TEXT = 1e-6  # relative: text may hold six digits only
+_IMAGES = ((binary.read_images, "bin"), (text.read_images, "txt"))
+_POINTS = ((binary.count_points, "bin"), (text.count_points, "txt"))
 
 
 def check_model(model: Reconstruction, scribe: Sink, holdout_every: int) -> Iterator[Finding]:
@@ -116,15 +133,6 @@ def _spell(numbers: tuple[float, ...]) -> str:
     return ", ".join(f"{number:.4g}" for number in numbers)
 
 
-_REPAIR = "Repair the intrinsics in the source reconstruction and cut the patch again."
-_MAX_SIDE = 1 << 20  # px; beyond that a size is garbage
-# Focal length over the longer side of the image. COLMAP itself drops cameras outside 0.1 … 10 (mapper options
-# min_focal_length_ratio, max_focal_length_ratio); 0.05 is 169 degrees of view, which no pinhole image has.
-_POSSIBLE, _USUAL = (0.05, 100.0), (0.1, 10.0)
-_MAX_STRETCH = 1.2  # fx / fy; square pixels have 1
-_CENTRAL = (0.2, 0.8)  # share of the side where principal points lie, even those of crops mostly
-
-
 def check_camera(camera: Camera, scribe: Sink) -> Iterator[Finding]:
     """Yield what is wrong with a camera; the graver faults hide the lesser ones that follow from them."""
     subject = f"camera {camera.id}"
@@ -193,11 +201,6 @@ def _check_principal_point(camera: Camera, scribe: Sink) -> Iterator[Finding]:
         )
 
 
-_COUNT, _PAIR, _SENSOR = struct.Struct("<Q"), struct.Struct("<II"), struct.Struct("<iI")
-_POSE, _DATA = 7 * 8, 16  # bytes: quaternion and translation; sensor type, sensor id, data id
-_REMEDY = "Delete rigs and frames together (COLMAP makes trivial ones), or copy both again from the source."
-
-
 def check_rigs(sparse: Path, scribe: Sink) -> Iterator[Finding]:
     """Yield what keeps COLMAP from reading rigs and frames; poses are read from images and do not need them."""
     suffix = choose_format(sparse)
@@ -240,12 +243,6 @@ def _skip_rig(data: bytes, offset: int) -> int:
 def _skip_frame(data: bytes, offset: int) -> int:
     (num_data,) = struct.unpack_from("<I", data, offset + _PAIR.size + _POSE)
     return offset + _PAIR.size + _POSE + 4 + _DATA * int(num_data)
-
-
-_RECUT_TODAY = "Cut the patch again from today's source."
-_SAME = 1e-6  # relative: far above a rounding to 32 bits, far below a thousandth of a pixel
-_SAME_ANGLE = 1e-4  # radians, 0.006 degrees
-_SAME_PLACE = 1e-4  # of the extent of the source's cameras
 
 
 @dataclass(frozen=True)
@@ -319,9 +316,6 @@ def _spell_size(camera: Camera) -> str:
     return f"{camera.model} {camera.width}x{camera.height}"
 
 
-_SAME_IN_TEXT = 1e-6  # relative: text may hold six digits only
-
-
 def check_beside(patch: Patch, images: tuple[Image, ...], scribe: Sink) -> Iterator[Finding]:
     """Yield other models that are not trained, text that differs from binary, and photographs without a pose."""
     yield from _check_models(patch, scribe)
@@ -374,10 +368,6 @@ def _difference(sparse: Path) -> str:
     return (
         f"{counted(points[0], 'point')} in points3D.bin, {points[1]} in points3D.txt" if points[0] != points[1] else ""
     )
-
-
-_IMAGES = ((binary.read_images, "bin"), (text.read_images, "txt"))
-_POINTS = ((binary.count_points, "bin"), (text.count_points, "txt"))
 
 
 def _binary_cameras(sparse: Path) -> list[Camera]:

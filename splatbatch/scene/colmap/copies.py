@@ -40,6 +40,12 @@ from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Flo
 _COUNT = struct.Struct("<Q")
 _AT_ONCE = 1 << 16  # points
 Pieces = Iterator[bytes]
+_BEFORE_KEYPOINTS = 4 + 1 + 8  # bytes from the camera's id: itself, the NUL behind the name, the count
+_UNCHANGED = ("points3D", "rigs", "frames")  # none of them holds a pixel coordinate
+_CAMERAS_HEAD = "# Camera list with one line of data per camera:\n#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n"
+_COUNT_BYTES, _XYZ_AT = 8, 8  # see colmap/binary.py
+_TRANSLATION_AT = 4 + 4 * 8  # in an image of images.bin: behind its id and its quaternion
+_TRANSLATION = struct.Struct("<3d")
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,11 +209,6 @@ class Change:
         return f"camera {self.before.id}{own}: {old} → {new}, {' and '.join(parts)}"
 
 
-_BEFORE_KEYPOINTS = 4 + 1 + 8  # bytes from the camera's id: itself, the NUL behind the name, the count
-_UNCHANGED = ("points3D", "rigs", "frames")  # none of them holds a pixel coordinate
-_CAMERAS_HEAD = "# Camera list with one line of data per camera:\n#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n"
-
-
 def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[int, Change], out: Path) -> None:
     """Write the model of `sparse` into the folder `out` (made here) with the changes of its images, by image id.
 
@@ -283,11 +284,6 @@ def _moved(line: bytes, change: Change) -> bytes:
         scale, shift = change.scale[axis], change.shift[axis]
         fields[axis::3] = [repr(float(field) * scale + shift) for field in fields[axis::3]]
     return (" ".join(fields) + "\n").encode()
-
-
-_COUNT_BYTES, _XYZ_AT = 8, 8  # see colmap/binary.py
-_TRANSLATION_AT = 4 + 4 * 8  # in an image of images.bin: behind its id and its quaternion
-_TRANSLATION = struct.Struct("<3d")
 
 
 def write_moved(sparse: Path, by: Floats, target: Path) -> None:

@@ -19,6 +19,7 @@ from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats, Image, Int
 Indices = NDArray[np.int32]
 Mask = NDArray[np.bool_]
 NONE = -1
+Ids = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,9 +164,6 @@ def _places(known: Ints, asked: NDArray[np.uint32]) -> Indices:
     order = np.argsort(known, kind="stable")
     at = np.minimum(np.searchsorted(known[order], asked), len(known) - 1)
     return np.where(known[order][at] == asked, order[at], NONE).astype(np.int32)
-
-
-Ids = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)

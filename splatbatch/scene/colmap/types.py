@@ -11,6 +11,8 @@ from splatbatch.errors import SceneError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+PINHOLE_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
+NO_POINT3D = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,9 @@ CAMERA_MODELS = {
         _model(17, "EQUIRECTANGULAR", "w h"),
     )
 }
+
+
 CAMERA_MODELS_BY_ID = {model.id: model for model in CAMERA_MODELS.values()}
-PINHOLE_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,3 @@ class Points2D:
 
     xy: Floats  # [N, 2] in pixels
     point3d_ids: NDArray[np.uint64]  # [N], NO_POINT3D where the keypoint was not triangulated
-
-
-NO_POINT3D = 2**64 - 1

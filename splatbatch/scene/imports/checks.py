@@ -21,6 +21,12 @@ _NONE = 1
 """Sides of this length or less mean that nobody has written the size: exports with 0x0 and 1x1 exist."""
 _CENTRAL = (0.25, 0.75)
 """Share of the side where a principal point lies that is in pixels of the photograph."""
+_FAR = 200
+"""Times the median distance from the middle beyond which a camera's place is in another unit."""
+_NOWHERE = 1e15
+"""Beyond it float64 has no fractions left: no unit makes that a place."""
+_LEAST_SEEING = 0.25
+"""Share of the photographs that have points in view, below which points and poses are of two worlds."""
 
 
 def sizes_of(photos: Sequence[Path]) -> Mapping[Path, Size]:
@@ -110,14 +116,6 @@ def _principal_point(camera: Camera) -> tuple[float, float]:
 
 def _moved(keypoints: Points2D | None, ratio: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Points2D | None:
     return replace(keypoints, xy=keypoints.xy * ratio) if keypoints else None
-
-
-_FAR = 200
-"""Times the median distance from the middle beyond which a camera's place is in another unit."""
-_NOWHERE = 1e15
-"""Beyond it float64 has no fractions left: no unit makes that a place."""
-_LEAST_SEEING = 0.25
-"""Share of the photographs that have points in view, below which points and poses are of two worlds."""
 
 
 def check_world(shots: Sequence[Shot], cloud: Cloud | None, mistakes: Mistakes) -> None:

@@ -21,6 +21,9 @@ from splatbatch.scene.photos.folders import Absent, Folders, Found, Misspelt, Pl
 
 _REMEDY = "Export the model again, all of its files at once."
 _EMPTY = Points2D(np.zeros((0, 2)), np.zeros(0, np.uint64))
+_SAMPLE = 50  # names that a folder of photographs is recognised by
+_CAMERA_REMEDY = "Export the cameras again as one of COLMAP's models: PINHOLE, OPENCV, FULL_OPENCV, …"
+_MISSING = "Name the folder of the photographs with --images DIR, or leave such images out: --skip-missing."
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,10 +160,6 @@ def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, not
         notes.convert(f"{share}: tracks were made anew from the {seen:,} keypoints that name a point")
 
 
-_SAMPLE = 50  # names that a folder of photographs is recognised by
-_CAMERA_REMEDY = "Export the cameras again as one of COLMAP's models: PINHOLE, OPENCV, FULL_OPENCV, …"
-
-
 def read(folder: Path, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture | None:
     """Return what the model says; None where mistakes leave nothing to go on with."""
     export = read_export(folder, notes, mistakes)
@@ -260,9 +259,6 @@ def _shot(image: Image, photo: Path, name: str, camera: Camera | None, export: E
     keypoints, where = export.keypoints.get(image.id), f'image {image.id} "{image.name}"'
     known = keypoints if keypoints is not None and len(keypoints.xy) else None
     return Shot(name, photo, camera, image.rotation(), image.center(), where, keypoints=known)
-
-
-_MISSING = "Name the folder of the photographs with --images DIR, or leave such images out: --skip-missing."
 
 
 def _own_name(place: Place, name: str) -> str:

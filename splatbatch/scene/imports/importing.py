@@ -29,6 +29,7 @@ _HEAD = 4096  # bytes of an XML file that are looked at
 _EXPORTS = (".", "colmap_export", "opensfm/colmap_export", "colmap", "colmap/sparse/0", "sparse/0", "sparse",
             "dense/sparse", "undistorted/sparse")  # fmt: skip
 OPENSFM = ("reconstruction.json", "opensfm/reconstruction.json")
+_LINKS = "Name a new folder on a disk that has room and knows symbolic links: photographs are linked, not copied."
 
 
 @dataclass(frozen=True)
@@ -145,9 +146,6 @@ def bring_in(path: Path, target: Path, wish: Wish) -> Imported:
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return done
-
-
-_LINKS = "Name a new folder on a disk that has room and knows symbolic links: photographs are linked, not copied."
 
 
 def _see_target(target: Path) -> None:

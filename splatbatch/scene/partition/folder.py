@@ -22,6 +22,9 @@ from splatbatch.scene.partition.record import Partition, patch_record, read_part
 from splatbatch.scene.patches import model_folder
 from splatbatch.scene.photos.folders import DIVISORS, is_folder
 
+SPARSE = "sparse/0"
+PICTURES = ("partition.svg", "partition.png")
+
 
 @dataclass(frozen=True)
 class Shared:
@@ -77,10 +80,6 @@ def missing_photographs(shared: Shared, sightings: Sightings) -> str:
             "Name the folder that the image names of the model are relative to.",
         )
     return f"{counted(len(missing), 'photograph')} missing in {folder}: {', '.join(missing[:5])}" if missing else ""
-
-
-SPARSE = "sparse/0"
-PICTURES = ("partition.svg", "partition.png")
 
 
 @dataclass(frozen=True, eq=False)

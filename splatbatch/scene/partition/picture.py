@@ -26,6 +26,8 @@ GOLDEN = 0.618034
 """Of a turn of the colour wheel from patch to patch: neighbours in number are never neighbours in colour."""
 INK, FAINT = (40, 40, 40), (190, 190, 190)
 Color = tuple[int, int, int]
+MARK = "splatbatch split"
+"""What tells our pictures from others."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,6 @@ def draw(plan: Plan, path: Path) -> None:
 def _is_ours(path: Path) -> bool:
     with open_regular(path) as file:
         return MARK.encode() in file.read(1024)
-
-
-MARK = "splatbatch split"
-"""What tells our pictures from others."""
 
 
 def _shapes(plan: Plan) -> _Shapes:

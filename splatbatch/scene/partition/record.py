@@ -21,6 +21,13 @@ from splatbatch.scene.partition.place import find_partition
 
 AGAIN = "Cut the scene again, into another folder: splatbatch split."
 Axes = tuple[Offset, Offset, Offset]
+FORMAT = 1
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Triple = tuple[Finite, Finite, Finite]
+Side = Finite | None
+Count = Annotated[int, Field(ge=0)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
+"""Of a folder, and nothing else."""
 
 
 @dataclass(frozen=True)
@@ -209,15 +216,6 @@ def relative(path: Path, base: Path) -> str:
 def absolute(path: Path) -> Path:
     """Return a path from the root on, its links as they are."""
     return Path(os.path.abspath(path))  # noqa: PTH100
-
-
-FORMAT = 1
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Triple = tuple[Finite, Finite, Finite]
-Side = Finite | None
-Count = Annotated[int, Field(ge=0)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
-"""Of a folder, and nothing else."""
 
 
 class _Part(BaseModel):

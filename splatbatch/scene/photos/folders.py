@@ -17,9 +17,11 @@ if TYPE_CHECKING:  # numpy, which `status` does without
 
 PHOTOGRAPHS = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".heic", ".bmp"})
 """Suffixes of photographs, in small letters."""
-
 MASK_COUNTS = 128
 """Masks: what is darker is ignored. COLMAP ignores 0 alone, but masks are resized and saved as JPEG by then."""
+DIVISORS = {"full": 1, "1/2": 2, "1/4": 4, "1/8": 8}
+LONGEST_SIDE_PX = 1600
+"""The rule of 3DGS (Kerbl 2023; its reference program resizes wider photographs to 1600 px), here by whole divisors."""
 
 
 @dataclass(frozen=True)
@@ -147,11 +149,6 @@ def find_masks(folder: Path | None, names: Iterable[str]) -> dict[str, Path]:
                 masks[name] = Path(place.path)
                 break
     return masks
-
-
-DIVISORS = {"full": 1, "1/2": 2, "1/4": 4, "1/8": 8}
-LONGEST_SIDE_PX = 1600
-"""The rule of 3DGS (Kerbl 2023; its reference program resizes wider photographs to 1600 px), here by whole divisors."""
 
 
 def divisor_of(resolution: str, sizes: Iterable[Size]) -> int:

@@ -27,12 +27,25 @@ if TYPE_CHECKING:
 
 Trait = Literal["cmyk", "deep", "alpha", "animated"]
 Fault = Literal["missing", "empty", "truncated", "unreadable"]
-
-
 MOST_PHOTO_BYTES = 8192 * MIB
 """The largest aerial cameras write 3 GiB without compression."""
 MOST_PIXELS = 1 << 30
 """Decoded, they are 3 GiB; a header of 30 bytes can claim four times as many."""
+_HEIC_BRANDS = {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"heim", b"heis"}
+DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
+_ALPHA_MODES = {"RGBA", "LA", "PA", "RGBa", "La"}
+_STRIPS = ((273, 279), (324, 325))  # TIFF 6.0: offsets and byte counts of strips, of tiles
+_JPEG, _PNG, _LFS = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"version https://git-lfs"
+_PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
+_CHUNK = 4096  # bytes: the head of most files that have no thumbnail in them
+_TAIL = 32  # bytes: some cameras pad with zeros behind the end marker
+_NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})  # DHT, JPG, DAC share the range of the frame markers (ITU T.81, table B.1)
+_ORIENTATION = 0x0112
+_VERSION = 1  # raise it when headers are read differently: older caches are then ignored
+_AT_ONCE = 64  # files per task: handing over single files costs more than reading them
+THREADS = 8  # enough to hide the waiting of network file systems; parsing itself holds the interpreter's lock
+Known = dict[str, list[Any]]
+"""path -> [size in bytes, mtime in ns, width, height, orientation, traits]"""
 
 
 @contextmanager
@@ -77,12 +90,6 @@ class Unreadable:
 
 
 Header = Photo | Unreadable
-
-
-_HEIC_BRANDS = {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"heim", b"heis"}
-DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
-_ALPHA_MODES = {"RGBA", "LA", "PA", "RGBa", "La"}
-_STRIPS = ((273, 279), (324, 325))  # TIFF 6.0: offsets and byte counts of strips, of tiles
 
 
 def read_other(path: Path) -> Header:
@@ -151,14 +158,6 @@ def _strip_problem(path: Path, image: Any) -> str:
 def _spoken(error: Exception) -> str:
     text = str(error).split("\n")[0]
     return "no image format that Pillow knows" if "cannot identify" in text else text or type(error).__name__
-
-
-_JPEG, _PNG, _LFS = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"version https://git-lfs"
-_PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
-_CHUNK = 4096  # bytes: the head of most files that have no thumbnail in them
-_TAIL = 32  # bytes: some cameras pad with zeros behind the end marker
-_NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})  # DHT, JPG, DAC share the range of the frame markers (ITU T.81, table B.1)
-_ORIENTATION = 0x0112
 
 
 class _Bad(Exception):
@@ -287,14 +286,6 @@ def _sides(width: int, height: int) -> tuple[int, int]:
     if not (width and height):
         raise _Bad(f"its header says {width}x{height} pixels")
     return width, height
-
-
-_VERSION = 1  # raise it when headers are read differently: older caches are then ignored
-_AT_ONCE = 64  # files per task: handing over single files costs more than reading them
-THREADS = 8  # enough to hide the waiting of network file systems; parsing itself holds the interpreter's lock
-
-Known = dict[str, list[Any]]
-"""path -> [size in bytes, mtime in ns, width, height, orientation, traits]"""
 
 
 class Headers:
