@@ -14,14 +14,14 @@ from splatbatch.files import write_text
 from splatbatch.machine.gpu import presence
 from splatbatch.plain_text import counted, one_line, plain, spell_place
 from splatbatch.scene.audit.audit import Audit
-from splatbatch.scene.imports.capture import Wish
+from splatbatch.scene.imports.capture import ImportOptions
 from splatbatch.scene.imports.importing import Imported, bring_in, find_sources
 from splatbatch.scene.imports.writing import HOLDOUT, RECORD
 from splatbatch.scene.template import Kept, config_for
 from splatbatch.tasks.batch import open_batch
 
 
-def import_(source: Path, folder: Path, wish: Wish, *, as_json: bool) -> None:
+def import_(source: Path, folder: Path, options: ImportOptions, *, as_json: bool) -> None:
     """Write a model of a source into a new folder, audit it, and say what was converted and what was not.
 
     Exit with 3 if the audit finds errors: the model is there, and what is wrong with it is told.
@@ -31,7 +31,7 @@ def import_(source: Path, folder: Path, wish: Wish, *, as_json: bool) -> None:
         ConfigError: the folder is not new, or an option does not fit the source.
         OutputError: the folder cannot be written.
     """
-    done = bring_in(source, folder, wish)
+    done = bring_in(source, folder, options)
     config = folder / configuration.DEFAULT_CONFIG
     kept = Kept(done.offset, done.capture.crs, HOLDOUT if done.holdout else "")
     write_text(config, config_for(folder, folder.resolve(), has_gpu=presence().is_here(), kept=kept))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Floats
-from splatbatch.scene.imports.capture import OPENGL, Capture, Cloud, Mistakes, Notes, Shot, Wish, some
+from splatbatch.scene.imports.capture import OPENGL, Capture, Cloud, Mistakes, Notes, Shot, ImportOptions, some
 from splatbatch.scene.imports.writing import posed_model
 from splatbatch.scene.reprojection import in_pycolmap, project
 
@@ -433,11 +433,11 @@ def _judge(shots: Sequence[Shot], matched: Sequence[Matched], notes: Notes, mist
         notes.convert(f"poses were held against the photographs: {told} fits")
 
 
-def triangulated(capture: Capture, folder: Path, told: tuple[Wish, Notes, Mistakes]) -> Any:
+def triangulated(capture: Capture, folder: Path, told: tuple[ImportOptions, Notes, Mistakes]) -> Any:
     """Return pycolmap's model with points that the photographs show; without, where that is not done in time."""
-    wish, notes, mistakes = told
+    options, notes, mistakes = told
     shots = capture.shots
-    with _workplace(folder, wish.within_s, shots) as place:
+    with _workplace(folder, options.within_s, shots) as place:
         model = posed_model(place.shots)
         try:
             _judge(shots, match(model, _few_pairs(shots), replace(place, effort=GLANCE)), notes, mistakes)
@@ -446,7 +446,7 @@ def triangulated(capture: Capture, folder: Path, told: tuple[Wish, Notes, Mistak
                 model = triangulate(model, place)
         except Unmatched as error:
             notes.leave_out(
-                f"points: the source has none; triangulating in {wish.within_s:.0f} s (--within-s): {error}"
+                f"points: the source has none; triangulating in {options.within_s:.0f} s (--within-s): {error}"
             )
     for number, shot in enumerate(shots, start=1):
         model.images[number].name = shot.name

@@ -185,7 +185,7 @@ class Capture:
 
 
 @dataclass(frozen=True)
-class Wish:
+class ImportOptions:
     """What an import was asked, beside its source."""
 
     images: Path | None = None

@@ -15,7 +15,7 @@ from splatbatch.plain_text import counted
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import ModelError
 from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Points, Points2D
-from splatbatch.scene.imports.capture import Capture, Cloud, Mistakes, Notes, Shot, Wish, some
+from splatbatch.scene.imports.capture import Capture, Cloud, Mistakes, Notes, Shot, ImportOptions, some
 from splatbatch.scene.imports.lens import simplified
 from splatbatch.scene.photos.folders import Absent, Folders, Found, Misspelt, Place, photographs_below
 
@@ -160,7 +160,7 @@ def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, not
         notes.convert(f"{share}: tracks were made anew from the {seen:,} keypoints that name a point")
 
 
-def read(folder: Path, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture | None:
+def read(folder: Path, options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture | None:
     """Return what the model says; None where mistakes leave nothing to go on with."""
     export = read_export(folder, notes, mistakes)
     if export is None:
@@ -169,8 +169,8 @@ def read(folder: Path, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture 
         mistakes.add("images", "the model has no images", "Export it with its registered images.")
         return None
     cameras = {key: _sound(camera, notes, mistakes) for key, camera in export.cameras.items()}
-    place = wish.images or _photographs(folder, export.images)
-    shots = _shots(export, cameras, place, (wish, notes, mistakes))
+    place = options.images or _photographs(folder, export.images)
+    shots = _shots(export, cameras, place, (options, notes, mistakes))
     if not shots:
         mistakes.add("images", f"none of {len(export.images)} images has a photograph", "Name their folder: --images.")
         return None
@@ -225,9 +225,9 @@ def _plain(name: str) -> str:
 
 
 def _shots(
-    export: Export, cameras: dict[int, Camera | None], folder: Path, told: tuple[Wish, Notes, Mistakes]
+    export: Export, cameras: dict[int, Camera | None], folder: Path, told: tuple[ImportOptions, Notes, Mistakes]
 ) -> tuple[Shot, ...]:
-    wish, notes, mistakes = told
+    options, notes, mistakes = told
     folders, found, missing = Folders(), [], []
     alike = Counter(image.name for image in export.images)
     for image in export.images:
@@ -240,7 +240,7 @@ def _shots(
         place = folders.locate(folder, name)
         if own := _own_name(place, name):
             found.append((image, own))
-        elif wish.skips_missing:
+        elif options.skips_missing:
             missing.append(image.name)
         else:
             mistakes.add(where, _lack(place, folder), _MISSING)

@@ -30,7 +30,7 @@ from splatbatch.scene.imports.capture import (
     Notes,
     Shot,
     Similarity,
-    Wish,
+    ImportOptions,
     similarity_of,
     some,
     spelt,
@@ -435,21 +435,21 @@ class _Station:
     pose: Similarity
 
 
-def read(path: Path, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture | None:
+def read(path: Path, options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture | None:
     """Return what the file says; None where mistakes leave nothing to go on with."""
     try:
         document = read_document(path)
-        photographs = Photographs(wish.images or folder_beside(path))
+        photographs = Photographs(options.images or folder_beside(path))
     except SceneError as error:
         mistakes.add(path.name, error.message.removeprefix(f"{path}: "), error.hint)
         return None
-    chunk = chosen_chunk(document, wish.chunk, notes, mistakes)
+    chunk = chosen_chunk(document, options.chunk, notes, mistakes)
     if chunk is None:
         return None
     stations, component = _stations(document, chunk, (notes, mistakes))
     world = world_of(document, chunk, component, mistakes)
     sensors = read_sensors(document, chunk, notes, mistakes)
-    finder = _Finder(photographs, sensors, world, mistakes, wish.skips_missing)
+    finder = _Finder(photographs, sensors, world, mistakes, options.skips_missing)
     shots = tuple(shot for station in stations if (shot := finder.shot(station)))
     finder.tell(notes)
     if not shots:

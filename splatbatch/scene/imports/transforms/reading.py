@@ -30,7 +30,7 @@ from splatbatch.scene.imports.capture import (
     Notes,
     Shot,
     Similarity,
-    Wish,
+    ImportOptions,
     as_matrix,
     similarity_of,
     some,
@@ -426,10 +426,10 @@ def common_names(frames: Sequence[Frame]) -> list[str]:
     return written
 
 
-def read(paths: list[Path], wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture | None:
+def read(paths: list[Path], options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture | None:
     """Return what the files say; None where mistakes leave nothing to go on with."""
     found = read_documents(paths, mistakes)
-    reader = FrameReader(wish.images, notes, mistakes, skips_missing=wish.skips_missing)
+    reader = FrameReader(options.images, notes, mistakes, skips_missing=options.skips_missing)
     undone = [_undone(each, notes, mistakes) for each in found]
     frames = [frame for each in found for frame in reader.read(each)]
     if reader.missing:
