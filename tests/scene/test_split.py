@@ -28,7 +28,7 @@ from splatbatch.scene.partition import split as split_folder
 from splatbatch.scene.partition.place import SPLIT_READY
 from splatbatch.scene.partition.plan import SplitOptions
 from splatbatch.scene.partition.record import read_partition
-from splatbatch.scene.partition.split import SplitRequest, Split, split
+from splatbatch.scene.partition.split import Split, SplitRequest, split
 from splatbatch.scene.patches import find_patches
 
 pycolmap = pytest.importorskip("pycolmap")

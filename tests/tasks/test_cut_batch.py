@@ -15,7 +15,7 @@ from PIL import Image
 from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.sightings import Sightings
 from splatbatch.scene.partition.plan import SplitOptions
-from splatbatch.scene.partition.split import SplitRequest, Split, split
+from splatbatch.scene.partition.split import Split, SplitRequest, split
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.settled.frame import FRAME, spans_of
 from splatbatch.tasks.settled.settled import Todo

@@ -14,7 +14,7 @@ from splatbatch.plain_text import counted, one_line
 from splatbatch.scene.partition.picture import check_picture, draw
 from splatbatch.scene.partition.plan import SplitOptions, check_block, parse_axis, parse_grid, read_boxes
 from splatbatch.scene.partition.record import json_schema
-from splatbatch.scene.partition.split import SplitRequest, Split, split
+from splatbatch.scene.partition.split import Split, SplitRequest, split
 
 STATES = {"new": "", "stays": "stays as it is", "changes": "cut anew"}
 

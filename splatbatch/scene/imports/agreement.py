@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Floats
-from splatbatch.scene.imports.capture import OPENGL, Capture, Cloud, Mistakes, Notes, Shot, ImportOptions, some
+from splatbatch.scene.imports.capture import OPENGL, Capture, Cloud, ImportOptions, Mistakes, Notes, Shot, some
 from splatbatch.scene.imports.writing import posed_model
 from splatbatch.scene.reprojection import in_pycolmap, project
 

@@ -15,7 +15,7 @@ from splatbatch.plain_text import counted
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import ModelError
 from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Points, Points2D
-from splatbatch.scene.imports.capture import Capture, Cloud, Mistakes, Notes, Shot, ImportOptions, some
+from splatbatch.scene.imports.capture import Capture, Cloud, ImportOptions, Mistakes, Notes, Shot, some
 from splatbatch.scene.imports.lens import simplified
 from splatbatch.scene.photos.folders import Absent, Folders, Found, Misspelt, Place, photographs_below
 

@@ -17,7 +17,7 @@ from splatbatch.plain_text import counted
 from splatbatch.scene.imports import colmap_export as exports
 from splatbatch.scene.imports import metashape, writing
 from splatbatch.scene.imports.agreement import see_poses, triangulated
-from splatbatch.scene.imports.capture import Capture, Mistakes, Notes, ImportOptions
+from splatbatch.scene.imports.capture import Capture, ImportOptions, Mistakes, Notes
 from splatbatch.scene.imports.checks import check_world, fit_to_photographs
 from splatbatch.scene.imports.colmap_export import suffix_of
 from splatbatch.scene.imports.ply import read_cloud

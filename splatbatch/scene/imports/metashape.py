@@ -25,12 +25,12 @@ from splatbatch.scene.colmap.types import Camera, Floats
 from splatbatch.scene.imports.capture import (
     IDENTITY,
     Capture,
+    ImportOptions,
     Mistakes,
     NoPose,
     Notes,
     Shot,
     Similarity,
-    ImportOptions,
     similarity_of,
     some,
     spelt,
