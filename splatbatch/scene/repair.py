@@ -22,7 +22,7 @@ from splatbatch.scene.colmap.copies import Change, write_changed
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import Look, Survey, find_misfit, reach_of, survey
+from splatbatch.scene.geometry.survey import PointGreys, Survey, find_misfit, reach_of, survey
 from splatbatch.scene.geometry.views import Views
 from splatbatch.scene.partition.place import PATCH
 from splatbatch.scene.partition.record import read_partition, write_partition
@@ -260,7 +260,7 @@ def centre_missed_by(copy: Patch, reach_px: Floats) -> tuple[int, int] | None:
     """
     model, folders = read_reconstruction(copy.sparse), Folders()
     names = {image.id: image for image in model.images}
-    seen: list[tuple[Look, Camera, Greys]] = []
+    seen: list[tuple[PointGreys, Camera, Greys]] = []
     for look in survey(model).looks:
         place = folders.locate(copy.images, names[look.image_id].name)
         picture = decode_grey(place.path, least_side=1 << 20) if isinstance(place, Found) else None
@@ -281,7 +281,7 @@ def _places(reach: int, step: int, middle: int) -> list[int]:
     return [middle + place for place in range(-(reach // step) * step, reach + 1, step)]
 
 
-def _likeness(seen: Sequence[tuple[Look, Camera, Greys]], offset: tuple[int, int]) -> float:
+def _likeness(seen: Sequence[tuple[PointGreys, Camera, Greys]], offset: tuple[int, int]) -> float:
     """Return the mean correlation with keypoints moved by an offset in pixels; -1 where there is none."""
     found = [
         correlation(greys_at(picture, (look.xy + offset) / (camera.width, camera.height)), look.greys)

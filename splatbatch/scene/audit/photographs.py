@@ -14,8 +14,8 @@ from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import Look
-from splatbatch.scene.photos.folders import Absent, Found, Misspelt, Place, is_folder, photographs_below
+from splatbatch.scene.geometry.survey import PointGreys
+from splatbatch.scene.photos.folders import Absent, Found, Location, Misspelt, is_folder, photographs_below
 from splatbatch.scene.photos.headers import Header, Headers, Photo, Trait, Unreadable
 from splatbatch.scene.photos.pixels import correlation, decode_grey, greys_at, is_black
 from splatbatch.scene.photos.sizes import (
@@ -59,17 +59,17 @@ _CROP = f"If they were cropped: {FIX.format('crop')}."
 
 
 @dataclass(frozen=True)
-class Shot:
+class AuditedImage:
     """An image of the model, its camera, and what lies where its photograph should be."""
 
     image: Image
     camera: Camera
-    place: Place
+    place: Location
     header: Header | None
     """None where there is no file."""
 
 
-def check_photos(shots: list[Shot], scribe: Sink) -> Iterator[Finding]:
+def check_photos(shots: list[AuditedImage], scribe: Sink) -> Iterator[Finding]:
     """Yield one finding for every oddity of every photograph, sizes apart."""
     for shot in shots:
         match shot.place, shot.header:
@@ -98,7 +98,7 @@ def check_photos(shots: list[Shot], scribe: Sink) -> Iterator[Finding]:
                 yield scribe.note("missing_image", shown(shot.image.name), message, remedy)
 
 
-def _check_photo(shot: Shot, photo: Photo, scribe: Sink) -> Iterator[Finding]:
+def _check_photo(shot: AuditedImage, photo: Photo, scribe: Sink) -> Iterator[Finding]:
     subject = shown(shot.image.name)
     for trait in photo.traits:
         kind, message = _TRAITS[trait]
@@ -167,7 +167,9 @@ def _stem(name: str) -> str:
     return str(PurePosixPath(name).with_suffix(""))
 
 
-def check_masks(masks: Mapping[str, Path], shots: list[Shot], headers: Headers, scribe: Sink) -> Iterator[Finding]:
+def check_masks(
+    masks: Mapping[str, Path], shots: list[AuditedImage], headers: Headers, scribe: Sink
+) -> Iterator[Finding]:
     """Yield masks that cannot be read, have another shape than their photograph, or are black all over.
 
     Args:
@@ -196,7 +198,7 @@ def check_masks(masks: Mapping[str, Path], shots: list[Shot], headers: Headers, 
                     yield scribe.note("black_mask", _named(path), message, remedy)
 
 
-def _check_shape(shot: Shot, mask: Photo, path: Path, scribe: Sink) -> Iterator[Finding]:
+def _check_shape(shot: AuditedImage, mask: Photo, path: Path, scribe: Sink) -> Iterator[Finding]:
     if isinstance(shot.header, Photo) and not isinstance(relate(shot.header.size, mask.size), Equal | Scaled):
         message = f"{spell(mask.size)}, its photograph {shown(shot.image.name)} is {spell(shot.header.size)}"
         remedy = "Make the mask anew from this photograph; it is stretched over it as it is."
@@ -212,7 +214,7 @@ def _named(path: Path | None) -> str:
     return shown(f"{path.parent.name}/{path.name}") if path else ""
 
 
-def check_content(looks: Sequence[Look], shots: list[Shot], scribe: Sink) -> Iterator[Finding]:
+def check_content(looks: Sequence[PointGreys], shots: list[AuditedImage], scribe: Sink) -> Iterator[Finding]:
     """Yield photographs that do not show what their images see, where others do or it is known whose they are."""
     ordered = {shot.image.id: (index, shot) for index, shot in enumerate(shots) if _is_usable(shot)}
     known = [look for look in looks if look.image_id in ordered and look.greys.std() >= limits.LEAST_CONTRAST]
@@ -225,7 +227,7 @@ def check_content(looks: Sequence[Look], shots: list[Shot], scribe: Sink) -> Ite
         others = [*(shots[index + step] for step in _NEIGHBOURS if 0 <= index + step < len(shots))]
         others += [ordered[other.image_id][1] for other in known if other is not look]
         name, seen = shown(shot.image.name), f"its pixels have nothing of its points (correlation {value:.2f})"
-        found: Mapping[str, Shot] = {other.image.name: other for other in others if _is_usable(other)}
+        found: Mapping[str, AuditedImage] = {other.image.name: other for other in others if _is_usable(other)}
         partner = next((other for other in found.values() if likeness(look, other) >= limits.ALIKE), None)
         if partner is not None:
             message = f"{seen}; {shown(partner.image.name)} shows them: photographs are exchanged"
@@ -235,7 +237,7 @@ def check_content(looks: Sequence[Look], shots: list[Shot], scribe: Sink) -> Ite
             yield scribe.note("other_content", name, message, "Look at it; copy it again from where COLMAP saw it.")
 
 
-def likeness(look: Look, shot: Shot) -> float:
+def likeness(look: PointGreys, shot: AuditedImage) -> float:
     """Return how the greys of points and pixels go together: 1 alike, 0 unrelated, NaN if that cannot be told."""
     assert isinstance(shot.place, Found)  # noqa: S101 - see _is_usable
     pixels = greys_at(decode_grey(shot.place.path), look.xy / (shot.camera.width, shot.camera.height))
@@ -245,7 +247,7 @@ def likeness(look: Look, shot: Shot) -> float:
     return correlation(pixels, look.greys)
 
 
-def _is_usable(shot: Shot) -> bool:
+def _is_usable(shot: AuditedImage) -> bool:
     if not isinstance(shot.place, Found) or not isinstance(shot.header, Photo):
         return False
     camera = (shot.camera.width, shot.camera.height)
@@ -267,15 +269,17 @@ class CameraRow:
     """Every size seen with its count, the most frequent first; unreadable photographs have none."""
 
 
-def camera_rows(patch: str, shots: list[Shot]) -> tuple[CameraRow, ...]:
+def camera_rows(patch: str, shots: list[AuditedImage]) -> tuple[CameraRow, ...]:
     """Return one row per camera that an image uses, by id."""
-    of_camera: dict[int, list[Shot]] = defaultdict(list)
+    of_camera: dict[int, list[AuditedImage]] = defaultdict(list)
     for shot in shots:
         of_camera[shot.camera.id].append(shot)
     return tuple(_row(patch, of_camera[number]) for number in sorted(of_camera))
 
 
-def check_sizes(shots: list[Shot], rows: tuple[CameraRow, ...], scribe: Sink, divisor: int = 1) -> Iterator[Finding]:
+def check_sizes(
+    shots: list[AuditedImage], rows: tuple[CameraRow, ...], scribe: Sink, divisor: int = 1
+) -> Iterator[Finding]:
     """Yield the cameras with mixed sizes or unlike ratios, then every photograph that deviates from its camera.
 
     Args:
@@ -300,7 +304,7 @@ def check_sizes(shots: list[Shot], rows: tuple[CameraRow, ...], scribe: Sink, di
                 yield _deviation(shot, shot.header, relations[pair], scribe)
 
 
-def _row(patch: str, shots: list[Shot]) -> CameraRow:
+def _row(patch: str, shots: list[AuditedImage]) -> CameraRow:
     camera = shots[0].camera
     sizes = Counter(shot.header.size for shot in shots if isinstance(shot.header, Photo))
     prefixes = sorted({shot.image.name.rpartition("/")[0] for shot in shots})
@@ -342,7 +346,7 @@ def _camera_named(row: CameraRow) -> str:
     return f"camera {row.camera_id}" + (f" ({folders})" if folders else "")
 
 
-def _deviation(shot: Shot, photo: Photo, relation: Relation, scribe: Sink) -> Finding:
+def _deviation(shot: AuditedImage, photo: Photo, relation: Relation, scribe: Sink) -> Finding:
     camera = shot.camera
     kind, what, remedy = _describe(relation, photo)
     message = f"{spell(photo.size)}, but camera {camera.id} says {spell((camera.width, camera.height))}: {what}"

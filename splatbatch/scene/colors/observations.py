@@ -54,7 +54,7 @@ _VERSION = "1"  # raise it when pixels are sampled differently
 
 
 @dataclass(frozen=True, eq=False)
-class Shot:
+class TrackedPhoto:
     """A photograph with the keypoints of its tracks."""
 
     name: str
@@ -67,7 +67,7 @@ class Shot:
     """Why nothing can be told of it, whatever is seen."""
 
 
-def shots_of(patches: Iterable[Patch]) -> dict[str, Shot]:
+def shots_of(patches: Iterable[Patch]) -> dict[str, TrackedPhoto]:
     """Return the photographs of patches by name; what several patches see of one is put together.
 
     Only points that two photographs see are kept.
@@ -75,7 +75,7 @@ def shots_of(patches: Iterable[Patch]) -> dict[str, Shot]:
     Raises:
         ModelError: every model is missing, unreadable, cut or garbage.
     """
-    found: dict[str, Shot] = {}
+    found: dict[str, TrackedPhoto] = {}
     num_points = 0
     patches, errors = tuple(patches), list[ModelError]()
     for patch in patches:
@@ -96,7 +96,7 @@ def shots_of(patches: Iterable[Patch]) -> dict[str, Shot]:
     return {name: _only(shot, counts[shot.points] > 1) for name, shot in found.items()}
 
 
-def _shots_of(patch: Patch, most: int) -> list[Shot]:
+def _shots_of(patch: Patch, most: int) -> list[TrackedPhoto]:
     cameras, images = read_cameras(patch.sparse), read_images(patch.sparse)
     keypoints = _keypoints(patch.sparse, max(most, LEAST_EACH * len(images)))
     folder, _ = stored_photographs(patch.images)
@@ -106,7 +106,7 @@ def _shots_of(patch: Patch, most: int) -> list[Shot]:
         if image.camera_id in cameras:
             place, mask = folder / image.name, masks.get(image.name)
             xy, points = keypoints[image.id]
-            shots.append(Shot(image.name, place, cameras[image.camera_id], xy, points, mask))
+            shots.append(TrackedPhoto(image.name, place, cameras[image.camera_id], xy, points, mask))
     # ids go up to 2 to the 64th
     ids = np.concatenate([np.zeros(0, np.uint64), *(shot.points for shot in shots)])
     numbers = np.unique(ids, return_inverse=True)[1].astype(np.int64)
@@ -139,7 +139,7 @@ def _thinned(seen: tuple[Floats, Ids], halvings: int) -> tuple[Floats, Ids]:
     return seen[0][stays], seen[1][stays]
 
 
-def _together(first: Shot, second: Shot) -> Shot:
+def _together(first: TrackedPhoto, second: TrackedPhoto) -> TrackedPhoto:
     if first.path != second.path and not _is_same_file(first.path, second.path):
         return replace(first, problem=f"another photograph has its name: {second.path}")
     xy, points = np.concatenate([first.xy, second.xy]), np.concatenate([first.points, second.points])
@@ -154,7 +154,7 @@ def _is_same_file(first: Path, second: Path) -> bool:
         return True
 
 
-def _only(shot: Shot, which: object) -> Shot:
+def _only(shot: TrackedPhoto, which: object) -> TrackedPhoto:
     chosen = np.asarray(which, dtype=bool)
     return replace(shot, xy=shot.xy[chosen], points=shot.points[chosen])
 
@@ -237,7 +237,7 @@ class SampleCache:
         self._known = _load(path)
         self._used: dict[str, Samples] = {}
 
-    def read(self, shots: Iterable[Shot]) -> tuple[dict[str, Samples], dict[str, str]]:
+    def read(self, shots: Iterable[TrackedPhoto]) -> tuple[dict[str, Samples], dict[str, str]]:
         """Return the samples of photographs by name, and why some have none."""
         found: dict[str, Samples] = {}
         problems: dict[str, str] = {}
@@ -251,7 +251,7 @@ class SampleCache:
                     found[shot.name] = samples
         return found, problems
 
-    def _read(self, shot: Shot) -> Samples | str:
+    def _read(self, shot: TrackedPhoto) -> Samples | str:
         try:
             key = _key(shot)
             samples = self._known.get(key)
@@ -284,7 +284,7 @@ class Unlike(Exception):
     """A photograph cannot be held against its keypoints, and why."""
 
 
-def sample(shot: Shot) -> Samples:
+def sample(shot: TrackedPhoto) -> Samples:
     """Return the mean of the 3 x 3 pixels around each keypoint of a photograph.
 
     Raises:
@@ -307,7 +307,7 @@ def sample(shot: Shot) -> Samples:
     return np.where(counts[:, None], near.sum(axis=0, dtype=np.uint32) * SCALE // 9, 0).astype(np.uint16)
 
 
-def _decode(shot: Shot) -> NDArray[np.uint8]:
+def _decode(shot: TrackedPhoto) -> NDArray[np.uint8]:
     with opened_photograph(shot.path) as file:
         ratio = (file.size[0] / shot.camera.width, file.size[1] / shot.camera.height)
         if abs(ratio[0] / ratio[1] - 1) > STRETCH and max(abs(file.size[0] / ratio[1] - shot.camera.width), 0) > 1:
@@ -328,7 +328,7 @@ def _unmasked(path: Path, places: Floats, size: Ints) -> NDArray[np.bool_]:
     return (mask[y, x] >= MASK_COUNTS).all(axis=0)
 
 
-def _key(shot: Shot) -> str:
+def _key(shot: TrackedPhoto) -> str:
     """Return what a photograph's samples depend on, as a hash; OSError: it is not there."""
     stats = [os.stat(path) for path in (shot.path, shot.mask) if path]  # noqa: PTH116 - as the cache of headers does
     facts = [(one.st_size, one.st_mtime_ns) for one in stats]

@@ -35,7 +35,7 @@ class Reach:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class PointGreys:
     """Where an image sees some points, and how bright these are."""
 
     image_id: int
@@ -50,7 +50,7 @@ class Survey:
     views: Views
     reach: dict[int, Floats]
     """Sampled keypoints of each image by its id, [m, 2]."""
-    looks: tuple[Look, ...] = ()
+    looks: tuple[PointGreys, ...] = ()
     """Of some images, evenly spaced."""
 
     def without_points(self) -> Survey:
@@ -85,13 +85,13 @@ def survey(model: Reconstruction, most_images: int | None = None, most_looks: in
     return Survey(views, {sample.image_id: sample.reach for sample in samples}, looks)
 
 
-def _looks(views: Views, greys: Floats, most: int | None) -> tuple[Look, ...]:
+def _looks(views: Views, greys: Floats, most: int | None) -> tuple[PointGreys, ...]:
     found = []
     rows = np.flatnonzero(np.bincount(views.rows, minlength=len(views.images)) >= limits.LEAST_LOOK)
     count = len(rows) if most is None else min(most, len(rows))
     for row in rows[np.arange(count) * len(rows) // max(1, count)]:
         own = views.rows == row
-        found.append(Look(views.images[row].id, views.xy[own], greys[views.places[own]]))
+        found.append(PointGreys(views.images[row].id, views.xy[own], greys[views.places[own]]))
     return tuple(found)
 
 

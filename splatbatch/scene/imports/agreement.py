@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Floats
-from splatbatch.scene.imports.capture import OPENGL, Capture, Cloud, ImportOptions, Mistakes, Notes, Shot, some
+from splatbatch.scene.imports.capture import OPENGL, Capture, Cloud, ImportOptions, Mistakes, Notes, PosedPhoto, some
 from splatbatch.scene.imports.writing import posed_model
 from splatbatch.scene.reprojection import in_pycolmap, project
 
@@ -36,7 +36,7 @@ _OFF = 0.004  # of the longer side: epipolar distance that passes
 _LEAST_BASELINE = 1e-6
 _NEAR = 0.03  # of the longer side: a point's pixel counts as that of a match
 _SAME_DEPTH = (0.5, 2.0)
-Posed = Callable[[Shot], Shot]
+Posed = Callable[[PosedPhoto], PosedPhoto]
 _CHECKED, _NEIGHBOURS, _EACH = 6, 3, 12
 """Photographs whose pairs are matched as a check, pairs of each; and pairs of each where points are wanted."""
 _CHECK_S = 300.0
@@ -62,11 +62,11 @@ GLANCE = Effort(1000, 2048, 800)
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class Workplace:
     """A folder where matching works: images/ with the photographs of shots under their names, and a database."""
 
     work: Path
-    shots: Sequence[Shot]
+    shots: Sequence[PosedPhoto]
     until: float
     """Time of time.monotonic() at which it gives up."""
     effort: Effort = Effort()
@@ -92,7 +92,7 @@ class Matched:
     there: Floats
 
 
-def near_pairs(shots: Sequence[Shot], each: int) -> list[tuple[int, int]]:
+def near_pairs(shots: Sequence[PosedPhoto], each: int) -> list[tuple[int, int]]:
     """Return the pairs of photographs that look the same way from close by: up to `each` for every one."""
     from scipy.spatial import cKDTree
 
@@ -106,7 +106,7 @@ def near_pairs(shots: Sequence[Shot], each: int) -> list[tuple[int, int]]:
     return list(pairs)
 
 
-def match(model: Any, pairs: Sequence[tuple[int, int]], place: Place) -> list[Matched]:
+def match(model: Any, pairs: Sequence[tuple[int, int]], place: Workplace) -> list[Matched]:
     """Return what pairs of photographs have in common; features and matches stay in the database of the place.
 
     Args:
@@ -145,7 +145,7 @@ def match(model: Any, pairs: Sequence[tuple[int, int]], place: Place) -> list[Ma
     return list(_found(place))
 
 
-def _begin(model: Any, used: Sequence[int], place: Place) -> None:
+def _begin(model: Any, used: Sequence[int], place: Workplace) -> None:
     """Write cameras and images into a database, so that it knows the lenses and keeps the ids of the model."""
     pycolmap = load_pycolmap()
     place.database.unlink(missing_ok=True)
@@ -159,7 +159,7 @@ def _begin(model: Any, used: Sequence[int], place: Place) -> None:
             database.write_image(image, use_image_id=True)
 
 
-def _found(place: Place) -> Iterator[Matched]:
+def _found(place: Workplace) -> Iterator[Matched]:
     with load_pycolmap().Database.open(place.database) as database:
         known: dict[int, Floats] = {}
         for image in database.read_all_images():
@@ -201,7 +201,7 @@ def _until(moment: float) -> Iterator[Any]:
         pycolmap.logging.minloglevel = before
 
 
-def _see_time(place: Place) -> None:
+def _see_time(place: Workplace) -> None:
     if time.monotonic() >= place.until:
         raise _unmatched(TimeoutError(), is_cancelled=True)
 
@@ -210,7 +210,7 @@ def _unmatched(error: Exception, *, is_cancelled: bool) -> Unmatched:
     return Unmatched("not done in time" if is_cancelled else f"pycolmap cannot: {error}")
 
 
-def triangulate(model: Any, place: Place) -> Any:
+def triangulate(model: Any, place: Workplace) -> Any:
     """Return the model with points triangulated from what was matched; poses and cameras stay as they are.
 
     Raises:
@@ -231,14 +231,14 @@ def triangulate(model: Any, place: Place) -> Any:
     return found
 
 
-def share_that_see(shots: Sequence[Shot], points: Floats) -> float:
+def share_that_see(shots: Sequence[PosedPhoto], points: Floats) -> float:
     """Return the share of photographs that have some of the points [P, 3] in view."""
     some_points, some_shots = points[:: len(points) // _POINTS or 1], shots[:: len(shots) // _SHOTS or 1]
     seen = [int(in_view(shot, some_points)[0].sum()) for shot in some_shots]
     return float(np.mean(np.array(seen) >= min(_LEAST_SEEN, max(1, len(points))))) if seen else 0.0
 
 
-def in_view(shot: Shot, points: Floats) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Floats, Floats]:
+def in_view(shot: PosedPhoto, points: Floats) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Floats, Floats]:
     """Return which points [P, 3] a photograph shows, with their pixels [P, 2] and depths [P]."""
     camera = shot.camera
     local = (points - shot.center) @ shot.rotation.T
@@ -261,7 +261,7 @@ class Verdict:
     """What would make them fit, where they do not."""
 
 
-def judge(shots: Sequence[Shot], matched: Sequence[Matched]) -> Verdict | None:
+def judge(shots: Sequence[PosedPhoto], matched: Sequence[Matched]) -> Verdict | None:
     """Return what the matches of photographs say of their poses; None where there are too few to say anything."""
     telling = [one for one in matched if _is_telling(one, shots)]
     shares = [share for one in telling if (share := _share(one, shots)) is not None]
@@ -278,14 +278,14 @@ def judge(shots: Sequence[Shot], matched: Sequence[Matched]) -> Verdict | None:
     return Verdict(len(shares), agreement)
 
 
-def _is_telling(one: Matched, shots: Sequence[Shot]) -> bool:
+def _is_telling(one: Matched, shots: Sequence[PosedPhoto]) -> bool:
     """Return whether there are enough matches, of cameras that have a focal length: panoramas have rays all round."""
     models = (shots[index].camera.model for index in (one.first, one.second))
     return len(one.here) >= LEAST_MATCHES and all("cx" in CAMERA_MODELS[model].params for model in models)
 
 
 def _turned(change: Callable[[Floats, Floats], tuple[Floats, Floats]]) -> Posed:
-    def changed(shot: Shot) -> Shot:
+    def changed(shot: PosedPhoto) -> PosedPhoto:
         rotation, center = change(shot.rotation, shot.center)
         return replace(shot, rotation=rotation, center=center)
 
@@ -317,7 +317,7 @@ _CAUSES: dict[str, Posed] = {
 }
 
 
-def _share(one: Matched, shots: Sequence[Shot] | dict[int, Shot]) -> float | None:
+def _share(one: Matched, shots: Sequence[PosedPhoto] | dict[int, PosedPhoto]) -> float | None:
     """Return the share of the matches of a pair that fits its poses; None for a pair without a baseline."""
     first, second = shots[one.first], shots[one.second]
     here, there = rays(first, one.here), rays(second, one.there)
@@ -336,13 +336,13 @@ def _share(one: Matched, shots: Sequence[Shot] | dict[int, Shot]) -> float | Non
     return float((fits & (depths > 0).all(axis=1)).mean())
 
 
-def _reach(shot: Shot) -> float:
+def _reach(shot: PosedPhoto) -> float:
     """Return the width of a photograph's view in units of its focal length."""
     corners = rays(shot, np.array([[0.0, shot.camera.height / 2], [shot.camera.width, shot.camera.height / 2]]))
     return float(np.linalg.norm(corners[1] - corners[0]))
 
 
-def rays(shot: Shot, pixels: Floats) -> Floats:
+def rays(shot: PosedPhoto, pixels: Floats) -> Floats:
     """Return the rays [N, 3] (z = 1) that meet pixels [N, 2]."""
     theirs = in_pycolmap(shot.camera)
     found = np.asarray(theirs.cam_from_img(np.ascontiguousarray(pixels, np.float64)), np.float64)
@@ -360,7 +360,7 @@ def _depths(here: Floats, there: Floats, turn: Floats, shift: Floats) -> Floats:
     return np.nan_to_num(np.stack([first, second], axis=1), nan=-1.0)
 
 
-def depth_ratio(shots: Sequence[Shot], cloud: Cloud, matched: Sequence[Matched]) -> float | None:
+def depth_ratio(shots: Sequence[PosedPhoto], cloud: Cloud, matched: Sequence[Matched]) -> float | None:
     """Return how much farther the points are than what the photographs show there; None where that cannot be told."""
     ratios: list[NDArray[np.float64]] = []
     for one in matched:
@@ -375,7 +375,7 @@ def depth_ratio(shots: Sequence[Shot], cloud: Cloud, matched: Sequence[Matched])
     return float(np.median(every)) if len(every) >= LEAST_MATCHES else None
 
 
-def _beside(shot: Shot, points: Floats, pixels: Floats, depths: Floats) -> Floats:
+def _beside(shot: PosedPhoto, points: Floats, pixels: Floats, depths: Floats) -> Floats:
     """Return the depth of the nearest point in the picture over that of each match."""
     from scipy.spatial import cKDTree
 
@@ -410,14 +410,14 @@ def see_poses(capture: Capture, folder: Path, told: tuple[Notes, Mistakes]) -> N
         mistakes.add(capture.cloud.origin, what, "Points and poses are in different units: export both in the same.")
 
 
-def _few_pairs(shots: Sequence[Shot]) -> list[tuple[int, int]]:
+def _few_pairs(shots: Sequence[PosedPhoto]) -> list[tuple[int, int]]:
     """Return some pairs of neighbours, evenly over the photographs."""
     anchors = set(range(0, len(shots), len(shots) // _CHECKED or 1))
     pairs = [pair for pair in near_pairs(shots, _NEIGHBOURS) if pair[0] in anchors]
     return pairs[: _CHECKED * _NEIGHBOURS]
 
 
-def _judge(shots: Sequence[Shot], matched: Sequence[Matched], notes: Notes, mistakes: Mistakes) -> None:
+def _judge(shots: Sequence[PosedPhoto], matched: Sequence[Matched], notes: Notes, mistakes: Mistakes) -> None:
     verdict = judge(shots, matched)
     if verdict is None:
         notes.leave_out("a look at the poses: too few of the photographs' features match to say anything of them")
@@ -460,7 +460,7 @@ def triangulated(capture: Capture, folder: Path, told: tuple[ImportOptions, Note
 
 
 @contextmanager
-def _workplace(folder: Path, within_s: float, shots: Sequence[Shot]) -> Iterator[Place]:
+def _workplace(folder: Path, within_s: float, shots: Sequence[PosedPhoto]) -> Iterator[Workplace]:
     """Give a folder for features and matches that is gone afterwards; photographs have plain names there.
 
     Names may hold spaces, which the lists of pairs do not know.
@@ -471,6 +471,6 @@ def _workplace(folder: Path, within_s: float, shots: Sequence[Shot]) -> Iterator
         (work / "images").mkdir(parents=True)
         for shot in plain:
             (work / "images" / shot.name).symlink_to(shot.photo.absolute())
-        yield Place(work, plain, time.monotonic() + within_s)
+        yield Workplace(work, plain, time.monotonic() + within_s)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -110,7 +110,7 @@ def similarity_of(matrix: Floats) -> Similarity:
 
 
 @dataclass(frozen=True, eq=False)
-class Shot:
+class PosedPhoto:
     """A photograph with its camera and pose: x_camera = rotation @ (x_world - center), x right, y down, z forward."""
 
     name: str
@@ -172,7 +172,7 @@ class Capture:
 
     kind: str
     """In words: "nerfstudio transforms.json"."""
-    shots: tuple[Shot, ...]
+    shots: tuple[PosedPhoto, ...]
     cloud: Cloud | None
     world: str
     """What its coordinates are, in words."""
@@ -202,7 +202,7 @@ class ImportOptions:
     """Longest time for that."""
 
 
-def split_names(shots: tuple[Shot, ...]) -> Mapping[str, list[str]]:
+def split_names(shots: tuple[PosedPhoto, ...]) -> Mapping[str, list[str]]:
     """Return the names of the shots of each split that the source names."""
     found: dict[str, list[str]] = {}
     for shot in shots:

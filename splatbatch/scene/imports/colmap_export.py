@@ -15,9 +15,9 @@ from splatbatch.plain_text import counted
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import ModelError
 from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Points, Points2D
-from splatbatch.scene.imports.capture import Capture, Cloud, ImportOptions, Mistakes, Notes, Shot, some
+from splatbatch.scene.imports.capture import Capture, Cloud, ImportOptions, Mistakes, Notes, PosedPhoto, some
 from splatbatch.scene.imports.lens import simplified
-from splatbatch.scene.photos.folders import Absent, Folders, Found, Misspelt, Place, photographs_below
+from splatbatch.scene.photos.folders import Absent, Folders, Found, Location, Misspelt, photographs_below
 
 _REMEDY = "Export the model again, all of its files at once."
 _EMPTY = Points2D(np.zeros((0, 2)), np.zeros(0, np.uint64))
@@ -226,7 +226,7 @@ def _plain(name: str) -> str:
 
 def _shots(
     export: Export, cameras: dict[int, Camera | None], folder: Path, told: tuple[ImportOptions, Notes, Mistakes]
-) -> tuple[Shot, ...]:
+) -> tuple[PosedPhoto, ...]:
     options, notes, mistakes = told
     folders, found, missing = Folders(), [], []
     alike = Counter(image.name for image in export.images)
@@ -253,15 +253,15 @@ def _shots(
     return tuple(shot for shot in shots if shot)
 
 
-def _shot(image: Image, photo: Path, name: str, camera: Camera | None, export: Export) -> Shot | None:
+def _shot(image: Image, photo: Path, name: str, camera: Camera | None, export: Export) -> PosedPhoto | None:
     if camera is None:
         return None
     keypoints, where = export.keypoints.get(image.id), f'image {image.id} "{image.name}"'
     known = keypoints if keypoints is not None and len(keypoints.xy) else None
-    return Shot(name, photo, camera, image.rotation(), image.center(), where, keypoints=known)
+    return PosedPhoto(name, photo, camera, image.rotation(), image.center(), where, keypoints=known)
 
 
-def _own_name(place: Place, name: str) -> str:
+def _own_name(place: Location, name: str) -> str:
     """Return the name below the folder that a photograph was found under; empty if it was not."""
     match place:
         case Found():
@@ -272,7 +272,7 @@ def _own_name(place: Place, name: str) -> str:
             return place.elsewhere or (place.similar if not PurePosixPath(name).suffix else "")
 
 
-def _lack(place: Place, folder: Path) -> str:
+def _lack(place: Location, folder: Path) -> str:
     similar = f"; there is {place.similar}" if isinstance(place, Absent) and place.similar else ""
     return f"no such photograph below {folder}{similar}"
 

@@ -29,7 +29,7 @@ from splatbatch.scene.imports.capture import (
     Mistakes,
     NoPose,
     Notes,
-    Shot,
+    PosedPhoto,
     Similarity,
     similarity_of,
     some,
@@ -425,7 +425,7 @@ def _on_master(element: Element, where: str, mistakes: Mistakes) -> Similarity |
 
 
 @dataclass(frozen=True, eq=False)
-class _Station:
+class _AlignedCamera:
     """A camera of the chunk that counts: its pose leads from the camera to the chunk."""
 
     label: str
@@ -446,11 +446,11 @@ def read(path: Path, options: ImportOptions, notes: Notes, mistakes: Mistakes) -
     chunk = chosen_chunk(document, options.chunk, notes, mistakes)
     if chunk is None:
         return None
-    stations, component = _stations(document, chunk, (notes, mistakes))
+    aligned, component = _stations(document, chunk, (notes, mistakes))
     world = world_of(document, chunk, component, mistakes)
     sensors = read_sensors(document, chunk, notes, mistakes)
     finder = _Finder(photographs, sensors, world, mistakes, options.skips_missing)
-    shots = tuple(shot for station in stations if (shot := finder.shot(station)))
+    shots = tuple(shot for camera in aligned if (shot := finder.shot(camera)))
     finder.tell(notes)
     if not shots:
         mistakes.add(document.where(chunk, "cameras"), "no camera is left with a photograph and a pose", _AGAIN)
@@ -460,7 +460,9 @@ def read(path: Path, options: ImportOptions, notes: Notes, mistakes: Mistakes) -
     return Capture(kind, shots, None, world.words, world.crs, reference)
 
 
-def _stations(document: Document, chunk: Element, told: tuple[Notes, Mistakes]) -> tuple[list[_Station], str | None]:
+def _stations(
+    document: Document, chunk: Element, told: tuple[Notes, Mistakes]
+) -> tuple[list[_AlignedCamera], str | None]:
     """Return the cameras that count, and the component that they belong to."""
     notes, mistakes = told
     cameras = list(cameras_below(chunk.find("cameras")))
@@ -484,7 +486,7 @@ def _stations(document: Document, chunk: Element, told: tuple[Notes, Mistakes]) 
     found = []
     for camera, group in posed:
         where = document.where(camera, f'camera {camera.get("id", "?")} "{_label(camera)}"')
-        found.append(_Station(_label(camera), where, group, camera.get("sensor_id", ""), poses[camera.get("id")]))
+        found.append(_AlignedCamera(_label(camera), where, group, camera.get("sensor_id", ""), poses[camera.get("id")]))
     return found, next(iter(components), None)
 
 
@@ -543,7 +545,7 @@ def _label(camera: Element) -> str:
 
 
 class _Finder:
-    """Makes shots of stations; what lacks a photograph or a lens is noted."""
+    """Makes photographs with poses of aligned cameras; what lacks a photograph or a lens is noted."""
 
     def __init__(
         self, photographs: Photographs, sensors: Mapping[str, Sensor], world: World, mistakes: Mistakes, skips: bool
@@ -553,36 +555,36 @@ class _Finder:
         self._missing: list[str] = []
         self._taken: dict[str, str] = {}
 
-    def shot(self, station: _Station) -> Shot | None:
-        """Return the shot of a station; None where its photograph or its lens is missing."""
-        sensor = self._sensors.get(station.sensor)
-        name = self._photo(station)
+    def shot(self, camera: _AlignedCamera) -> PosedPhoto | None:
+        """Return the shot of a camera; None where its photograph or its lens is missing."""
+        sensor = self._sensors.get(camera.sensor)
+        name = self._photo(camera)
         if sensor is None or sensor.camera is None:
-            trouble = f"{sensor.label}: {sensor.trouble}" if sensor else f"sensor {station.sensor or '?'} is not there"
-            self._mistakes.add(f"camera of sensor {station.sensor or '?'}", trouble, "Calibrate it, and export again.")
+            trouble = f"{sensor.label}: {sensor.trouble}" if sensor else f"sensor {camera.sensor or '?'} is not there"
+            self._mistakes.add(f"camera of sensor {camera.sensor or '?'}", trouble, "Calibrate it, and export again.")
             return None
         if name is None:
             return None
-        rotation, center = self._world.placed.of_pose(station.pose.rotation.T, station.pose.translation)
-        return Shot(name, self._photographs.folder / name, sensor.camera, rotation, center, station.where)
+        rotation, center = self._world.placed.of_pose(camera.pose.rotation.T, camera.pose.translation)
+        return PosedPhoto(name, self._photographs.folder / name, sensor.camera, rotation, center, camera.where)
 
-    def _photo(self, station: _Station) -> str | None:
-        found, folder = self._photographs.find(station.label, station.group), self._photographs.folder
+    def _photo(self, camera: _AlignedCamera) -> str | None:
+        found, folder = self._photographs.find(camera.label, camera.group), self._photographs.folder
         if len(found) == 1:
-            other = self._taken.setdefault(found[0], station.where)
-            if other == station.where:
+            other = self._taken.setdefault(found[0], camera.where)
+            if other == camera.where:
                 return found[0]
             remedy = "Give photographs names of their own, and align them again."
-            self._mistakes.add(station.where, f"{found[0]} is the photograph of {other} too", remedy)
+            self._mistakes.add(camera.where, f"{found[0]} is the photograph of {other} too", remedy)
         elif found:
             what = f"may be {some(found)} below {folder}"
             remedy = "Name the folder that holds just this chunk's photographs with --images DIR."
-            self._mistakes.add(station.where, what, remedy)
+            self._mistakes.add(camera.where, what, remedy)
         elif self._skips:
-            self._missing.append(station.label)
+            self._missing.append(camera.label)
         else:
             remedy = "Name the folder of the photographs with --images DIR, or leave such cameras out: --skip-missing."
-            self._mistakes.add(station.where, f"no photograph of this name below {folder}", remedy)
+            self._mistakes.add(camera.where, f"no photograph of this name below {folder}", remedy)
         return None
 
     def tell(self, notes: Notes) -> None:

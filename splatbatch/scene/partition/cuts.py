@@ -111,7 +111,7 @@ class Seen:
         return mean
 
 
-def look(sightings: Sightings, axes: Floats) -> Seen:
+def seen_along(sightings: Sightings, axes: Floats) -> Seen:
     """Return the sightings of a scene in the axes of boxes."""
     totals = np.bincount(sightings.photo, minlength=len(sightings.images)).astype(np.float64)
     places, centers = sightings.points.xyz @ axes.T, sightings.centers() @ axes.T

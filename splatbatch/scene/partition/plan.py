@@ -33,8 +33,8 @@ from splatbatch.scene.partition.cuts import (
     by_grid,
     by_size,
     halves,
-    look,
     principal_axes,
+    seen_along,
 )
 from splatbatch.scene.partition.place import PARTITION
 from splatbatch.scene.partition.record import (
@@ -236,7 +236,7 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> Plan:
     held = hold_out(sightings, options.block, options.seed, before)
     axes = _axes(sightings, options, before)
     tried, ground = (
-        Ground(look(one, np.array(axes)), held.is_test(one), options.overlap)
+        Ground(seen_along(one, np.array(axes)), held.is_test(one), options.overlap)
         for one in (sightings.some(POINTS_TRIED), sightings)
     )
     named, layout = _laid_out(tried, ground, options, before)

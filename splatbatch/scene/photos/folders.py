@@ -52,7 +52,7 @@ class Absent:
     """Where it lies if its folders are spelt otherwise: left_01.jpg or 01.jpg for left/01.jpg; empty if nowhere."""
 
 
-Place = Found | Misspelt | Absent
+Location = Found | Misspelt | Absent
 
 
 class Folders:
@@ -62,7 +62,7 @@ class Folders:
         self._names: dict[str, frozenset[str] | None] = {}
         self._folded: dict[str, dict[str, str]] = {}
 
-    def locate(self, root: Path, name: str) -> Place:
+    def locate(self, root: Path, name: str) -> Location:
         """Return where the photograph `name` lies below `root`."""
         parent, _, base = name.rpartition("/")
         folder = str(root / parent) if parent else str(root)

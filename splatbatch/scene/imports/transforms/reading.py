@@ -29,7 +29,7 @@ from splatbatch.scene.imports.capture import (
     Mistakes,
     NoPose,
     Notes,
-    Shot,
+    PosedPhoto,
     Similarity,
     as_matrix,
     similarity_of,
@@ -80,13 +80,13 @@ _SAYS_NOTHING = {
 class Pair:
     """A shot and the image of the COLMAP model that is the same photograph."""
 
-    shot: Shot
+    shot: PosedPhoto
     image: Image
 
 
 def cloud_beside(
-    document: Document, ids: Mapping[str, int], shots: Sequence[Shot], notes: Notes
-) -> tuple[Cloud, tuple[Shot, ...]] | None:
+    document: Document, ids: Mapping[str, int], shots: Sequence[PosedPhoto], notes: Notes
+) -> tuple[Cloud, tuple[PosedPhoto, ...]] | None:
     """Return the points of the COLMAP model beside a file, and the shots with its keypoints; None where none fits.
 
     Args:
@@ -118,7 +118,7 @@ def _is_model(folder: Path) -> bool:
     return any((folder / f"points3D.{suffix}").is_file() for suffix in ("bin", "txt"))
 
 
-def _pairs(shots: Sequence[Shot], images: Sequence[Image], ids: Mapping[str, int]) -> list[Pair]:
+def _pairs(shots: Sequence[PosedPhoto], images: Sequence[Image], ids: Mapping[str, int]) -> list[Pair]:
     by_id, by_name = {image.id: image for image in images}, {image.name: image for image in images}
     bases = [PurePosixPath(image.name).name for image in images]
     by_base = {base: image for base, image in zip(bases, images, strict=True) if bases.count(base) == 1}
@@ -165,7 +165,9 @@ def _cloud(model: Reconstruction, moved: Similarity, folder: Path) -> Cloud:
     return Cloud(moved.of_points(points.xyz), points.rgb, str(folder), points.ids)
 
 
-def _with_keypoints(shots: Sequence[Shot], pairs: Sequence[Pair], model: Reconstruction) -> tuple[Shot, ...]:
+def _with_keypoints(
+    shots: Sequence[PosedPhoto], pairs: Sequence[Pair], model: Reconstruction
+) -> tuple[PosedPhoto, ...]:
     """Return the shots with the model's keypoints, in pixels of their own cameras."""
     keypoints = read_points2d(model.folder)
     found = {}
@@ -178,7 +180,7 @@ def _with_keypoints(shots: Sequence[Shot], pairs: Sequence[Pair], model: Reconst
 
 
 def cloud_named(
-    document: Document, undone: Similarity, shots: Sequence[Shot], notes: Notes, mistakes: Mistakes
+    document: Document, undone: Similarity, shots: Sequence[PosedPhoto], notes: Notes, mistakes: Mistakes
 ) -> Cloud | None:
     """Return the points of ply_file_path in the world of the shots; None where none is named.
 
@@ -202,7 +204,7 @@ def cloud_named(
     return _placed(cloud, undone, shots, notes, written)
 
 
-def _placed(cloud: Cloud, undone: Similarity, shots: Sequence[Shot], notes: Notes, name: str) -> Cloud:
+def _placed(cloud: Cloud, undone: Similarity, shots: Sequence[PosedPhoto], notes: Notes, name: str) -> Cloud:
     """Return the points moved as the poses were; some programs have left them where they were, which views tell."""
     moved = undone.of_points(cloud.xyz)
     if undone is not IDENTITY and share_that_see(shots, moved) < _SHARE_LOST * share_that_see(shots, cloud.xyz):
@@ -445,7 +447,11 @@ def read(paths: list[Path], options: ImportOptions, notes: Notes, mistakes: Mist
 
 
 def _capture(
-    first: Document, undone: Similarity, frames: Sequence[Frame], shots: tuple[Shot, ...], told: tuple[Notes, Mistakes]
+    first: Document,
+    undone: Similarity,
+    frames: Sequence[Frame],
+    shots: tuple[PosedPhoto, ...],
+    told: tuple[Notes, Mistakes],
 ) -> Capture:
     notes, mistakes = told
     ids = {shot.name: number(frame.keys.get("colmap_im_id")) for shot, frame in zip(shots, frames, strict=False)}
@@ -480,7 +486,7 @@ def _undone(document: Document, notes: Notes, mistakes: Mistakes) -> Similarity:
 
 def _shots(
     frames: Sequence[Frame], undone: dict[int, Similarity], notes: Notes, mistakes: Mistakes
-) -> tuple[Shot, ...]:
+) -> tuple[PosedPhoto, ...]:
     if not frames:
         return ()
     sizes, names = sizes_of([frame.photo for frame in frames]), common_names(frames)
@@ -490,7 +496,7 @@ def _shots(
         camera = read_camera(keys, sizes.get(frame.photo), notes)
         rotation, center = undone[id(frame.document)].of_pose(frame.rotation, frame.center)
         if camera is not None:
-            shot = Shot(name, frame.photo, camera, rotation, center, frame.where, frame.mask, frame.depth)
+            shot = PosedPhoto(name, frame.photo, camera, rotation, center, frame.where, frame.mask, frame.depth)
             found.append(replace(shot, split=frame.document.split or splits.get(frame.photo, "")))
     if len({id(frame.document.top) for frame in frames}) == 1:
         _tell_own_lenses(frames, notes)
