@@ -18,7 +18,7 @@ from splatbatch.report.facts import CameraPlace, CoreBox, CutScene, Grade, Overv
 from splatbatch.report.quality import quality_of_scene
 from splatbatch.report.viewer.initial_camera import up_of
 from splatbatch.scene.colmap.reconstruction import read_images
-from splatbatch.scene.colmap.types import Image
+from splatbatch.scene.colmap.types import Image, centers_of
 from splatbatch.scene.patches import Patch
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import SceneEvaluation, SeamMeasured
@@ -87,15 +87,11 @@ def _is_older(output: OutputFolder, merged: Merge | None, measured: SceneEvaluat
 
 def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder) -> tuple[CameraPlace, ...]:
     """Return where photographs were taken from, those that are held out with what they show of the scene."""
-    import numpy as np
-
-    from splatbatch.scene.colmap.reconstruction import read_images
-
     try:
         images = read_images(partition.source)
     except SceneError:
         return ()
-    places = partition.in_axes(np.array([image.center() for image in images]).reshape(-1, 3))
+    places = partition.in_axes(centers_of(images))
     merged = output.scene.merged.read()
     recorded = partition.test if merged is None or merged.held_out is None else merged.held_out
     held_out = found.photos.keys() or {*recorded}

@@ -14,7 +14,7 @@ from splatbatch.errors import SceneError
 from splatbatch.files import MIB, read_regular
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.sightings import Mask, Sightings
-from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.colmap.types import Floats, centers_of
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import Patch, model_folder
 
@@ -120,11 +120,8 @@ def _source_of(patch: Patch) -> Path:
 @cache
 def _side_by_side(sparse: Path) -> frozenset[str]:
     """Return a tenth of a scene's photographs, around one that is not at its edge; always the same ones."""
-    import numpy as np
-
     images = sorted(read_images(sparse), key=lambda image: image.name)
-    centers = np.array([image.center() for image in images]).reshape(-1, 3)
-    return block([image.name for image in images], centers, PIECE, 0)
+    return block([image.name for image in images], centers_of(images), PIECE, 0)
 
 
 def _of_partition(patch: Patch, evaluation: Evaluation) -> frozenset[str]:

@@ -220,7 +220,7 @@ def _opened(patch: Patch, scribe: Sink, holdout_every: int) -> _AuditedPatch:
 def _photographed(
     audited: Iterator[_AuditedPatch], cache: Path | None
 ) -> Iterator[tuple[_AuditedPatch, list[AuditedImage]]]:
-    """Yield patches with their photographs, some models in memory at a time; a photograph that is shared is read once."""
+    """Yield patches with their photographs, some models in memory at a time; a shared photograph is read once."""
     folders, headers = Folders(), Headers(cache)
     while some := tuple(islice(audited, AT_ONCE)):
         places = [[folders.locate(each.patch.images, image.name) for image in each.images] for each in some]

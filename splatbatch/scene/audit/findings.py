@@ -66,6 +66,12 @@ class Finding:
         return f"{self.subject}: {self.message}. {self.remedy}"
 
 
+_OF_GEOMETRY = (
+    "inverted_poses", "flipped_axes", "quaternion_order", "poses_exchanged", "wrong_pose", "points_moved",
+    "points_mismatch", "cameras_exchanged", "focal_off", "principal_point_off", "wrong_k", "k_rescaled",
+    "half_applied", "turned", "mirrored", "distortion_dropped", "distortion_kept", "wrong_lens", "reprojection",
+)  # fmt: skip
+
 KINDS: dict[str, Kind] = {
     "internal_fault": Kind("error", "splatbatch itself failed over the patch: nothing is known of the rest of it"),
     # the model
@@ -97,25 +103,7 @@ KINDS: dict[str, Kind] = {
     "impossible_focal": Kind("error", "no lens has it at this image size; K belongs to another photograph"),
     "unusual_focal": Kind("warning", _UNUSUAL),
     # geometry: what keypoints, K, poses and points say about each other
-    "inverted_poses": Kind("error", _CONTRADICTS),
-    "flipped_axes": Kind("error", _CONTRADICTS),
-    "quaternion_order": Kind("error", _CONTRADICTS),
-    "poses_exchanged": Kind("error", _CONTRADICTS),
-    "wrong_pose": Kind("error", _CONTRADICTS),
-    "points_moved": Kind("error", _CONTRADICTS),
-    "points_mismatch": Kind("error", _CONTRADICTS),
-    "cameras_exchanged": Kind("error", _CONTRADICTS),
-    "focal_off": Kind("error", _CONTRADICTS),
-    "principal_point_off": Kind("error", _CONTRADICTS),
-    "wrong_k": Kind("error", _CONTRADICTS),
-    "k_rescaled": Kind("error", _CONTRADICTS),
-    "half_applied": Kind("error", _CONTRADICTS),
-    "turned": Kind("error", _CONTRADICTS),
-    "mirrored": Kind("error", _CONTRADICTS),
-    "distortion_dropped": Kind("error", _CONTRADICTS),
-    "distortion_kept": Kind("error", _CONTRADICTS),
-    "wrong_lens": Kind("error", _CONTRADICTS),
-    "reprojection": Kind("error", _CONTRADICTS),
+    **dict.fromkeys(_OF_GEOMETRY, Kind("error", _CONTRADICTS)),
     "k_left_behind": Kind("error", _WRONG_K),
     "size_alone": Kind("error", _WRONG_K),
     "keypoints_left": Kind("warning", "trainers do not look at keypoints, but what does will be misled by them"),

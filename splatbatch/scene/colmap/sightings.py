@@ -14,7 +14,7 @@ from splatbatch.scene.colmap import text
 from splatbatch.scene.colmap.binary import KEYPOINT, walk_images
 from splatbatch.scene.colmap.files import ModelError, choose_format, opened
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
-from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats, Image, Ints, Points, Tracks
+from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats, Image, Ints, Points, Tracks, centers_of
 
 Indices = NDArray[np.int32]
 Mask = NDArray[np.bool_]
@@ -152,7 +152,7 @@ def _indexed(model: Reconstruction, tracks: Tracks, first: Ints, xy: Floats) -> 
 
 
 def _centers(images: Sequence[Image]) -> Floats:
-    centers: Floats = np.array([image.center() for image in images], dtype=np.float64).reshape(-1, 3)
+    centers = centers_of(images)
     centers[~np.isfinite(centers).all(axis=1)] = np.nan  # infinity would spoil what it is multiplied with
     return centers
 

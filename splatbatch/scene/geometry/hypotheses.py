@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from splatbatch.scene.colmap.files import load_pycolmap, shown
-from splatbatch.scene.colmap.types import CAMERA_MODELS, PINHOLE_MODELS, Camera, Floats
+from splatbatch.scene.colmap.types import CAMERA_MODELS, PINHOLE_MODELS, Camera, Floats, from_quats
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.survey import Reach
-from splatbatch.scene.geometry.views import Candidate, Views, from_quats
+from splatbatch.scene.geometry.views import Candidate, Views
 from splatbatch.scene.reprojection import in_pycolmap, project
 
 _ROUNDS = 4

@@ -11,9 +11,9 @@ import numpy as np
 
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.sightings import Ids, Sample, Sizes, sample_keypoints
-from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats, Image, Ints
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats, Image, Ints, rotations_of
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.views import Views, rotations_of
+from splatbatch.scene.geometry.views import Views
 from splatbatch.scene.photos.sizes import Equal, FewPixels, Scaled, Size, relate, spell
 
 _TO_GREY = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, as Pillow's "L"

@@ -104,24 +104,6 @@ def medians(errors: Floats, rows: Ints, count: int) -> Floats:
     return found
 
 
-def rotations_of(images: Sequence[Image]) -> Floats:
-    """Return the rotations of images, [I, 3, 3]; NaN where a quaternion is no rotation."""
-    return from_quats(np.array([image.quat for image in images], dtype=np.float64).reshape(-1, 4))
-
-
-def from_quats(quats: Floats) -> Floats:
-    """Return rotations [I, 3, 3] of quaternions [I, 4], w first; pycolmap's Rotation3d is the reference of its test."""
-    with np.errstate(all="ignore"):
-        lengths = np.linalg.norm(quats, axis=1, keepdims=True)  # infinite where the squares overflow
-        w, x, y, z = (quats / np.where((lengths > 0) & (lengths < np.inf), lengths, np.nan)).T
-        rows = [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    return np.array(rows).transpose(2, 0, 1)
-
-
 @dataclass(frozen=True, eq=False)
 class Candidate:
     """What would explain the errors of some views."""
