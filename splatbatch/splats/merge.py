@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
@@ -148,43 +148,23 @@ def _sources(own: int, degree: int) -> list[str]:
     return names
 
 
-class Region(Protocol):
-    """A part of space."""
-
-    def holds(self, means: FloatArray) -> Mask:
-        """Return which means [N, 3], in the frame of the splats, lie in it."""
-        ...
+Region = Callable[[FloatArray], Mask]
+"""A part of space: returns which means [N, 3], in the frame of the splats, lie in it."""
 
 
-@dataclass(frozen=True)
-class Inside:
-    """A box of the partition: half-open, so that a place on a side of two belongs to one of them."""
-
-    partition: Partition
-    offset: Offset
-    """Of the frame of the splats."""
-    box: Box
-
-    def holds(self, means: FloatArray) -> Mask:
-        """Return which means [N, 3] lie in the box."""
-        return self.box.holds(self.partition.in_axes(means.astype(np.float64), self.offset))
+def inside(partition: Partition, offset: Offset, box: Box) -> Region:
+    """Return a box of the partition: half-open, so that a place on a side of two belongs to one of them."""
+    return lambda means: box.holds(partition.in_axes(means.astype(np.float64), offset))
 
 
-@dataclass(frozen=True)
-class Outside:
-    """What no box of a list holds."""
+def outside(partition: Partition, offset: Offset, boxes: Sequence[Box]) -> Region:
+    """Return what no box of a list holds."""
 
-    partition: Partition
-    offset: Offset
-    boxes: tuple[Box, ...]
+    def holds(means: FloatArray) -> Mask:
+        places = partition.in_axes(means.astype(np.float64), offset)
+        return ~np.logical_or.reduce([np.zeros(len(places), dtype=bool), *(box.holds(places) for box in boxes)])
 
-    def holds(self, means: FloatArray) -> Mask:
-        """Return which means [N, 3] lie in none of the boxes."""
-        places = self.partition.in_axes(means.astype(np.float64), self.offset)
-        outside = np.ones(len(places), dtype=bool)
-        for box in self.boxes:
-            outside &= ~box.holds(places)
-        return outside
+    return holds
 
 
 @dataclass(frozen=True)
@@ -378,7 +358,7 @@ def _write(part: Part, header: SplatHeader, degree: int, file: BinaryIO) -> Writ
     digest = hashlib.sha256()
     for piece in read_rows(part.source, header):
         rows = columns.of(piece)
-        inside = part.region.holds(rows[:, :3])
+        inside = part.region(rows[:, :3])
         rows = rows if inside.all() else rows[inside]
         num_inside += len(rows)
         if part.rules is not None and len(rows):

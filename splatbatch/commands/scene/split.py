@@ -12,7 +12,7 @@ import typer
 from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
 from splatbatch.plain_text import counted, one_line
 from splatbatch.scene.partition.picture import check_picture, draw
-from splatbatch.scene.partition.plan import SplitOptions, check_block, parse_axis, parse_grid, read_boxes
+from splatbatch.scene.partition.plan import SplitOptions, check_shares, parse_axis, parse_grid, read_boxes
 from splatbatch.scene.partition.record import json_schema
 from splatbatch.scene.partition.split import Split, SplitRequest, split
 
@@ -45,7 +45,7 @@ def options_for(cuts: Cuts, block: float, seed: int) -> SplitOptions:
     Raises:
         ConfigError: an option is wrong.
     """
-    check_block(block)
+    check_shares(cuts.overlap, block)
     boxes = read_boxes(cuts.boxes) if cuts.boxes else None
     return SplitOptions(cuts.max_images, cuts.overlap, parse_grid(cuts.grid), boxes, parse_axis(cuts.axis), block, seed)
 

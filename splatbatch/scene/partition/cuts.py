@@ -7,6 +7,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -307,7 +309,7 @@ def by_size(tried: Ground, ground: Ground, most: int) -> Layout:
     num_photos, nearest = len(ground.seen.totals), None
     count = max(1, -(-num_photos // most))
     for _ in range(MOST_TRIALS):
-        found = _tried(tried, count)
+        found = _tried(tried, partial(halves, num_parts=count), may_lack=count == 1)
         if found is None:
             break
         if found.most() <= most:
@@ -328,28 +330,19 @@ def by_size(tried: Ground, ground: Ground, most: int) -> Layout:
     )
 
 
-def _tried(ground: Ground, count: int) -> Layout | None:
-    """Return a scene in so many even parts; None if some of them could not be trained."""
-    try:
-        found = ground.balanced(lambda places, weights: halves(places, weights, count))
-    except NoRoom:
-        return None
-    return found if ground.lacks(found) is None or count == 1 else None
-
-
 def by_grid(tried: Ground, ground: Ground, shape: tuple[int, int]) -> Layout:
     """Return a scene in so many rows of so many parts each.
 
     Raises:
         ConfigError: there would be parts that nobody sees; the nearest possible grid is named.
     """
-    if found := _gridded(tried, shape):
+    if found := _tried(tried, partial(grid, shape=shape)):
         return ground.lay_out(found.cores)
     rows, columns = shape
     smaller = [(a, b) for a in range(1, min(rows, 40) + 1) for b in range(1, min(columns, 40) + 1) if (a, b) != shape]
     smaller.sort(key=lambda one: (-one[0] * one[1], abs(one[0] / one[1] - rows / columns)))
     fitting = (one for one in smaller if one[0] * one[1] * LEAST_PHOTOS <= len(ground.seen.totals) * 2)
-    possible = next((one for _, one in zip(range(60), fitting, strict=False) if _gridded(tried, one)), (1, 1))
+    possible = next((one for one in islice(fitting, 60) if _tried(tried, partial(grid, shape=one))), (1, 1))
     raise ConfigError(
         f"--grid {rows}x{columns}: some of its {rows * columns} patches would have fewer than {LEAST_PHOTOS} "
         f"photographs to train from, or {LEAST_POINTS} points",
@@ -357,12 +350,13 @@ def by_grid(tried: Ground, ground: Ground, shape: tuple[int, int]) -> Layout:
     )
 
 
-def _gridded(ground: Ground, shape: tuple[int, int]) -> Layout | None:
+def _tried(ground: Ground, cut: CutInto, *, may_lack: bool = False) -> Layout | None:
+    """Return a scene in parts that are as even as can be; None if some of them could not be trained."""
     try:
-        found = ground.balanced(lambda places, weights: grid(places, weights, shape))
+        found = ground.balanced(cut)
     except NoRoom:
         return None
-    return found if ground.lacks(found) is None else None
+    return found if may_lack or ground.lacks(found) is None else None
 
 
 def _bounds(core: Box, places: Floats) -> Box:

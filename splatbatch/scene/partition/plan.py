@@ -19,7 +19,6 @@ from splatbatch.errors import ConfigError, SceneError
 from splatbatch.files import MOST_JSON_BYTES, read_regular
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.sightings import Sightings, read_sightings
-from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.holdout import hold_out
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, first_meeting, tile
@@ -118,26 +117,17 @@ def parse_axis(text: str) -> tuple[float, float, float] | None:
     return x, y, z
 
 
-def check_overlap(overlap: float) -> None:
-    """See that an overlap can be.
+def check_shares(overlap: float, block: float) -> None:
+    """See that an overlap can be, and that a share of the photographs can be held out in one piece.
 
     Raises:
-        ConfigError: it cannot; the nearest that can is named.
+        ConfigError: one cannot; the nearest that can is named.
     """
-    if not 0 <= overlap <= WIDEST_OVERLAP:
-        nearest = WIDEST_OVERLAP if overlap > 0 else 0
-        raise ConfigError(f"--overlap {overlap}: should be 0 to {WIDEST_OVERLAP} of a core's width; nearest: {nearest}")
-
-
-def check_block(share: float) -> None:
-    """See that a share of the photographs can be held out in one piece.
-
-    Raises:
-        ConfigError: it cannot; the nearest that can is named.
-    """
-    if not 0 <= share <= LARGEST_BLOCK:
-        nearest = LARGEST_BLOCK if share > 0 else 0
-        raise ConfigError(f"--holdout-block {share}: should be 0 to {LARGEST_BLOCK}; nearest: {nearest}")
+    asked = (("overlap", overlap, WIDEST_OVERLAP, " of a core's width"), ("holdout-block", block, LARGEST_BLOCK, ""))
+    for option, share, most, of_what in asked:
+        if not 0 <= share <= most:
+            nearest = most if share > 0 else 0
+            raise ConfigError(f"--{option} {share}: should be 0 to {most}{of_what}; nearest: {nearest}")
 
 
 class _DrawnBox(BoxForm):
@@ -227,7 +217,7 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> Plan:
         ConfigError: what was asked cannot be met; the nearest that can is named.
         SceneError: the model cannot be read, or there is nothing in it to cut.
     """
-    check_overlap(options.overlap)
+    check_shares(options.overlap, options.block)
     before = partition_of(out)
     sightings = read_sightings(source)
     if not sightings.images or not len(sightings.photo):
@@ -339,7 +329,7 @@ def _kept(tried: Ground, ground: Ground, cores: dict[str, Box], most: int) -> di
             return cores
         box, others = cores[large[0]], [core for name, core in cores.items() if name != large[0]]
         try:
-            below, above, *_ = tried.balanced(partial(_halved, box), box, others).cores
+            below, above, *_ = tried.balanced(partial(halves, num_parts=2, box=box), box, others).cores
         except NoRoom as error:
             raise ConfigError(f"--max-images {most}: {large[0]} cannot be cut any more") from error
         trial = cores | {large[0]: below, _next_name(cores): above}
@@ -350,10 +340,6 @@ def _kept(tried: Ground, ground: Ground, cores: dict[str, Box], most: int) -> di
                 f"Nearest possible: --max-images {layout.most()}.",
             )
         cores = trial
-
-
-def _halved(box: Box, places: Floats, weights: Floats) -> list[Box]:
-    return halves(places, weights, 2, box)
 
 
 def _next_name(names: Mapping[str, Box]) -> str:

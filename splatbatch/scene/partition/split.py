@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,19 +41,15 @@ WRITERS = 2
 State = Literal["new", "stays", "changes"]
 
 
-@dataclass(frozen=True)
-class Shared:
-    """Folders of the scene by the name of the link that each patch has."""
+Shared = Mapping[str, Path]
+"""Folders of the scene by the name of the link that each patch has."""
 
-    folders: dict[str, Path] = field(default_factory=dict)
 
-    def links(self, patch: Path) -> dict[str, str]:
-        """Return where the links in a patch's folder point: relative, unless nothing but the root is in common."""
-        base = Path(os.path.realpath(patch.parent)) / patch.name
-        return {
-            name: relative(Path(os.path.realpath(folder.parent)) / folder.name, base)
-            for name, folder in self.folders.items()
-        }
+def links_of(shared: Shared, patch: Path) -> dict[str, str]:
+    """Return where the links in a patch's folder point: relative, unless nothing but the root is in common."""
+    base = Path(os.path.realpath(patch.parent)) / patch.name
+    real = {name: Path(os.path.realpath(folder.parent)) / folder.name for name, folder in shared.items()}
+    return {name: relative(folder, base) for name, folder in real.items()}
 
 
 def find_source(given: Path) -> Path:
@@ -78,7 +74,7 @@ def find_shared(source: Path, images: Path | None) -> Shared:
     others = {f"images_{divisor}": folder.with_name(f"{folder.name}_{divisor}") for divisor in DIVISORS.values()}
     others["masks"] = folder.with_name("masks")
     there = {name: one for name, one in others.items() if name != "images_1" and is_folder(one)}
-    return Shared({"images": folder, **there})
+    return {"images": folder, **there}
 
 
 def missing_photographs(shared: Shared, sightings: Sightings) -> str:
@@ -87,7 +83,7 @@ def missing_photographs(shared: Shared, sightings: Sightings) -> str:
     Raises:
         SceneError: none is there.
     """
-    folder, names = shared.folders["images"], [image.name for image in sightings.images]
+    folder, names = shared["images"], [image.name for image in sightings.images]
     missing = [name for name in names if not (folder / name).exists()]
     if len(missing) == len(names):
         raise SceneError(
@@ -136,7 +132,7 @@ def content_of(partition: Partition, name: str, subset: Subset, shared: Shared) 
     """Return what the folder of a patch is to hold."""
     chosen = {image.name for image, is_in in zip(subset.sightings.images, subset.photos, strict=True) if is_in}
     record = json.dumps(patch_record(partition, name, chosen), indent=1) + "\n"
-    return Content(subset, record, shared.links(partition.path.parent / name))
+    return Content(subset, record, links_of(shared, partition.path.parent / name))
 
 
 def check_out(out: Path) -> None:
