@@ -114,5 +114,5 @@ def test_fields_of_records_are_parsed_in_store_alone() -> None:
     # what stands there is no record: a YAML as it was read, and the answer of a program of ours
     others |= {"config/sweep/sweep.py", "config/trainers/program_checks.py", "doctor/probe.py"}
     others |= {"tasks/attempt_table.py"}  # settings.json holds a tree of settings, as any version had them
-    others |= {f"scene/imports/transforms/{name}.py" for name in ("intrinsics", "reading")}  # other programs' files
+    others |= {"scene/imports/transforms.py"}  # other programs' files
     assert {str(path) for path in parsers if path.parts[0] != "store"} == others

@@ -16,8 +16,18 @@ from splatbatch.config.load import has_config
 from splatbatch.config.shipped import shipped
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.doctor import inventory
-from splatbatch.doctor.checks import extras, of_job, of_kernels, of_machine
-from splatbatch.doctor.facts import OF_TRAINER, Finding, Machine, ok, problem, worst_exit_code
+from splatbatch.doctor.checks import (
+    OF_TRAINER,
+    Finding,
+    Machine,
+    extras,
+    of_job,
+    of_kernels,
+    of_machine,
+    ok,
+    problem,
+    worst_exit_code,
+)
 from splatbatch.doctor.probe import probe, warm
 from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.plain_text import one_line, plain

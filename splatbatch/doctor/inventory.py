@@ -18,8 +18,18 @@ from splatbatch import __version__
 from splatbatch.caches import extensions_folder
 from splatbatch.config import Config, Recipe
 from splatbatch.config.trainers.programs import OUR_TRAINER
-from splatbatch.doctor.checks import EXTRAS, disk_mib, parse_build, parse_version
-from splatbatch.doctor.facts import Job, Lock, Machine, Toolchain, TorchBuild, Version
+from splatbatch.doctor.checks import (
+    EXTRAS,
+    Job,
+    Lock,
+    Machine,
+    Toolchain,
+    TorchBuild,
+    Version,
+    disk_mib,
+    parse_build,
+    parse_version,
+)
 from splatbatch.files import MIB, SHARED_MEMORY, free_mib, read_json
 from splatbatch.machine import gpu
 from splatbatch.machine.slots import is_on_cpu

@@ -1,6 +1,7 @@
 """This machine: one supervisor process per attempt, one slot per GPU or a few on the CPU.
 
-A supervisor that stands still is woken, and ended if that does not help."""
+A supervisor that stands still is woken, and ended if that does not help.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The slots of this machine: whoever wants to start an attempt asks for one, and gets it or a reason to wait.
 
-Behind each is a gate: it opens when the GPU is proved free and cool, not after a sleep."""
+Behind each is a gate: it opens when the GPU is proved free and cool, not after a sleep.
+"""
 
 from __future__ import annotations
 

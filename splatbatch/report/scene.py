@@ -16,7 +16,7 @@ from splatbatch.identity import FileFacts
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import CameraPlace, CoreBox, CutScene, Grade, Overview, ReportedSeam
 from splatbatch.report.quality import quality_of_scene
-from splatbatch.report.viewer.initial_camera import up_of
+from splatbatch.report.viewer.viewer import up_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Image, centers_of
 from splatbatch.scene.patches import Patch

@@ -22,8 +22,7 @@ from splatbatch.scene.colmap.copies import Change, write_changed
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import PointGreys, Survey, find_misfit, reach_of, survey
-from splatbatch.scene.geometry.views import Views
+from splatbatch.scene.geometry.survey import PointGreys, Survey, Views, find_misfit, reach_of, survey
 from splatbatch.scene.partition.place import PATCH
 from splatbatch.scene.partition.record import read_partition, write_partition
 from splatbatch.scene.patches import Patch

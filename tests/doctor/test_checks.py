@@ -9,8 +9,7 @@ import pytest
 
 from splatbatch.config import Recipe
 from splatbatch.doctor import checks
-from splatbatch.doctor.checks import disk_mib, extras, of_job
-from splatbatch.doctor.facts import (
+from splatbatch.doctor.checks import (
     Finding,
     Job,
     Lock,
@@ -18,6 +17,9 @@ from splatbatch.doctor.facts import (
     Probe,
     Toolchain,
     TorchBuild,
+    disk_mib,
+    extras,
+    of_job,
     ok,
     problem,
     warning,

@@ -1,6 +1,7 @@
 """The section of the page that compares the variants of a sweep: tables, and figures drawn against settings.
 
-A figure has one line per combination of the other settings."""
+A figure has one line per combination of the other settings.
+"""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from splatbatch.files import MIB
 from splatbatch.plain_text import assignments, counted, one_line
-from splatbatch.report.charts.scene_map import draw_map
 from splatbatch.report.facts import CutScene, Item, Overview, Report, ReportedPatch
 from splatbatch.report.page.html import Html, join, table, tag
 from splatbatch.report.page.pictures import Budget, attempt_folder, small_render
+from splatbatch.report.page.scene_section import draw_map
 from splatbatch.report.todo import cause_in_words, verdict
 from splatbatch.report.units import SIGNS, duration, photographs
 from splatbatch.report.workers import nodes_of

@@ -1,6 +1,7 @@
 """Which photograph sees which points, and in what colour: the keypoints of tracks, of one model or of several together.
 
-Each photograph is decoded once, small, in threads, and remembered."""
+Each photograph is decoded once, small, in threads, and remembered.
+"""
 
 from __future__ import annotations
 

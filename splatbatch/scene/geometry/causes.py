@@ -23,8 +23,7 @@ from splatbatch.scene.geometry.hypotheses import (
     resected,
     shifted_points,
 )
-from splatbatch.scene.geometry.survey import Survey
-from splatbatch.scene.geometry.views import Chosen, Views, best, best_of_small, typical
+from splatbatch.scene.geometry.survey import Chosen, Survey, Views, best, best_of_small, typical
 
 _LENSES = frozenset({"wrong_lens", "distortion_dropped", "distortion_kept"})
 _MOST_CAMERAS = 16  # tried in place of another: there may be one for each image

@@ -3,7 +3,8 @@
 K and lenses are fitted anew by a robust line and named by their change: whatever the lens, COLMAP's models end in
 x = fx u + cx, y = fy v + cy, so that K follows from a line for each axis. Points are held against poses by the
 similarity between them; poses are tried inverted, with the axes of OpenGL, with quaternions in another order, as those
-of other images, or found anew."""
+of other images, or found anew.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +19,7 @@ import numpy as np
 from splatbatch.scene.colmap.files import load_pycolmap, shown
 from splatbatch.scene.colmap.types import CAMERA_MODELS, PINHOLE_MODELS, Camera, Floats, from_quats
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import Reach
-from splatbatch.scene.geometry.views import Candidate, Views
+from splatbatch.scene.geometry.survey import Candidate, Reach, Views
 from splatbatch.scene.reprojection import in_pycolmap, project
 
 _ROUNDS = 4

@@ -1,6 +1,7 @@
 """Poses against photographs: points triangulated from them, and what two of them both show; in bounded time.
 
-Photographs are matched by pycolmap, SIFT on the CPU: bounded in time, threads, pixels and features."""
+Photographs are matched by pycolmap, SIFT on the CPU: bounded in time, threads, pixels and features.
+"""
 
 from __future__ import annotations
 

@@ -15,14 +15,13 @@ from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.files import open_regular, path_beside
 from splatbatch.plain_text import counted
 from splatbatch.scene.imports import colmap_export as exports
-from splatbatch.scene.imports import metashape, writing
+from splatbatch.scene.imports import metashape, transforms, writing
 from splatbatch.scene.imports.agreement import see_poses, triangulated
 from splatbatch.scene.imports.capture import Capture, ImportOptions, Mistakes, Notes
 from splatbatch.scene.imports.checks import check_world, fit_to_photographs
 from splatbatch.scene.imports.colmap_export import suffix_of
 from splatbatch.scene.imports.ply import read_cloud
-from splatbatch.scene.imports.transforms import reading as transforms
-from splatbatch.scene.imports.transforms.reading import find_documents
+from splatbatch.scene.imports.transforms import find_documents
 
 Kind = Literal["transforms", "metashape", "colmap"]
 _HEAD = 4096  # bytes of an XML file that are looked at

@@ -1,6 +1,7 @@
 """How many patches, and where: as few as keep to what was asked, their costs as even as cuts can make them.
 
-A photograph belongs to a core by what it sees, not by where it stands."""
+A photograph belongs to a core by what it sees, not by where it stands.
+"""
 
 from __future__ import annotations
 

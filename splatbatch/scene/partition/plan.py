@@ -1,6 +1,7 @@
 """The plan of a split: what was asked, cores, photographs, hold-out and offset; nothing is written for it.
 
-What cannot be is refused in words."""
+What cannot be is refused in words.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A split: what each patch is to hold, which patches stay as they are, and all of it put in place whole.
 
-What an interrupted split left is finished or gone."""
+What an interrupted split left is finished or gone.
+"""
 
 from __future__ import annotations
 
