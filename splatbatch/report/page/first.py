@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any
 
 from splatbatch.files import MIB
 from splatbatch.plain_text import assignments, counted, one_line
 from splatbatch.report.facts import CutScene, Item, Overview, Report, ReportedPatch
-from splatbatch.report.page.html import Html, join, table, tag
+from splatbatch.report.page.html import Html, join, number, table, tag
 from splatbatch.report.page.pictures import Budget, attempt_folder, small_render
 from splatbatch.report.page.scene_section import draw_map
 from splatbatch.report.todo import cause_in_words, verdict
@@ -105,16 +104,16 @@ def _row(patch: ReportedPatch, link: str, left_out: Container[str]) -> Html:
         "state": tag("td", tag("span", SIGNS[state], class_=f"sign {state}", aria_hidden="true"), f" {state}"),
         NODE: tag("td", patch.node),
         "photographs": tag("td", photographs(patch.resolution)),
-        "PSNR dB": _cell(patch.psnr, ".2f"),
-        CHANGE: _cell(patch.gain_db, "+.2f"),
-        EVENED: _cell(patch.psnr_even, ".2f"),
-        "before": _cell(patch.initial_psnr, ".2f"),
-        "SSIM": _cell(patch.ssim, ".3f"),
-        "Gaussians": _cell(patch.num_gaussians, ",d"),
-        "MiB": _cell(patch.bytes / MIB if patch.bytes else None, ".1f"),
+        "PSNR dB": number(patch.psnr, ".2f"),
+        CHANGE: number(patch.gain_db, "+.2f"),
+        EVENED: number(patch.psnr_even, ".2f"),
+        "before": number(patch.initial_psnr, ".2f"),
+        "SSIM": number(patch.ssim, ".3f"),
+        "Gaussians": number(patch.num_gaussians, ",d"),
+        "MiB": number(patch.bytes / MIB if patch.bytes else None, ".1f"),
         "time": tag("td", duration(patch.seconds), class_="number", data_value=patch.seconds),
-        "GPU peak": _cell(peak, ",.0f", " MiB"),
-        "attempts": _cell(len(patch.attempts) or None, "d"),
+        "GPU peak": number(peak, ",.0f", " MiB"),
+        "attempts": number(len(patch.attempts) or None, "d"),
         "notes": tag("td", *_notes(patch)),
     }
     return tag("tr", *(cell for heading, cell in cells.items() if heading not in left_out), class_=state)
@@ -125,11 +124,6 @@ def _notes(patch: ReportedPatch) -> list[Html]:
     notes += [tag("span", patch.cause, class_=f"cause {patch.state}")] if patch.cause else []
     notes += [tag("span", f"changed: {assignments(patch.changes)}", class_="mark")] if patch.changes else []
     return notes + [tag("span", warning, class_="mark") for warning in patch.warnings[:2]]
-
-
-def _cell(value: Any, form: str, unit: str = "") -> Html:
-    shown = f"{value:{form}}{unit}" if value is not None else ""
-    return tag("td", shown, class_="number", data_value=value)
 
 
 def first_screen(report: Report, links: Mapping[str, str]) -> Html:

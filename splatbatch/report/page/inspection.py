@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from splatbatch.files import read_regular
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import Quality
-from splatbatch.report.page.html import Html, join, table, tag
-from splatbatch.report.page.pictures import Budget
+from splatbatch.report.page.html import Html, join, rows_of, table, tag
+from splatbatch.report.page.pictures import Budget, data_url, read_picture
 from splatbatch.report.quality import FIGURES, exceeded, figure_row, held_out_in_words
 from splatbatch.store.records.quality import Certificate, grade_in_words
 
-MOST_BYTES = 60_000
-"""A larger file is none of ours."""
 SIZE_PX, MARGIN_PX = 220, 16
 POOREST, BEST = 0.25, 1.0
 """Opacity of a held-out view's dot, of the poorest and of the best."""
@@ -30,42 +24,13 @@ MAP_PX = 240
 CELL_PX = 10
 
 
-@dataclass(frozen=True)
-class Pictures:
-    """The folder of an inspection's pictures; its names come from a record that anybody may have changed."""
-
-    folder: Path
-    budget: Budget
-
-    @classmethod
-    def of_quality(cls, quality: Quality | None, budget: Budget) -> Pictures:
-        """Return those of what the report knows of an inspection."""
-        return cls(Path(quality.pictures if quality else ""), budget)
-
-    def of(self, name: str, words: str) -> Html | None:
-        """Return a picture by the name of its file; None where there is none, or no room."""
-        data = self._read(name)
-        if not data or not self.budget.take(len(data) * 4 // 3):
-            return None
-        source = f"data:image/webp;base64,{base64.b64encode(data).decode()}"
-        caption = tag("figcaption", words, class_="quiet")
-        return tag("figure", tag("img", src=source, alt=words, loading="lazy"), caption)
-
-    def all_of(self, named: Mapping[str, str]) -> list[Html]:
-        """Return pictures by the words below them."""
-        found = (self.of(name, words) for words, name in named.items())
-        return [one for one in found if one is not None]
-
-    def _read(self, name: str) -> bytes:
-        """Return a WebP of ours; empty if it is none, or lies elsewhere."""
-        if not name or Path(name).name != name:
-            return b""
-        path = self.folder / name
-        try:
-            data = read_regular(path, MOST_BYTES)
-        except (OSError, ValueError):
-            return b""
-        return data if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else b""
+def _pictures(quality: Quality, named: Mapping[str, str], budget: Budget) -> Iterator[Html]:
+    """Yield pictures by the words below them, as far as the page has room; anybody may have changed their names."""
+    for words, name in named.items():
+        data = read_picture(Path(quality.pictures) / name, b"RIFF") if name and Path(name).name == name else b""
+        if data[8:12] == b"WEBP" and budget.take(len(data) * 4 // 3):
+            caption = tag("figcaption", words, class_="quiet")
+            yield tag("figure", tag("img", src=data_url(data, "webp"), alt=words, loading="lazy"), caption)
 
 
 def falloff_curve(held_out: Mapping[str, Mapping[str, float]]) -> Html | None:
@@ -121,20 +86,24 @@ def _drawing(parts: Iterable[Html], size: tuple[float, float], words: str) -> Ht
 
 def certificate_page(said: Certificate, cameras: Mapping[str, Mapping[str, float]]) -> Html:
     """Return all that a certificate says, folded."""
+    grade = grade_in_words(said.grade).replace("grade", "Grade", 1)
     parts = [
-        tag("p", f"{_grade(said.grade)}. Check it: splatbatch inspect --check {said.patch}", class_="quiet"),
-        table(("", "sha256"), _rows(_hashes(said)), WORDS),
-        table(FIGURES, _rows(figure_row(one) for one in said.figures), WORDS),
+        tag("p", f"{grade}. Check it: splatbatch inspect --check {said.patch}", class_="quiet"),
+        table(("", "sha256"), rows_of(_hashes(said)), WORDS),
+        table(FIGURES, rows_of(map(figure_row, said.figures)), WORDS),
     ]
     if (drawn := holdout_map(cameras, said.holdout)) is not None:
         parts.append(drawn)
-    parts += [table(("made with", "version"), _rows(sorted(said.made_with.items())), (*WORDS, "version"))]
-    parts += [*_inputs(said), tag("details", tag("summary", "Settings"), tag("pre", _spelt(said.settings)))]
+    parts += [table(("made with", "version"), rows_of(sorted(said.made_with.items())), (*WORDS, "version"))]
+    parts += [
+        *_inputs(said),
+        tag(
+            "details",
+            tag("summary", "Settings"),
+            tag("pre", json.dumps(said.settings, indent=1, sort_keys=True, default=str)),
+        ),
+    ]
     return tag("details", tag("summary", "Certificate"), *parts, class_="certificate")
-
-
-def _grade(grade: str) -> str:
-    return grade_in_words(grade).replace("grade", "Grade", 1)
 
 
 def _hashes(said: Certificate) -> Iterator[tuple[str, str]]:
@@ -148,19 +117,11 @@ def _inputs(said: Certificate) -> Iterator[Html]:
     listed = sorted(said.inputs.items())[:MOST_INPUTS]
     more = len(said.inputs) - len(listed)
     note = [tag("p", f"For {more:,} more, see certificate.json.", class_="quiet")] if more else []
-    files = table(("file", "sha256"), _rows(listed), WORDS)
+    files = table(("file", "sha256"), rows_of(listed), WORDS)
     yield tag("details", tag("summary", f"{counted(len(said.inputs), 'file')} that it was made from"), files, *note)
 
 
-def _rows(cells: Iterable[Iterable[str]]) -> list[Html]:
-    return [tag("tr", *(tag("td", word) for word in row)) for row in cells]
-
-
-def _spelt(settings: Mapping[str, Any]) -> str:
-    return json.dumps(settings, indent=1, sort_keys=True, default=str)
-
-
-def quality_section(quality: Quality | None, pictures: Pictures) -> Iterator[Html]:
+def quality_section(quality: Quality | None, budget: Budget) -> Iterator[Html]:
     """Yield what there is to see; nothing where nobody has inspected the splat."""
     if quality is None:
         return
@@ -171,9 +132,8 @@ def quality_section(quality: Quality | None, pictures: Pictures) -> Iterator[Htm
     yield from (tag("p", f"{one.name}: {one.advice}", class_="quiet") for one in over)
     if quality.dropped:
         yield tag("p", f"Photographs left out: {quality.dropped}.", class_="quiet")
-    shown = pictures.all_of({f"{one.name}: {one.meaning}": one.picture for one in over})
-    shown += pictures.all_of(quality.thumbnails)
-    if shown:
+    named = {f"{one.name}: {one.meaning}": one.picture for one in over}
+    if shown := [*_pictures(quality, named, budget), *_pictures(quality, quality.thumbnails, budget)]:
         yield tag("div", *shown, class_="views")
     yield tag("details", tag("summary", "Inspection"), *_figures(quality))
     if quality.certificate:
@@ -181,8 +141,7 @@ def quality_section(quality: Quality | None, pictures: Pictures) -> Iterator[Htm
 
 
 def _figures(quality: Quality) -> Iterator[Html]:
-    rows = [tag("tr", *(tag("td", word) for word in figure_row(one))) for one in quality.figures]
-    yield table(FIGURES, rows, ("figure", "state", "what"))
+    yield table(FIGURES, rows_of(map(figure_row, quality.figures)), ("figure", "state", "what"))
     if words := held_out_in_words(quality):
         yield tag("p", words, class_="quiet")
     if (curve := falloff_curve(quality.holdout)) is not None:

@@ -20,7 +20,7 @@ from splatbatch.report.facts import (
     SceneMap,
     Worker,
 )
-from splatbatch.report.page.html import Attribute, Html, join, table, tag
+from splatbatch.report.page.html import Attribute, Html, join, number, table, tag
 from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.workers import HEADINGS
@@ -239,7 +239,7 @@ def workers_section(workers: Sequence[Worker]) -> Html:
 
 def _worker_row(one: Worker) -> Html:
     seconds = tag("td", duration(one.seconds), class_="number", data_value=one.seconds)
-    figures = [tag("td", str(count), class_="number", data_value=count) for count in (one.attempts, one.trained)]
+    figures = [number(count, "d") for count in (one.attempts, one.trained)]
     words = [tag("td", word) for word in (one.worker, one.node, one.job, one.since)]
     now = "has ended" if one.has_ended else ", ".join(one.running)
     return tag("tr", *words, *figures, seconds, tag("td", now))
