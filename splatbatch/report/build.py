@@ -223,7 +223,10 @@ def _said(output: OutputFolder) -> list[Record]:
 def _patches(
     output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[Event], since: float
 ) -> tuple[ReportedPatch, ...]:
-    by_patch = _by_patch(history)
+    by_patch: dict[str, list[OfAttempt]] = {}
+    for event in history:
+        if isinstance(event, OfAttempt):
+            by_patch.setdefault(event.patch, []).append(event)
     attempts: dict[str, tuple[Attempt, ...]] = {}
     for one in statuses:
         look = partial(attempts_of, output.patch(one.patch), by_patch.get(one.patch, []))
@@ -266,14 +269,6 @@ def _training_s(status: PatchStatus, attempts: Sequence[Attempt]) -> float | Non
     if kept and kept.pace_s is not None:
         return kept.pace_s * status.step
     return None if status.seconds is None else status.seconds - ((kept and kept.setup_s) or 0.0)
-
-
-def _by_patch(history: Sequence[Event]) -> dict[str, list[OfAttempt]]:
-    found: dict[str, list[OfAttempt]] = {}
-    for event in history:
-        if isinstance(event, OfAttempt):
-            found.setdefault(event.patch, []).append(event)
-    return found
 
 
 def _runs(said: Sequence[Record]) -> tuple[Run, ...]:

@@ -362,7 +362,11 @@ def _write(part: Part, header: SplatHeader, degree: int, file: BinaryIO) -> Writ
         rows = rows if inside.all() else rows[inside]
         num_inside += len(rows)
         if part.rules is not None and len(rows):
-            rows = _cleaned(rows, part.rules, removed)
+            gone = np.zeros(len(rows), dtype=bool)
+            for rule, mask in part.rules.removed(rows).items():
+                removed[rule] += int(np.count_nonzero(mask))
+                gone |= mask
+            rows = rows[~gone] if gone.any() else rows
         digest.update(rows.data)
         file.write(rows.data)
     if not num_inside and not part.may_be_empty:
@@ -372,14 +376,6 @@ def _write(part: Part, header: SplatHeader, degree: int, file: BinaryIO) -> Writ
         )
     num_left = num_inside - removed.total()
     return Written(part.source.name, 0, num_left, header.num_gaussians, dict(removed), digest.hexdigest())
-
-
-def _cleaned(rows: FloatArray, rules: Rules, removed: Counter[str]) -> FloatArray:
-    gone = np.zeros(len(rows), dtype=bool)
-    for rule, mask in rules.removed(rows).items():
-        removed[rule] += int(np.count_nonzero(mask))
-        gone |= mask
-    return rows[~gone] if gone.any() else rows
 
 
 def _header(num_gaussians: int, degree: int, offset: Offset, num_parts: int) -> bytes:
