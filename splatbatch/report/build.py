@@ -23,19 +23,8 @@ from splatbatch.report.quality import quality_of
 from splatbatch.report.scene import overview, scene_facts
 from splatbatch.report.todo import todo
 from splatbatch.report.workers import starts_of, workers_of
+from splatbatch.store import events
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
-from splatbatch.store.events import (
-    AttemptEnded,
-    AttemptStarted,
-    Audited,
-    BatchEnded,
-    BatchStarted,
-    Event,
-    Gate,
-    GaveUp,
-    Retried,
-    event_of,
-)
 from splatbatch.store.folders import PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import lines
@@ -50,7 +39,7 @@ from splatbatch.tasks.settled.frame import FRAME, note
 from splatbatch.tasks.status import STATES, PatchStatus, read_status, summary
 
 SETUP = ("start", "load", "init")
-OfAttempt = AttemptStarted | Gate | AttemptEnded | Retried | GaveUp
+OfAttempt = events.AttemptStarted | events.Gate | events.AttemptEnded | events.Retried | events.GaveUp
 MOST_CONFIG_BYTES = 1 << 18
 T = TypeVar("T")
 
@@ -61,7 +50,7 @@ def attempts_of(folder: PatchFolder, history: Sequence[OfAttempt]) -> tuple[Atte
     attempts = {one.number: Attempt(one.number) for one in folder.attempts()}
     latest = 0
     for event in history:
-        place = latest if isinstance(event, Retried | GaveUp) else event.attempt
+        place = latest if isinstance(event, events.Retried | events.GaveUp) else event.attempt
         if place is None or place < 1:
             continue
         latest = place
@@ -74,11 +63,11 @@ def attempts_of(folder: PatchFolder, history: Sequence[OfAttempt]) -> tuple[Atte
 
 def _with(attempt: Attempt, event: OfAttempt) -> Attempt:
     match event:
-        case AttemptStarted():
+        case events.AttemptStarted():
             return replace(attempt, slot=event.slot, started_at=event.t, changes=event.changes)
-        case Gate():
+        case events.Gate():
             return replace(attempt, gate_s=event.waited_s, gate=event.reason)
-        case AttemptEnded():
+        case events.AttemptEnded():
             diagnosis = event.diagnosis
             return replace(
                 attempt,
@@ -96,12 +85,12 @@ def _with(attempt: Attempt, event: OfAttempt) -> Attempt:
                 evidence=diagnosis.evidence if diagnosis else (),
                 warnings=event.warnings or (),
             )
-        case Retried():
+        case events.Retried():
             return replace(
                 attempt,
                 next=Next("retry", event.wait_s, changes=event.changes, trained_in_between=event.trained_in_between),
             )
-        case GaveUp():
+        case events.GaveUp():
             between = event.trained_in_between or ()
             return replace(attempt, next=Next("gave_up", reason=event.reason, trained_in_between=between))
 
@@ -155,7 +144,9 @@ def gain_db(attempts: Sequence[Attempt], since: float) -> float | None:
     return kept.psnr - before[-1] if before and before[-1] is not None else None
 
 
-def deadline_of(output: OutputFolder, history: Iterable[Event], standing: Standing | None) -> ReportedDeadline | None:
+def deadline_of(
+    output: OutputFolder, history: Iterable[events.Event], standing: Standing | None
+) -> ReportedDeadline | None:
     """Return what is told of the deadline; None where none was chosen for."""
     choice = DEADLINE.recorded(output)
     if choice is None:
@@ -172,8 +163,8 @@ def deadline_of(output: OutputFolder, history: Iterable[Event], standing: Standi
     return ReportedDeadline(**told, words=tuple(words), ended_at=ended_at)
 
 
-def _counts(event: Event, patches: Sequence[str], since: float) -> bool:
-    return isinstance(event, AttemptEnded) and event.patch in patches and (event.t or 0.0) >= since
+def _counts(event: events.Event, patches: Sequence[str], since: float) -> bool:
+    return isinstance(event, events.AttemptEnded) and event.patch in patches and (event.t or 0.0) >= since
 
 
 def build(
@@ -181,10 +172,10 @@ def build(
 ) -> Report:
     """Return the facts of a batch."""
     statuses, said = read_status(output, names, standing=standing), _said(output)
-    history = [event for record in said if (event := event_of(record))]
+    history = [event for record in said if (event := events.event_of(record))]
     runs = _runs(said)
     patches = _patches(output, statuses, history, max(starts_of(runs), default=0.0))
-    audits = [record for record in said if record["event"] == Audited.name]
+    audits = [record for record in said if record["event"] == events.Audited.name]
     scene = scene_facts(output, standing.patches_folder) if standing else None
     report = Report(
         output=str(output.path),
@@ -221,7 +212,7 @@ def _said(output: OutputFolder) -> list[Record]:
 
 
 def _patches(
-    output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[Event], since: float
+    output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[events.Event], since: float
 ) -> tuple[ReportedPatch, ...]:
     by_patch: dict[str, list[OfAttempt]] = {}
     for event in history:
@@ -276,11 +267,11 @@ def _runs(said: Sequence[Record]) -> tuple[Run, ...]:
     latest: dict[str, int] = {}
     for record in said:
         worker = str(record.get("worker", ""))
-        match event_of(record):
-            case BatchStarted() as event:
+        match events.event_of(record):
+            case events.BatchStarted() as event:
                 latest[worker] = len(runs)
                 runs.append(Run(event.t, None, event.slots, event.changes, worker))
-            case BatchEnded() as event if worker in latest:
+            case events.BatchEnded() as event if worker in latest:
                 runs[latest[worker]] = replace(runs[latest[worker]], ended_at=event.t)
             case _:
                 pass
@@ -301,7 +292,7 @@ def _settled(output: OutputFolder, names: Sequence[str], standing: Standing | No
 def _audit(said: Record, statuses: Sequence[PatchStatus]) -> Record:
     """Return the latest audit with every patch that is refused now: it may have been about some patches alone."""
     refused = {one.patch: one.advice for one in statuses if one.state == "refused"}
-    event = Audited.from_record(said)
+    event = events.Audited.from_record(said)
     return {**said, "verified": event.verified, "refused": refused, "warnings": list(event.warnings)}
 
 

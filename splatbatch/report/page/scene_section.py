@@ -10,16 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from splatbatch.plain_text import counted
-from splatbatch.report.facts import (
-    CameraPlace,
-    CoreBox,
-    CutScene,
-    Report,
-    ReportedPatch,
-    ReportedSeam,
-    SceneMap,
-    Worker,
-)
+from splatbatch.report import facts
 from splatbatch.report.page.html import Attribute, Html, join, number, table, tag
 from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
 from splatbatch.report.units import SIGNS, duration
@@ -71,7 +62,7 @@ class Scale:
         return round(min(max(x, 3.0), WIDTH_PX - 3.0), 1), round(min(max(y, 3.0), self.size[1] - 3.0), 1)
 
 
-def draw_map(scene: SceneMap, patches: Sequence[ReportedPatch], links: Mapping[str, str]) -> Html:
+def draw_map(scene: facts.SceneMap, patches: Sequence[facts.ReportedPatch], links: Mapping[str, str]) -> Html:
     """Return the map; what it shows by colours it also says by signs, strokes and in words."""
     scale = _scale(scene)
     states = _of_places(patches)
@@ -91,9 +82,9 @@ def draw_map(scene: SceneMap, patches: Sequence[ReportedPatch], links: Mapping[s
     return tag("figure", drawing, tag("figcaption", *_legend(scene)), class_="map")
 
 
-def _of_places(patches: Sequence[ReportedPatch]) -> dict[str, ReportedPatch]:
+def _of_places(patches: Sequence[facts.ReportedPatch]) -> dict[str, facts.ReportedPatch]:
     """Return what stands for each place: its patch; in a sweep its best variant, or the first where none is trained."""
-    found: dict[str, ReportedPatch] = {}
+    found: dict[str, facts.ReportedPatch] = {}
     for patch in patches:
         place = patch.of_patch or patch.patch
         if place not in found or (patch.psnr or 0.0) > (found[place].psnr or 0.0):
@@ -101,7 +92,7 @@ def _of_places(patches: Sequence[ReportedPatch]) -> dict[str, ReportedPatch]:
     return found
 
 
-def _scale(scene: SceneMap) -> Scale:
+def _scale(scene: facts.SceneMap) -> Scale:
     """Return what shows all cores, and cameras as far as they stand no farther out than half of that."""
     lower, upper = [core.lower for core in scene.cores], [core.upper for core in scene.cores]
     low, high = ([pick(one[axis] for one in ends) for axis in range(2)] for pick, ends in ((min, lower), (max, upper)))
@@ -119,7 +110,11 @@ def _shades(psnrs: Sequence[float | None]) -> tuple[float, float]:
 
 
 def _core(
-    core: CoreBox, patch: ReportedPatch | None, links: Mapping[str, str], scale: Scale, shades: tuple[float, float]
+    core: facts.CoreBox,
+    patch: facts.ReportedPatch | None,
+    links: Mapping[str, str],
+    scale: Scale,
+    shades: tuple[float, float],
 ) -> tuple[Html, Html]:
     """Return the area of a patch, a link to it, and what is written on it, which is said of the link in words."""
     place, state = core.patch, patch.state if patch else "waiting"
@@ -146,7 +141,7 @@ def _opacity(psnr: float | None, shades: tuple[float, float]) -> float:
     return round(FAINTEST + share * (STRONGEST - FAINTEST), 3)
 
 
-def _cameras(cameras: Sequence[CameraPlace], scale: Scale) -> list[Html]:
+def _cameras(cameras: Sequence[facts.CameraPlace], scale: Scale) -> list[Html]:
     """Return a stroke for all cameras that are trained on, and a dot for each that is held out."""
     training = [scale.of(one.at) for one in cameras if not one.name]
     held_out = [one for one in cameras if one.name]
@@ -156,7 +151,7 @@ def _cameras(cameras: Sequence[CameraPlace], scale: Scale) -> list[Html]:
     return [tag("path", class_="cameras", d=path, aria_hidden="true"), *(_dot(one, scale, shades) for one in chosen)]
 
 
-def _dot(camera: CameraPlace, scale: Scale, shades: tuple[float, float]) -> Html:
+def _dot(camera: facts.CameraPlace, scale: Scale, shades: tuple[float, float]) -> Html:
     (x, y), psnr = scale.of(camera.at), camera.psnr
     words = f"{camera.name}, held out" + (f": {psnr:.2f} dB" if psnr is not None else "")
     low, high = shades
@@ -164,7 +159,7 @@ def _dot(camera: CameraPlace, scale: Scale, shades: tuple[float, float]) -> Html
     return tag("circle", tag("title", words), class_="test", cx=x, cy=y, r=round(radius, 1))
 
 
-def _seam(seam: ReportedSeam, line: tuple[Point, Point], scale: Scale) -> Html:
+def _seam(seam: facts.ReportedSeam, line: tuple[Point, Point], scale: Scale) -> Html:
     (x0, y0), (x1, y1) = map(scale.of, line)
     words = _seam_words(seam)
     drawn = tag("line", tag("title", words), class_=f"seam {seam.grade}", x1=x0, y1=y0, x2=x1, y2=y1)
@@ -178,17 +173,17 @@ def _seam(seam: ReportedSeam, line: tuple[Point, Point], scale: Scale) -> Html:
     return tag("g", drawn, tag("text", _step(seam), class_="figure seam", **at))
 
 
-def _seam_words(seam: ReportedSeam) -> str:
+def _seam_words(seam: facts.ReportedSeam) -> str:
     if seam.grade == "unknown":
         return f"{seam.name}: {seam.problem or 'not measured yet'}"
     return f"{seam.name}: {seam.grade}, {_step(seam)}"
 
 
-def _step(seam: ReportedSeam) -> str:
+def _step(seam: facts.ReportedSeam) -> str:
     return f"{seam.color_offset:.1f}/255, {100 * abs(seam.depth_step or 0.0):.1f} % of depth"
 
 
-def _legend(scene: SceneMap) -> list[str]:
+def _legend(scene: facts.SceneMap) -> list[str]:
     words = "Patches from above; the stronger the colour, the better. "
     words += "Small dots: cameras; rings: held-out ones, the larger the poorer. Seams: "
     kinds = (("even", "even"), ("slight", "slight"), ("step", "a step"), ("unknown", "not measured"))
@@ -201,7 +196,7 @@ def _legend(scene: SceneMap) -> list[str]:
     return [words, *samples] if samples else [words.removesuffix("Seams: ")]
 
 
-def scene_section(report: Report) -> Html:
+def scene_section(report: facts.Report) -> Html:
     """Return what there is to see of a scene that was cut into patches; nothing where none was."""
     scene = report.scene
     if not scene:
@@ -216,18 +211,18 @@ def scene_section(report: Report) -> Html:
     return join(parts)
 
 
-def _lacking(scene: CutScene) -> list[str]:
+def _lacking(scene: facts.CutScene) -> list[str]:
     lacking = scene.evaluation.lacking if scene.evaluation else {}
     return [f"{name}: {why}: its seams were not measured" for name, why in lacking.items()]
 
 
-def _row(seam: ReportedSeam) -> Html:
+def _row(seam: facts.ReportedSeam) -> Html:
     figures = [tag("td", words, class_="number", data_value=words or None) for words in seam_figures(seam)]
     meets = tag("span", GRADES[seam.grade], class_=f"grade {seam.grade}")
     return tag("tr", tag("td", seam.name), tag("td", meets), *figures, tag("td", seam.problem))
 
 
-def workers_section(workers: Sequence[Worker]) -> Html:
+def workers_section(workers: Sequence[facts.Worker]) -> Html:
     """Return the workers as a table that sorts; nothing where one has done all."""
     if len(workers) < 2:
         return Html("")
@@ -237,7 +232,7 @@ def workers_section(workers: Sequence[Worker]) -> Html:
     return tag("div", rows, tag("p", f"{left:,} more are in report.json.", class_="quiet") if left else Html(""))
 
 
-def _worker_row(one: Worker) -> Html:
+def _worker_row(one: facts.Worker) -> Html:
     seconds = tag("td", duration(one.seconds), class_="number", data_value=one.seconds)
     figures = [number(count, "d") for count in (one.attempts, one.trained)]
     words = [tag("td", word) for word in (one.worker, one.node, one.job, one.since)]

@@ -13,19 +13,10 @@ from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.plain_text import counted
 from splatbatch.reader import fault_of
+from splatbatch.scene.audit import photographs
 from splatbatch.scene.audit.findings import Finding, Sink, TrainerRules
 from splatbatch.scene.audit.geometry import check_geometry, find_misfits, measure, note_misfit
 from splatbatch.scene.audit.model import as_source, check_beside, check_camera, check_drift, check_model, check_rigs
-from splatbatch.scene.audit.photographs import (
-    AuditedImage,
-    CameraRow,
-    camera_rows,
-    check_content,
-    check_masks,
-    check_pairing,
-    check_photos,
-    check_sizes,
-)
 from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import read_images, read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image
@@ -50,7 +41,7 @@ class Audit:
     """What an audit found, in the order of the patches."""
 
     patches: tuple[str, ...]
-    rows: tuple[CameraRow, ...]
+    rows: tuple[photographs.CameraRow, ...]
     findings: tuple[Finding, ...]
     trainer: str
     spans: Mapping[str, Span] = field(default_factory=dict)
@@ -136,7 +127,7 @@ def audit_patches(
     """
     original = _audited(source_patch(source, patches), rules, 0) if source else None
     drift_from = as_source(original.images, original.cameras) if original and original.images else None
-    rows: list[CameraRow] = []
+    rows: list[photographs.CameraRow] = []
     findings: list[Finding] = []
     spans: dict[str, Span] = {}
     paired: set[Path] = set()
@@ -146,14 +137,14 @@ def audit_patches(
         if one.span and one is not original:
             spans[one.patch.name] = one.span
         with _wall(one.scribe, findings):
-            used = camera_rows(one.patch.name, shots)
+            used = photographs.camera_rows(one.patch.name, shots)
             rows += used
             findings += _check_photographs(one, shots, used)
             if drift_from and one.patch.name != SOURCE:
                 findings += check_drift(one.images, one.cameras, drift_from, one.scribe)
             if one.patch.images not in paired:  # patches that share their photographs share the finding
                 paired.add(one.patch.images)
-                findings += check_pairing(one.patch.images, one.scribe)
+                findings += photographs.check_pairing(one.patch.images, one.scribe)
     return Audit(tuple(patch.name for patch in patches), tuple(rows), tuple(findings), rules.name, spans)
 
 
@@ -219,7 +210,7 @@ def _opened(patch: Patch, scribe: Sink, holdout_every: int) -> _AuditedPatch:
 
 def _photographed(
     audited: Iterator[_AuditedPatch], cache: Path | None
-) -> Iterator[tuple[_AuditedPatch, list[AuditedImage]]]:
+) -> Iterator[tuple[_AuditedPatch, list[photographs.AuditedImage]]]:
     """Yield patches with their photographs, some models in memory at a time; a shared photograph is read once."""
     folders, headers = Folders(), Headers(cache)
     while some := tuple(islice(audited, AT_ONCE)):
@@ -228,17 +219,19 @@ def _photographed(
         headers.read(chain((place.path for group in places for place in group if isinstance(place, Found)), masks))
         for each, group in zip(some, places, strict=True):
             shots = [_shot(each, *pair, headers) for pair in zip(each.images, group, strict=True)]
-            of_masks = check_masks(each.masks, shots, headers, each.scribe)
+            of_masks = photographs.check_masks(each.masks, shots, headers, each.scribe)
             yield replace(each, findings=(*each.findings, *of_masks)), shots
     headers.keep()
 
 
-def _shot(one: _AuditedPatch, image: Image, place: Location, headers: Headers) -> AuditedImage:
+def _shot(one: _AuditedPatch, image: Image, place: Location, headers: Headers) -> photographs.AuditedImage:
     header = headers.of(place.path) if isinstance(place, Found) else None
-    return AuditedImage(image, one.cameras[image.camera_id], place, header)
+    return photographs.AuditedImage(image, one.cameras[image.camera_id], place, header)
 
 
-def _check_photographs(one: _AuditedPatch, shots: list[AuditedImage], rows: tuple[CameraRow, ...]) -> Iterator[Finding]:
+def _check_photographs(
+    one: _AuditedPatch, shots: list[photographs.AuditedImage], rows: tuple[photographs.CameraRow, ...]
+) -> Iterator[Finding]:
     for row in rows:
         yield from check_camera(one.cameras[row.camera_id], one.scribe)
     known = one.survey
@@ -247,12 +240,12 @@ def _check_photographs(one: _AuditedPatch, shots: list[AuditedImage], rows: tupl
     named = {number for number, misfit in misfits.items() if misfit.kind == "size_alone"}
     others = [shot for shot in shots if shot.camera.id not in named]
     sound = tuple(row for row in rows if row.camera_id not in named)
-    yield from check_sizes(others, sound, one.scribe, one.divisor)
-    yield from check_content(known.looks if known else (), shots, one.scribe)
+    yield from photographs.check_sizes(others, sound, one.scribe, one.divisor)
+    yield from photographs.check_content(known.looks if known else (), shots, one.scribe)
     yield from _check_files(one, shots)
 
 
-def _check_files(one: _AuditedPatch, shots: list[AuditedImage]) -> Iterator[Finding]:
+def _check_files(one: _AuditedPatch, shots: list[photographs.AuditedImage]) -> Iterator[Finding]:
     is_hopeless = shots and not any(isinstance(shot.header, Photo) for shot in shots)
     problem = _folder_problem(one.patch.images) if is_hopeless else ""
     if problem:  # one finding instead of thousands
@@ -260,7 +253,7 @@ def _check_files(one: _AuditedPatch, shots: list[AuditedImage]) -> Iterator[Find
         remedy = "Set scene.images to the folder of the photographs, or make this one readable."
         yield one.scribe.note("no_image_folder", shown(str(one.patch.images)), message, remedy)
     else:
-        yield from check_photos(shots, one.scribe)
+        yield from photographs.check_photos(shots, one.scribe)
 
 
 def _folder_problem(folder: Path) -> str:
@@ -303,12 +296,12 @@ def _content(patch: Patch, scribe: Sink) -> list[Finding]:
     places = [folders.locate(images, image.name) for image in model.images]
     headers.read(place.path for place in places if isinstance(place, Found))
     shots = [
-        AuditedImage(
+        photographs.AuditedImage(
             image, model.cameras[image.camera_id], place, headers.of(place.path) if isinstance(place, Found) else None
         )
         for image, place in zip(model.images, places, strict=True)
     ]
-    return list(check_content(found.looks if found else (), shots, scribe))
+    return list(photographs.check_content(found.looks if found else (), shots, scribe))
 
 
 def _files(patch: Patch) -> dict[str, str]:

@@ -22,39 +22,14 @@ from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.sightings import Sightings, read_sightings
 from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.holdout import hold_out
+from splatbatch.scene.partition import cuts, record
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, first_meeting, tile
-from splatbatch.scene.partition.cuts import (
-    LEAST_PHOTOS,
-    LEAST_POINTS,
-    Ground,
-    Layout,
-    NoRoom,
-    Part,
-    by_grid,
-    by_size,
-    halves,
-    principal_axes,
-    seen_along,
-)
 from splatbatch.scene.partition.place import PARTITION
-from splatbatch.scene.partition.record import (
-    Axes,
-    BoxForm,
-    Core,
-    Name,
-    Partition,
-    Triple,
-    absolute,
-    box_of,
-    first_mistake,
-    not_a_frame,
-    partition_of,
-)
 
 MAX_IMAGES = 400
 WIDEST_OVERLAP = 0.5
 LARGEST_BLOCK = 0.3
-WORLD: Axes = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+WORLD: record.Axes = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 BOXES_LOOK_SO = 'As {"boxes": [{"name": "p0", "lower": [null, null, null], "upper": [3.5, null, null]}, …]}.'
 POINTS_TRIED = 200_000
 """Points that cuts are tried on; what was found has to hold for all."""
@@ -65,7 +40,7 @@ UNEVEN = 1.6
 class Boxes:
     """Boxes that somebody has drawn."""
 
-    axes: Axes
+    axes: record.Axes
     cores: dict[str, Box]
     """By the name of the patch; they tile space."""
 
@@ -131,14 +106,14 @@ def check_shares(overlap: float, block: float) -> None:
             raise ConfigError(f"--{option} {share}: should be 0 to {most}{of_what}; nearest: {nearest}")
 
 
-class _DrawnBox(BoxForm):
+class _DrawnBox(record.BoxForm):
     model_config = ConfigDict(extra="forbid", strict=True)
-    name: Name
+    name: record.Name
 
 
 class _Drawing(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
-    axes: tuple[Triple, Triple, Triple] = WORLD
+    axes: tuple[record.Triple, record.Triple, record.Triple] = WORLD
     boxes: Annotated[tuple[_DrawnBox, ...], Field(min_length=1)]
 
 
@@ -157,7 +132,7 @@ def read_boxes(path: Path) -> Boxes:
     except OSError as error:
         raise ConfigError(f"--boxes {path}: cannot be read ({error.strerror})") from error
     except ValidationError as error:
-        raise ConfigError(f"--boxes {path}: {first_mistake(error)}", BOXES_LOOK_SO) from error
+        raise ConfigError(f"--boxes {path}: {record.first_mistake(error)}", BOXES_LOOK_SO) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"--boxes {path}: no JSON that holds boxes ({error!r})", BOXES_LOOK_SO) from error
     return _checked(path, form)
@@ -167,9 +142,9 @@ def _checked(path: Path, form: Any) -> Boxes:
     names = [one.name for one in form.boxes]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"--boxes {path}: {twice[0]}: two boxes have this name")
-    if not_a_frame(form.axes):
-        raise ConfigError(f"--boxes {path}: axes: {not_a_frame(form.axes)}")
-    boxes = _opened([box_of(one) for one in form.boxes])
+    if record.not_a_frame(form.axes):
+        raise ConfigError(f"--boxes {path}: axes: {record.not_a_frame(form.axes)}")
+    boxes = _opened([record.box_of(one) for one in form.boxes])
     if pair := first_meeting(boxes):
         raise ConfigError(f"--boxes {path}: {names[pair[0]]} and {names[pair[1]]} overlap: cores share no place")
     if not tile(boxes):
@@ -200,10 +175,10 @@ class Plan:
     """A scene with its cuts."""
 
     sightings: Sightings
-    partition: Partition
-    parts: Mapping[str, Part]
+    partition: record.Partition
+    parts: Mapping[str, cuts.Part]
     """By the name of the patch."""
-    before: Partition | None
+    before: record.Partition | None
     """What an earlier split has left where this one goes."""
     notes: tuple[str, ...] = ()
     """What a person should know, in words."""
@@ -219,7 +194,7 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> Plan:
         SceneError: the model cannot be read, or there is nothing in it to cut.
     """
     check_shares(options.overlap, options.block)
-    before = partition_of(out)
+    before = record.partition_of(out)
     sightings = read_sightings(source)
     if not sightings.images or not len(sightings.photo):
         lack = f"{counted(len(sightings.images), 'image')} and {counted(len(sightings.points), 'point')}"
@@ -227,16 +202,16 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> Plan:
     held = hold_out(sightings, options.block, options.seed, before)
     axes = _axes(sightings, options, before)
     tried, ground = (
-        Ground(seen_along(one, np.array(axes)), held.is_test(one), options.overlap)
+        cuts.Ground(cuts.seen_along(one, np.array(axes)), held.is_test(one), options.overlap)
         for one in (sightings.some(POINTS_TRIED), sightings)
     )
     named, layout = _laid_out(tried, ground, options, before)
     cores = tuple(_core(name, index, layout) for index, name in enumerate(named))
     offset = before.offset if before else _offset(sightings)
-    path = absolute(out) / PARTITION
-    partition = Partition(
+    path = record.absolute(out) / PARTITION
+    partition = record.Partition(
         path,
-        absolute(source),
+        record.absolute(source),
         axes,
         offset,
         held.test,
@@ -250,7 +225,7 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> Plan:
     return Plan(sightings, partition, parts, before, tuple(_notes(sightings, layout, parts, before)))
 
 
-def _axes(sightings: Sightings, options: SplitOptions, before: Partition | None) -> Axes:
+def _axes(sightings: Sightings, options: SplitOptions, before: record.Partition | None) -> record.Axes:
     if options.boxes:
         return options.boxes.axes
     if before and _keeps_up(options, before):
@@ -258,12 +233,12 @@ def _axes(sightings: Sightings, options: SplitOptions, before: Partition | None)
     xyz = sightings.points.xyz
     low, high = np.percentile(xyz, (1, 99), axis=0)
     near = ((xyz >= low) & (xyz <= high)).all(axis=1)  # a lone mismatched point would turn any axis
-    return principal_axes(sightings.centers(), xyz[near], options.up)
+    return cuts.principal_axes(sightings.centers(), xyz[near], options.up)
 
 
 def _laid_out(
-    tried: Ground, ground: Ground, options: SplitOptions, before: Partition | None
-) -> tuple[list[str], Layout]:
+    tried: cuts.Ground, ground: cuts.Ground, options: SplitOptions, before: record.Partition | None
+) -> tuple[list[str], cuts.Layout]:
     """Return the names of the patches, and where they lie."""
     if options.boxes:
         names, layout = list(options.boxes.cores), ground.lay_out(list(options.boxes.cores.values()))
@@ -273,18 +248,18 @@ def _laid_out(
         cores = _kept(tried, ground, {core.name: core.core for core in before.cores}, most)
         return list(cores), _asked_for(ground, list(cores), ground.lay_out(list(cores.values())), options)
     most = options.max_images or MAX_IMAGES
-    layout = by_grid(tried, ground, options.grid) if options.grid else by_size(tried, ground, most)
+    layout = cuts.by_grid(tried, ground, options.grid) if options.grid else cuts.by_size(tried, ground, most)
     names = [f"p{index}" for index in range(len(layout.cores))]
     return names, _asked_for(ground, names, layout, options)
 
 
-def _grid(options: SplitOptions, before: Partition | None, num_cores: int) -> tuple[int, int] | None:
+def _grid(options: SplitOptions, before: record.Partition | None, num_cores: int) -> tuple[int, int] | None:
     """Return the grid that cores are of, if they are of one."""
     grid = options.grid or (before.grid if before and _keeps(options, before) else None)
     return grid if grid and grid[0] * grid[1] == num_cores else None
 
 
-def _keeps_up(options: SplitOptions, before: Partition) -> bool:
+def _keeps_up(options: SplitOptions, before: record.Partition) -> bool:
     """Return whether the options say nothing else of what is up than an earlier split has done."""
     if options.up is None:
         return True
@@ -292,12 +267,12 @@ def _keeps_up(options: SplitOptions, before: Partition) -> bool:
     return bool(np.allclose(np.array(options.up) / length, before.axes[2], atol=1e-6))
 
 
-def _keeps(options: SplitOptions, before: Partition) -> bool:
+def _keeps(options: SplitOptions, before: record.Partition) -> bool:
     """Return whether the cores of an earlier split are what is wished for, those that are too large apart."""
     return options.boxes is None and options.grid in (None, before.grid) and _keeps_up(options, before)
 
 
-def _asked_for(ground: Ground, names: list[str], layout: Layout, options: SplitOptions) -> Layout:
+def _asked_for(ground: cuts.Ground, names: list[str], layout: cuts.Layout, options: SplitOptions) -> cuts.Layout:
     """Return a layout that can be trained and keeps to --max-images.
 
     Raises:
@@ -307,8 +282,8 @@ def _asked_for(ground: Ground, names: list[str], layout: Layout, options: SplitO
         part = layout.parts[lacking]
         few = f"{counted(part.num_photos, 'photograph')} and {counted(int(part.in_core.sum()), 'point')}"
         raise ConfigError(
-            f"patch {names[lacking]} would have {few}: too few to train ({LEAST_PHOTOS} that are not held out, "
-            f"{LEAST_POINTS})",
+            f"patch {names[lacking]} would have {few}: too few to train ({cuts.LEAST_PHOTOS} that are not held out, "
+            f"{cuts.LEAST_POINTS})",
             "Draw its box larger, or join it to a neighbour; a scene so small needs no split.",
         )
     if options.max_images and layout.most() > options.max_images:
@@ -317,7 +292,7 @@ def _asked_for(ground: Ground, names: list[str], layout: Layout, options: SplitO
     return layout
 
 
-def _kept(tried: Ground, ground: Ground, cores: dict[str, Box], most: int) -> dict[str, Box]:
+def _kept(tried: cuts.Ground, ground: cuts.Ground, cores: dict[str, Box], most: int) -> dict[str, Box]:
     """Return the cores of an earlier split; one that has become too large is cut, and keeps its name for one half.
 
     Raises:
@@ -330,8 +305,8 @@ def _kept(tried: Ground, ground: Ground, cores: dict[str, Box], most: int) -> di
             return cores
         box, others = cores[large[0]], [core for name, core in cores.items() if name != large[0]]
         try:
-            below, above, *_ = tried.balanced(partial(halves, num_parts=2, box=box), box, others).cores
-        except NoRoom as error:
+            below, above, *_ = tried.balanced(partial(cuts.halves, num_parts=2, box=box), box, others).cores
+        except cuts.NoRoom as error:
             raise ConfigError(f"--max-images {most}: {large[0]} cannot be cut any more") from error
         trial = cores | {large[0]: below, _next_name(cores): above}
         halved = ground.lay_out(list(trial.values()))
@@ -347,11 +322,11 @@ def _next_name(names: Mapping[str, Box]) -> str:
     return next(name for index in range(len(names) + 1) if (name := f"p{index}") not in names)
 
 
-def _core(name: str, index: int, layout: Layout) -> Core:
+def _core(name: str, index: int, layout: cuts.Layout) -> record.Core:
     part = layout.parts[index]
     num_core_points = int((part.points & part.in_core).sum())
     counts = (part.num_photos, int(part.points.sum()), num_core_points, round(part.cost, 6))
-    return Core(name, layout.cores[index], layout.grown[index], layout.bounds[index], *counts)
+    return record.Core(name, layout.cores[index], layout.grown[index], layout.bounds[index], *counts)
 
 
 def _offset(sightings: Sightings) -> tuple[float, float, float]:
@@ -360,7 +335,9 @@ def _offset(sightings: Sightings) -> tuple[float, float, float]:
     return offset_for([span] if span else [])
 
 
-def _notes(sightings: Sightings, layout: Layout, parts: Mapping[str, Part], before: Partition | None) -> list[str]:
+def _notes(
+    sightings: Sightings, layout: cuts.Layout, parts: Mapping[str, cuts.Part], before: record.Partition | None
+) -> list[str]:
     notes = []
     blind = np.sum([part.photos for part in parts.values()], axis=0) == 0
     if blind.any():
