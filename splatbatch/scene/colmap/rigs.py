@@ -92,7 +92,7 @@ def read_rigs(sparse: Path) -> Rigs | None:
     if len(there) == 1:
         raise ModelError(there[0], "rigs and frames: one is there without the other")
     readers = (_text_rigs, _text_frames) if suffix == "txt" else (_binary_rigs, _binary_frames)
-    return Rigs(*(_whole(path, read) for path, read in zip(paths, readers, strict=True)))  # type: ignore[arg-type]
+    return Rigs(*(_whole(path, read) for path, read in zip(paths, readers, strict=True)))
 
 
 def _whole(path: Path, read: Callable[[Path], Iterator[Any]]) -> tuple[Any, ...]:
