@@ -83,7 +83,7 @@ OF_OTHERS = {
     "files.py": "defines them",
     "scene/photos/headers.py": "sizes of photographs, a cache of its own",
     "scene/partition/place.py": "partition.json, which lies beside the patches",
-    "scene/partition/options.py": "boxes that somebody has drawn",
+    "scene/partition/plan.py": "boxes that somebody has drawn",
     "doctor/inventory.py": "nvcc's version.json",
     "engines/ray/client.py": "what it is asked on its stdin",
     "engines/ray/engine.py": "what the client of Ray answers",
