@@ -83,7 +83,7 @@ OF_OTHERS = {
     "files.py": "defines them",
     "scene/photos/headers.py": "sizes of photographs, a cache of its own",
     "scene/partition/place.py": "partition.json, which lies beside the patches",
-    "scene/partition/options.py": "boxes that somebody has drawn",
+    "scene/partition/plan.py": "boxes that somebody has drawn",
     "doctor/inventory.py": "nvcc's version.json",
     "engines/ray/client.py": "what it is asked on its stdin",
     "engines/ray/engine.py": "what the client of Ray answers",
@@ -114,5 +114,5 @@ def test_fields_of_records_are_parsed_in_store_alone() -> None:
     # what stands there is no record: a YAML as it was read, and the answer of a program of ours
     others |= {"config/sweep/sweep.py", "config/trainers/program_checks.py", "doctor/probe.py"}
     others |= {"tasks/attempt_table.py"}  # settings.json holds a tree of settings, as any version had them
-    others |= {f"scene/imports/transforms/{name}.py" for name in ("intrinsics", "reading")}  # other programs' files
+    others |= {"scene/imports/transforms.py"}  # other programs' files
     assert {str(path) for path in parsers if path.parts[0] != "store"} == others

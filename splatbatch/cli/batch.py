@@ -74,11 +74,11 @@ def split(
     """Cut a COLMAP scene into patches that share its photographs; run it again once photographs were added."""
     from splatbatch.commands.scene import split as splitting
     from splatbatch.night.scene import trained_in
-    from splatbatch.scene.partition.split import Asked
+    from splatbatch.scene.partition.split import SplitRequest
 
-    wish = splitting.wish_for(splitting.Cuts(max_images, overlap, grid, boxes, axis), holdout_block, seed)
+    asked = splitting.options_for(splitting.Cuts(max_images, overlap, grid, boxes, axis), holdout_block, seed)
     trained = frozenset[str]() if drop else trained_in(out)
-    splitting.run(Asked(source, images, out, wish, trained), splitting.Output(picture, dry_run, json_))
+    splitting.run(SplitRequest(source, images, out, asked, trained), splitting.Output(picture, dry_run, json_))
 
 
 @app.command("import")
@@ -101,10 +101,10 @@ def import_(
 ) -> None:
     """Make a COLMAP scene of what another program has reconstructed; photographs are linked, not copied."""
     from splatbatch.commands import import_ as importing
-    from splatbatch.scene.imports.capture import Wish
+    from splatbatch.scene.imports.capture import ImportOptions
 
-    wish = Wish(images, points, chunk, skip_missing, not no_triangulation, within_s)
-    importing.import_(source, folder, wish, as_json=json_)
+    asked = ImportOptions(images, points, chunk, skip_missing, not no_triangulation, within_s)
+    importing.import_(source, folder, asked, as_json=json_)
 
 
 @app.command("verify-dims")

@@ -11,8 +11,8 @@ from rich.text import Text
 from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, open_table, print_json
 from splatbatch.config.load import has_config
+from splatbatch.doctor.checks import Finding, worst_exit_code
 from splatbatch.doctor.examination import examine
-from splatbatch.doctor.facts import Finding, worst_exit_code
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report.viewer.viewer import viewer_gz
 from splatbatch.tasks.batch import open_batch

@@ -30,7 +30,7 @@ from splatbatch.machine.orphans import has_died
 from splatbatch.monitor.history import tell_history
 from splatbatch.outcome import Action
 from splatbatch.plain_text import plain
-from splatbatch.report.attempts import OfAttempt, attempts_of
+from splatbatch.report.build import OfAttempt, attempts_of
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.ledger import events
 from splatbatch.store.log_ends import read_ends

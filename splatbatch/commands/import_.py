@@ -13,12 +13,12 @@ from splatbatch.commands.output import open_console, print_json
 from splatbatch.night.prepare import bring_in
 from splatbatch.plain_text import counted, one_line, plain, spell_place
 from splatbatch.scene.audit.audit import Audit
-from splatbatch.scene.imports.capture import Wish
+from splatbatch.scene.imports.capture import ImportOptions
 from splatbatch.scene.imports.importing import Imported
 from splatbatch.scene.imports.writing import RECORD
 
 
-def import_(source: Path, folder: Path, wish: Wish, *, as_json: bool) -> None:
+def import_(source: Path, folder: Path, options: ImportOptions, *, as_json: bool) -> None:
     """Write a model of a source into a new folder, audit it, and say what was converted and what was not.
 
     Exit with 3 if the audit finds errors: the model is there, and what is wrong with it is told.
@@ -28,7 +28,7 @@ def import_(source: Path, folder: Path, wish: Wish, *, as_json: bool) -> None:
         ConfigError: the folder is not new, or an option does not fit the source.
         OutputError: the folder cannot be written.
     """
-    done, config, audit = bring_in(source, folder, wish)
+    done, config, audit = bring_in(source, folder, options)
     if as_json:
         told = asdict(done.notes) | {"kind": done.capture.kind, "config": str(config), "num_points": done.num_points}
         print_json({**told, "offset": list(done.offset), "crs": done.capture.crs or None, "audit": audit.to_record()})

@@ -17,8 +17,8 @@ from rich.live import Live
 from rich.text import Text
 
 from splatbatch.commands.output import open_console, print_json
-from splatbatch.engines.crew import Crew
 from splatbatch.engines.engine import Seen
+from splatbatch.engines.workers import EngineWorkers
 from splatbatch.monitor.table import batch_eta_s, live_view, num_shown, status_table
 from splatbatch.plain_text import clock, one_line
 from splatbatch.store.claims import AtWork, at_work, in_short, lines_of
@@ -56,10 +56,10 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     if len(batch.tasks) >= LEAST_NEWS and not options.verify:
         index = Index(batch.output.index)
     if options.watch and not options.as_json:
-        return _watch(Watched(batch, Watcher(batch.output), Crew(batch.config.executor, batch.output), index))
+        return _watch(Watched(batch, Watcher(batch.output), EngineWorkers(batch.config.executor, batch.output), index))
     standing = batch.standing("every byte" if options.verify else "time", index)
     statuses = _statuses(batch, standing, None if options.as_json else room)
-    crew = Crew(batch.config.executor, batch.output)
+    crew = EngineWorkers(batch.config.executor, batch.output)
     crew.look()
     running = holder(batch.output.lock)
     statuses = statuses if running else audited(batch, statuses)
@@ -91,7 +91,7 @@ class Watched:
 
     batch: Batch
     watcher: Watcher
-    crew: Crew
+    crew: EngineWorkers
     index: Index | None
     _next_look: float = 0.0
 

@@ -6,10 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from splatbatch.doctor import inventory
-from splatbatch.doctor.facts import OF_TRAINER, Finding, Machine, ok, problem
-from splatbatch.doctor.job import extras, of_job
-from splatbatch.doctor.kernels import of_kernels
-from splatbatch.doctor.machine import of_machine
+from splatbatch.doctor.checks import OF_TRAINER, Finding, Machine, extras, of_job, of_kernels, of_machine, ok, problem
 from splatbatch.doctor.probe import probe, warm
 from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.scene.footprint import Footprint

@@ -18,9 +18,7 @@ from splatbatch import __version__
 from splatbatch.caches import extensions_folder
 from splatbatch.config import Config, Recipe
 from splatbatch.config.trainers.programs import OUR_TRAINER
-from splatbatch.doctor.facts import Job, Lock, Machine, Toolchain, TorchBuild, Version
-from splatbatch.doctor.job import EXTRAS, disk_mib
-from splatbatch.doctor.machine import parse_build, parse_version
+from splatbatch.doctor import checks
 from splatbatch.files import MIB, SHARED_MEMORY, free_mib, read_json
 from splatbatch.machine import gpu
 from splatbatch.machine.slots import is_on_cpu
@@ -32,9 +30,9 @@ COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "cc1plus", "ninja", "clang++", "
 CUDA_FOLDER = Path("/usr/local/cuda")
 
 
-def machine() -> Machine:
+def machine() -> checks.Machine:
     """Return what is seen of this machine in milliseconds."""
-    return Machine(
+    return checks.Machine(
         presence=gpu.presence(),
         driver=gpu.driver_version(),
         driver_cuda=gpu.cuda_version(),
@@ -47,7 +45,7 @@ def machine() -> Machine:
 def versions() -> Mapping[str, str]:
     """Return the versions of Python, of ours, and of the packages that matter, the optional ones included."""
     found = {"splatbatch": __version__, "Python": platform.python_version()}
-    for name in (*PACKAGES, *(package for package, _ in EXTRAS.values())):
+    for name in (*PACKAGES, *(package for package, _ in checks.EXTRAS.values())):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -55,18 +53,18 @@ def versions() -> Mapping[str, str]:
     return found
 
 
-def torch_build() -> TorchBuild | None:
+def torch_build() -> checks.TorchBuild | None:
     """Return which torch is installed, without importing it; None without one."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return None
     try:
-        return parse_build(Path(spec.origin).with_name("version.py").read_text(encoding="utf-8"))
+        return checks.parse_build(Path(spec.origin).with_name("version.py").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
 
 
-def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, Footprint]) -> Job:
+def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, Footprint]) -> checks.Job:
     """Return what the training of some patches asks of this machine."""
     programs = {recipe.training.trainer: recipe.program for recipe in recipes.values()}
     wanted = {
@@ -76,11 +74,11 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
     }
     folder = config.output.folder
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return Job(
+    return checks.Job(
         folder=folder,
         can_write=there.is_dir() and os.access(there, os.W_OK | os.X_OK),
         free_mib=free_mib(there),
-        need_mib=disk_mib(recipes, footprints),
+        need_mib=checks.disk_mib(recipes, footprints),
         wanted_mib=config.limits.free_disk_mib,
         lacking={name: missing(program) for name, program in programs.items()},
         trains_itself=OUR_TRAINER in programs,
@@ -89,10 +87,10 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
     )
 
 
-def toolchain(torch: TorchBuild | None) -> Toolchain:
+def toolchain(torch: checks.TorchBuild | None) -> checks.Toolchain:
     """Return what builds kernels here, and what is built."""
     nvcc, root = _nvcc(), extensions_folder()
-    return Toolchain(
+    return checks.Toolchain(
         gsplat=_gsplat(root, torch),
         nvcc=nvcc,
         nvcc_version=_nvcc_version(nvcc),
@@ -103,7 +101,7 @@ def toolchain(torch: TorchBuild | None) -> Toolchain:
     )
 
 
-def _gsplat(root: Path, torch: TorchBuild | None) -> str:
+def _gsplat(root: Path, torch: checks.TorchBuild | None) -> str:
     spec = importlib.util.find_spec("gsplat")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         if any(Path(folder).glob("csrc*.so")):
@@ -122,19 +120,19 @@ def _nvcc() -> Path | None:
     return found or (Path(on_path) if on_path else None)
 
 
-def _nvcc_version(nvcc: Path | None) -> Version | None:
+def _nvcc_version(nvcc: Path | None) -> checks.Version | None:
     if nvcc is None:
         return None
     said = (read_json(nvcc.resolve().parents[1] / "version.json") or {}).get("cuda_nvcc")
-    return parse_version(str(said.get("version"))) if isinstance(said, dict) else None
+    return checks.parse_version(str(said.get("version"))) if isinstance(said, dict) else None
 
 
-def _locks(root: Path) -> Iterator[Lock]:
+def _locks(root: Path) -> Iterator[checks.Lock]:
     found = [*root.glob("*/lock"), *root.glob("*/*/lock")]
     is_compiling = bool(found) and _is_compiling()
     for path in found:
         try:
-            yield Lock(path, time.time() - path.stat().st_mtime, is_compiling)
+            yield checks.Lock(path, time.time() - path.stat().st_mtime, is_compiling)
         except OSError:
             continue
 

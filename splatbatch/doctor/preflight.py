@@ -6,9 +6,7 @@ from collections.abc import Mapping
 
 from splatbatch.config import Config, Recipe
 from splatbatch.doctor import inventory
-from splatbatch.doctor.facts import OF_TRAINER, Finding
-from splatbatch.doctor.job import of_job
-from splatbatch.doctor.machine import driver, open_files, shared_memory, torch_build
+from splatbatch.doctor.checks import OF_TRAINER, Finding, driver, of_job, open_files, shared_memory, torch_build
 from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.scene.footprint import Footprint
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from splatbatch.doctor.facts import OF_TRAINER, Finding, Machine, Probe, ok, problem, warning
+from splatbatch.doctor.checks import OF_TRAINER, Finding, Machine, Probe, ok, problem, warning
 from splatbatch.fields import texts
 from splatbatch.supervisor.ask import Answer, ask
 

@@ -11,7 +11,6 @@ from splatbatch.store.submissions import Submission
 
 Handle = str
 """What an engine calls one worker; no other worker of a batch is called so."""
-
 TERMS = "SPLATBATCH_TERMS"
 """Variable that tells a worker by what terms (YAML and version) it was asked for; see `work`."""
 JOB = "SPLATBATCH_JOB"

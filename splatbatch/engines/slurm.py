@@ -27,6 +27,62 @@ from splatbatch.store.submissions import Submission
 PATIENCE_S = 30.0
 """A command waits some seconds for a controller that is down, and says so then."""
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "NVIDIA_VISIBLE_DEVICES")
+MARGIN_S = 20.0
+"""Beside grace_s: what a worker needs to write everything down before Slurm ends it."""
+EARLY_S = 60.0
+"""Slurm sends a signal up to so long before its time: --signal of sbatch(1)."""
+GPU_OPTIONS = ("--gres", "--gpus", "-G", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket")
+SCRIPT = """\
+#!/bin/bash
+# A worker of splatbatch. It may be run again at any time: it takes up what is left.
+export {job}="${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
+{end}
+for needed in {needed}; do
+  [ -e "$needed" ] || {{
+    echo "splatbatch: $needed is not to be seen on node $SLURMD_NODENAME" >&2
+    exit 5
+  }}
+done
+[ -e {cancelled} ] && exit 143
+{setup}
+{exports}
+exec {command}
+"""
+END = (
+    '[ -n "$SLURM_JOB_END_TIME" ] || export SLURM_JOB_END_TIME=$(( $(date +%s) + {seconds} ))  # told since Slurm 23.02'
+)
+SETUP = """\
+{{ {line}
+}} || {{ echo "splatbatch: on node $SLURMD_NODENAME this line of executor.setup failed:" {quoted} >&2; exit 5; }}"""
+PENDING = frozenset(
+    {"PENDING", "CONFIGURING", "EXPEDITING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD",
+     "SPECIAL_EXIT", "SUSPENDED", "POWER_UP_NODE"}
+)  # fmt: skip
+RUNNING = frozenset({"RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "UPDATE_DB"})
+ENDED = frozenset(
+    {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+     "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT"}
+)  # fmt: skip
+SQUEUE = "ArrayJobID:|,ArrayTaskID:|,State:|,NodeList:|,Reason:|,exit_code:|"
+SACCT = "JobID,State,NodeList,ExitCode"
+GONE = Ended("Slurm knows it no more")
+NEVER_BEGAN = "JobLaunchFailure"
+"""Of a job whose log could not be opened, or whose node could not be reached."""
+HELD = "launch failed requeued held"
+"""Why Slurm lets a job wait that a node could not start: it waits until somebody releases it."""
+_DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+MOST_ELEMENTS = 1000
+"""Of an array: Slurm's own default of MaxArraySize is 1001."""
+REMEDIES = {
+    "partition": "`sinfo` lists the partitions; name one in executor.sbatch: [--partition=…].",
+    "Requested node configuration": "No node has all that at once: lower executor.gpus_per_worker, or what"
+    " executor.sbatch asks for; `sinfo -o '%P %D %c %m %G'` shows what nodes have.",
+    "node name": "`sinfo -N` lists the nodes.",
+    "array": "Lower executor.workers, or set a longer executor.worker_time: MaxArraySize is the site's limit.",
+    "account": "`sacctmgr show associations user=$USER` lists your accounts; name one: executor.sbatch: [--account=…].",
+    "contact": "Its controller is down or out of reach: try later; `scontrol ping` says how it is.",
+}
+"""By what Slurm's words hold."""
 
 
 @dataclass(frozen=True)
@@ -76,36 +132,6 @@ def _is_of_job(name: str) -> bool:
     return name.startswith("SLURM") and name not in ("SLURM_CONF", "SLURM_CLUSTERS")
 
 
-MARGIN_S = 20.0
-"""Beside grace_s: what a worker needs to write everything down before Slurm ends it."""
-EARLY_S = 60.0
-"""Slurm sends a signal up to so long before its time: --signal of sbatch(1)."""
-GPU_OPTIONS = ("--gres", "--gpus", "-G", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket")
-
-SCRIPT = """\
-#!/bin/bash
-# A worker of splatbatch. It may be run again at any time: it takes up what is left.
-export {job}="${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
-{end}
-for needed in {needed}; do
-  [ -e "$needed" ] || {{
-    echo "splatbatch: $needed is not to be seen on node $SLURMD_NODENAME" >&2
-    exit 5
-  }}
-done
-[ -e {cancelled} ] && exit 143
-{setup}
-{exports}
-exec {command}
-"""
-END = (
-    '[ -n "$SLURM_JOB_END_TIME" ] || export SLURM_JOB_END_TIME=$(( $(date +%s) + {seconds} ))  # told since Slurm 23.02'
-)
-SETUP = """\
-{{ {line}
-}} || {{ echo "splatbatch: on node $SLURMD_NODENAME this line of executor.setup failed:" {quoted} >&2; exit 5; }}"""
-
-
 def script_of(wanted: Wanted, submission: Submission, limit_s: float | None) -> str:
     """Return what runs on the node; it is replaced by the worker, so that signals reach that."""
     python, *_ = wanted.command
@@ -144,25 +170,6 @@ def options_of(wanted: Wanted, submission: Submission, limit_s: float | None, ow
         # B: or a batch script never hears it
         ours += [f"--signal=B:TERM@{math.ceil(notice_s)}"] if limit_s > 2 * (notice_s + EARLY_S) else []
     return [*ours, *own]
-
-
-PENDING = frozenset(
-    {"PENDING", "CONFIGURING", "EXPEDITING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD",
-     "SPECIAL_EXIT", "SUSPENDED", "POWER_UP_NODE"}
-)  # fmt: skip
-RUNNING = frozenset({"RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "UPDATE_DB"})
-ENDED = frozenset(
-    {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
-     "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT"}
-)  # fmt: skip
-SQUEUE = "ArrayJobID:|,ArrayTaskID:|,State:|,NodeList:|,Reason:|,exit_code:|"
-SACCT = "JobID,State,NodeList,ExitCode"
-GONE = Ended("Slurm knows it no more")
-NEVER_BEGAN = "JobLaunchFailure"
-"""Of a job whose log could not be opened, or whose node could not be reached."""
-HELD = "launch failed requeued held"
-"""Why Slurm lets a job wait that a node could not start: it waits until somebody releases it."""
-_DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 
 
 def of_squeue(text: str) -> Iterator[tuple[Handle, Seen]]:
@@ -224,20 +231,6 @@ def seconds_of(words: str) -> float | None:
         return None
     days, hours, minutes, seconds = (int(one or 0) for one in found.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
-
-
-MOST_ELEMENTS = 1000
-"""Of an array: Slurm's own default of MaxArraySize is 1001."""
-REMEDIES = {
-    "partition": "`sinfo` lists the partitions; name one in executor.sbatch: [--partition=…].",
-    "Requested node configuration": "No node has all that at once: lower executor.gpus_per_worker, or what"
-    " executor.sbatch asks for; `sinfo -o '%P %D %c %m %G'` shows what nodes have.",
-    "node name": "`sinfo -N` lists the nodes.",
-    "array": "Lower executor.workers, or set a longer executor.worker_time: MaxArraySize is the site's limit.",
-    "account": "`sacctmgr show associations user=$USER` lists your accounts; name one: executor.sbatch: [--account=…].",
-    "contact": "Its controller is down or out of reach: try later; `scontrol ping` says how it is.",
-}
-"""By what Slurm's words hold."""
 
 
 class Slurm:

@@ -16,7 +16,7 @@ from splatbatch.failures.settings import Difference
 from splatbatch.failures.signatures import Scope, Signature, Strength, shipped
 from splatbatch.failures.words import Words, lower
 from splatbatch.outcome import Exit, Exited, Lost, NotStarted
-from splatbatch.supervisor.log_progress import TooSlow, time_limit
+from splatbatch.supervisor.external import TooSlow, time_limit
 
 Standing = Literal["final", "bare", "caught", "either", "rival", "exception", "error", "plain", "warning"]
 """Of a line: in the exception that ended it all (bare: its traceback is missing; caught: the program went on after it;

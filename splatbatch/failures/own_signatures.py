@@ -24,7 +24,7 @@ from splatbatch.failures.allocations import JUDGES
 from splatbatch.failures.signatures import GROUP, Scope, Signature, Strength, advices, signatures_of, words_of
 from splatbatch.failures.words import lower
 from splatbatch.files import read_regular
-from splatbatch.supervisor.log_progress import TooSlow, time_limit
+from splatbatch.supervisor.external import TooSlow, time_limit
 
 MOST_BYTES, MOST_CHARS = 1 << 18, 1000
 HINT = "docs/failures.md says what stands in such a file, under 'Failures of programs of your own'."

@@ -5,24 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-
-@dataclass(frozen=True)
-class Detached:
-    """A process that was started so."""
-
-    process: subprocess.Popen[bytes]
-
-    @property
-    def pid(self) -> int:
-        """Return its number."""
-        return self.process.pid
-
-    def exit_code(self) -> int | None:
-        """Return how it has ended; None while it runs."""
-        return self.process.poll()
+Detached = subprocess.Popen[bytes]
 
 
 def command_of(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -39,7 +24,7 @@ def start(command: Sequence[str], log: Path, environment: Mapping[str, str] | No
         OSError: it cannot be started, or the file cannot be written.
     """
     with log.open("ab") as file:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=file,
@@ -47,4 +32,3 @@ def start(command: Sequence[str], log: Path, environment: Mapping[str, str] | No
             env=environment,
             start_new_session=True,
         )
-        return Detached(process)

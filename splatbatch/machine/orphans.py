@@ -27,6 +27,9 @@ from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.attempt import Start
 from splatbatch.store.results import batch_name
 
+PATIENCE_S = 10.0
+ROUND_S = 0.1
+
 
 def has_died(attempt: AttemptFolder) -> bool:
     """Return whether an attempt's supervisor was a process of this machine that is no more; False if unknown."""
@@ -65,10 +68,6 @@ def _recorded(folder: AttemptFolder) -> Iterable[int]:
         pid, _, ticks = name.partition(":")
         if pid.isdecimal() and ticks.isdecimal() and processes.start_ticks(int(pid)) == int(ticks) != 0:
             yield int(pid)
-
-
-PATIENCE_S = 10.0
-ROUND_S = 0.1
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ MOST_LOOKS = 30
 
 
 @dataclass(frozen=True)
-class Look:
+class Throughput:
     """What was measured while the number of patches in training did not change."""
 
     at_once: int
@@ -28,7 +28,7 @@ class Look:
     """Of all together on one GPU."""
 
 
-def how_many(now: int, looks: Sequence[Look], most: int, *, is_tight: bool = False) -> int:
+def how_many(now: int, looks: Sequence[Throughput], most: int, *, is_tight: bool = False) -> int:
     """Return how many patches are to train on a GPU at once.
 
     Not more than `most`, whatever was measured; where memory is tight one fewer than now.
@@ -46,7 +46,7 @@ def how_many(now: int, looks: Sequence[Look], most: int, *, is_tight: bool = Fal
     return now
 
 
-def _paces(looks: Iterable[Look]) -> Mapping[int, float]:
+def _paces(looks: Iterable[Throughput]) -> Mapping[int, float]:
     """Return the median throughput by number at once, where enough was measured."""
     by_number: dict[int, list[float]] = {}
     for look in looks:

@@ -10,7 +10,6 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
 
 from splatbatch import processes
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -22,24 +21,6 @@ ROOM = 4096
 ANSWER_S = 10.0
 """So long a server may take to answer, its imports included."""
 LOOK_S = 0.005
-
-
-class Child(Protocol):
-    """A process that we wait for."""
-
-    pid: int
-
-    def poll(self) -> int | None:
-        """Return how it ended, as `subprocess` tells it; None while it runs."""
-        ...
-
-    def wait(self, timeout: float) -> int:
-        """Return how it ended; raise `subprocess.TimeoutExpired` if it takes longer."""
-        ...
-
-    def send_signal(self, sig: int) -> None:
-        """Signal it, if it still runs."""
-        ...
 
 
 @dataclass
@@ -73,6 +54,10 @@ class Adopted:
         """Signal it, if it still runs."""
         if self.poll() is None:
             processes.send(sig, [self.pid])
+
+
+Child = subprocess.Popen[bytes] | Adopted
+"""A process that we wait for."""
 
 
 class Supervisors:

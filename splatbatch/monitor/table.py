@@ -32,6 +32,8 @@ COLOURS = {
     "trained": "green", "running": "cyan", "failed": "red", "refused": "red",
     "stopped": "yellow", "stale": "yellow",
 }  # fmt: skip
+GAP = 2
+"""Between two columns."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,8 @@ COLUMNS = (
     Column("to go", lambda status: clock(status.eta_s), worth=4),
     Column("attempt", lambda status: _text(status.attempt), is_text=True),
 )
+
+
 NODE = Column("node", lambda status: _text(status.node), is_text=True)
 """Only where there is more than one."""
 
@@ -160,10 +164,6 @@ def batch_eta_s(statuses: Sequence[PatchStatus]) -> float | None:
 def num_left(statuses: Sequence[PatchStatus]) -> int:
     """Return how many patches `train` has not done with yet: those that run, and those that it will take."""
     return sum(status.state in LEFT for status in statuses)
-
-
-GAP = 2
-"""Between two columns."""
 
 
 def fitting(widths: Sequence[int], worths: Sequence[int], width: int) -> list[int]:

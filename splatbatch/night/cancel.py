@@ -11,8 +11,8 @@ from pathlib import Path
 
 from splatbatch import config as configuration
 from splatbatch.config import Config
-from splatbatch.engines.crew import Crew
 from splatbatch.engines.engine import Pending, Running
+from splatbatch.engines.workers import EngineWorkers
 from splatbatch.errors import SplatbatchError
 from splatbatch.monitor.telling import tell
 from splatbatch.scheduler import cancel as cancelling
@@ -53,7 +53,7 @@ def cancel(config: Path | str | None, wanted: Sequence[str]) -> Ending:
     """
     settings, patches = _opened(config, wanted)
     output = OutputFolder(settings.output.folder)
-    watcher, crew = Watcher(output), Crew(settings.executor, output)
+    watcher, crew = Watcher(output), EngineWorkers(settings.executor, output)
     crew.look()
     run = holder(output.lock)
     workers = [one for one in watcher.present(but=LOCAL) if not crew.is_gone(one.job)]  # frozen ones may thaw
@@ -77,7 +77,7 @@ def cancel(config: Path | str | None, wanted: Sequence[str]) -> Ending:
     return Ending(output, tuple(patches), statuses=tuple(one for one in statuses if one.patch in names))
 
 
-def _end(crew: Crew) -> None:
+def _end(crew: EngineWorkers) -> None:
     """Have engines end what is left of the workers that they were asked for."""
     for words in crew.stop():
         tell(f"an engine could not be told: {words}; what it starts later ends at once")

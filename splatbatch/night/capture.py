@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.capture import Convert, Flight, Floats, Shot, Survey, shots_of, suggest, up_of
+from splatbatch.scene.capture import Convert, Flight, Floats, PlacedCamera, Survey, placed_cameras, suggest, up_of
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats.blocks import sample_means
 from splatbatch.store.folders import PatchFolder
@@ -30,11 +30,11 @@ def flight_of(batch: Batch) -> Flight:
         raise SceneError("these scenes stand by themselves, each in its own frame", "Name one: plan-capture p0.")
     offset, crs = np.array(offsets.pop()), batch.config.scene.crs or ""
     places, sizes, patches = _cells(batch, tasks)
-    shots, obstacles = _models(batch, tasks, offset)
-    if not shots:
+    cameras, obstacles = _models(batch, tasks, offset)
+    if not cameras:
         raise SceneError("no camera with a pose: nothing tells from how far photographs are taken")
-    up = up_of(places, shots, is_mapped=bool(crs))
-    plan = suggest(Survey(places, sizes, shots, up, patches), obstacles)
+    up = up_of(places, cameras, is_mapped=bool(crs))
+    plan = suggest(Survey(places, sizes, cameras, up, patches), obstacles)
     to_globe = _to_globe(crs, places.mean(axis=0) + offset) if crs else None
     return Flight(plan, ", ".join(dict.fromkeys(task.patch.name for task in tasks)), offset, crs, to_globe)
 
@@ -56,19 +56,19 @@ def _cells(batch: Batch, tasks: Sequence[Task]) -> tuple[Floats, Floats, list[st
     return rows[:, :3], rows[:, 3], patches
 
 
-def _models(batch: Batch, tasks: Sequence[Task], offset: Floats) -> tuple[list[Shot], Floats]:
+def _models(batch: Batch, tasks: Sequence[Task], offset: Floats) -> tuple[list[PlacedCamera], Floats]:
     """Return all cameras, each photograph once, and what may be in the way, in the splats' coordinates."""
-    shots: dict[str, Shot] = {}
+    cameras: dict[str, PlacedCamera] = {}
     places: list[Floats] = []
     for task in {task.patch.name: task for task in tasks}.values():
         model = read_reconstruction(task.patch.sparse)
         for image in model.images:
-            for shot in shots_of([image], model.cameras):
-                shots[image.name] = _moved(shot, offset)
+            for camera in placed_cameras([image], model.cameras):
+                cameras[image.name] = _moved(camera, offset)
         places += [model.points.xyz - offset, _gaussians(batch.output.patch(task.name))]
     every = np.vstack(places)
     every = every[np.isfinite(every).all(axis=1)]
-    return list(shots.values()), every[:: max(1, len(every) // MOST_OBSTACLES)]
+    return list(cameras.values()), every[:: max(1, len(every) // MOST_OBSTACLES)]
 
 
 def _gaussians(folder: PatchFolder) -> Floats:
@@ -80,10 +80,10 @@ def _gaussians(folder: PatchFolder) -> Floats:
     return found
 
 
-def _moved(shot: Shot, offset: Floats) -> Shot:
-    matrix = shot.matrix.copy()
+def _moved(camera: PlacedCamera, offset: Floats) -> PlacedCamera:
+    matrix = camera.matrix.copy()
     matrix[:3, 3] += matrix[:3, :3] @ offset
-    return Shot(matrix, shot.focal, shot.size)
+    return PlacedCamera(matrix, camera.focal, camera.size)
 
 
 def _to_globe(crs: str, middle: Floats) -> Convert:

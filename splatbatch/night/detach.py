@@ -64,7 +64,7 @@ def _await(worker: Detached, output: OutputFolder, log: Path) -> str:
     """Return the name of a worker that has begun, or has long been looking at the batch; empty if it found no work."""
     watcher, began = Watcher(output), time.monotonic()
     while (passed_s := time.monotonic() - began) < PATIENCE_S:
-        if (code := worker.exit_code()) == 0:
+        if (code := worker.poll()) == 0:
             return ""
         if code is not None:
             words = read_tail(log).strip() or f"it says nothing, and ended with {code}"

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from splatbatch.config import Executor
-from splatbatch.engines.crew import Crew
 from splatbatch.engines.engine import TERMS, Ended, Running, Wanted
 from splatbatch.engines.slurm import NEVER_BEGAN
+from splatbatch.engines.workers import EngineWorkers
 from splatbatch.errors import ConfigError, ExecutorError, Interrupted, OutputError, SceneError, TrainerError
 from splatbatch.files import read_tail
 from splatbatch.machine import detached
@@ -104,14 +104,16 @@ class Staffing:
 
     batch: Batch
     verify: bool
-    crew: Crew
+    crew: EngineWorkers
     watcher: Watcher
     left: Left
 
     @classmethod
     def of(cls, batch: Batch, *, verify: bool) -> Staffing:
         """Begin."""
-        return cls(batch, verify, Crew(batch.config.executor, batch.output), Watcher(batch.output), Left.of(batch))
+        return cls(
+            batch, verify, EngineWorkers(batch.config.executor, batch.output), Watcher(batch.output), Left.of(batch)
+        )
 
     def call(self) -> str:
         """Ask for workers unless some are at work or wait; return what was done, in words; empty: nothing is left.
@@ -291,7 +293,7 @@ class Why:
     """Others would end so, too."""
 
 
-def why_ended(crew: Crew) -> Why:
+def why_ended(crew: EngineWorkers) -> Why:
     """Return why the workers of a crew have ended: of one that tells most."""
     ends = sorted(crew.ended(), key=lambda one: _weight(one[2]), reverse=True)
     if not ends:

@@ -17,12 +17,12 @@ from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.task import patches_of
 
 if TYPE_CHECKING:
-    from splatbatch.scene.imports.capture import Wish
+    from splatbatch.scene.imports.capture import ImportOptions
     from splatbatch.scene.imports.importing import Imported
     from splatbatch.scene.repair import Repaired
 
 
-def bring_in(source: Path, folder: Path, wish: Wish) -> tuple[Imported, Path, Audit]:
+def bring_in(source: Path, folder: Path, options: ImportOptions) -> tuple[Imported, Path, Audit]:
     """Write a model of a source, and a YAML, into a new folder; return both, and what the audit says of the model.
 
     Raises:
@@ -33,7 +33,7 @@ def bring_in(source: Path, folder: Path, wish: Wish) -> tuple[Imported, Path, Au
     from splatbatch.scene.imports import importing
     from splatbatch.scene.imports.writing import HOLDOUT
 
-    done = importing.bring_in(source, folder, wish)
+    done = importing.bring_in(source, folder, options)
     config = folder / configuration.DEFAULT_CONFIG
     kept = Kept(done.offset, done.capture.crs, HOLDOUT if done.holdout else "")
     write_text(config, config_for(folder, folder.resolve(), has_gpu=presence().is_here(), kept=kept))

@@ -21,10 +21,9 @@ from splatbatch.night.afterwards import TRAIN, Show, Trained, guarded, left_out,
 from splatbatch.night.decided import Wish
 from splatbatch.night.training import train
 from splatbatch.plain_text import one_line
-from splatbatch.scene.partition.folder import find_source
-from splatbatch.scene.partition.options import Wish as Cut
+from splatbatch.scene.partition.plan import SplitOptions
 from splatbatch.scene.partition.record import partition_of
-from splatbatch.scene.partition.split import Asked, split
+from splatbatch.scene.partition.split import SplitRequest, find_source, split
 from splatbatch.scene.template import config_for
 from splatbatch.store.folders import BACKDROP, names_in
 from splatbatch.store.layout import OutputFolder
@@ -154,7 +153,7 @@ def _cut(options: SceneOptions, show: Show) -> None:
         say("split: 1 of 4: the scene is cut already")
         return
     say("split: 1 of 4")
-    asked = Asked(options.source, options.images, patches, Cut(options.max_images), trained_in(patches))
+    asked = SplitRequest(options.source, options.images, patches, SplitOptions(options.max_images), trained_in(patches))
     show(split(asked, dry_run=False))
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from splatbatch import __version__
-from splatbatch.engines.crew import Crew
 from splatbatch.engines.engine import JOB, TERMS
+from splatbatch.engines.workers import EngineWorkers
 from splatbatch.errors import ExecutorError, OutputError, SplatbatchError
 from splatbatch.files import sweep
 from splatbatch.machine.slots import given_cards
@@ -193,7 +193,7 @@ def open_as_worker(config: Path | None, names: Sequence[str]) -> Batch:
 
 def _take_back(batch: Batch, handle: str) -> None:
     """Have our engine start none of those that were to follow us: nothing is left for them."""
-    crew = Crew(batch.config.executor, batch.output)
+    crew = EngineWorkers(batch.config.executor, batch.output)
     for one in crew.submissions:
         has_more = handle in one.handles and len(one.handles) > one.record.num_workers
         if has_more and one.is_first_to_drop():  # sites forbid to ask often

@@ -9,7 +9,7 @@ import numpy as np
 
 from splatbatch.errors import SceneError
 from splatbatch.publish.source import Part, Published
-from splatbatch.report.viewer.initial_camera import TO_VIEWER, InitialCamera, Vector, turn_upright, up_of
+from splatbatch.report.viewer.viewer import TO_VIEWER, InitialCamera, Vector, turn_upright, up_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Floats, Image
 from splatbatch.scene.frame import shifted_image

@@ -17,7 +17,7 @@ from splatbatch.publish.source import SCENE, Part, Published
 from splatbatch.publish.tiles.geodesy import Ground, on_globe, upright
 from splatbatch.publish.tiles.glb import leaves
 from splatbatch.publish.tiles.write import ROOT, Tiles
-from splatbatch.report.viewer.initial_camera import up_of
+from splatbatch.report.viewer.viewer import up_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.splats.blocks import sample_means
 from splatbatch.splats.ply import write_pieces

@@ -6,7 +6,7 @@ import math
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -14,26 +14,157 @@ from typing import Any, TypeVar
 from splatbatch import __version__
 from splatbatch.config import TaskId, Variant
 from splatbatch.files import Record, read_tail
-from splatbatch.report.attempts import OfAttempt, attempts_of, gain_db
+from splatbatch.plain_text import clock, moment
 from splatbatch.report.colors import colors_of
 from splatbatch.report.comparison import compare
-from splatbatch.report.deadline import deadline_of
-from splatbatch.report.facts import Attempt, Report, ReportedFrame, ReportedPatch, Run
+from splatbatch.report.facts import OUTCOMES, Attempt, Next, Report, ReportedDeadline, ReportedFrame, ReportedPatch, Run
 from splatbatch.report.outliers import outliers
 from splatbatch.report.quality import quality_of
 from splatbatch.report.scene import overview, scene_facts
 from splatbatch.report.todo import todo
 from splatbatch.report.workers import starts_of, workers_of
-from splatbatch.store.events import Audited, BatchEnded, BatchStarted, Event, event_of
+from splatbatch.store import events
+from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import lines
+from splatbatch.store.records.attempt import ExitFacts, Go, JobSpec, Progress
+from splatbatch.store.records.metrics import Metrics
 from splatbatch.store.records.result import Result
+from splatbatch.tasks.deadline.words import in_words
 from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.settled.deadline import DEADLINE
 from splatbatch.tasks.settled.every import words_of_report
 from splatbatch.tasks.settled.frame import FRAME, note
 from splatbatch.tasks.status import STATES, PatchStatus, read_status, summary
 
+SETUP = ("start", "load", "init")
+OfAttempt = events.AttemptStarted | events.Gate | events.AttemptEnded | events.Retried | events.GaveUp
 MOST_CONFIG_BYTES = 1 << 18
+T = TypeVar("T")
+
+
+def attempts_of(folder: PatchFolder, history: Sequence[OfAttempt]) -> tuple[Attempt, ...]:
+    """Return the attempts at a patch, first to last, by what the ledger and their folders say of them."""
+    product = folder.read_result() or Result()
+    attempts = {one.number: Attempt(one.number) for one in folder.attempts()}
+    latest = 0
+    for event in history:
+        place = latest if isinstance(event, events.Retried | events.GaveUp) else event.attempt
+        if place is None or place < 1:
+            continue
+        latest = place
+        attempts[place] = _with(attempts.get(place, Attempt(place)), event)
+    return tuple(
+        _as_its_folder_says(attempts[place], AttemptFolder(folder.path / f"{ATTEMPT_PREFIX}{place:02d}"), product)
+        for place in sorted(attempts)
+    )
+
+
+def _with(attempt: Attempt, event: OfAttempt) -> Attempt:
+    match event:
+        case events.AttemptStarted():
+            return replace(attempt, slot=event.slot, started_at=event.t, changes=event.changes)
+        case events.Gate():
+            return replace(attempt, gate_s=event.waited_s, gate=event.reason)
+        case events.AttemptEnded():
+            diagnosis = event.diagnosis
+            return replace(
+                attempt,
+                ended_at=event.t,
+                outcome=next((one for one in OUTCOMES if one == event.outcome), None),
+                adopted=event.adopted,
+                choice=event.choice,
+                phase=event.phase or "",
+                step=event.step,
+                seconds=event.seconds,
+                gpu_peak_mib=event.gpu_peak_mib,
+                own_gpu_peak_mib=event.own_gpu_peak_mib,
+                cause=event.cause,
+                advice=diagnosis.advice if diagnosis else "",
+                evidence=diagnosis.evidence if diagnosis else (),
+                warnings=event.warnings or (),
+            )
+        case events.Retried():
+            return replace(
+                attempt,
+                next=Next("retry", event.wait_s, changes=event.changes, trained_in_between=event.trained_in_between),
+            )
+        case events.GaveUp():
+            between = event.trained_in_between or ()
+            return replace(attempt, next=Next("gave_up", reason=event.reason, trained_in_between=between))
+
+
+def _as_its_folder_says(attempt: Attempt, folder: AttemptFolder, product: Result) -> Attempt:
+    """Add what only the attempt's own folder knows; its own clock is better than that of the run that adopted it."""
+    job, told, start = folder.read_job() or JobSpec(), folder.read_exit() or ExitFacts(), folder.read_start()
+    metrics, lines = folder.read_metrics() or Metrics(), folder.read_progress()
+    started_at = (folder.read_go() or Go()).at or start.started_at or attempt.started_at
+    known = [(line.phase, line.t) for line in lines if line.t is not None]
+    begun = next((at for phase, at in known if phase not in SETUP), None)
+    is_kept = product.attempt == folder.path.name
+    own = folder.read_result() or (product if is_kept else Result())
+    final = (own.metrics if own.metrics.written else metrics).final
+    ended_at = told.ended_at or attempt.ended_at
+    return replace(
+        attempt,
+        node=start.host,
+        worker=job.claim.worker,
+        slot=attempt.slot or job.slot,
+        changes=attempt.changes or job.changes,
+        started_at=started_at,
+        ended_at=known[-1][1] if ended_at is None and known else ended_at,
+        setup_s=None if begun is None or started_at is None else max(0.0, round(begun - started_at, 2)),
+        pace_s=pace_s(lines),
+        torch_peak_mib=metrics.peak.highest(),
+        psnr=final.psnr,
+        ssim=final.ssim,
+        num_gaussians=own.num_gaussians,
+        is_kept=is_kept,
+        has_splat=folder.splat.exists(),
+        is_pictured=bool(folder.read_views().ranked()),
+    )
+
+
+def pace_s(lines: Sequence[Progress]) -> float | None:
+    """Return what a step took after the first one, in seconds; None where fewer than two have a time."""
+    known = [(line.step, line.t) for line in lines if line.loss is not None and line.step and line.t is not None]
+    steps = [(step, at) for step, at in known if step > 0]
+    if len(steps) < 2 or steps[-1][0] <= steps[0][0]:
+        return None
+    return max(0.0, (steps[-1][1] - steps[0][1]) / (steps[-1][0] - steps[0][0]))
+
+
+def gain_db(attempts: Sequence[Attempt], since: float) -> float | None:
+    """Return by how much the product is better than the one before it, if the run that began then has trained it."""
+    kept = next((one for one in attempts if one.is_kept), None)
+    if kept is None or kept.psnr is None or (kept.started_at or 0.0) + 1 < since:
+        return None
+    before = [one.psnr for one in attempts if one.number < kept.number and one.outcome == "trained"]
+    return kept.psnr - before[-1] if before and before[-1] is not None else None
+
+
+def deadline_of(
+    output: OutputFolder, history: Iterable[events.Event], standing: Standing | None
+) -> ReportedDeadline | None:
+    """Return what is told of the deadline; None where none was chosen for."""
+    choice = DEADLINE.recorded(output)
+    if choice is None:
+        return None
+    tasks = [standing.current(name) for name in choice.patches if standing and standing.knows(name)]
+    ends = [event.t for event in history if _counts(event, choice.patches, choice.chosen_at or 0.0)]
+    ended_at = max((at for at in ends if at is not None), default=None)
+    words = list(in_words(choice, tasks))
+    if ended_at is not None and choice.ends_at is not None:
+        late_s = ended_at - choice.ends_at
+        how = f"{clock(abs(late_s))} {'after it' if late_s > 0 else 'before it'}"
+        words.append(f"the last attempt ended at {moment(ended_at)}, {how}")
+    told = {one.name: getattr(choice, one.name) for one in fields(choice)}
+    return ReportedDeadline(**told, words=tuple(words), ended_at=ended_at)
+
+
+def _counts(event: events.Event, patches: Sequence[str], since: float) -> bool:
+    return isinstance(event, events.AttemptEnded) and event.patch in patches and (event.t or 0.0) >= since
 
 
 def build(
@@ -41,10 +172,10 @@ def build(
 ) -> Report:
     """Return the facts of a batch."""
     statuses, said = read_status(output, names, standing=standing), _said(output)
-    history = [event for record in said if (event := event_of(record))]
+    history = [event for record in said if (event := events.event_of(record))]
     runs = _runs(said)
     patches = _patches(output, statuses, history, max(starts_of(runs), default=0.0))
-    audits = [record for record in said if record["event"] == Audited.name]
+    audits = [record for record in said if record["event"] == events.Audited.name]
     scene = scene_facts(output, standing.patches_folder) if standing else None
     report = Report(
         output=str(output.path),
@@ -72,9 +203,6 @@ def build(
     return replace(report, todo=todo(report))
 
 
-T = TypeVar("T")
-
-
 def _said(output: OutputFolder) -> list[Record]:
     """Return all lines of the ledger; they share their keys and words, which weigh more than all else that they say."""
     return [
@@ -84,9 +212,12 @@ def _said(output: OutputFolder) -> list[Record]:
 
 
 def _patches(
-    output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[Event], since: float
+    output: OutputFolder, statuses: Sequence[PatchStatus], history: Sequence[events.Event], since: float
 ) -> tuple[ReportedPatch, ...]:
-    by_patch = _by_patch(history)
+    by_patch: dict[str, list[OfAttempt]] = {}
+    for event in history:
+        if isinstance(event, OfAttempt):
+            by_patch.setdefault(event.patch, []).append(event)
     attempts: dict[str, tuple[Attempt, ...]] = {}
     for one in statuses:
         look = partial(attempts_of, output.patch(one.patch), by_patch.get(one.patch, []))
@@ -131,24 +262,16 @@ def _training_s(status: PatchStatus, attempts: Sequence[Attempt]) -> float | Non
     return None if status.seconds is None else status.seconds - ((kept and kept.setup_s) or 0.0)
 
 
-def _by_patch(history: Sequence[Event]) -> dict[str, list[OfAttempt]]:
-    found: dict[str, list[OfAttempt]] = {}
-    for event in history:
-        if isinstance(event, OfAttempt):
-            found.setdefault(event.patch, []).append(event)
-    return found
-
-
 def _runs(said: Sequence[Record]) -> tuple[Run, ...]:
     runs: list[Run] = []
     latest: dict[str, int] = {}
     for record in said:
         worker = str(record.get("worker", ""))
-        match event_of(record):
-            case BatchStarted() as event:
+        match events.event_of(record):
+            case events.BatchStarted() as event:
                 latest[worker] = len(runs)
                 runs.append(Run(event.t, None, event.slots, event.changes, worker))
-            case BatchEnded() as event if worker in latest:
+            case events.BatchEnded() as event if worker in latest:
                 runs[latest[worker]] = replace(runs[latest[worker]], ended_at=event.t)
             case _:
                 pass
@@ -169,7 +292,7 @@ def _settled(output: OutputFolder, names: Sequence[str], standing: Standing | No
 def _audit(said: Record, statuses: Sequence[PatchStatus]) -> Record:
     """Return the latest audit with every patch that is refused now: it may have been about some patches alone."""
     refused = {one.patch: one.advice for one in statuses if one.state == "refused"}
-    event = Audited.from_record(said)
+    event = events.Audited.from_record(said)
     return {**said, "verified": event.verified, "refused": refused, "warnings": list(event.warnings)}
 
 

@@ -16,7 +16,6 @@ from splatbatch.report.units import photographs
 from splatbatch.report.workers import nodes_of
 from splatbatch.scene.patches import spell
 from splatbatch.store.records.quality import grade_in_words
-from splatbatch.store.records.run import Afterwards
 
 SPECIAL = re.compile(r"[\\`*\[|]")
 _FIRST = ("patch", "state", "photographs", "PSNR dB (before)", "SSIM", "Gaussians", "MiB")
@@ -35,7 +34,7 @@ def to_markdown(report: Report) -> str:
         "",
         *_todo(report.todo),
         *([*(f"- {_plain(words)}" for words in report.deadline.words), ""] if report.deadline else []),
-        *_afterwards(report.afterwards),
+        *([*(f"- {_plain(one.words)}" for one in report.afterwards), ""] if report.afterwards else []),
         *_comparison(report.sweep),
         *_patches(report.patches),
         *_workers(report.workers),
@@ -51,11 +50,6 @@ def to_markdown(report: Report) -> str:
     elif audit and audit["warnings"]:
         lines += ["", "## Warnings of the audit", "", *(f"- {_plain(warning)}" for warning in audit["warnings"])]
     return "\n".join(lines) + "\n"
-
-
-def _afterwards(every: Sequence[Afterwards]) -> list[str]:
-    """Return what followed the training, and what was left out."""
-    return [*(f"- {_plain(one.words)}" for one in every), ""] if every else []
 
 
 def _todo(items: Sequence[Item]) -> list[str]:

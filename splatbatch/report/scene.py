@@ -16,9 +16,9 @@ from splatbatch.identity import FileFacts
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import CameraPlace, CoreBox, CutScene, Grade, Overview, ReportedSeam
 from splatbatch.report.quality import quality_of_scene
-from splatbatch.report.viewer.initial_camera import up_of
+from splatbatch.report.viewer.viewer import up_of
 from splatbatch.scene.colmap.reconstruction import read_images
-from splatbatch.scene.colmap.types import Image
+from splatbatch.scene.colmap.types import Image, centers_of
 from splatbatch.scene.patches import Patch
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import SceneEvaluation, SeamMeasured
@@ -26,8 +26,8 @@ from splatbatch.store.records.merge import Merge
 from splatbatch.store.records.result import Result
 
 if TYPE_CHECKING:
+    from splatbatch.scene.partition.border import Seam
     from splatbatch.scene.partition.record import Partition
-    from splatbatch.scene.partition.seams import Seam
 
 SEAM_FIGURES = ("photographs", "PSNR dB", "between dB", "colour /255", "depth step %", "density")
 EVEN = (1.0, 0.01)
@@ -35,6 +35,17 @@ SLIGHT = (2.0, 0.02)
 """Colour offset in 1/255, and depth step: up to here nobody sees a seam; up to here who looks for it does."""
 DIGITS = 9
 """Of a place: centimetres in UTM, and all that a scene of any unit needs."""
+MOST_PATCHES = 400
+MOST_CAMERAS = 4000
+"""Drawn; of more, every second or third one."""
+MOST_BYTES = {"images.bin": 8 << 30, "images.txt": 64 << 20}
+"""Of the lists of images, of which the binary ones are skipped through: the report is not to wait for its map."""
+MIDDLE, FEW = (20, 80), 8
+"""Percent of its cameras between which a patch's box lies, along each side; of a few it takes in all. Patches overlap
+by many cameras: boxes around them all would hide each other."""
+LEAST_SIDE = 0.02
+"""Of the whole: cameras in a row are a patch, too."""
+Places = npt.NDArray[np.float64]  # [N, 2]
 
 
 def scene_facts(output: OutputFolder, patches: Path) -> CutScene | None:
@@ -76,15 +87,11 @@ def _is_older(output: OutputFolder, merged: Merge | None, measured: SceneEvaluat
 
 def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder) -> tuple[CameraPlace, ...]:
     """Return where photographs were taken from, those that are held out with what they show of the scene."""
-    import numpy as np
-
-    from splatbatch.scene.colmap.reconstruction import read_images
-
     try:
         images = read_images(partition.source)
     except SceneError:
         return ()
-    places = partition.in_axes(np.array([image.center() for image in images]).reshape(-1, 3))
+    places = partition.in_axes(centers_of(images))
     merged = output.scene.merged.read()
     recorded = partition.test if merged is None or merged.held_out is None else merged.held_out
     held_out = found.photos.keys() or {*recorded}
@@ -98,7 +105,7 @@ def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder)
 
 
 def _seams(partition: Partition, found: SceneEvaluation) -> tuple[ReportedSeam, ...]:
-    from splatbatch.scene.partition.seams import seams_of
+    from splatbatch.scene.partition.border import seams_of
 
     measured = {seam.name: seam for seam in found.seams}
     return tuple(_seam(seam, measured.get(seam.name)) for seam in seams_of(partition))
@@ -154,19 +161,6 @@ def seam_figures(seam: ReportedSeam) -> tuple[str, ...]:
     known = ((seam.across.num_photos, "d"), (seam.across.psnr, ".2f"), (seam.psnr_between, ".2f"))
     more = ((seam.color_offset, ".2f"), (step, "+.2f"), (seam.density_ratio, ".2f"))
     return tuple("" if value is None else f"{value:{form}}" for value, form in (*known, *more))
-
-
-MOST_PATCHES = 400
-MOST_CAMERAS = 4000
-"""Drawn; of more, every second or third one."""
-MOST_BYTES = {"images.bin": 8 << 30, "images.txt": 64 << 20}
-"""Of the lists of images, of which the binary ones are skipped through: the report is not to wait for its map."""
-MIDDLE, FEW = (20, 80), 8
-"""Percent of its cameras between which a patch's box lies, along each side; of a few it takes in all. Patches overlap
-by many cameras: boxes around them all would hide each other."""
-LEAST_SIDE = 0.02
-"""Of the whole: cameras in a row are a patch, too."""
-Places = npt.NDArray[np.float64]  # [N, 2]
 
 
 def overview(output: OutputFolder, patches: Sequence[Patch]) -> Overview | None:

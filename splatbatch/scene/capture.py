@@ -36,10 +36,29 @@ COARSE = 0.5
 MOST_EMPTY = 400
 """Cells without any surface that are looked for."""
 VERTICAL = 0.9
+TILTS_DEG = (0.0, 30.0, 50.0)
+SIDES = 8
+MARGIN = 0.08
+"""Share of a photograph at its edge that does not count: nobody flies to the centimetre."""
+APART_DEG = 8.0
+"""A direction that is closer to one that is there already tells little."""
+REACH = (0.5, 1.5)
+"""Of the usual distance: nearer is not sharp, farther not fine enough."""
+FREE = 0.25
+"""Of the usual distance: so far from anything a camera stays."""
+MOST_CELLS = 300
+"""That are aimed at; all are covered."""
+MOST_VIEWS = 500
+Convert = Callable[[Floats], Floats]
+"""World coordinates, [n, 3], to longitude, latitude and height above the ellipsoid."""
+LOCAL = "the model's own axes and units: scene.crs is not set, so that nobody knows where on Earth they lie"
+METERS_PER_DEGREE = 111_319.49
+"""At the equator, where the KML of a scene without a CRS lies: one unit of the model as one metre."""
+KML = "http://www.opengis.net/kml/2.2"
 
 
 @dataclass(frozen=True)
-class Shot:
+class PlacedCamera:
     """A camera in the world: where it stands, how it looks, how large its photographs are."""
 
     matrix: Floats  # [4, 4], world to camera
@@ -49,27 +68,25 @@ class Shot:
     @cached_property
     def center(self) -> Floats:
         """Return where it stands, [3]."""
-        center: Floats = -self.matrix[:3, :3].T @ self.matrix[:3, 3]
-        return center
+        return -self.matrix[:3, :3].T @ self.matrix[:3, 3]
 
     def sees(self, places: Floats, margin: float = 0.0) -> Mask:
         """Return which places, [n, 3], lie in its photograph, and not within a margin of its edge (a share)."""
         local = places @ self.matrix[:3, :3].T + self.matrix[:3, 3]
         with np.errstate(all="ignore"):
             off = np.abs(local[:, :2] / local[:, 2:] * self.focal) / self.size
-        seen: Mask = (local[:, 2] > 0) & (off <= 0.5 - margin).all(axis=1)
-        return seen
+        return (local[:, 2] > 0) & (off <= 0.5 - margin).all(axis=1)
 
 
-def shots_of(images: Iterable[Image], cameras: Mapping[int, Camera]) -> list[Shot]:
+def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> list[PlacedCamera]:
     """Return the cameras of a model; lenses are taken to be free of distortion, and centred."""
     pairs = ((image, cameras.get(image.camera_id)) for image in images)
     found = [
-        Shot(image.world_to_camera(), (camera.fx, camera.fy), (camera.width, camera.height))
+        PlacedCamera(image.world_to_camera(), (camera.fx, camera.fy), (camera.width, camera.height))
         for image, camera in pairs
         if camera is not None
     ]
-    return [shot for shot in found if np.isfinite(shot.matrix).all()]
+    return [camera for camera in found if np.isfinite(camera.matrix).all()]
 
 
 @dataclass(frozen=True)
@@ -93,7 +110,7 @@ class Survey:
 
     places: Floats  # [c, 3], world: the middles of the surface in each cell
     sizes: Floats  # [c]
-    shots: Sequence[Shot]
+    cameras: Sequence[PlacedCamera]
     up: Floats  # [3]
     patches: Sequence[str] = ()
     """Of each cell."""
@@ -101,19 +118,18 @@ class Survey:
     @cached_property
     def seen(self) -> Mask:
         """Return which cells, [c, s], which cameras see."""
-        return np.stack([shot.sees(self.places) for shot in self.shots], axis=1)
+        return np.stack([camera.sees(self.places) for camera in self.cameras], axis=1)
 
     @cached_property
     def rays(self) -> Floats:
         """Return the directions from cells to cameras, [c, s, 3], of length 1."""
-        rays = np.array([shot.center for shot in self.shots])[None] - self.places[:, None]
-        unit: Floats = rays / np.maximum(np.linalg.norm(rays, axis=2, keepdims=True), 1e-12)
-        return unit
+        rays = np.array([camera.center for camera in self.cameras])[None] - self.places[:, None]
+        return rays / np.maximum(np.linalg.norm(rays, axis=2, keepdims=True), 1e-12)
 
     @cached_property
     def distances(self) -> Floats:
         """Return how far each cell is from each camera, [c, s]; NaN where that does not see it."""
-        centers = np.array([shot.center for shot in self.shots])
+        centers = np.array([camera.center for camera in self.cameras])
         far = np.linalg.norm(centers[None] - self.places[:, None], axis=2)
         return np.where(self.seen, far, np.nan)
 
@@ -128,7 +144,7 @@ class Survey:
         known = self.distances[good if good.any() else slice(None)]
         if np.isfinite(known).any():
             return float(np.nanmedian(known))
-        centers = np.array([shot.center for shot in self.shots])
+        centers = np.array([camera.center for camera in self.cameras])
         return float(np.median(np.linalg.norm(centers - self.places.mean(axis=0), axis=1)))
 
     def weak(self) -> list[Cell]:
@@ -167,25 +183,25 @@ class Survey:
         return [self._seen_anew(np.asarray(place), side) for place in places]
 
     def _seen_anew(self, place: Floats, side: float) -> Cell:
-        alone = Survey(place[None], np.array([side]), self.shots, self.up)
+        alone = Survey(place[None], np.array([side]), self.cameras, self.up)
         rays = alone.rays[0][alone.seen[0]]
         is_nadir = bool(len(rays) and (rays @ self.up > np.cos(np.radians(20))).all())
         return Cell(place, side, int(alone.seen.sum()), alone.angle_deg(0), "nothing there", is_nadir)
 
 
-def up_of(places: Floats, shots: Sequence[Shot], *, is_mapped: bool = False) -> Floats:
+def up_of(places: Floats, cameras: Sequence[PlacedCamera], *, is_mapped: bool = False) -> Floats:
     """Return which way is up: z where the model is in a CRS, or close to it; else away from the ground, to the cameras.
 
     Args:
         places: of the surface, [n, 3].
-        shots: that photograph it.
+        cameras: that photograph it.
         is_mapped: the coordinates are those of a CRS.
     """
     z = np.array([0.0, 0.0, 1.0])
     if is_mapped or len(places) < 3:
         return z
     normal = np.linalg.svd(places - places.mean(axis=0), full_matrices=False)[2][2]
-    above = np.median([shot.center for shot in shots], axis=0) - np.median(places, axis=0)
+    above = np.median([camera.center for camera in cameras], axis=0) - np.median(places, axis=0)
     up: Floats = normal if normal @ above > 0 else -normal
     return z if up @ z > VERTICAL else up
 
@@ -198,26 +214,11 @@ def axes_of(up: Floats) -> tuple[Floats, Floats, Floats]:
     return np.cross(north, up), north, up
 
 
-TILTS_DEG = (0.0, 30.0, 50.0)
-SIDES = 8
-MARGIN = 0.08
-"""Share of a photograph at its edge that does not count: nobody flies to the centimetre."""
-APART_DEG = 8.0
-"""A direction that is closer to one that is there already tells little."""
-REACH = (0.5, 1.5)
-"""Of the usual distance: nearer is not sharp, farther not fine enough."""
-FREE = 0.25
-"""Of the usual distance: so far from anything a camera stays."""
-MOST_CELLS = 300
-"""That are aimed at; all are covered."""
-MOST_VIEWS = 500
-
-
 @dataclass(frozen=True)
 class Suggested:
     """A photograph to be taken."""
 
-    shot: Shot
+    camera: PlacedCamera
     target: Floats  # [3]
     covers: tuple[int, ...]
     """Indices of the weak cells that it helps."""
@@ -225,8 +226,7 @@ class Suggested:
     @property
     def direction(self) -> Floats:
         """Return where it looks, [3], of length 1."""
-        direction: Floats = self.shot.matrix[2, :3]
-        return direction
+        return self.camera.matrix[2, :3]
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class Plan:
 class _Candidates:
     """Views that could be taken, and what each would do."""
 
-    shots: list[Shot]
+    cameras: list[PlacedCamera]
     targets: list[Floats]
     sees: Mask  # [v, c]
     rays: Floats  # [v, c, 3], from cells to views
@@ -262,35 +262,36 @@ def suggest(survey: Survey, obstacles: Floats) -> Plan:
     """
     cells, distance = survey.weak(), survey.usual_distance()
     found = _candidates(survey, cells, distance, np.vstack([obstacles, survey.places]))
-    if not cells or not found.shots:
+    if not cells or not found.cameras:
         return Plan(cells, (), tuple(range(len(cells))), survey.up, distance)
     chosen, needs = _cover(found, cells, _directions(survey, cells))
     views = [
-        Suggested(found.shots[one], found.targets[one], tuple(at for at, by in enumerate(found.taken) if one in by))
+        Suggested(found.cameras[one], found.targets[one], tuple(at for at, by in enumerate(found.taken) if one in by))
         for one in chosen
     ]
     return Plan(cells, views, tuple(np.flatnonzero(needs > 0).tolist()), survey.up, distance)
 
 
 def _candidates(survey: Survey, cells: Sequence[Cell], distance: float, obstacles: Floats) -> _Candidates:
-    focal, size = _usual_camera(survey.shots)
+    kinds = [(camera.focal, camera.size) for camera in survey.cameras]
+    focal, size = max(set(kinds), key=kinds.count)
     aims = cells if len(cells) <= MOST_CELLS else cells[:: math.ceil(len(cells) / MOST_CELLS)]
-    shots, targets = [], []
+    cameras, targets = [], []
     for cell in aims:
         for direction in _around(survey.up):
-            shots.append(Shot(_looking_at(cell.place, distance * direction, survey.up), focal, size))
+            cameras.append(PlacedCamera(_looking_at(cell.place, distance * direction, survey.up), focal, size))
             targets.append(cell.place)
-    free = _free(np.array([shot.center for shot in shots]), np.array(targets), obstacles, (survey.up, distance))
-    shots = [shot for shot, is_free in zip(shots, free, strict=True) if is_free]
+    free = _free(np.array([camera.center for camera in cameras]), np.array(targets), obstacles, (survey.up, distance))
+    cameras = [camera for camera, is_free in zip(cameras, free, strict=True) if is_free]
     targets = [target for target, is_free in zip(targets, free, strict=True) if is_free]
     places = np.array([cell.place for cell in cells]).reshape(-1, 3)
-    if not shots:
+    if not cameras:
         return _Candidates([], [], np.zeros((0, len(cells)), bool), np.zeros((0, len(cells), 3)))
-    rays = np.array([shot.center for shot in shots])[:, None] - places[None]
+    rays = np.array([camera.center for camera in cameras])[:, None] - places[None]
     far = np.linalg.norm(rays, axis=2)
-    sees = np.stack([shot.sees(places, MARGIN) for shot in shots])
+    sees = np.stack([camera.sees(places, MARGIN) for camera in cameras])
     sees &= (far >= REACH[0] * distance) & (far <= REACH[1] * distance)
-    return _Candidates(shots, targets, sees, rays / np.maximum(far[..., None], 1e-12), [[] for _ in cells])
+    return _Candidates(cameras, targets, sees, rays / np.maximum(far[..., None], 1e-12), [[] for _ in cells])
 
 
 def _cover(found: _Candidates, cells: Sequence[Cell], known: Sequence[Floats]) -> tuple[list[int], NDArray[np.int64]]:
@@ -328,7 +329,7 @@ def _directions(survey: Survey, cells: Sequence[Cell]) -> list[Floats]:
     """Return from where each weak cell is seen already."""
     if not cells:
         return []
-    again = Survey(np.array([cell.place for cell in cells]), np.ones(len(cells)), survey.shots, survey.up)
+    again = Survey(np.array([cell.place for cell in cells]), np.ones(len(cells)), survey.cameras, survey.up)
     return [again.rays[at][again.seen[at]] for at in range(len(cells))]
 
 
@@ -377,20 +378,6 @@ def _free(centers: Floats, targets: Floats, obstacles: Floats, lie: tuple[Floats
     return free
 
 
-def _usual_camera(shots: Sequence[Shot]) -> tuple[tuple[float, float], tuple[int, int]]:
-    """Return the lens and the size of most photographs."""
-    kinds = [(shot.focal, shot.size) for shot in shots]
-    return max(set(kinds), key=kinds.count)
-
-
-Convert = Callable[[Floats], Floats]
-"""World coordinates, [n, 3], to longitude, latitude and height above the ellipsoid."""
-LOCAL = "the model's own axes and units: scene.crs is not set, so that nobody knows where on Earth they lie"
-METERS_PER_DEGREE = 111_319.49
-"""At the equator, where the KML of a scene without a CRS lies: one unit of the model as one metre."""
-KML = "http://www.opengis.net/kml/2.2"
-
-
 @dataclass(frozen=True)
 class Flight:
     """What is to be flown, and how its coordinates become places on Earth."""
@@ -409,7 +396,7 @@ class Flight:
         east, north, up = axes_of(self.plan.up)
         d = view.direction
         is_down = abs(d @ up) > math.cos(math.radians(1))
-        position, target = view.shot.center + self.offset, view.target + self.offset
+        position, target = view.camera.center + self.offset, view.target + self.offset
         return {
             "name": f"view {number}",
             "position": _rounded(position),

@@ -63,6 +63,9 @@ MOST_PHOTOS = 1000
 """Of a whole scene, for its backdrop: so many fit any host, and show every place of it, coarsely."""
 FITS = 0.9
 """Share of a card that may be planned with; the rest goes to fragmentation and to what is not counted here."""
+DEFAULT_GROWTH = 6.0
+"""At least so many Gaussians per sparse point after a run with `default`, below the cap: 4 to 6 in runs of 400 to 7,000
+steps. Longer ones grow as `mcmc` does, by 5 % at each refinement, or not at all: that is from above."""
 
 
 @dataclass(frozen=True)
@@ -218,10 +221,9 @@ class Throughput:
 
 
 CPU = Throughput(start=4.0, step=0.0, pixel=1.5e-6, gaussian=5e-6)
+
+
 H200 = Throughput(start=3.0, step=0.3e-3, pixel=0.5e-9, gaussian=5e-9)
-DEFAULT_GROWTH = 6.0
-"""At least so many Gaussians per sparse point after a run with `default`, below the cap: 4 to 6 in runs of 400 to 7,000
-steps. Longer ones grow as `mcmc` does, by 5 % at each refinement, or not at all: that is from above."""
 
 
 def training_s(recipe: Recipe, need: Footprint, throughput: Throughput) -> float:

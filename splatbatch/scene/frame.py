@@ -6,7 +6,7 @@ staircase. The offset is subtracted from float64, when a model is read, and neve
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.scene.colmap.copies import moved, write_moved
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
-from splatbatch.scene.colmap.types import Floats, Image
+from splatbatch.scene.colmap.types import Floats, Image, centers_of
 
 FINEST = 100
 """Steps of float32 that the distance between neighbouring points should have at least."""
@@ -113,9 +113,9 @@ def _reach(span: Span, offset: Offset) -> float:
     return float(np.abs(np.subtract((span.low, span.high), offset)).max())
 
 
-def _centers(images: Collection[Image]) -> Floats:
+def _centers(images: Sequence[Image]) -> Floats:
     """Return where the cameras stand, [n, 3]; those whose pose is none are left out."""
-    centers: Floats = np.array([image.center() for image in images], dtype=np.float64).reshape(-1, 3)
+    centers = centers_of(images)
     return centers[np.isfinite(centers).all(axis=1)]
 
 

@@ -14,11 +14,15 @@ from splatbatch.errors import SceneError
 from splatbatch.files import MIB, read_regular
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.sightings import Mask, Sightings
-from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.colmap.types import Floats, centers_of
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import Patch, model_folder
 
 EVERY = 8
+MOST_LIST_BYTES = 64 * MIB
+"""Of a list of names, one a line."""
+PIECE = 0.1
+"""Of the photographs of a scene that no split has cut, that are held out side by side."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +82,6 @@ def _joining(names: list[str], centers: Floats, block: frozenset[str], new: froz
     return frozenset(name for name, is_near in zip(names, near, strict=True) if is_near and name in new)
 
 
-MOST_LIST_BYTES = 64 * MIB
-"""Of a list of names, one a line."""
-PIECE = 0.1
-"""Of the photographs of a scene that no split has cut, that are held out side by side."""
-
-
 def choose_holdout(patch: Patch, evaluation: Evaluation) -> tuple[str, ...]:
     """Return the names of the patch's held-out photographs, sorted.
 
@@ -122,11 +120,8 @@ def _source_of(patch: Patch) -> Path:
 @cache
 def _side_by_side(sparse: Path) -> frozenset[str]:
     """Return a tenth of a scene's photographs, around one that is not at its edge; always the same ones."""
-    import numpy as np
-
     images = sorted(read_images(sparse), key=lambda image: image.name)
-    centers = np.array([image.center() for image in images]).reshape(-1, 3)
-    return block([image.name for image in images], centers, PIECE, 0)
+    return block([image.name for image in images], centers_of(images), PIECE, 0)
 
 
 def _of_partition(patch: Patch, evaluation: Evaluation) -> frozenset[str]:

@@ -22,8 +22,7 @@ from splatbatch.scene.colmap.copies import Change, write_changed
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import Look, Reach, Survey, find_misfit, reach_of, survey
-from splatbatch.scene.geometry.views import Views
+from splatbatch.scene.geometry.survey import PointGreys, Survey, Views, find_misfit, reach_of, survey
 from splatbatch.scene.partition.place import PATCH
 from splatbatch.scene.partition.record import read_partition, write_partition
 from splatbatch.scene.patches import Patch
@@ -34,7 +33,6 @@ from splatbatch.scene.photos.sizes import Equal, FewPixels, Relation, Scaled, Si
 from splatbatch.scene.reprojection import ReprojectionError, reprojection_error
 
 How = Literal["scale", "crop"]
-
 # Models with one focal length, and the model that says the same with two: distortion acts on normalised
 # coordinates (colmap/src/colmap/sensor/models.h), so the coefficients carry over and zeros fill the rest.
 _TWO_FOCALS = {
@@ -47,6 +45,30 @@ _TWO_FOCALS = {
     "SIMPLE_FISHEYE": "FISHEYE",
 }
 _ALONG_X, _ALONG_Y = frozenset({"fx", "cx", "w"}), frozenset({"fy", "cy", "h"})
+_Groups = list[tuple[Size, list[int]]]
+"""The sizes that photographs have, and the images of each by their row."""
+_STEPS_PX = (4, 1)  # of the search: coarse, then fine
+_MOST_PX = 160
+_CLEARLY = 0.1
+"""A correlation that is higher by so much is no accident: greys decorrelate within 2 to 10 px of real photographs."""
+_OF_SIZE = frozenset(
+    {"scaled", "few_pixels_off", "other_size", "mixed_sizes", "k_left_behind", "size_alone", "k_rescaled"}
+)
+"""Errors that a repair is there for: a copy that still has them is none."""
+_OF_GEOMETRY = frozenset(
+    {
+        "inverted_poses", "flipped_axes", "quaternion_order", "poses_exchanged", "points_moved", "points_mismatch",
+        "cameras_exchanged", "focal_off", "principal_point_off", "wrong_k", "half_applied", "turned", "mirrored",
+        "distortion_dropped", "distortion_kept", "wrong_lens",
+    }
+)  # fmt: skip
+BLOCKING = _OF_GEOMETRY | {
+    "missing_model", "corrupt_model", "bad_camera_size", "params_count", "bad_params", "transposed",
+}  # fmt: skip
+"""Errors of an original that no change of sizes mends."""
+_NEW = _OF_GEOMETRY | {"unlike_ratios", "principal_point_outside", "reprojection", "wrong_pose"}
+"""Errors that a copy must not have unless its original has them."""
+_MOST = 8
 
 
 @dataclass(frozen=True)
@@ -151,7 +173,7 @@ def _followed(views: Views, change: Change, survey: Survey, rows: list[int]) -> 
         return change
     alone = _median(views, after)
     reach = reach_of(np.concatenate([survey.reach[views.images[row].id] for row in rows]), after)
-    if alone <= limits.trusted_px(after) and _is_within(reach, photo):
+    if alone <= limits.trusted_px(after) and all(reach.high[axis] <= 1.02 * photo[axis] for axis in (0, 1)):
         return replace(change, has_keypoints=False)
     what = (
         f"camera {before.id}: K and keypoints disagree (median reprojection error {agreed:.4g} px), and with K for"
@@ -163,14 +185,6 @@ def _followed(views: Views, change: Change, survey: Survey, rows: list[int]) -> 
 def _median(views: Views, camera: Camera) -> float:
     errors: Floats = views.errors_with({**views.cameras, camera.id: camera})
     return float(np.median(errors))
-
-
-def _is_within(reach: Reach, size: Size) -> bool:
-    return all(reach.high[axis] <= 1.02 * size[axis] for axis in (0, 1))
-
-
-_Groups = list[tuple[Size, list[int]]]
-"""The sizes that photographs have, and the images of each by their row."""
 
 
 @dataclass(frozen=True)
@@ -236,12 +250,6 @@ def _groups(found: Survey, camera_id: int, sizes: Mapping[int, Size], reasons: l
     return ordered
 
 
-_STEPS_PX = (4, 1)  # of the search: coarse, then fine
-_MOST_PX = 160
-_CLEARLY = 0.1
-"""A correlation that is higher by so much is no accident: greys decorrelate within 2 to 10 px of real photographs."""
-
-
 def centre_missed_by(copy: Patch, reach_px: Floats) -> tuple[int, int] | None:
     """Return by how many pixels in x and y the photographs of a cropped copy lie off; None if not, or unknown.
 
@@ -251,7 +259,7 @@ def centre_missed_by(copy: Patch, reach_px: Floats) -> tuple[int, int] | None:
     """
     model, folders = read_reconstruction(copy.sparse), Folders()
     names = {image.id: image for image in model.images}
-    seen: list[tuple[Look, Camera, Greys]] = []
+    seen: list[tuple[PointGreys, Camera, Greys]] = []
     for look in survey(model).looks:
         place = folders.locate(copy.images, names[look.image_id].name)
         picture = decode_grey(place.path, least_side=1 << 20) if isinstance(place, Found) else None
@@ -272,7 +280,7 @@ def _places(reach: int, step: int, middle: int) -> list[int]:
     return [middle + place for place in range(-(reach // step) * step, reach + 1, step)]
 
 
-def _likeness(seen: Sequence[tuple[Look, Camera, Greys]], offset: tuple[int, int]) -> float:
+def _likeness(seen: Sequence[tuple[PointGreys, Camera, Greys]], offset: tuple[int, int]) -> float:
     """Return the mean correlation with keypoints moved by an offset in pixels; -1 where there is none."""
     found = [
         correlation(greys_at(picture, (look.xy + offset) / (camera.width, camera.height)), look.greys)
@@ -280,26 +288,6 @@ def _likeness(seen: Sequence[tuple[Look, Camera, Greys]], offset: tuple[int, int
     ]
     known = [value for value in found if np.isfinite(value)]
     return float(np.mean(known)) if known else -1.0
-
-
-_OF_SIZE = frozenset(
-    {"scaled", "few_pixels_off", "other_size", "mixed_sizes", "k_left_behind", "size_alone", "k_rescaled"}
-)
-"""Errors that a repair is there for: a copy that still has them is none."""
-_OF_GEOMETRY = frozenset(
-    {
-        "inverted_poses", "flipped_axes", "quaternion_order", "poses_exchanged", "points_moved", "points_mismatch",
-        "cameras_exchanged", "focal_off", "principal_point_off", "wrong_k", "half_applied", "turned", "mirrored",
-        "distortion_dropped", "distortion_kept", "wrong_lens",
-    }
-)  # fmt: skip
-BLOCKING = _OF_GEOMETRY | {
-    "missing_model", "corrupt_model", "bad_camera_size", "params_count", "bad_params", "transposed",
-}  # fmt: skip
-"""Errors of an original that no change of sizes mends."""
-_NEW = _OF_GEOMETRY | {"unlike_ratios", "principal_point_outside", "reprojection", "wrong_pose"}
-"""Errors that a copy must not have unless its original has them."""
-_MOST = 8
 
 
 def verify_copies(audit: Audit, copies: Sequence[Patch]) -> None:

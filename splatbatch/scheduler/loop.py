@@ -14,8 +14,7 @@ from splatbatch.config import Config
 from splatbatch.errors import OutputError
 from splatbatch.files import is_out_of_space
 from splatbatch.machine.protocol import Executor, Key, Slot
-from splatbatch.machine.readiness import Wait
-from splatbatch.machine.slots import Slots
+from splatbatch.machine.slots import Slots, Wait
 from splatbatch.outcome import Cancelled, Exit, Failed, Outcome, Stopped, Trained
 from splatbatch.reader import Reading
 from splatbatch.scheduler import judge, wall

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.machine.protocol import Key
-from splatbatch.machine.readiness import CONTEXT_MIB
-from splatbatch.machine.seats import Look, how_many
-from splatbatch.machine.slots import Slots
+from splatbatch.machine.seats import Throughput, how_many
+from splatbatch.machine.slots import CONTEXT_MIB, Slots
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Footprint
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.running import Running
@@ -36,7 +35,7 @@ class Packer:
     slots: Slots
     config: ExecutorConfig
     ledger: Ledger
-    _looks: list[Look] = field(default_factory=list)
+    _looks: list[Throughput] = field(default_factory=list)
     _marks: dict[Key, Mark] = field(default_factory=dict)
     _look_at: float = float("-inf")
     _most: int = MOST_AT_ONCE
@@ -73,14 +72,14 @@ def _mark(line: Progress) -> Mark | None:
     return None if line.phase != "train" or line.t is None or line.step is None else (line.t, float(line.step))
 
 
-def _look(keys: Sequence[Key], before: Mapping[Key, Mark], now: Mapping[Key, Mark]) -> Look | None:
+def _look(keys: Sequence[Key], before: Mapping[Key, Mark], now: Mapping[Key, Mark]) -> Throughput | None:
     """Return the throughput of all that train on a GPU; None unless all of them did so since the last look."""
     if not all(key in before and key in now for key in keys):
         return None
     spans = [(now[key][0] - before[key][0], now[key][1] - before[key][1]) for key in keys]
     if not all(seconds > 0 for seconds, _ in spans):
         return None
-    return Look(len(keys), sum(steps / seconds for seconds, steps in spans))
+    return Throughput(len(keys), sum(steps / seconds for seconds, steps in spans))
 
 
 class Memory:

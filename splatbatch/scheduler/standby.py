@@ -8,8 +8,7 @@ from contextlib import suppress
 
 from splatbatch.config import TaskId
 from splatbatch.machine.protocol import Executor, Key, Slot
-from splatbatch.machine.readiness import Wait
-from splatbatch.machine.slots import Slots
+from splatbatch.machine.slots import Slots, Wait
 from splatbatch.outcome import Exit, Exited
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.launch import Launcher

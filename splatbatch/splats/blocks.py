@@ -23,6 +23,7 @@ SIGMAS = 3.5
 """As far as a Gaussian is drawn, a little more: beyond, an opaque one is fainter than 1/255."""
 MEANS = slice(0, 3)
 Ids = npt.NDArray[np.int64]
+_PLACED = ("x", "y", "z", "scale_0", "scale_1", "scale_2")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,10 @@ def index_blocks(path: Path, most: int = MOST_PER_BLOCK) -> Blocks:
     sample = _sample(path, header)
     depth = max(0, int(np.ceil(np.log2(max(1, header.num_gaussians) / most))))
     cuts = cut_in_halves(sample, depth)
-    reach = _usual_reach(sample, cuts)
+    # half of the block's width, of most blocks
+    leaves = cuts.leaf_of(sample[:, MEANS]) if len(sample) else np.zeros(0, dtype=np.int64)
+    widths = [float(np.ptp(sample[leaves == one, MEANS], axis=0).max()) for one in np.unique(leaves).tolist()]
+    reach = float(np.median(widths)) / 2 if widths and max(widths) > 0 else float("inf")
     num = 2**depth + 1  # the last one: of those that reach far
     of_row = np.zeros(header.num_gaussians, dtype=np.uint16)
     lower, upper = np.full((num, 3), np.inf, np.float32), np.full((num, 3), -np.inf, np.float32)
@@ -132,11 +136,7 @@ def read_rows(
 
 def reach_of(scales: FloatArray) -> FloatArray:
     """Return how far Gaussians of these scales [N, 3], logarithms, are drawn around their means, [N]."""
-    reach: FloatArray = np.float32(SIGMAS) * np.exp(scales.max(axis=1))
-    return reach
-
-
-_PLACED = ("x", "y", "z", "scale_0", "scale_1", "scale_2")
+    return np.float32(SIGMAS) * np.exp(scales.max(axis=1))
 
 
 def _sample(path: Path, header: SplatHeader) -> FloatArray:
@@ -161,13 +161,6 @@ def cut_in_halves(sample: FloatArray, depth: int) -> Cuts:
         above = part[:, axis[node]] >= at[node]
         parts += [part[~above], part[above]]
     return Cuts(axis, at)
-
-
-def _usual_reach(sample: FloatArray, cuts: Cuts) -> float:
-    """Return what a Gaussian of a block may reach: half of the block's width, of most blocks."""
-    leaves = cuts.leaf_of(sample[:, MEANS]) if len(sample) else np.zeros(0, dtype=np.int64)
-    widths = [float(np.ptp(sample[leaves == one, MEANS], axis=0).max()) for one in np.unique(leaves).tolist()]
-    return float(np.median(widths)) / 2 if widths and max(widths) > 0 else float("inf")
 
 
 def sample_means(path: Path) -> FloatArray:

@@ -19,6 +19,43 @@ from splatbatch.splats.ply import FloatArray, names_at
 
 BITS = 20
 """Of the number of a voxel along each axis; beyond a million of them the tree is asked."""
+MOST_NEIGHBOURS = 512
+"""Places that are asked for together."""
+PAIRS_AT_ONCE = 1 << 14
+"""Of a place and a camera: 128 KB for each coordinate of them, which a cache holds."""
+WIDER = 0.1
+"""Of a picture's sides, by which it counts as larger on each: a Gaussian is no point, and lenses bend."""
+STRAIGHT = frozenset({"SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV"})
+"""Camera models that see about what a pinhole of their focal length sees; others count as seeing all before them."""
+ALL_BEFORE = 1e6
+"""As x / z: a thousandth of a degree less than half of all around."""
+Rows = NDArray[np.intp]
+FAINTEST = 0.005
+"""Opacity below which training itself prunes (Kerbl 2023); below 1/255 rasterisers draw nothing at all."""
+LARGEST = 0.1
+"""Standard deviation, of the way to the farthest camera: Kerbl 2023 prunes at a tenth of the cameras' extent; the way
+there grows with the distance, so that a sky far out may have large Gaussians."""
+OPAQUE = 0.1
+"""Opacity from which on a floater is seen as one."""
+FEWEST = 3
+"""Cameras that must see what is opaque: what one or two see, they alone have placed."""
+ASTRAY = 0.5
+"""Of the median depth of the points in their photographs: so far from all of them, and yet among the cameras, hangs
+what explains single photographs, close to their cameras."""
+IN_WORDS: Mapping[str, str] = {
+    "faint": f"opacity below {FAINTEST:g}",
+    "oversized": f"a standard deviation above {LARGEST:g} of the way to the farthest camera of its patch",
+    "unseen": f"opacity from {OPAQUE:g} on, and in the pictures of fewer than {FEWEST} cameras of any patch",
+    "astray": f"opacity from {OPAQUE:g} on, between points and cameras of its patch, and farther than {ASTRAY:g} of"
+    " their median distance from all points of tracks",
+}
+OF_BACKDROP = ("faint",)
+"""Rules that hold for the backdrop too: sky is far from all points, and large."""
+MOST_POINTS = 2000
+"""Whose depth is looked at."""
+_NAMES = names_at(0)
+_TAILS = (0.5, 99.5)
+"""Percent of the points between which they count: a lone mismatched point would stretch any box."""
 
 
 class Tracks:
@@ -50,8 +87,7 @@ class Tracks:
 
         if self._tree is None:
             self._tree = cKDTree(self._points, balanced_tree=False, compact_nodes=False)
-        near: Floats = self._tree.query(places, distance_upper_bound=np.nextafter(self._within, np.inf))[0]
-        return near
+        return self._tree.query(places, distance_upper_bound=np.nextafter(self._within, np.inf))[0]
 
     def _voxels(self, places: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the number of the voxel of each place, and whether it has one."""
@@ -59,18 +95,6 @@ class Tracks:
         known = ((cells >= 0) & (cells < 1 << BITS)).all(axis=1)
         x, y, z = np.where(known[:, None], cells, 0).astype(np.int64).T
         return (x << 2 * BITS) | (y << BITS) | z, known
-
-
-MOST_NEIGHBOURS = 512
-"""Places that are asked for together."""
-PAIRS_AT_ONCE = 1 << 14
-"""Of a place and a camera: 128 KB for each coordinate of them, which a cache holds."""
-WIDER = 0.1
-"""Of a picture's sides, by which it counts as larger on each: a Gaussian is no point, and lenses bend."""
-STRAIGHT = frozenset({"SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV"})
-"""Camera models that see about what a pinhole of their focal length sees; others count as seeing all before them."""
-ALL_BEFORE = 1e6
-"""As x / z: a thousandth of a degree less than half of all around."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +117,7 @@ class Views:
     @cached_property
     def centers(self) -> Floats:
         """Return where the cameras stand, [C, 3]."""
-        centers: Floats = -np.einsum("cba,cb->ca", self.turns, self.shifts)
-        return centers
+        return -np.einsum("cba,cb->ca", self.turns, self.shifts)
 
     def seen_by_fewer(self, places: Floats, least: int) -> NDArray[np.bool_]:
         """Return which places [N, 3] lie in the pictures of fewer than `least` cameras.
@@ -188,36 +211,6 @@ def _neighbours(places: Floats, chosen: NDArray[np.intp]) -> Iterator[NDArray[np
     yield from _neighbours(places, order[half:])
 
 
-Rows = NDArray[np.intp]
-
-FAINTEST = 0.005
-"""Opacity below which training itself prunes (Kerbl 2023); below 1/255 rasterisers draw nothing at all."""
-LARGEST = 0.1
-"""Standard deviation, of the way to the farthest camera: Kerbl 2023 prunes at a tenth of the cameras' extent; the way
-there grows with the distance, so that a sky far out may have large Gaussians."""
-OPAQUE = 0.1
-"""Opacity from which on a floater is seen as one."""
-FEWEST = 3
-"""Cameras that must see what is opaque: what one or two see, they alone have placed."""
-ASTRAY = 0.5
-"""Of the median depth of the points in their photographs: so far from all of them, and yet among the cameras, hangs
-what explains single photographs, close to their cameras."""
-IN_WORDS: Mapping[str, str] = {
-    "faint": f"opacity below {FAINTEST:g}",
-    "oversized": f"a standard deviation above {LARGEST:g} of the way to the farthest camera of its patch",
-    "unseen": f"opacity from {OPAQUE:g} on, and in the pictures of fewer than {FEWEST} cameras of any patch",
-    "astray": f"opacity from {OPAQUE:g} on, between points and cameras of its patch, and farther than {ASTRAY:g} of"
-    " their median distance from all points of tracks",
-}
-OF_BACKDROP = ("faint",)
-"""Rules that hold for the backdrop too: sky is far from all points, and large."""
-MOST_POINTS = 2000
-"""Whose depth is looked at."""
-_NAMES = names_at(0)
-_TAILS = (0.5, 99.5)
-"""Percent of the points between which they count: a lone mismatched point would stretch any box."""
-
-
 @dataclass(frozen=True)
 class Faint:
     """Near-transparent Gaussians go: all that is asked of a backdrop."""
@@ -259,15 +252,13 @@ class OfPatch:
         if self._tracks is None:
             return judged[:0]
         among = judged[((means[judged] >= self._low) & (means[judged] <= self._high)).all(axis=1)]
-        far: Rows = among[self._tracks.are_far(means[among])]
-        return far
+        return among[self._tracks.are_far(means[among])]
 
 
 def opacities(rows: FloatArray) -> Floats:
     """Return the opacities of rows of ours, 0 to 1."""
     logits = rows[:, rows.shape[1] - len(_NAMES) + _NAMES.index("opacity")].astype(np.float64)
-    opaque: Floats = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
-    return opaque
+    return 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
 
 
 def _scales(rows: FloatArray) -> FloatArray:

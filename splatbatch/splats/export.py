@@ -18,16 +18,8 @@ from splatbatch.files import MIB, open_regular, write_whole
 from splatbatch.outcome import Rejected, Splat
 from splatbatch.plain_text import spell_place
 from splatbatch.scene.frame import span_between
+from splatbatch.splats import ply
 from splatbatch.splats.check import check_splat
-from splatbatch.splats.ply import (
-    MOST_HEADER_BYTES,
-    Gaussians,
-    SplatHeader,
-    offset_comments,
-    read_header,
-    read_splat,
-    write_splat,
-)
 
 EXPORTED = "splatbatch export of"
 """Begins the comment in the header of a splat that was cut for somebody else."""
@@ -95,7 +87,7 @@ def export_splat(source: Source, target: Path, cut: Cut = WHOLE) -> Splat:
             write_whole(target, lambda copy: source.read(copy.write))
         else:
             source.read(lambda _: None)  # for its error
-            cut_to(target, source.name, read_splat(source.path), read_header(source.path), cut)
+            cut_to(target, source.name, ply.read_splat(source.path), ply.read_header(source.path), cut)
     except (OSError, ValueError) as error:
         raise OutputError(f"{target}: {source.path} cannot be exported there ({error})") from error
     arrived = check_splat(target)
@@ -104,7 +96,7 @@ def export_splat(source: Source, target: Path, cut: Cut = WHOLE) -> Splat:
     return arrived
 
 
-def cut_to(target: Path, name: str, gaussians: Gaussians, header: SplatHeader, cut: Cut) -> None:
+def cut_to(target: Path, name: str, gaussians: ply.Gaussians, header: ply.SplatHeader, cut: Cut) -> None:
     """Write what a cut leaves of a splat of this name to a file.
 
     Raises:
@@ -115,10 +107,10 @@ def cut_to(target: Path, name: str, gaussians: Gaussians, header: SplatHeader, c
     left, offset = apply(cut, gaussians), header.offset
     if cut.in_source_frame:
         left, offset = in_source_frame(name, left, offset), NO_OFFSET
-    write_splat(target, left, header.step, header.planned, (f"{EXPORTED} {name}", *offset_comments(offset)))
+    ply.write_splat(target, left, header.step, header.planned, (f"{EXPORTED} {name}", *ply.offset_comments(offset)))
 
 
-def in_source_frame(name: str, gaussians: Gaussians, offset: Offset) -> Gaussians:
+def in_source_frame(name: str, gaussians: ply.Gaussians, offset: Offset) -> ply.Gaussians:
     """Return Gaussians with the offset added again, in float64, before they are rounded once.
 
     Raises:
@@ -137,7 +129,7 @@ def in_source_frame(name: str, gaussians: Gaussians, offset: Offset) -> Gaussian
     return replace(gaussians, means=means.astype(np.float32))
 
 
-def apply(cut: Cut, gaussians: Gaussians) -> Gaussians:
+def apply(cut: Cut, gaussians: ply.Gaussians) -> ply.Gaussians:
     """Return the Gaussians that a cut leaves.
 
     Raises:
@@ -149,7 +141,7 @@ def apply(cut: Cut, gaussians: Gaussians) -> Gaussians:
     if not kept.any():
         raise ValueError(f"no Gaussian has an opacity of {cut.min_opacity:g}")
     num_rest = gaussians.shN.shape[1] if cut.sh_degree is None else (cut.sh_degree + 1) ** 2 - 1
-    return Gaussians(
+    return ply.Gaussians(
         means=gaussians.means[kept],
         scales=gaussians.scales[kept],
         quats=gaussians.quats[kept],
@@ -182,6 +174,6 @@ def _may_be_replaced(target: Path, product: Path) -> bool:
         return True
     with suppress(OSError):
         with open_regular(target) as file:
-            header = file.read(MOST_HEADER_BYTES).partition(b"end_header\n")[0]
+            header = file.read(ply.MOST_HEADER_BYTES).partition(b"end_header\n")[0]
         return f"\ncomment {EXPORTED} ".encode() in header or filecmp.cmp(target, product, shallow=False)
     return False

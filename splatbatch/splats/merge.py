@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
@@ -22,36 +22,32 @@ from splatbatch.files import MIB, open_regular, write_whole
 from splatbatch.plain_text import counted, spell_place
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
+from splatbatch.splats import ply
 from splatbatch.splats.check import Flaws, flaws_of
 from splatbatch.splats.export import ChangedOnDisk, Source
-from splatbatch.splats.ply import (
-    CHANNELS,
-    LARGEST_COORDINATE,
-    MOST_HEADER_BYTES,
-    FloatArray,
-    SplatHeader,
-    degree_of,
-    encode_header,
-    names_at,
-    num_coefficients,
-    offset_comments,
-    read_header,
-)
 
 ROWS_AT_ONCE = 1 << 15
 """Of 8 MB at most: a merge needs no more memory for ten thousand patches than for two."""
 AGAIN = "Train it again: splatbatch train {name}."
+Mask = NDArray[np.bool_]
+NOT_HERE = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.ETXTBSY})
+"""What the kernel says where it cannot copy from file to file: other file systems, older kernels, some shares."""
+MERGED = "splatbatch merge of"
+"""Begins the comment in the header of a splat that was merged."""
+MOST_DIGITS = 20
+"""Of a number of Gaussians: the header has its length before anybody knows the number."""
+SUFFIX = ".ply"
 
 
-def header_of(source: Source, offset: Offset) -> SplatHeader:
+def header_of(source: Source, offset: Offset) -> ply.SplatHeader:
     """Return the header of a splat that is to be merged with others in a frame.
 
     Raises:
         OutputError: it is no splat that could be, or lies in another frame.
     """
     try:
-        header, size = read_header(source.path), source.path.stat().st_size
-        degree_of(header)
+        header, size = ply.read_header(source.path), source.path.stat().st_size
+        ply.degree_of(header)
     except (OSError, ValueError) as error:
         raise _unusable(source, str(error)) from error
     if size != header.file_bytes:
@@ -62,7 +58,7 @@ def header_of(source: Source, offset: Offset) -> SplatHeader:
     return header
 
 
-def read_rows(source: Source, header: SplatHeader) -> Iterator[FloatArray]:
+def read_rows(source: Source, header: ply.SplatHeader) -> Iterator[ply.FloatArray]:
     """Yield all rows [n, properties] of a splat; each piece is overwritten by the next.
 
     Raises:
@@ -84,7 +80,7 @@ def read_rows(source: Source, header: SplatHeader) -> Iterator[FloatArray]:
     if source.sha256 and digest.hexdigest() != source.sha256:
         raise ChangedOnDisk(source.name, "it is not the splat that was accepted")
     if flaws != Flaws():
-        num, far = f"of {header.num_gaussians} Gaussians", f"{flaws.out_of_reach} lie beyond {LARGEST_COORDINATE:g}"
+        num, far = f"of {header.num_gaussians} Gaussians", f"{flaws.out_of_reach} lie beyond {ply.LARGEST_COORDINATE:g}"
         raise _unusable(source, f"{flaws.not_finite} {num} are not finite, {flaws.unturned} have no rotation, {far}")
 
 
@@ -103,20 +99,20 @@ def _unusable(source: Source, why: str) -> OutputError:
 class Columns:
     """Brings rows of a file into our order and to a degree; what a file has besides (normals) is left out."""
 
-    def __init__(self, header: SplatHeader, degree: int) -> None:
+    def __init__(self, header: ply.SplatHeader, degree: int) -> None:
         """Take rows of a file with this header to harmonics of this degree, which is at least the file's own.
 
         Raises:
             ValueError: it is the header of no splat.
         """
-        own = degree_of(header)
-        self._names = names_at(degree)
+        own = ply.degree_of(header)
+        self._names = ply.names_at(degree)
         self._is_as_wanted = header.properties == self._names
         place = {name: index for index, name in enumerate(header.properties)}
         pairs = [(index, place[source]) for index, source in enumerate(_sources(own, degree)) if source]
         self._to, self._from = (np.array(side, dtype=np.intp) for side in zip(*pairs, strict=True))
 
-    def of(self, rows: FloatArray) -> FloatArray:
+    def of(self, rows: ply.FloatArray) -> ply.FloatArray:
         """Return rows [N, properties of the file] as rows [N, properties of ours]: themselves if they are alike."""
         if self._is_as_wanted:
             return rows
@@ -130,60 +126,35 @@ def _sources(own: int, degree: int) -> list[str]:
 
     Harmonics lie channel by channel: more of them in each channel move those of the next.
     """
-    few, many = num_coefficients(own), num_coefficients(degree)
+    few, many = ply.num_coefficients(own), ply.num_coefficients(degree)
     rest = [
-        f"f_rest_{channel * few + index}" if index < few else "" for channel in range(CHANNELS) for index in range(many)
+        f"f_rest_{channel * few + index}" if index < few else ""
+        for channel in range(ply.CHANNELS)
+        for index in range(many)
     ]
-    names = list(names_at(degree))
+    names = list(ply.names_at(degree))
     first = names.index("f_rest_0") if rest else 0
     names[first : first + len(rest)] = rest
     return names
 
 
-Mask = NDArray[np.bool_]
+Region = Callable[[ply.FloatArray], Mask]
+"""A part of space: returns which means [N, 3], in the frame of the splats, lie in it."""
 
 
-class Region(Protocol):
-    """A part of space."""
-
-    def holds(self, means: FloatArray) -> Mask:
-        """Return which means [N, 3], in the frame of the splats, lie in it."""
-        ...
+def inside(partition: Partition, offset: Offset, box: Box) -> Region:
+    """Return a box of the partition: half-open, so that a place on a side of two belongs to one of them."""
+    return lambda means: box.holds(partition.in_axes(means.astype(np.float64), offset))
 
 
-@dataclass(frozen=True)
-class Inside:
-    """A box of the partition: half-open, so that a place on a side of two belongs to one of them."""
+def outside(partition: Partition, offset: Offset, boxes: Sequence[Box]) -> Region:
+    """Return what no box of a list holds."""
 
-    partition: Partition
-    offset: Offset
-    """Of the frame of the splats."""
-    box: Box
+    def holds(means: ply.FloatArray) -> Mask:
+        places = partition.in_axes(means.astype(np.float64), offset)
+        return ~np.logical_or.reduce([np.zeros(len(places), dtype=bool), *(box.holds(places) for box in boxes)])
 
-    def holds(self, means: FloatArray) -> Mask:
-        """Return which means [N, 3] lie in the box."""
-        return self.box.holds(self.partition.in_axes(means.astype(np.float64), self.offset))
-
-
-@dataclass(frozen=True)
-class Outside:
-    """What no box of a list holds."""
-
-    partition: Partition
-    offset: Offset
-    boxes: tuple[Box, ...]
-
-    def holds(self, means: FloatArray) -> Mask:
-        """Return which means [N, 3] lie in none of the boxes."""
-        places = self.partition.in_axes(means.astype(np.float64), self.offset)
-        outside = np.ones(len(places), dtype=bool)
-        for box in self.boxes:
-            outside &= ~box.holds(places)
-        return outside
-
-
-NOT_HERE = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.ETXTBSY})
-"""What the kernel says where it cannot copy from file to file: other file systems, older kernels, some shares."""
+    return holds
 
 
 @dataclass(frozen=True)
@@ -216,13 +187,13 @@ class Earlier:
     def fits(self, degree: int) -> bool:
         """Return whether its rows are those of a splat with harmonics up to this degree, and all there."""
         try:
-            header, size = read_header(self.path), self.path.stat().st_size
+            header, size = ply.read_header(self.path), self.path.stat().st_size
         except (OSError, ValueError):
             return False
         are_there = all(
             0 <= one.start <= one.start + one.num_gaussians <= header.num_gaussians for one in self.parts.values()
         )
-        return size == header.file_bytes and header.properties == names_at(degree) and are_there
+        return size == header.file_bytes and header.properties == ply.names_at(degree) and are_there
 
     def holds(self, part: Written) -> bool:
         """Return whether the rows of a part are those that were merged; all of them are read.
@@ -230,7 +201,7 @@ class Earlier:
         Raises:
             OSError: one of them cannot be read.
         """
-        header, digest = read_header(self.path), hashlib.sha256()
+        header, digest = ply.read_header(self.path), hashlib.sha256()
         row_bytes = 4 * len(header.properties)
         with open_regular(self.path) as file:
             file.seek(header.header_bytes + part.start * row_bytes)
@@ -256,7 +227,7 @@ class Earlier:
         Raises:
             OSError: one of them cannot be read or written.
         """
-        header = read_header(self.path)
+        header = ply.read_header(self.path)
         row_bytes = 4 * len(header.properties)
         with open_regular(self.path) as file:
             at = header.header_bytes + part.start * row_bytes
@@ -293,16 +264,10 @@ def _copy_in_kernel(source: int, start: int, num: int, target: int) -> int | Non
         raise
 
 
-MERGED = "splatbatch merge of"
-"""Begins the comment in the header of a splat that was merged."""
-MOST_DIGITS = 20
-"""Of a number of Gaussians: the header has its length before anybody knows the number."""
-
-
 class Rules(Protocol):
     """What cleaning removes of the rows that lie in a region."""
 
-    def removed(self, rows: FloatArray) -> Mapping[str, Mask]:
+    def removed(self, rows: ply.FloatArray) -> Mapping[str, Mask]:
         """Return by rule which rows [N, properties of ours] go; none by two rules."""
         ...
 
@@ -347,7 +312,7 @@ def merge_splats(target: Path, parts: Sequence[Part], offset: Offset, earlier: E
             the file cannot be written.
     """
     headers = [header_of(part.source, offset) for part in parts]
-    degree = max(map(degree_of, headers))
+    degree = max(map(ply.degree_of, headers))
     kept = earlier if earlier and earlier.fits(degree) else None
     found: list[Written] = []
 
@@ -373,7 +338,7 @@ def merge_splats(target: Path, parts: Sequence[Part], offset: Offset, earlier: E
     return Merged(tuple(found), degree)
 
 
-def _write(part: Part, header: SplatHeader, degree: int, file: BinaryIO) -> Written:
+def _write(part: Part, header: ply.SplatHeader, degree: int, file: BinaryIO) -> Written:
     """Write what a part has in its region.
 
     Raises:
@@ -383,11 +348,15 @@ def _write(part: Part, header: SplatHeader, degree: int, file: BinaryIO) -> Writ
     digest = hashlib.sha256()
     for piece in read_rows(part.source, header):
         rows = columns.of(piece)
-        inside = part.region.holds(rows[:, :3])
+        inside = part.region(rows[:, :3])
         rows = rows if inside.all() else rows[inside]
         num_inside += len(rows)
         if part.rules is not None and len(rows):
-            rows = _cleaned(rows, part.rules, removed)
+            gone = np.zeros(len(rows), dtype=bool)
+            for rule, mask in part.rules.removed(rows).items():
+                removed[rule] += int(np.count_nonzero(mask))
+                gone |= mask
+            rows = rows[~gone] if gone.any() else rows
         digest.update(rows.data)
         file.write(rows.data)
     if not num_inside and not part.may_be_empty:
@@ -399,22 +368,11 @@ def _write(part: Part, header: SplatHeader, degree: int, file: BinaryIO) -> Writ
     return Written(part.source.name, 0, num_left, header.num_gaussians, dict(removed), digest.hexdigest())
 
 
-def _cleaned(rows: FloatArray, rules: Rules, removed: Counter[str]) -> FloatArray:
-    gone = np.zeros(len(rows), dtype=bool)
-    for rule, mask in rules.removed(rows).items():
-        removed[rule] += int(np.count_nonzero(mask))
-        gone |= mask
-    return rows[~gone] if gone.any() else rows
-
-
 def _header(num_gaussians: int, degree: int, offset: Offset, num_parts: int) -> bytes:
     """Return the header of a merged splat: of the same length whatever the number of Gaussians is."""
     filler = "-" * (MOST_DIGITS - len(str(num_gaussians)))
-    comments = (f"{MERGED} {counted(num_parts, 'part')}", *offset_comments(offset), filler)
-    return encode_header(num_gaussians, names_at(degree), comments)
-
-
-SUFFIX = ".ply"
+    comments = (f"{MERGED} {counted(num_parts, 'part')}", *ply.offset_comments(offset), filler)
+    return ply.encode_header(num_gaussians, ply.names_at(degree), comments)
 
 
 def check_place(target: Path, output: Path) -> None:
@@ -436,5 +394,5 @@ def check_place(target: Path, output: Path) -> None:
 def _is_merged(path: Path) -> bool:
     """Return whether a file is a splat that a merge has written."""
     with suppress(OSError), open_regular(path) as file:
-        return f"\ncomment {MERGED} ".encode() in file.read(MOST_HEADER_BYTES).partition(b"end_header\n")[0]
+        return f"\ncomment {MERGED} ".encode() in file.read(ply.MOST_HEADER_BYTES).partition(b"end_header\n")[0]
     return False

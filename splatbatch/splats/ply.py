@@ -167,8 +167,7 @@ def table_of(gaussians: Gaussians) -> FloatArray:
     """Return Gaussians as the rows of a splat file, [N, properties]."""
     shn = gaussians.shN.transpose(0, 2, 1).reshape(len(gaussians), 3 * gaussians.shN.shape[1])  # channel by channel
     columns = (gaussians.means, gaussians.sh0, shn, gaussians.opacities[:, None], gaussians.scales, gaussians.quats)
-    found: FloatArray = np.concatenate(columns, axis=1).astype("<f4")
-    return found
+    return np.concatenate(columns, axis=1).astype("<f4")
 
 
 def encode_header(num_gaussians: int, properties: Sequence[str], comments: Sequence[str] = ()) -> bytes:
@@ -298,5 +297,4 @@ def covariances(scales: FloatArray, quats: FloatArray) -> FloatArray:
         [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
     ]
     stretched = np.array(rows, dtype=np.float32).transpose(2, 0, 1) * np.exp(scales)[:, None, :]
-    squared: FloatArray = stretched @ stretched.transpose(0, 2, 1)
-    return squared
+    return stretched @ stretched.transpose(0, 2, 1)

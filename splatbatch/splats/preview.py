@@ -45,8 +45,7 @@ def make_preview(splat: Path, turn: Floats = UNTURNED, most: int = MOST_GAUSSIAN
     means = rotated(take("x", "y", "z")[rows], turn)
     sh0 = take("f_dc_0", "f_dc_1", "f_dc_2")[rows]
     columns = (np.ascontiguousarray(array, dtype=np.float32) for array in (means, scales[rows], quats))
-    preview: bytes = gsply.compress_to_bytes(*columns, opacities[rows], sh0)
-    return preview
+    return gsply.compress_to_bytes(*columns, opacities[rows], sh0)
 
 
 def middle_of(preview: bytes) -> Floats:
@@ -60,16 +59,14 @@ def middle_of(preview: bytes) -> Floats:
     if not end or not found:
         raise ValueError("no chunks in the header")
     chunks = np.frombuffer(body, dtype="<f4", count=_CHUNK_FLOATS * int(found[1])).reshape(-1, _CHUNK_FLOATS)
-    middle: Floats = np.median((chunks[:, :3] + chunks[:, 3:6]) / 2, axis=0)
-    return middle
+    return np.median((chunks[:, :3] + chunks[:, 3:6]) / 2, axis=0)
 
 
 def rotated(points: npt.ArrayLike, turn: Floats) -> Floats:
     """Return points, [N, 3], rotated by a quaternion w x y z of length 1."""
     axis = turn[1:]
     across = np.cross(axis, np.asarray(points))
-    turned: Floats = points + 2 * (turn[0] * across + np.cross(axis, across))
-    return turned
+    return points + 2 * (turn[0] * across + np.cross(axis, across))
 
 
 def _product(turn: Floats, quats: FloatArray) -> Floats:

@@ -24,6 +24,19 @@ from splatbatch.outcome import Exit
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import ExitFacts, GpuSample
 
+KMSG = "/dev/kmsg"
+MOST_LINES = 20
+RECORD_BYTES = 8192  # the kernel's own limit of a record
+# "NVRM: Xid (PCI:0000:3b:00): 79, ..." and "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed": the GPU is named by its bus
+_DRIVER = re.compile(r"\bNVRM\b|\bXid\b")
+_BUS = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\b", re.IGNORECASE)
+# "oom-kill:...,task=python,pid=4242,uid=0" and "Out of memory: Killed process 4242 (python) total-vm:..."
+_VICTIM = re.compile(r"oom-kill:.*\bpid=(\d+)|\bKilled process (\d+)")
+_COUNTERS = (  # cgroup v2, then v1
+    Path("/sys/fs/cgroup/memory.events"),
+    Path("/sys/fs/cgroup/memory/memory.oom_control"),
+)
+
 
 class HostMonitor:
     """Watches the OOM killer, the kernel's log, the disk and shared memory from the start of an attempt."""
@@ -128,23 +141,6 @@ def held_mib(sample: GpuSample, pids: frozenset[int]) -> int | None:
     each = zip(sample.processes, sample.process_mib, strict=True)
     held = [mib for pid, mib in each if pid in pids and mib is not None]
     return sum(held) if held else None
-
-
-KMSG = "/dev/kmsg"
-MOST_LINES = 20
-RECORD_BYTES = 8192  # the kernel's own limit of a record
-
-# "NVRM: Xid (PCI:0000:3b:00): 79, ..." and "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed": the GPU is named by its bus
-_DRIVER = re.compile(r"\bNVRM\b|\bXid\b")
-_BUS = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\b", re.IGNORECASE)
-# "oom-kill:...,task=python,pid=4242,uid=0" and "Out of memory: Killed process 4242 (python) total-vm:..."
-_VICTIM = re.compile(r"oom-kill:.*\bpid=(\d+)|\bKilled process (\d+)")
-
-
-_COUNTERS = (  # cgroup v2, then v1
-    Path("/sys/fs/cgroup/memory.events"),
-    Path("/sys/fs/cgroup/memory/memory.oom_control"),
-)
 
 
 class KernelLog:

@@ -15,6 +15,11 @@ from splatbatch.store.records.attempt import Watch
 HEAD_BYTES = 1 << 20
 TAIL_BYTES = 4 << 20
 LARGEST_BYTES = 16 << 20
+SHORTEST = 8
+"""Characters: a shorter value is a word of many logs."""
+_NUMBERS = re.compile(r"[-+.,:;\d\s]+")
+_RULES = re.compile(r"-+[A-Z \d]+-+")
+"""First and last line of a key in PEM format."""
 
 
 class BoundedLog:
@@ -49,13 +54,6 @@ class BoundedLog:
         self._note_bytes = len(note)
         self._size = HEAD_BYTES + os.pwrite(self._descriptor, note + tail, HEAD_BYTES)
         os.ftruncate(self._descriptor, self._size)
-
-
-SHORTEST = 8
-"""Characters: a shorter value is a word of many logs."""
-_NUMBERS = re.compile(r"[-+.,:;\d\s]+")
-_RULES = re.compile(r"-+[A-Z \d]+-+")
-"""First and last line of a key in PEM format."""
 
 
 class Secrets:
@@ -127,7 +125,8 @@ def shown_anyway(env: Mapping[str, str], filled: Mapping[str, str], shown: Itera
 def _forms(value: str) -> Iterator[str]:
     """Yield how a secret may be spelled: as it is, in JSON, in Python, in a URL, line by line, its password alone."""
     for one in dict.fromkeys((value, value.strip(), *_parts(value))):
-        if not _is_secret(one):
+        # no short word, no number, no path
+        if not (len(one) >= SHORTEST and not _NUMBERS.fullmatch(one) and not _is_number(one) and not _is_path(one)):
             continue
         yield from (one, one.replace("\n", "\r\n"), repr(one)[1:-1], repr(_encoded(one))[2:-1])
         yield from (json.dumps(one)[1:-1], json.dumps(one, ensure_ascii=False)[1:-1])
@@ -148,11 +147,6 @@ def _encoded(text: str) -> bytes:
         return os.fsencode(text)
     except UnicodeEncodeError:
         return text.encode(errors="replace")
-
-
-def _is_secret(value: str) -> bool:
-    """Return whether a value is masked: no short word, no number, no path."""
-    return len(value) >= SHORTEST and not _NUMBERS.fullmatch(value) and not _is_number(value) and not _is_path(value)
 
 
 def _is_number(value: str) -> bool:

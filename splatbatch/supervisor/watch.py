@@ -38,6 +38,8 @@ TICK_S = 0.05
 PIPE_BYTES = 1 << 20  # pipe(7): what anybody may ask for
 UNKILLABLE_S = 60.0  # what outlives its SIGKILL for so long hangs in a driver: its end is told without it
 TELL_S = 60.0  # how long a full disk may keep the end from being written down
+IDLE_SHARE = 0.01
+"""Who uses less than this share of one CPU does nothing: an idle viewer wakes up now and then."""
 
 
 def supervise(folder: AttemptFolder) -> int:
@@ -279,10 +281,6 @@ class Every:
             # a full disk or an unreachable share must not end a good training
             with suppress(OSError):
                 self.do()
-
-
-IDLE_SHARE = 0.01
-"""Who uses less than this share of one CPU does nothing: an idle viewer wakes up now and then."""
 
 
 @dataclass

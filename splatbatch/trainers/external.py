@@ -24,10 +24,9 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import Finish, JobSpec, Then, Watch
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.results import whose_splat
-from splatbatch.supervisor.external import Artifacts
+from splatbatch.supervisor.external import Artifacts, TooSlow
 from splatbatch.supervisor.job import GPU_PLACE
 from splatbatch.supervisor.log import Secrets, shown_anyway
-from splatbatch.supervisor.log_progress import TooSlow
 from splatbatch.trainers.last_step import (
     SILENT,
     Words,

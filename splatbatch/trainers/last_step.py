@@ -11,7 +11,7 @@ from pathlib import Path
 from splatbatch.identity import file_fact
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, TimedOut
 from splatbatch.store.records.attempt import Progress
-from splatbatch.supervisor.log_progress import StepsHeard
+from splatbatch.supervisor.external import StepsHeard
 
 CLOCK_S = 2.0
 """A step is written down up to so much later than it was said, and a share of the run on top."""

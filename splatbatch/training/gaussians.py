@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from splatbatch.config import Training
-from splatbatch.scene.colmap.reconstruction import Points
+from splatbatch.scene.colmap.types import Points
 from splatbatch.splats import Gaussians
 from splatbatch.training.photos.frame import Frame
 

@@ -15,14 +15,14 @@ from published_shapes import checked
 
 from splatbatch.night.capture import flight_of
 from splatbatch.publish.tiles.geodesy import to_degrees
-from splatbatch.scene.capture import FEW, Shot, Survey, shots_of
+from splatbatch.scene.capture import FEW, PlacedCamera, Survey, placed_cameras
 from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.sightings import read_sightings
 from splatbatch.tasks.batch import open_batch
 
 
-def removed_shots(folder: Path) -> list[Shot]:
+def removed_shots(folder: Path) -> list[PlacedCamera]:
     """Take half of the cameras out of p0, those on one side; return them."""
     sparse = folder / "patches/p0/sparse/0"
     model, known = read_reconstruction(sparse), read_sightings(sparse)
@@ -32,11 +32,11 @@ def removed_shots(folder: Path) -> list[Shot]:
     for file in sparse.iterdir():
         file.unlink()
     Subset(known, kept, known.seen_by(kept)).write(sparse)
-    return shots_of([image for image in model.images if east[image.name] >= limit], model.cameras)
+    return placed_cameras([image for image in model.images if east[image.name] >= limit], model.cameras)
 
 
 @pytest.fixture(scope="module")
-def holed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Shot]]:
+def holed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[PlacedCamera]]:
     """The quarry whose p0 lacks half of its photographs, inspected."""
     folder = tmp_path_factory.mktemp("flown") / "quarry"
     shutil.copytree(QUARRY, folder, ignore=shutil.ignore_patterns("output"))
@@ -51,14 +51,14 @@ def plan(folder: Path, *arguments: str) -> Ended:
 
 
 @pytest.mark.slow
-def test_the_suggested_views_fill_the_hole(holed: tuple[Path, list[Shot]]) -> None:
+def test_the_suggested_views_fill_the_hole(holed: tuple[Path, list[PlacedCamera]]) -> None:
     folder, removed = holed
     batch = open_batch(folder / "splat_config.yml", ["p0"])
     found = flight_of(batch).plan
     places = np.array([cell.place for cell in found.cells])
-    once = np.stack([shot.sees(places) for shot in removed], axis=1).sum(axis=1)
+    once = np.stack([camera.sees(places) for camera in removed], axis=1).sum(axis=1)
     lost = (once > 0) & (np.array([cell.num_photos for cell in found.cells]) < FEW)
-    views = [view.shot for view in found.views]
+    views = [view.camera for view in found.views]
     now = Survey(places, np.ones(len(places)), views, found.up).seen.sum(axis=1)
     have = np.array([cell.num_photos for cell in found.cells])
     print(f"{len(found.cells)} weak, {lost.sum()} lost, {len(views)} views, {len(found.left)} left")
@@ -68,23 +68,23 @@ def test_the_suggested_views_fill_the_hole(holed: tuple[Path, list[Shot]]) -> No
 
 
 @pytest.mark.slow
-def test_views_stand_clear_of_the_splat_and_above_what_they_look_at(holed: tuple[Path, list[Shot]]) -> None:
+def test_views_stand_clear_of_the_splat_and_above_what_they_look_at(holed: tuple[Path, list[PlacedCamera]]) -> None:
     found = flight_of(open_batch(holed[0] / "splat_config.yml", ["p0"])).plan
     means = quarry_splat().means
     for view in found.views:
-        assert np.linalg.norm(means - view.shot.center, axis=1).min() > 0.15 * found.distance
-        assert (view.shot.center - view.target) @ found.up > 0.5 * found.distance
+        assert np.linalg.norm(means - view.camera.center, axis=1).min() > 0.15 * found.distance
+        assert (view.camera.center - view.target) @ found.up > 0.5 * found.distance
 
 
 @pytest.mark.slow
-def test_programs_get_json(holed: tuple[Path, list[Shot]]) -> None:
+def test_programs_get_json(holed: tuple[Path, list[PlacedCamera]]) -> None:
     told = checked("plan-capture", plan(holed[0], "p0", "--json").out)
     found = flight_of(open_batch(holed[0] / "splat_config.yml", ["p0"])).plan
     assert (len(told["views"]), told["weak_cells"]) == (len(found.views), len(found.cells)) > (0, 0)
 
 
 @pytest.mark.slow
-def test_it_is_written_as_geojson_and_kml(holed: tuple[Path, list[Shot]], tmp_path: Path) -> None:
+def test_it_is_written_as_geojson_and_kml(holed: tuple[Path, list[PlacedCamera]], tmp_path: Path) -> None:
     for name in ("a.geojson", "b.kml"):
         done = plan(holed[0], "p0", "--to", str(tmp_path / name))
         assert done.code == 0, done.err
@@ -94,7 +94,7 @@ def test_it_is_written_as_geojson_and_kml(holed: tuple[Path, list[Shot]], tmp_pa
 
 
 @pytest.mark.slow
-def test_bad_wishes_are_told(holed: tuple[Path, list[Shot]], tmp_path: Path) -> None:
+def test_bad_wishes_are_told(holed: tuple[Path, list[PlacedCamera]], tmp_path: Path) -> None:
     assert "neither GeoJSON nor KML" in plan(holed[0], "p0", "--to", str(tmp_path / "a.txt")).err
     missing = plan(holed[0], "p1")
     assert (missing.code, "splatbatch inspect p1" in missing.err) == (3, True)
@@ -104,7 +104,7 @@ def test_bad_wishes_are_told(holed: tuple[Path, list[Shot]], tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_crs_in_which_the_scene_cannot_lie_is_told(holed: tuple[Path, list[Shot]]) -> None:
+def test_a_crs_in_which_the_scene_cannot_lie_is_told(holed: tuple[Path, list[PlacedCamera]]) -> None:
     pytest.importorskip("pyproj")
     config = holed[0] / "mapped.yml"
     config.write_text((holed[0] / "splat_config.yml").read_text().replace("scene:\n", "scene:\n  crs: EPSG:32632\n", 1))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from splatbatch.config import Recipe
-from splatbatch.doctor import kernels, machine
-from splatbatch.doctor.facts import (
+from splatbatch.doctor import checks
+from splatbatch.doctor.checks import (
     Finding,
     Job,
     Lock,
@@ -17,12 +17,14 @@ from splatbatch.doctor.facts import (
     Probe,
     Toolchain,
     TorchBuild,
+    disk_mib,
+    extras,
+    of_job,
     ok,
     problem,
     warning,
     worst_exit_code,
 )
-from splatbatch.doctor.job import disk_mib, extras, of_job
 from splatbatch.machine.gpu import Gpu, Presence
 from splatbatch.scene.footprint import Footprint
 
@@ -47,7 +49,7 @@ def summary(finding: Finding) -> tuple[str, int]:
 
 def test_a_machine_that_is_well_has_nothing_but_ok() -> None:
     tools = replace(TOOLS, gsplat="built")
-    found = [*machine.of_machine(WELL), *kernels.of_kernels(WELL, tools, SEEN)]
+    found = [*checks.of_machine(WELL), *checks.of_kernels(WELL, tools, SEEN)]
     assert {one.state for one in found} == {"ok"}
     assert worst_exit_code(found) == 0
 
@@ -67,7 +69,7 @@ def test_the_worst_problem_is_the_exit_code() -> None:
     ],
 )
 def test_a_driver_is_judged_by_what_nvml_says(facts: Machine, state: tuple[str, int], words: str) -> None:
-    finding = machine.driver(facts)
+    finding = checks.driver(facts)
     assert (summary(finding), words in finding.message) == (state, True), finding
 
 
@@ -86,12 +88,12 @@ def test_a_driver_is_judged_by_what_nvml_says(facts: Machine, state: tuple[str, 
 def test_torch_must_fit_the_driver(
     driver_cuda: tuple[int, int] | None, torch: TorchBuild | None, state: tuple[str, int], words: str
 ) -> None:
-    finding = machine.torch_build(replace(WELL, driver_cuda=driver_cuda, torch=torch))
+    finding = checks.torch_build(replace(WELL, driver_cuda=driver_cuda, torch=torch))
     assert (summary(finding), words in finding.message) == (state, True), finding
 
 
 def test_torch_without_cuda_is_right_where_no_gpu_is() -> None:
-    assert machine.torch_build(Machine(torch=TorchBuild("2.11+cpu", None))).state == "ok"
+    assert checks.torch_build(Machine(torch=TorchBuild("2.11+cpu", None))).state == "ok"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_torch_without_cuda_is_right_where_no_gpu_is() -> None:
 def test_code_runs_on_gpus_as_nvidia_says(
     capability: tuple[int, int], architectures: tuple[str, ...], runs: bool
 ) -> None:
-    assert kernels.can_run(capability, architectures) == runs
+    assert checks.can_run(capability, architectures) == runs
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_code_runs_on_gpus_as_nvidia_says(
     ],
 )
 def test_torch_must_have_kernels_for_the_gpu(seen: Probe, state: tuple[str, int], words: str) -> None:
-    finding = kernels.torch_kernels(seen, [(9, 0)])
+    finding = checks.torch_kernels(seen, [(9, 0)])
     assert (summary(finding), words in finding.message) == (state, True), finding
 
 
@@ -142,7 +144,7 @@ def test_torch_must_have_kernels_for_the_gpu(seen: Probe, state: tuple[str, int]
     ],
 )
 def test_gsplat_is_built_or_can_be(changes: dict[str, object], state: tuple[str, int], words: str) -> None:
-    finding = kernels.gsplat(WELL, replace(TOOLS, **changes), [(9, 0)])  # type: ignore[arg-type]
+    finding = checks.gsplat(WELL, replace(TOOLS, **changes), [(9, 0)])  # type: ignore[arg-type]
     assert (summary(finding), words in finding.message) == (state, True), finding
 
 
@@ -156,14 +158,14 @@ def test_gsplat_is_built_or_can_be(changes: dict[str, object], state: tuple[str,
 )
 def test_our_cuda_kernels_are_built_or_gsplats_are_used(is_built: bool, changes: dict[str, object], words: str) -> None:
     tools = replace(TOOLS, **changes)  # type: ignore[arg-type]
-    finding = kernels.native(WELL, tools, replace(SEEN, has_native=is_built), [(9, 0)])
+    finding = checks.native(WELL, tools, replace(SEEN, has_native=is_built), [(9, 0)])
     assert (summary(finding), words in finding.message) == (("ok" if is_built else "warning", 0), True), finding
 
 
 @pytest.mark.parametrize(("nvcc", "capability"), [((12, 4), (12, 0)), ((12, 4), (10, 0)), ((13, 0), (7, 0))])
 def test_a_toolkit_that_does_not_know_the_gpu_is_told(nvcc: tuple[int, int], capability: tuple[int, int]) -> None:
     here = replace(WELL, torch=TorchBuild("2.11", (nvcc[0], 0)))
-    finding = kernels.gsplat(here, replace(TOOLS, nvcc_version=nvcc), [capability])
+    finding = checks.gsplat(here, replace(TOOLS, nvcc_version=nvcc), [capability])
     assert "does not compile for compute capability" in finding.message
 
 
@@ -171,7 +173,7 @@ def test_a_toolkit_that_does_not_know_the_gpu_is_told(nvcc: tuple[int, int], cap
     ("age_s", "is_compiling", "state"), [(3600, False, "warning"), (3600, True, "ok"), (5, False, "ok")]
 )
 def test_a_lock_is_stale_when_it_is_old_and_nothing_compiles(age_s: float, is_compiling: bool, state: str) -> None:
-    (finding,) = kernels.locks([Lock(Path("/tmp/lock"), age_s, is_compiling)])
+    (finding,) = checks.locks([Lock(Path("/tmp/lock"), age_s, is_compiling)])
     assert (finding.state, finding.remedy) == (state, "Remove it: rm /tmp/lock" if state == "warning" else "")
 
 
@@ -188,7 +190,7 @@ def test_a_lock_is_stale_when_it_is_old_and_nothing_compiles(age_s: float, is_co
 def test_without_our_own_kernels_training_is_slower_and_that_is_all(
     facts: Machine, tools: Toolchain, seen: Probe, words: str
 ) -> None:
-    (finding,) = kernels.triton(facts, tools, seen, [(9, 0)])
+    (finding,) = checks.triton(facts, tools, seen, [(9, 0)])
     assert (finding.state, words in finding.message) == ("warning", True), finding
 
 
@@ -197,11 +199,11 @@ def test_without_our_own_kernels_training_is_slower_and_that_is_all(
     [(None, "ok"), ((64, 64), "warning"), ((64, 31), "problem"), ((8000, 63), "problem"), ((8000, 7000), "ok")],
 )
 def test_shared_memory_is_judged_as_the_gate_of_the_batch_does(shm_mib: tuple[int, int] | None, state: str) -> None:
-    assert machine.shared_memory(shm_mib).state == state
+    assert checks.shared_memory(shm_mib).state == state
 
 
 def test_few_open_files_are_a_warning() -> None:
-    assert [machine.open_files(most).state for most in (1024, 4096)] == ["warning", "ok"]
+    assert [checks.open_files(most).state for most in (1024, 4096)] == ["warning", "ok"]
 
 
 @pytest.mark.parametrize(
@@ -240,4 +242,4 @@ def test_a_million_gaussians_take_225_mib_on_disk_and_four_times_that_with_check
     ],
 )
 def test_the_build_of_torch_is_read_from_its_file(text: str, build: TorchBuild) -> None:
-    assert machine.parse_build(text) == build
+    assert checks.parse_build(text) == build

@@ -13,7 +13,7 @@ from command_line import invoke
 from fake_batch import FakeBatch
 
 from splatbatch.doctor import inventory
-from splatbatch.doctor.facts import TorchBuild
+from splatbatch.doctor.checks import TorchBuild
 from splatbatch.doctor.preflight import preflight
 from splatbatch.machine import gpu
 from splatbatch.supervisor.ask import ask

@@ -69,7 +69,7 @@ def test_a_process_with_its_context_open_holds_less_than_is_allowed_for(tmp_path
 import json, sys, time
 from pathlib import Path
 from splatbatch.machine import gpu
-from splatbatch.machine.readiness import CONTEXT_MIB
+from splatbatch.machine.slots import CONTEXT_MIB
 uuid = gpu.gpus()[0].uuid
 before = gpu.sample(uuid).used_mib
 import torch

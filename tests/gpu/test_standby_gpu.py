@@ -15,7 +15,7 @@ import yaml
 
 from splatbatch.files import read_lines
 from splatbatch.machine import gpu
-from splatbatch.machine.readiness import CONTEXT_MIB
+from splatbatch.machine.slots import CONTEXT_MIB
 
 pytestmark = [
     pytest.mark.gpu,

@@ -7,7 +7,7 @@ import pytest
 from splatbatch.config import Cooldown
 from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Slot
-from splatbatch.machine.readiness import Readiness
+from splatbatch.machine.slots import Readiness
 from splatbatch.store.records.attempt import GpuSample
 
 NO_GPU = not gpu.gpus()

@@ -19,12 +19,11 @@ from supervised import Attempts, wait_for
 from splatbatch import processes
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.files import read_json, write_json
-from splatbatch.machine import control_group, heartbeat, orphans
-from splatbatch.machine.heartbeat import SilenceWatch
-from splatbatch.machine.local import LocalExecutor
+from splatbatch.machine import control_group, local, orphans
+from splatbatch.machine.local import LocalExecutor, SilenceWatch
 from splatbatch.store.attempt_folder import AttemptFolder
 
-QUICK = {"splatbatch.machine.heartbeat.SILENCE_S": 1.0, "splatbatch.machine.heartbeat.WAKING_S": 1.0}
+QUICK = {"splatbatch.machine.local.SILENCE_S": 1.0, "splatbatch.machine.local.WAKING_S": 1.0}
 HIDING = "import os, time\nif os.fork() == 0:\n os.setsid(); os.execve('/bin/sleep', ['sleep', '600'], {})\n"
 
 
@@ -78,7 +77,7 @@ def test_a_supervisor_that_will_not_wake_is_ended_and_its_patch_trained_again(
 
 
 def test_a_batch_whose_supervisor_stands_still_obeys_sigterm(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    parent = start(batch.make("p0").script(p0=["hang"]), monkeypatch, **{"splatbatch.machine.heartbeat.SILENCE_S": 99})
+    parent = start(batch.make("p0").script(p0=["hang"]), monkeypatch, **{"splatbatch.machine.local.SILENCE_S": 99})
     os.kill(supervisor_of(parent), signal.SIGSTOP)
     began = time.monotonic()
     parent.terminate()
@@ -220,7 +219,7 @@ def test_time_in_which_we_stood_still_ourselves_does_not_count_as_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.monotonic()
-    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now)
+    monkeypatch.setattr(local.time, "monotonic", lambda: now)
     watch = SilenceWatch(1 << 30, AttemptFolder(tmp_path))
     for passed_s in (2.0, 2.0, 3600.0, 2.0):
         now += passed_s
@@ -230,8 +229,8 @@ def test_time_in_which_we_stood_still_ourselves_does_not_count_as_silence(
 
 def test_a_supervisor_that_waits_for_a_disk_is_given_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.monotonic()
-    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now)
-    monkeypatch.setattr(heartbeat, "_state", lambda _: "D")
+    monkeypatch.setattr(local.time, "monotonic", lambda: now)
+    monkeypatch.setattr(local, "_state", lambda _: "D")
     watch = SilenceWatch(1 << 30, AttemptFolder(tmp_path))
     orders = []
     for _ in range(650):

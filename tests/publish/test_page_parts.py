@@ -19,7 +19,7 @@ from splatbatch.publish.page import Facts, PhotoView, digest, draw_plan, file_pa
 from splatbatch.publish.source import Part, Published
 from splatbatch.publish.stage import NEUTRAL, Stage, set_stage, sky_of
 from splatbatch.publish.tool import FOLDER, cache_folder, version_in
-from splatbatch.report.viewer.initial_camera import InitialCamera, turn_upright
+from splatbatch.report.viewer.viewer import InitialCamera, turn_upright
 from splatbatch.splats import read_header, write_splat
 from splatbatch.store.records.metrics import TrainingSettings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from splatbatch.report.viewer.initial_camera import VIEWER_UP, find_initial_camera, turn_upright, up_of
+from splatbatch.report.viewer.viewer import VIEWER_UP, find_initial_camera, turn_upright, up_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.splats.preview import rotated
 from splatbatch.store.attempt_folder import AttemptFolder

@@ -16,8 +16,8 @@ from made_output import NASTY
 
 from splatbatch.files import read_json, write_json
 from splatbatch.report import write_report
-from splatbatch.report.charts.scene_map import draw_map
 from splatbatch.report.facts import CameraPlace, CoreBox, ReportedPatch, ReportedSeam, SceneMap
+from splatbatch.report.page.scene_section import draw_map
 from splatbatch.report.scene import grade
 from splatbatch.scene.partition.record import Partition
 from splatbatch.store.layout import OutputFolder

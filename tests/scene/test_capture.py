@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from splatbatch.scene.capture import FEW, KML, Flight, Floats, Plan, Shot, Survey, _looking_at, suggest, up_of
+from splatbatch.scene.capture import FEW, KML, Flight, Floats, PlacedCamera, Plan, Survey, _looking_at, suggest, up_of
 
 UP = np.array([0.0, 0.0, 1.0])
 SIDE, HEIGHT = 2.0, 20.0
@@ -22,19 +22,19 @@ def ground(num: int = 12) -> Floats:
     return np.stack([x.ravel(), y.ravel(), np.zeros(num * num)], axis=1)
 
 
-def nadir(x: float, y: float) -> Shot:
-    return Shot(_looking_at(np.array([x, y, 0.0]), HEIGHT * UP, UP), FOCAL, SIZE)
+def nadir(x: float, y: float) -> PlacedCamera:
+    return PlacedCamera(_looking_at(np.array([x, y, 0.0]), HEIGHT * UP, UP), FOCAL, SIZE)
 
 
-def flown(but: tuple[float, float] = (np.inf, np.inf), reach: float = 0.0) -> list[Shot]:
+def flown(but: tuple[float, float] = (np.inf, np.inf), reach: float = 0.0) -> list[PlacedCamera]:
     """A grid of nadir photographs without those near a place."""
     places = [(x, y) for x in np.arange(-4.0, 27, 3) for y in np.arange(-4.0, 27, 3)]
     return [nadir(x, y) for x, y in places if max(abs(x - but[0]), abs(y - but[1])) > reach]
 
 
-def survey(shots: list[Shot], places: Floats | None = None) -> Survey:
+def survey(cameras: list[PlacedCamera], places: Floats | None = None) -> Survey:
     places = ground() if places is None else places
-    return Survey(places, np.full(len(places), SIDE), shots, UP, ["p0"] * len(places))
+    return Survey(places, np.full(len(places), SIDE), cameras, UP, ["p0"] * len(places))
 
 
 def test_a_scene_that_is_well_flown_needs_no_photograph() -> None:
@@ -51,7 +51,7 @@ def hole() -> Plan:
 def test_the_hole_that_photographs_left_is_found_and_filled(hole: Plan) -> None:
     assert len(hole.cells) > 10
     assert not hole.left
-    again = survey([*flown((11, 11), 13), *(view.shot for view in hole.views)])
+    again = survey([*flown((11, 11), 13), *(view.camera for view in hole.views)])
     assert survey(flown((11, 11), 13)).seen.sum(axis=1).min() < FEW
     assert again.seen.sum(axis=1).min() >= FEW
     assert not again.weak()
@@ -74,8 +74,8 @@ def test_no_camera_stands_in_or_under_anything(hole: Plan) -> None:
     plan = suggest(survey(flown((11, 11), 13)), obstacles)
     assert plan.views
     for view in plan.views:
-        assert np.linalg.norm(obstacles - view.shot.center, axis=1).min() >= 0.25 * plan.distance
-        assert view.shot.center[2] > 0
+        assert np.linalg.norm(obstacles - view.camera.center, axis=1).min() >= 0.25 * plan.distance
+        assert view.camera.center[2] > 0
 
 
 def test_a_place_without_any_surface_is_a_weak_cell() -> None:
@@ -89,8 +89,11 @@ def test_a_place_without_any_surface_is_a_weak_cell() -> None:
 
 def test_up_is_away_from_the_ground_where_no_crs_says_it() -> None:
     turn = np.linalg.qr(np.random.default_rng(5).normal(size=(3, 3)))[0]
-    shots = [Shot(shot.matrix @ np.block([[turn.T, np.zeros((3, 1))], [0, 0, 0, 1]]), FOCAL, SIZE) for shot in flown()]
-    assert up_of(ground() @ turn.T, shots) @ (turn @ UP) == pytest.approx(1, abs=1e-6)
+    cameras = [
+        PlacedCamera(camera.matrix @ np.block([[turn.T, np.zeros((3, 1))], [0, 0, 0, 1]]), FOCAL, SIZE)
+        for camera in flown()
+    ]
+    assert up_of(ground() @ turn.T, cameras) @ (turn @ UP) == pytest.approx(1, abs=1e-6)
 
 
 def globe(places: Floats) -> Floats:
@@ -123,8 +126,8 @@ def test_the_kml_has_a_camera_for_each_view_and_escapes_names(hole: Plan) -> Non
 
 
 def test_heading_is_clockwise_from_north() -> None:
-    shot = Shot(_looking_at(np.zeros(3), np.array([-10.0, 0.0, 10.0]), UP), FOCAL, SIZE)
+    camera = PlacedCamera(_looking_at(np.zeros(3), np.array([-10.0, 0.0, 10.0]), UP), FOCAL, SIZE)
     weak = suggest(survey(flown((11, 11), 13)), ground())
-    view = type(weak.views[0])(shot, np.zeros(3), (0,))
+    view = type(weak.views[0])(camera, np.zeros(3), (0,))
     (record,) = Flight(Plan(weak.cells, [view], (), UP, 1.0), "p0", np.zeros(3)).records()
     assert (record["heading_deg"], record["pitch_deg"]) == (90.0, -45.0)

@@ -212,10 +212,10 @@ def test_samples_are_kept_until_a_photograph_changes(tmp_path: Path, monkeypatch
     scene, cache = coloured(tmp_path, EVEN), tmp_path / "cache.npz"
     first = solve_tones([scene.patch()], cache)
     decoded: list[str] = []
-    from splatbatch.scene.colors import sampling
+    from splatbatch.scene.colors import observations
 
-    read = sampling.sample
-    monkeypatch.setattr(sampling, "sample", lambda shot: decoded.append(shot.name) or read(shot))
+    read = observations.sample
+    monkeypatch.setattr(observations, "sample", lambda shot: decoded.append(shot.name) or read(shot))
     assert (solve_tones([scene.patch()], cache), decoded) == (first, [])
     shade(scene.photographs / "02.png", 1.25)
     solve_tones([scene.patch()], cache)
@@ -225,9 +225,9 @@ def test_samples_are_kept_until_a_photograph_changes(tmp_path: Path, monkeypatch
 
 
 def test_a_scene_of_few_tracks_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from splatbatch.scene.colors import sampling
+    from splatbatch.scene.colors import observations
 
-    monkeypatch.setattr(sampling, "sample", lambda shot: pytest.fail(f"{shot.name} was decoded"))
+    monkeypatch.setattr(observations, "sample", lambda shot: pytest.fail(f"{shot.name} was decoded"))
     found = solve_tones([coloured(tmp_path, EVEN, num_points=20).patch()])
     assert "the tracks are too few" in found.problem
 

@@ -14,8 +14,8 @@ from uneven_quarry import planted, quarry, some_tones
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colors.scene_tones import solve_tones
 from splatbatch.scene.colors.tone import NEUTRAL, Tone
+from splatbatch.scene.partition.border import shares_of
 from splatbatch.scene.partition.record import Partition
-from splatbatch.scene.partition.seams import shares_of
 from splatbatch.scene.patches import Patch
 
 BRIGHT = 200.0

@@ -13,10 +13,8 @@ from fake_batch import ROOT, SHARED
 
 from splatbatch.errors import ConfigError
 from splatbatch.scene.partition.boxes import owners
-from splatbatch.scene.partition.cuts import NoRoom, evenness, halves, principal_axes
-from splatbatch.scene.partition.membership import SHARE
-from splatbatch.scene.partition.options import Wish, parse_axis, parse_grid, read_boxes
-from splatbatch.scene.partition.plan import Plan, plan_split
+from splatbatch.scene.partition.cuts import SHARE, NoRoom, evenness, halves, principal_axes
+from splatbatch.scene.partition.plan import Plan, SplitOptions, parse_axis, parse_grid, plan_split, read_boxes
 
 QUARRY = ROOT / "examples" / "quarry" / "sparse" / "0"
 CALITERRA = SHARED / "data" / "caliterra" / "sparse" / "0"
@@ -24,7 +22,7 @@ NOWHERE = Path("no-such-split")
 
 
 @functools.cache
-def planned(source: Path, wish: Wish) -> Plan:
+def planned(source: Path, wish: SplitOptions) -> Plan:
     if not source.is_dir():
         pytest.skip(f"{source} is not here")
     return plan_split(source, NOWHERE, wish)
@@ -32,13 +30,17 @@ def planned(source: Path, wish: Wish) -> Plan:
 
 CASES = pytest.mark.parametrize(
     ("source", "wish", "num_patches"),
-    [(CALITERRA, Wish(max_images=40), 4), (QUARRY, Wish(grid=(2, 1)), 2), (CALITERRA, Wish(grid=(2, 2)), 4)],
+    [
+        (CALITERRA, SplitOptions(max_images=40), 4),
+        (QUARRY, SplitOptions(grid=(2, 1)), 2),
+        (CALITERRA, SplitOptions(grid=(2, 2)), 4),
+    ],
     ids=["caliterra", "quarry", "caliterra-grid"],
 )
 
 
 @CASES
-def test_real_scenes_are_cut_in_as_many_even_patches_as_asked(source: Path, wish: Wish, num_patches: int):
+def test_real_scenes_are_cut_in_as_many_even_patches_as_asked(source: Path, wish: SplitOptions, num_patches: int):
     plan = planned(source, wish)
     assert len(plan.partition.cores) == num_patches
     assert evenness([core.cost for core in plan.partition.cores]) <= 1.6
@@ -46,7 +48,7 @@ def test_real_scenes_are_cut_in_as_many_even_patches_as_asked(source: Path, wish
 
 
 @CASES
-def test_who_sees_a_seventh_of_a_core_is_in_its_patch(source: Path, wish: Wish, num_patches: int):
+def test_who_sees_a_seventh_of_a_core_is_in_its_patch(source: Path, wish: SplitOptions, num_patches: int):
     plan = planned(source, wish)
     owner = plan.partition.owner(plan.partition.in_axes(plan.sightings.points.xyz))
     for index, core in enumerate(plan.partition.cores):
@@ -56,7 +58,7 @@ def test_who_sees_a_seventh_of_a_core_is_in_its_patch(source: Path, wish: Wish, 
 
 
 @CASES
-def test_every_point_lies_in_one_core_and_most_are_in_its_patch(source: Path, wish: Wish, num_patches: int):
+def test_every_point_lies_in_one_core_and_most_are_in_its_patch(source: Path, wish: SplitOptions, num_patches: int):
     plan = planned(source, wish)
     places = plan.partition.in_axes(plan.sightings.points.xyz)
     holding = np.sum([core.core.holds(places) for core in plan.partition.cores], axis=0)
@@ -69,7 +71,7 @@ def test_every_point_lies_in_one_core_and_most_are_in_its_patch(source: Path, wi
 
 
 def test_a_photograph_is_in_some_patch_even_if_it_sees_little_of_each():
-    plan = planned(CALITERRA, Wish(grid=(4, 4)))
+    plan = planned(CALITERRA, SplitOptions(grid=(4, 4)))
     assert np.any([part.photos for part in plan.parts.values()], axis=0).all()
 
 
@@ -131,14 +133,14 @@ def test_points_in_one_place_cannot_be_cut():
 @pytest.mark.parametrize(
     ("wish", "words", "hint"),
     [
-        (Wish(max_images=5), r"--max-images 5: cannot be kept to", r"--max-images \d+, \d+ patches"),
-        (Wish(grid=(30, 40)), r"--grid 30x40: some of its 1200 patches", r"Nearest possible: --grid \d+x\d+"),
-        (Wish(grid=(2, 2), max_images=20), r"--max-images 20: a patch would have \d+", r"--max-images \d+"),
-        (Wish(overlap=0.9), r"--overlap 0.9: .*nearest: 0.5", ""),
-        (Wish(overlap=-1), r"--overlap -1: .*nearest: 0", ""),
+        (SplitOptions(max_images=5), r"--max-images 5: cannot be kept to", r"--max-images \d+, \d+ patches"),
+        (SplitOptions(grid=(30, 40)), r"--grid 30x40: some of its 1200 patches", r"Nearest possible: --grid \d+x\d+"),
+        (SplitOptions(grid=(2, 2), max_images=20), r"--max-images 20: a patch would have \d+", r"--max-images \d+"),
+        (SplitOptions(overlap=0.9), r"--overlap 0.9: .*nearest: 0.5", ""),
+        (SplitOptions(overlap=-1), r"--overlap -1: .*nearest: 0", ""),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_nearest_that_can(wish: Wish, words: str, hint: str):
+def test_what_cannot_be_is_refused_with_the_nearest_that_can(wish: SplitOptions, words: str, hint: str):
     with pytest.raises(ConfigError, match=words) as caught:
         plan_split(QUARRY, NOWHERE, wish)
     assert not hint or __import__("re").search(hint, caught.value.hint)
@@ -146,9 +148,12 @@ def test_what_cannot_be_is_refused_with_the_nearest_that_can(wish: Wish, words: 
 
 def test_the_nearest_possible_is_possible():
     with pytest.raises(ConfigError) as caught:
-        plan_split(QUARRY, NOWHERE, Wish(max_images=5))
+        plan_split(QUARRY, NOWHERE, SplitOptions(max_images=5))
     most = int(caught.value.hint.split("--max-images ")[1].split(",")[0])
-    assert max(core.num_images for core in plan_split(QUARRY, NOWHERE, Wish(max_images=most)).partition.cores) <= most
+    assert (
+        max(core.num_images for core in plan_split(QUARRY, NOWHERE, SplitOptions(max_images=most)).partition.cores)
+        <= most
+    )
 
 
 @pytest.mark.parametrize("text", ["3", "0x2", "axb", "3x4x5", "-1x2"])
@@ -174,7 +179,7 @@ def drawn(folder: Path, *sides: tuple[float | None, float | None]) -> Path:
 
 def test_drawn_boxes_are_cores_whose_outer_sides_are_open(tmp_path: Path):
     boxes = read_boxes(drawn(tmp_path, (-30, 1), (1, 30)))
-    plan = plan_split(QUARRY, NOWHERE, Wish(boxes=boxes))
+    plan = plan_split(QUARRY, NOWHERE, SplitOptions(boxes=boxes))
     assert [core.name for core in plan.partition.cores] == ["b0", "b1"]
     assert plan.partition.cores[0].core.upper == (1.0, np.inf, np.inf)
     assert plan.partition.cores[0].core.lower == (-np.inf,) * 3
@@ -209,11 +214,11 @@ def test_boxes_that_are_nested_without_end_are_refused(tmp_path: Path):
 def test_a_box_that_nobody_sees_is_refused(tmp_path: Path):
     boxes = read_boxes(drawn(tmp_path, (-30, 500), (500, 600)))
     with pytest.raises(ConfigError, match=r"patch b1 would have \d+ photographs and 0 points"):
-        plan_split(QUARRY, NOWHERE, Wish(boxes=boxes))
+        plan_split(QUARRY, NOWHERE, SplitOptions(boxes=boxes))
 
 
 def test_a_flight_over_a_plain_is_cut_in_a_dozen_even_patches(tmp_path: Path):
     source = vast_scene.write(vast_scene.flight(200, 20_000), tmp_path)
-    plan = plan_split(source, NOWHERE, Wish(max_images=45))
+    plan = plan_split(source, NOWHERE, SplitOptions(max_images=45))
     assert max(core.num_images for core in plan.partition.cores) <= 45
     assert evenness([core.cost for core in plan.partition.cores]) <= 1.6

@@ -12,8 +12,7 @@ from geometric_faults import FAULTS, Fault
 from whole_scene import TAKES_ALL, WholeScene, synthesised, walked
 
 from splatbatch.scene.audit.audit import Audit, audit_patches
-from splatbatch.scene.colmap.types import Image
-from splatbatch.scene.geometry.views import rotations_of
+from splatbatch.scene.colmap.types import Image, rotations_of
 from splatbatch.scene.patches import Patch
 
 pycolmap = pytest.importorskip("pycolmap")

@@ -28,10 +28,10 @@ from hypothesis import strategies as st
 from scenes import MadeScene
 
 from splatbatch.errors import ConfigError, SceneError, SplatbatchError
-from splatbatch.scene.imports.capture import Wish
+from splatbatch.scene.imports.capture import ImportOptions
 from splatbatch.scene.imports.importing import bring_in
 
-QUICK = Wish(triangulates=False)
+QUICK = ImportOptions(triangulates=False)
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +47,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return top
 
 
-def mistakes(path: Path, tmp_path: Path, wish: Wish = QUICK) -> str:
+def mistakes(path: Path, tmp_path: Path, wish: ImportOptions = QUICK) -> str:
     """Return what an import says that writes nothing."""
     with pytest.raises(SceneError) as raised:
         bring_in(path, tmp_path / "out", wish)
@@ -286,7 +286,7 @@ def test_labels_that_may_be_two_photographs_are_not_guessed(source: Path, tmp_pa
     (tmp_path / "photos/a").mkdir(parents=True)
     for name in ("01.jpg", "a/01.jpg"):
         (tmp_path / "photos" / name).write_bytes((source / "made/images/01.jpg").read_bytes())
-    said = mistakes(path, tmp_path, Wish(images=tmp_path / "photos", triangulates=False))
+    said = mistakes(path, tmp_path, ImportOptions(images=tmp_path / "photos", triangulates=False))
     assert 'camera 1 "01": may be 01.jpg, a/01.jpg below' in said
 
 
@@ -390,7 +390,7 @@ SPOILT: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
 @pytest.mark.parametrize("name", SPOILT)
 def test_poses_that_the_photographs_contradict_are_refused_with_the_cause(tmp_path: Path, name: str) -> None:
     change, cause = SPOILT[name]
-    said = mistakes(spoilt(tmp_path, change), tmp_path, Wish())
+    said = mistakes(spoilt(tmp_path, change), tmp_path, ImportOptions())
     assert "poses: the photographs contradict them" in said and re.search(cause, said)
 
 
@@ -438,7 +438,7 @@ def test_ply_files_that_are_none_are_said(source: Path, tmp_path: Path, head: st
 
 def test_missing_photographs_may_be_left_out(source: Path, tmp_path: Path) -> None:
     path = json_with(source, tmp_path, put("frames", 3, "file_path", "images/nope.jpg"))
-    done = bring_in(path, tmp_path / "out", Wish(skips_missing=True, triangulates=False))
+    done = bring_in(path, tmp_path / "out", ImportOptions(skips_missing=True, triangulates=False))
     assert len(done.capture.shots) == 7 and "1 pose without photograph: images/nope.jpg" in done.notes.left_out
     assert "1 photograph without a pose: 04.jpg" in done.notes.left_out
 

@@ -13,7 +13,7 @@ from scenes import MadeScene
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.imports.capture import Wish
+from splatbatch.scene.imports.capture import ImportOptions
 from splatbatch.scene.imports.importing import bring_in
 from splatbatch.scene.imports.lens import Lens, camera_of, resized, simplified
 from splatbatch.scene.reprojection import project
@@ -47,7 +47,7 @@ def metashape_camera(tmp_path: Path, terms: dict[str, float], made: Camera) -> C
     scene = MadeScene(tmp_path / "made", [made]).write()
     extra = "".join(f"<{key}>{value!r}</{key}>" for key, value in terms.items() if key not in ("f", "cx", "cy", "b1"))
     write_metashape(Scene(scene.sparse, scene.photographs), tmp_path / "in", extra=extra)
-    return bring_in(tmp_path / "in", tmp_path / "out", Wish(triangulates=False)).capture.shots[0].camera
+    return bring_in(tmp_path / "in", tmp_path / "out", ImportOptions(triangulates=False)).capture.shots[0].camera
 
 
 @pytest.mark.parametrize(

@@ -31,10 +31,10 @@ from foreign_writers import (
 from scenes import MadeScene
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.imports.capture import Wish
+from splatbatch.scene.imports.capture import ImportOptions
 from splatbatch.scene.imports.importing import Imported, bring_in
 
-QUICK = Wish(triangulates=False)
+QUICK = ImportOptions(triangulates=False)
 SAME = 1e-6
 WRITERS = {
     "nerfstudio": lambda scene, folder: write_nerfstudio(scene, folder, points=False),
@@ -73,7 +73,7 @@ def worst_lens(scene: Scene, folder: Path) -> float:
     return float(max(np.abs(one.calibration_matrix() - other.calibration_matrix()).max() for one, other in pairs))
 
 
-def bring(source: Path, tmp_path: Path, wish: Wish = QUICK) -> Imported:
+def bring(source: Path, tmp_path: Path, wish: ImportOptions = QUICK) -> Imported:
     return bring_in(source, tmp_path / "out", wish)
 
 
@@ -315,7 +315,7 @@ def test_without_points_the_photographs_give_them_and_the_geometry_holds(tmp_pat
     path.write_text(path.read_text().replace("images/left", "images/left of it"))
     (tmp_path / "in/images").unlink()
     (tmp_path / "in/images").symlink_to(scene.photographs)
-    done = bring(tmp_path / "in", tmp_path, Wish())
+    done = bring(tmp_path / "in", tmp_path, ImportOptions())
     model = pycolmap.Reconstruction(tmp_path / "out/sparse/0")
     assert done.num_points > 1000 and model.compute_mean_reprojection_error() < 0.5
     assert worst_pose(scene, tmp_path / "out") < SAME
@@ -324,5 +324,5 @@ def test_without_points_the_photographs_give_them_and_the_geometry_holds(tmp_pat
 @pytest.mark.slow
 def test_triangulating_ends_in_time_and_says_so(tmp_path: Path) -> None:
     write_ngp(quarry(), tmp_path / "in")
-    done = bring(tmp_path / "in", tmp_path, Wish(within_s=1.0))
+    done = bring(tmp_path / "in", tmp_path, ImportOptions(within_s=1.0))
     assert done.num_points == 0 and "not done in time" in done.notes.left_out[-1]

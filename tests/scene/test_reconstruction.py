@@ -10,13 +10,8 @@ import pytest
 from scenes import MadeScene
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.colmap.reconstruction import (
-    CAMERA_MODELS,
-    Camera,
-    Reconstruction,
-    read_points2d,
-    read_reconstruction,
-)
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
 
 pycolmap = pytest.importorskip("pycolmap")
 

@@ -24,23 +24,23 @@ from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.rigs import read_rigs
 from splatbatch.scene.colmap.sightings import NONE, Sightings, read_sightings
 from splatbatch.scene.holdout import choose_holdout, in_one_piece
-from splatbatch.scene.partition import folder as split_folder
-from splatbatch.scene.partition.options import Wish
+from splatbatch.scene.partition import split as split_folder
 from splatbatch.scene.partition.place import SPLIT_READY
+from splatbatch.scene.partition.plan import SplitOptions
 from splatbatch.scene.partition.record import read_partition
-from splatbatch.scene.partition.split import Asked, Split, split
+from splatbatch.scene.partition.split import Split, SplitRequest, split
 from splatbatch.scene.patches import find_patches
 
 pycolmap = pytest.importorskip("pycolmap")
 QUARRY = ROOT / "examples" / "quarry"
 CALITERRA = SHARED / "data" / "caliterra"
-TWO = Wish(grid=(2, 1))
+TWO = SplitOptions(grid=(2, 1))
 
 
-def cut(scene: Path, out: Path, wish: Wish = TWO) -> Split:
+def cut(scene: Path, out: Path, wish: SplitOptions = TWO) -> Split:
     if not scene.is_dir():
         pytest.skip(f"{scene} is not here")
-    return split(Asked(scene / "sparse" / "0", None, out, wish))
+    return split(SplitRequest(scene / "sparse" / "0", None, out, wish))
 
 
 def contents(folder: Path) -> dict[str, bytes | str]:
@@ -67,9 +67,9 @@ def scene(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("source", "wish"), [(QUARRY, TWO), (CALITERRA, Wish(max_images=40))], ids=["quarry", "caliterra"]
+    ("source", "wish"), [(QUARRY, TWO), (CALITERRA, SplitOptions(max_images=40))], ids=["quarry", "caliterra"]
 )
-def test_patches_are_models_that_pycolmap_takes_for_valid(source: Path, wish: Wish, tmp_path: Path):
+def test_patches_are_models_that_pycolmap_takes_for_valid(source: Path, wish: SplitOptions, tmp_path: Path):
     done = cut(source, tmp_path / "patches", wish)
     theirs = pycolmap.Reconstruction(source / "sparse" / "0")
     for core in done.plan.partition.cores:
@@ -123,7 +123,7 @@ def test_text_is_read_as_well(scene: Path, tmp_path: Path):
 
 
 def test_two_splits_are_the_same_byte_for_byte(scene: Path, tmp_path: Path):
-    wish = Wish(grid=(2, 1), block=0.2, seed=3)
+    wish = SplitOptions(grid=(2, 1), block=0.2, seed=3)
     cut(scene, tmp_path / "a", wish)
     cut(scene, tmp_path / "b", wish)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
@@ -140,7 +140,7 @@ def test_photographs_and_masks_are_links_that_move_with_the_scene(scene: Path, t
 
 
 def test_a_photograph_is_test_everywhere_or_nowhere(tmp_path: Path):
-    done = cut(CALITERRA, tmp_path / "patches", Wish(max_images=40))
+    done = cut(CALITERRA, tmp_path / "patches", SplitOptions(max_images=40))
     names = sorted(image.name for image in read_images(CALITERRA / "sparse" / "0"))
     assert done.plan.partition.test == set(names[::8])
     for patch in find_patches(Scene(patches=tmp_path / "patches")):
@@ -150,7 +150,7 @@ def test_a_photograph_is_test_everywhere_or_nowhere(tmp_path: Path):
 
 
 def test_a_block_of_photographs_side_by_side_can_be_held_out_instead(tmp_path: Path):
-    done = cut(CALITERRA, tmp_path / "patches", Wish(max_images=45, block=0.12, seed=1))
+    done = cut(CALITERRA, tmp_path / "patches", SplitOptions(max_images=45, block=0.12, seed=1))
     block = done.plan.partition.contiguous
     assert len(block) == 9
     names = [image.name for image in done.plan.sightings.images]
@@ -215,7 +215,7 @@ def growing(tmp_path: Path) -> tuple[Path, Sightings]:
     for image in made.images:
         (tmp_path / "images" / image.name).touch()
     without(made, np.arange(120) < 114).write(tmp_path / "sparse" / "0")
-    cut(tmp_path, tmp_path / "patches", Wish(max_images=60))
+    cut(tmp_path, tmp_path / "patches", SplitOptions(max_images=60))
     return tmp_path, made
 
 
@@ -223,7 +223,7 @@ def test_cut_again_patches_without_new_photographs_stay_as_they_are(growing: tup
     folder, made = growing
     before, were = read_partition(folder / "patches" / "partition.json"), looks(folder / "patches")
     without(made, np.ones(120, bool)).write(folder / "sparse" / "0")
-    again = cut(folder, folder / "patches", Wish())
+    again = cut(folder, folder / "patches", SplitOptions())
     now = read_partition(folder / "patches" / "partition.json")
     stays = [name for name, state in again.states.items() if state == "stays"]
     assert stays
@@ -237,8 +237,10 @@ def test_cut_again_patches_without_new_photographs_stay_as_they_are(growing: tup
     assert now.test - known == {"00114.jpg"}
 
 
-@pytest.mark.parametrize("wish", [Wish(grid=(2, 2)), Wish(up=(0.0, 0.0, 2.0), max_images=70)], ids=["grid", "axis"])
-def test_the_same_command_again_keeps_the_cores_it_made(growing: tuple[Path, Sightings], wish: Wish):
+@pytest.mark.parametrize(
+    "wish", [SplitOptions(grid=(2, 2)), SplitOptions(up=(0.0, 0.0, 2.0), max_images=70)], ids=["grid", "axis"]
+)
+def test_the_same_command_again_keeps_the_cores_it_made(growing: tuple[Path, Sightings], wish: SplitOptions):
     folder, made = growing
     before = cut(folder, folder / "patches", wish).plan.partition
     without(made, np.ones(120, bool)).write(folder / "sparse" / "0")
@@ -251,7 +253,7 @@ def test_the_same_command_again_keeps_the_cores_it_made(growing: tuple[Path, Sig
 def test_cut_again_without_a_change_nothing_is_touched(growing: tuple[Path, Sightings]):
     folder, _ = growing
     were, held = looks(folder / "patches"), contents(folder / "patches")
-    again = cut(folder, folder / "patches", Wish())
+    again = cut(folder, folder / "patches", SplitOptions())
     assert set(again.states.values()) == {"stays"}
     assert looks(folder / "patches") == were
     assert contents(folder / "patches") == held
@@ -261,7 +263,7 @@ def test_a_patch_that_has_become_too_large_is_halved_and_the_others_stay(growing
     folder, _ = growing
     before = read_partition(folder / "patches" / "partition.json")
     most = max(core.num_images for core in before.cores)
-    again = cut(folder, folder / "patches", Wish(max_images=most - 1))
+    again = cut(folder, folder / "patches", SplitOptions(max_images=most - 1))
     assert again.states[f"p{len(before.cores)}"] == "new"
     assert "stays" in again.states.values()
     assert all(core.num_images < most for core in again.plan.partition.cores)
@@ -273,7 +275,7 @@ def test_a_patch_somebody_has_changed_is_cut_again(growing: tuple[Path, Sighting
     whole = spoilt.read_bytes()
     spoilt.write_bytes(whole[:-1] + b"\x07")
     (folder / "patches" / "p1" / "notes.txt").write_text("mine")
-    again = cut(folder, folder / "patches", Wish())
+    again = cut(folder, folder / "patches", SplitOptions())
     assert [name for name, state in again.states.items() if state == "changes"] == ["p1"]
     assert spoilt.read_bytes() == whole
     assert (folder / "patches" / "p1" / "notes.txt").read_text() == "mine"
@@ -281,14 +283,14 @@ def test_a_patch_somebody_has_changed_is_cut_again(growing: tuple[Path, Sighting
 
 def test_another_grid_leaves_no_patch_of_the_earlier_one(growing: tuple[Path, Sightings]):
     folder, _ = growing
-    gone = cut(folder, folder / "patches", Wish(grid=(2, 1))).gone
+    gone = cut(folder, folder / "patches", SplitOptions(grid=(2, 1))).gone
     left = sorted(path.name for path in (folder / "patches").iterdir() if path.is_dir())
     assert left == ["p0", "p1"]
     assert "p2" in gone
 
 
 def test_a_look_writes_nothing(scene: Path):
-    done = split(Asked(scene / "sparse" / "0", None, scene / "patches", TWO), dry_run=True)
+    done = split(SplitRequest(scene / "sparse" / "0", None, scene / "patches", TWO), dry_run=True)
     assert len(done.plan.partition.cores) == 2
     assert sorted(path.name for path in scene.iterdir()) == ["images", "masks", "sparse"]
 
@@ -335,7 +337,7 @@ def test_a_split_interrupted_while_it_puts_patches_in_place_is_finished_by_the_n
     whole = folder / "whole"
     for part in ("sparse", "images", "patches"):
         shutil.copytree(folder / part, whole / part, symlinks=True)
-    cut(whole, whole / "patches", Wish())
+    cut(whole, whole / "patches", SplitOptions())
     left, rename = [moves], Path.rename
 
     def until_killed(self: Path, target: Path) -> Path:
@@ -346,11 +348,11 @@ def test_a_split_interrupted_while_it_puts_patches_in_place_is_finished_by_the_n
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(Path, "rename", until_killed)
-        cut(folder, folder / "patches", Wish())
+        cut(folder, folder / "patches", SplitOptions())
     assert (folder / "patches" / SPLIT_READY).is_dir()
     with pytest.raises(SceneError, match="a split was interrupted while its patches were put in place"):
         find_patches(Scene(patches=folder / "patches"))
-    assert set(cut(folder, folder / "patches", Wish()).states.values()) == {"stays"}
+    assert set(cut(folder, folder / "patches", SplitOptions()).states.values()) == {"stays"}
     assert contents(folder / "patches") == contents(whole / "patches")
 
 
@@ -393,7 +395,7 @@ def test_a_cut_source_is_refused_by_file(scene: Path, name: str):
 def test_photographs_that_lie_elsewhere_are_asked_for(scene: Path, tmp_path: Path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(SceneError, match=r"none of the model's 32 photographs lies there, as left/0001\.jpg"):
-        split(Asked(scene / "sparse" / "0", tmp_path / "empty", scene / "patches", TWO))
+        split(SplitRequest(scene / "sparse" / "0", tmp_path / "empty", scene / "patches", TWO))
     (scene / "images").unlink()
     with pytest.raises(SceneError, match="--images : no such folder"):
         cut(scene, scene / "patches")

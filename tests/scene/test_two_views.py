@@ -7,7 +7,8 @@ import pytest
 from PIL import Image as Pillow
 from sick_trainings import quarry
 
-from splatbatch.scene.colmap.reconstruction import Image, Reconstruction, read_reconstruction
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
+from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.two_views import Features, Registered, features_of, register
 
 

@@ -9,16 +9,16 @@ from fake_batch import FakeBatch
 from simulated import TOTAL_MIB, Script, Simulation
 
 from splatbatch.machine.protocol import Slot
-from splatbatch.machine.seats import FEWEST_LOOKS, Look, how_many
+from splatbatch.machine.seats import FEWEST_LOOKS, Throughput, how_many
 from splatbatch.outcome import Trained
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.00 GiB free"
 PACKED = {"patches_per_gpu": 2}
 
 
-def looks(**paces: float) -> list[Look]:
+def looks(**paces: float) -> list[Throughput]:
     """Return measurements: `at1=100` means 100 steps per second, one at a time."""
-    return [Look(int(name[2:]), throughput) for name, throughput in paces.items() for _ in range(FEWEST_LOOKS)]
+    return [Throughput(int(name[2:]), throughput) for name, throughput in paces.items() for _ in range(FEWEST_LOOKS)]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def looks(**paces: float) -> list[Look]:
         (8, looks(at8=900), 8),
     ],
 )
-def test_the_number_follows_the_pace_of_all_together(now: int, measured: list[Look], then: int) -> None:
+def test_the_number_follows_the_pace_of_all_together(now: int, measured: list[Throughput], then: int) -> None:
     assert how_many(now, measured, most=8) == then
 
 
@@ -61,7 +61,7 @@ def test_short_memory_costs_a_seat_whatever_it_gained() -> None:
 def test_the_number_settles_and_stays(throughput: Callable[[int], float], settles: int) -> None:
     now, measured, numbers = 1, [], []
     for _ in range(100):
-        measured.append(Look(now, throughput(now)))
+        measured.append(Throughput(now, throughput(now)))
         now = how_many(now, measured, most=8)
         numbers.append(now)
     assert set(numbers[-50:]) == {settles}

@@ -16,7 +16,7 @@ from splatbatch.errors import OutputError
 from splatbatch.scene.partition.boxes import EVERYWHERE
 from splatbatch.splats import Gaussians, merge, read_header, read_splat, write_splat
 from splatbatch.splats.check import check_splat
-from splatbatch.splats.merge import Earlier, Inside, Outside, Part, merge_splats
+from splatbatch.splats.merge import Earlier, Part, inside, merge_splats, outside
 
 NONE = (0.0, 0.0, 0.0)
 UTM = (500_000.0, 4_500_000.0, 100.0)
@@ -213,9 +213,9 @@ def test_each_gaussian_of_a_backdrop_shows_where_no_patch_has_it(
     folder, splat = tmp_path_factory.mktemp("cut"), random_splat(num)
     partition = partition_of_boxes(folder, tiles(cuts), axes_of(turn))
     boxes = [core.core.clipped(core.bounds) for core in partition.cores if core.name != f"p{without}"]
-    inside = [Inside(partition, UTM, box).holds(splat.means) for box in boxes]
-    behind = Outside(partition, UTM, tuple(boxes)).holds(splat.means)
-    assert (np.sum([*inside, behind], axis=0) == 1).all()
+    held = [inside(partition, UTM, box)(splat.means) for box in boxes]
+    behind = outside(partition, UTM, tuple(boxes))(splat.means)
+    assert (np.sum([*held, behind], axis=0) == 1).all()
 
 
 @pytest.mark.parametrize("num_patches", [2, 16])

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from splatbatch.files import read_lines
-from splatbatch.supervisor.external import Artifacts, FinishWatch
-from splatbatch.supervisor.log_progress import MOST_BYTES, LogProgress
+from splatbatch.supervisor.external import MOST_BYTES, Artifacts, FinishWatch, LogProgress
 
 PATTERNS = {"step": r"(\d[\d,]*)/\d", "loss": r"loss=(\S+)", "num_gaussians": r"(\d+) GSs", "psnr": r"PSNR (\S+)"}
 

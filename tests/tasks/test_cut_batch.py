@@ -14,8 +14,8 @@ from PIL import Image
 
 from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.sightings import Sightings
-from splatbatch.scene.partition.options import Wish
-from splatbatch.scene.partition.split import Asked, Split, split
+from splatbatch.scene.partition.plan import SplitOptions
+from splatbatch.scene.partition.split import Split, SplitRequest, split
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.settled.frame import FRAME, spans_of
 from splatbatch.tasks.settled.settled import Todo
@@ -28,8 +28,8 @@ def write(folder: Path, photos: np.ndarray, made: Sightings = MADE) -> None:
 
 
 def cut(batch: FakeBatch, **wish: object) -> Split:
-    wished = Wish(**wish)  # type: ignore[arg-type]
-    return split(Asked(batch.folder / "sparse" / "0", None, batch.folder / "patches", wished))
+    wished = SplitOptions(**wish)  # type: ignore[arg-type]
+    return split(SplitRequest(batch.folder / "sparse" / "0", None, batch.folder / "patches", wished))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tiled import partition_of_boxes, tiles
 
 from splatbatch.identity import sha256_of
 from splatbatch.splats.export import Source
-from splatbatch.splats.merge import Inside, Part, merge_splats
+from splatbatch.splats.merge import Part, inside, merge_splats
 from splatbatch.splats.ply import names_at
 
 NUM_PATCHES = 10
@@ -45,7 +45,7 @@ def main(folder: Path, millions: float, degree: int) -> None:
         if not path.exists():
             write_patch(path, num, degree, float(i))
         source = Source(path, core.name, sha256_of(path))
-        parts.append(Part(source, Inside(partition, NONE, core.core), core.name))
+        parts.append(Part(source, inside(partition, NONE, core.core), core.name))
     before, began, used = peak_bytes(), time.monotonic(), time.process_time()
     merged = merge_splats(folder / "scene.ply", parts, NONE)
     wall, cpu = time.monotonic() - began, time.process_time() - used

@@ -51,7 +51,7 @@ class FakeBatch:
     folder: Path
     settings: dict[str, Any] = field(default_factory=dict)
     constants: dict[str, Any] = field(default_factory=dict)
-    """Of the program: {"splatbatch.machine.heartbeat.SILENCE_S": 1}."""
+    """Of the program: {"splatbatch.machine.local.SILENCE_S": 1}."""
 
     @property
     def config(self) -> Path:

@@ -95,7 +95,7 @@ CONSTANTS: dict[str, Any] = {"splatbatch.failures.retry.FIRST_WAIT_S": 0.1}
 
 
 def change_constants() -> None:
-    """Set constants as FAKE_TRAINER_CONSTANTS says: {"splatbatch.machine.heartbeat.SILENCE_S": 1}."""
+    """Set constants as FAKE_TRAINER_CONSTANTS says: {"splatbatch.machine.local.SILENCE_S": 1}."""
     for name, value in (CONSTANTS | json.loads(os.environ.get("FAKE_TRAINER_CONSTANTS", "{}"))).items():
         module, constant = constant_of(name)
         setattr(module, constant, value)

@@ -34,8 +34,8 @@ SLOTS = 2
 MOMENT_S = 1.0
 START_S = 15.0
 QUICK = {
-    "splatbatch.machine.heartbeat.SILENCE_S": 2.0,
-    "splatbatch.machine.heartbeat.WAKING_S": 4.0,
+    "splatbatch.machine.local.SILENCE_S": 2.0,
+    "splatbatch.machine.local.WAKING_S": 4.0,
     "splatbatch.failures.retry.LONGEST_WAIT_S": 0.2,
 }
 STALL_S = 4.0

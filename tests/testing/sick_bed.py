@@ -13,8 +13,9 @@ from PIL import Image as Pillow
 from PIL import ImageFilter
 
 from splatbatch.scene.colmap.copies import Subset
-from splatbatch.scene.colmap.reconstruction import Image, Reconstruction, read_reconstruction
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.sightings import read_sightings
+from splatbatch.scene.colmap.types import Image
 from splatbatch.splats import read_splat, write_splat
 from splatbatch.splats.ply import Gaussians
 from splatbatch.store.records.metrics import TrainingSettings

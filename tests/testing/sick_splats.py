@@ -6,7 +6,8 @@ import dataclasses
 
 import numpy as np
 
-from splatbatch.scene.colmap.reconstruction import Image, Reconstruction
+from splatbatch.scene.colmap.reconstruction import Reconstruction
+from splatbatch.scene.colmap.types import Image
 from splatbatch.splats.ply import Gaussians
 
 

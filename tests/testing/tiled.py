@@ -10,7 +10,7 @@ from splatbatch.scene.partition.boxes import EVERYWHERE, Box
 from splatbatch.scene.partition.record import Core, Partition
 from splatbatch.splats import Gaussians, offset_comments, write_splat
 from splatbatch.splats.export import Source
-from splatbatch.splats.merge import Inside, Part
+from splatbatch.splats.merge import Part, inside
 
 CONTENT = Box((-10.0, -10.0, -10.0), (10.0, 10.0, 10.0))
 UPRIGHT = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -61,7 +61,7 @@ def write_parts(partition: Partition, splat: Gaussians, offset: Triple = (0.0, 0
         if core.core.holds(places).any():
             path = folder / f"{core.name}.ply"
             write_splat(path, some(splat, own), 20, comments=offset_comments(offset))
-            parts.append(Part(Source(path, core.name), Inside(partition, offset, core.core), core.name))
+            parts.append(Part(Source(path, core.name), inside(partition, offset, core.core), core.name))
     return parts
 
 

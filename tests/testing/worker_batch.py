@@ -103,7 +103,7 @@ def cut(batch: FakeBatch, num_tasks: int) -> None:
 
 
 @dataclass
-class Crew:
+class EngineWorkers:
     """Workers of which one is killed at random again and again; each that was killed is replaced."""
 
     batch: FakeBatch
@@ -273,7 +273,7 @@ if __name__ == "__main__":
     the_batch, num = make(Path(sys.argv[1]), int(sys.argv[2])), int(sys.argv[2])
     if "cut" in sys.argv[5:]:
         cut(the_batch, num)
-    crew, began = Crew(the_batch, random.Random(int(sys.argv[4])), int(sys.argv[3])), time.monotonic()
+    crew, began = EngineWorkers(the_batch, random.Random(int(sys.argv[4])), int(sys.argv[3])), time.monotonic()
     crew.run(num)
     figures = {"killed": len(crew.killed), "codes": crew.codes, "seconds": round(time.monotonic() - began, 1)}
     print(json.dumps({**figures, **counts(the_batch, num), "faults": faults_of(the_batch, num)}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from splatbatch.report.page.quality.plots import falloff_curve, holdout_map
+from splatbatch.report.page.inspection import falloff_curve, holdout_map
 from splatbatch.training.inspection.coverage import falloff_db
 
 

@@ -11,10 +11,9 @@ from cut_quarry import cut_quarry, part, quarry_splat, stretched, tinted
 
 from splatbatch.config import Training
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.partition.border import reach_of
+from splatbatch.scene.partition.border import looks_across, reach_of, seams_of, shares_of
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
-from splatbatch.scene.partition.seams import looks_across, seams_of, shares_of
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.splats.ply import Gaussians, write_splat
 from splatbatch.store.records.evaluation import SeamMeasured

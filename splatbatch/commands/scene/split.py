@@ -11,10 +11,10 @@ import typer
 
 from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
 from splatbatch.plain_text import counted, one_line
-from splatbatch.scene.partition.options import Wish, check_block, parse_axis, parse_grid, read_boxes
 from splatbatch.scene.partition.picture import check_picture, draw
+from splatbatch.scene.partition.plan import SplitOptions, check_shares, parse_axis, parse_grid, read_boxes
 from splatbatch.scene.partition.record import json_schema
-from splatbatch.scene.partition.split import Asked, Split, split
+from splatbatch.scene.partition.split import Split, SplitRequest, split
 
 STATES = {"new": "", "stays": "stays as it is", "changes": "cut anew"}
 
@@ -39,22 +39,22 @@ class Output:
     as_json: bool
 
 
-def wish_for(cuts: Cuts, block: float, seed: int) -> Wish:
+def options_for(cuts: Cuts, block: float, seed: int) -> SplitOptions:
     """Return what was asked for.
 
     Raises:
         ConfigError: an option is wrong.
     """
-    check_block(block)
+    check_shares(cuts.overlap, block)
     boxes = read_boxes(cuts.boxes) if cuts.boxes else None
-    return Wish(cuts.max_images, cuts.overlap, parse_grid(cuts.grid), boxes, parse_axis(cuts.axis), block, seed)
+    return SplitOptions(cuts.max_images, cuts.overlap, parse_grid(cuts.grid), boxes, parse_axis(cuts.axis), block, seed)
 
 
-def run(asked: Asked, output: Output) -> None:
+def run(asked: SplitRequest, output: Output) -> None:
     """Cut a scene into patches and say how, or only say it.
 
     Raises:
-        ConfigError: the wish cannot be met; the nearest that can is named.
+        ConfigError: what was asked cannot be met; the nearest that can is named.
         SceneError: the source cannot be read, or something else lies where the patches should go.
     """
     if output.picture:

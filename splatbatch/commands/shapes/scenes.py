@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from splatbatch.scene.audit.findings import Finding
-from splatbatch.scene.audit.size import CameraRow
+from splatbatch.scene.audit.photographs import CameraRow
 from splatbatch.scene.partition.split import State
 from splatbatch.store.records.merge import Merge
 from splatbatch.store.records.publication import Publication

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from splatbatch.commands.shapes.outcomes import Attempts, Deadline, Explained, Runs
 from splatbatch.commands.shapes.scenes import Audited, Capture, Import, Merged, Published, Split
 from splatbatch.config.schedule import Schedule
-from splatbatch.doctor.facts import Finding as Remark
+from splatbatch.doctor.checks import Finding as Remark
 from splatbatch.outcome import Diagnosis
 from splatbatch.report.facts import Report
 from splatbatch.scene.footprint import Footprint

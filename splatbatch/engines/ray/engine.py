@@ -23,13 +23,39 @@ from splatbatch.files import read_tail, write_text
 from splatbatch.plain_text import counted, one_line
 from splatbatch.store.submissions import Submission
 
-CLIENT = Path(__file__).with_name("client.py")
 CONNECT_S = 60.0
 """Ray itself tries for two minutes, and says nothing more by that."""
 ANSWER_S = 90.0
 BETWEEN_LOOKS_S = 0.2
 REFUSED = "InvalidAuthToken"
 """Ray's word for a wrong token, or none; it goes on trying for many seconds after it."""
+Answer = Mapping[str, Any]
+STOP_S = 20.0
+"""Beside grace_s: then a worker that was told to stop is killed."""
+OF_HERE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HOSTNAME")
+SCRIPT = """\
+#!/bin/bash
+# A worker of splatbatch. It may be run again at any time: it takes up what is left.
+{setup}
+{exports}
+exec {command}
+"""
+SETUP = """\
+{{ {line}
+}} || {{ echo "splatbatch: on node $(hostname) this line of executor.setup failed:" {quoted} >&2; exit 5; }}"""
+LOOK_S = 10.0
+"""Whoever looks has other things to do."""
+AGAIN_S = 20.0
+REMEDIES = {
+    REFUSED: "Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to the file of the token that its nodes have.",
+    "Version mismatch": "Install the cluster's version of Ray beside splatbatch: pip install ray==….",
+    "Could not find any running Ray": "Run it on a node of the cluster, or set RAY_ADDRESS to its head: host:6379.",
+}
+"""By what Ray's words hold."""
+UNREACHED = "Is the cluster up? `ray status` asks it; RAY_ADDRESS=host:6379 names its head. Run this on a node of it."
+
+
+CLIENT = Path(__file__).with_name("client.py")
 
 
 class RayError(Exception):
@@ -144,21 +170,6 @@ class Connection:
 
 
 KEEPER = Path(__file__).with_name("keeper.py")
-Answer = Mapping[str, Any]
-STOP_S = 20.0
-"""Beside grace_s: then a worker that was told to stop is killed."""
-OF_HERE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HOSTNAME")
-
-SCRIPT = """\
-#!/bin/bash
-# A worker of splatbatch. It may be run again at any time: it takes up what is left.
-{setup}
-{exports}
-exec {command}
-"""
-SETUP = """\
-{{ {line}
-}} || {{ echo "splatbatch: on node $(hostname) this line of executor.setup failed:" {quoted} >&2; exit 5; }}"""
 
 
 def script_of(wanted: Wanted) -> str:
@@ -215,18 +226,6 @@ def _path(submission: Submission, handle: Handle, kind: str) -> Path:
 
 def _read(path: Path) -> str:
     return read_tail(path)
-
-
-LOOK_S = 10.0
-"""Whoever looks has other things to do."""
-AGAIN_S = 20.0
-REMEDIES = {
-    REFUSED: "Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to the file of the token that its nodes have.",
-    "Version mismatch": "Install the cluster's version of Ray beside splatbatch: pip install ray==….",
-    "Could not find any running Ray": "Run it on a node of the cluster, or set RAY_ADDRESS to its head: host:6379.",
-}
-"""By what Ray's words hold."""
-UNREACHED = "Is the cluster up? `ray status` asks it; RAY_ADDRESS=host:6379 names its head. Run this on a node of it."
 
 
 class Ray:

@@ -26,8 +26,7 @@ from splatbatch.publish.stage import Color, Stage, box_on, places_of, set_stage,
 from splatbatch.publish.tiles.geodesy import on_globe
 from splatbatch.publish.tool import Tool
 from splatbatch.report.page.html import Html, tag
-from splatbatch.report.viewer.initial_camera import Vector
-from splatbatch.report.viewer.viewer import HOW, viewer_gz, viewer_script
+from splatbatch.report.viewer.viewer import HOW, Vector, viewer_gz, viewer_script
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.splats.preview import rotated
 from splatbatch.store.folders import BACKDROP

@@ -23,6 +23,15 @@ MACHINE = (
 )
 Lines = Sequence[Progress] | Sequence[GpuSample]
 Points = tuple[tuple[float, float], ...]
+MOST_TICKS = 6
+MOST_LOG_TICKS = 7
+STEPS = (1.0, 2.0, 5.0, 10.0)
+TIMES_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+"""Between the ticks of a time; more than a day is counted in days."""
+# px, of the drawing; it scales with the page
+WIDTH, HEIGHT = 360, 156
+LEFT, TOP, RIGHT, BOTTOM = 46, 24, 8, 20
+INNER_WIDTH, INNER_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
 
 @dataclass(frozen=True)
@@ -98,13 +107,6 @@ def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [points[0], *kept[1:-1], points[-1]]
 
 
-MOST_TICKS = 6
-MOST_LOG_TICKS = 7
-STEPS = (1.0, 2.0, 5.0, 10.0)
-TIMES_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-"""Between the ticks of a time; more than a day is counted in days."""
-
-
 def round_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
     """Return at most so many round values from low to high; a few at least, where they differ."""
     if not high > low:
@@ -151,12 +153,6 @@ def _apart(values: Sequence[float], least: float) -> list[float]:
 def _multiples(low: float, high: float, step: float) -> list[float]:
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
-
-
-# px, of the drawing; it scales with the page
-WIDTH, HEIGHT = 360, 156
-LEFT, TOP, RIGHT, BOTTOM = 46, 24, 8, 20
-INNER_WIDTH, INNER_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
 
 def draw(chart: Chart) -> Html:

@@ -21,18 +21,16 @@ NIGHT_GAP_S = 7200.0
 """Between two runs of a night: who restarts what has ended early goes on with it."""
 MOST_BARS = 2000
 """Of a night; more would be narrower than a hair."""
+Lane = tuple[str, str, int]
+"""Of the drawing: node, slot, and a number, for several workers may each call a slot of theirs the same."""
 
 
-class Place(NamedTuple):
+class Seat(NamedTuple):
     """Where an attempt ran."""
 
     node: str
     slot: str
     worker: str
-
-
-Lane = tuple[str, str, int]
-"""Of the drawing: node, slot, and a number, for several workers may each call a slot of theirs the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class Bar:
 
     patch: str
     link: str
-    place: Place
+    place: Seat
     start: float
     end: float
     attempt: Attempt
@@ -68,7 +66,7 @@ def _bars(patch: ReportedPatch, link: str) -> list[Bar]:
     for attempt in patch.attempts:
         start, end = attempt.started_at, attempt.ended_at
         if start is not None:
-            place = Place(attempt.node, attempt.slot or "?", attempt.worker)
+            place = Seat(attempt.node, attempt.slot or "?", attempt.worker)
             bars.append(Bar(patch.patch, link, place, start, max(start, end if end is not None else start), attempt))
     return bars
 
@@ -100,14 +98,14 @@ def _night(bars: Sequence[Bar], runs: Sequence[float], *, is_latest: bool) -> Ht
     return tag("details", tag("summary", words), frame, class_="run", open=is_latest)
 
 
-def _lanes(bars: Sequence[Bar]) -> dict[Place, Lane]:
+def _lanes(bars: Sequence[Bar]) -> dict[Seat, Lane]:
     """Return where to draw what: workers that share a node and the name of a slot share a lane if never at once."""
-    spans: dict[Place, tuple[float, float]] = {}
+    spans: dict[Seat, tuple[float, float]] = {}
     for bar in bars:
         start, end = spans.get(bar.place, (bar.start, bar.end))
         spans[bar.place] = (min(start, bar.start), max(end, bar.end))
     ends: dict[tuple[str, str], list[float]] = {}
-    lanes: dict[Place, Lane] = {}
+    lanes: dict[Seat, Lane] = {}
     for place, (start, end) in sorted(spans.items(), key=lambda one: one[1]):
         taken = ends.setdefault(place[:2], [])
         number = next((number for number, until in enumerate(taken) if until <= start), len(taken))

@@ -5,7 +5,6 @@ Pictures are made while the report is written: few, small, from a JPEG's own eig
 
 from __future__ import annotations
 
-import base64
 import io
 import time
 import warnings
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import ReportedColors, UnlikePhotograph
 from splatbatch.report.page.html import Html, join, tag
-from splatbatch.report.page.pictures import Budget
+from splatbatch.report.page.pictures import Budget, data_url
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors.evened import evened
 from splatbatch.scene.colors.tone import Tone
@@ -30,9 +29,9 @@ MOST_PIXELS = 16_000_000
 """Of a photograph that can only be decoded whole: a quarter of a second."""
 MOST_S = 4.0
 """After which no further photograph is decoded."""
-
 Folders = Callable[[str], Sequence[Path]]
 """Where the photographs of a scene may lie."""
+Jpeg = tuple[bytes, tuple[int, int]]
 
 
 def color_strip(scenes: Sequence[ReportedColors], folders: Folders, budget: Budget) -> Html:
@@ -66,7 +65,7 @@ def _figure(photo: UnlikePhotograph, folders: Sequence[Path], budget: Budget) ->
     images = [
         tag(
             "img",
-            src=f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}",
+            src=data_url(jpeg),
             alt=f"{photo.name} {how}",
             loading="lazy",
             width=size[0],
@@ -77,9 +76,6 @@ def _figure(photo: UnlikePhotograph, folders: Sequence[Path], budget: Budget) ->
     gain = " ".join(f"{one:.2f}" for one in photo.gain)
     caption = tag("figcaption", tag("b", photo.name), f" {photo.words} ", tag("span", gain, class_="quiet"))
     return tag("figure", tag("div", *images), caption)
-
-
-Jpeg = tuple[bytes, tuple[int, int]]
 
 
 def _pair(name: str, tone: Tone, folders: Sequence[Path]) -> tuple[Jpeg, Jpeg] | None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any
 
 from splatbatch.files import MIB
 from splatbatch.plain_text import assignments, counted, one_line
-from splatbatch.report.charts.scene_map import draw_map
 from splatbatch.report.facts import CutScene, Item, Overview, Report, ReportedPatch
-from splatbatch.report.page.html import Html, join, table, tag
+from splatbatch.report.page.html import Html, join, number, table, tag
 from splatbatch.report.page.pictures import Budget, attempt_folder, small_render
+from splatbatch.report.page.scene_section import draw_map
 from splatbatch.report.todo import cause_in_words, verdict
 from splatbatch.report.units import SIGNS, duration, photographs
 from splatbatch.report.workers import nodes_of
@@ -20,6 +19,21 @@ from splatbatch.tasks.status import STATES
 
 LEAST_GAIN_DB = 0.005
 """Less reads as nothing."""
+FIRST = ("patch", "state", "node", "photographs", "PSNR dB", "change", "evened", "before", "SSIM")
+HEADINGS = (*FIRST, "Gaussians", "MiB", "time", "GPU peak", "attempts", "notes")
+EVENED = "evened"
+"""Column of the PSNR in the evened space, beside that on the photographs as they are; only where there is one."""
+NODE = "node"
+"""Column of the host that trained a patch; only where there is more than one."""
+CHANGE = "change"
+"""Column of what the latest run has changed of the PSNR; only where it has."""
+WORDS = ("patch", "state", "node", "photographs", "notes")
+URGENT = ("failed", "refused", "stopped", "stale", "running", "waiting", "trained")
+"""States, the most urgent first."""
+MOST_ITEMS = 40
+MOST_LINKED = 8
+"""Patches that an item names as links; of the others it says how many there are."""
+KINDS = {"do": "To do", "look": "Worth a look"}
 
 
 def contact_sheet(
@@ -62,19 +76,6 @@ def _caption(patch: ReportedPatch) -> Iterator[Html]:
         yield tag("span", state, class_=f"badge {state}")
 
 
-FIRST = ("patch", "state", "node", "photographs", "PSNR dB", "change", "evened", "before", "SSIM")
-HEADINGS = (*FIRST, "Gaussians", "MiB", "time", "GPU peak", "attempts", "notes")
-EVENED = "evened"
-"""Column of the PSNR in the evened space, beside that on the photographs as they are; only where there is one."""
-NODE = "node"
-"""Column of the host that trained a patch; only where there is more than one."""
-CHANGE = "change"
-"""Column of what the latest run has changed of the PSNR; only where it has."""
-WORDS = ("patch", "state", "node", "photographs", "notes")
-URGENT = ("failed", "refused", "stopped", "stale", "running", "waiting", "trained")
-"""States, the most urgent first."""
-
-
 def patch_table(patches: Sequence[ReportedPatch], links: dict[str, str]) -> Html:
     """Return the table with its filter; nothing without patches."""
     if not patches:
@@ -103,16 +104,16 @@ def _row(patch: ReportedPatch, link: str, left_out: Container[str]) -> Html:
         "state": tag("td", tag("span", SIGNS[state], class_=f"sign {state}", aria_hidden="true"), f" {state}"),
         NODE: tag("td", patch.node),
         "photographs": tag("td", photographs(patch.resolution)),
-        "PSNR dB": _cell(patch.psnr, ".2f"),
-        CHANGE: _cell(patch.gain_db, "+.2f"),
-        EVENED: _cell(patch.psnr_even, ".2f"),
-        "before": _cell(patch.initial_psnr, ".2f"),
-        "SSIM": _cell(patch.ssim, ".3f"),
-        "Gaussians": _cell(patch.num_gaussians, ",d"),
-        "MiB": _cell(patch.bytes / MIB if patch.bytes else None, ".1f"),
+        "PSNR dB": number(patch.psnr, ".2f"),
+        CHANGE: number(patch.gain_db, "+.2f"),
+        EVENED: number(patch.psnr_even, ".2f"),
+        "before": number(patch.initial_psnr, ".2f"),
+        "SSIM": number(patch.ssim, ".3f"),
+        "Gaussians": number(patch.num_gaussians, ",d"),
+        "MiB": number(patch.bytes / MIB if patch.bytes else None, ".1f"),
         "time": tag("td", duration(patch.seconds), class_="number", data_value=patch.seconds),
-        "GPU peak": _cell(peak, ",.0f", " MiB"),
-        "attempts": _cell(len(patch.attempts) or None, "d"),
+        "GPU peak": number(peak, ",.0f", " MiB"),
+        "attempts": number(len(patch.attempts) or None, "d"),
         "notes": tag("td", *_notes(patch)),
     }
     return tag("tr", *(cell for heading, cell in cells.items() if heading not in left_out), class_=state)
@@ -123,17 +124,6 @@ def _notes(patch: ReportedPatch) -> list[Html]:
     notes += [tag("span", patch.cause, class_=f"cause {patch.state}")] if patch.cause else []
     notes += [tag("span", f"changed: {assignments(patch.changes)}", class_="mark")] if patch.changes else []
     return notes + [tag("span", warning, class_="mark") for warning in patch.warnings[:2]]
-
-
-def _cell(value: Any, form: str, unit: str = "") -> Html:
-    shown = f"{value:{form}}{unit}" if value is not None else ""
-    return tag("td", shown, class_="number", data_value=value)
-
-
-MOST_ITEMS = 40
-MOST_LINKED = 8
-"""Patches that an item names as links; of the others it says how many there are."""
-KINDS = {"do": "To do", "look": "Worth a look"}
 
 
 def first_screen(report: Report, links: Mapping[str, str]) -> Html:
@@ -188,7 +178,9 @@ def _todo(items: Sequence[Item], links: Mapping[str, str]) -> Iterator[Html]:
 
 def _item(item: Item, links: Mapping[str, str]) -> Html:
     names = item.patches
-    linked = [_name(name, links) for name in names[:MOST_LINKED]]
+    linked = [
+        (tag("a", name, href=f"#{links[name]}") if name in links else tag("b", name)) for name in names[:MOST_LINKED]
+    ]
     who = [part for name in linked for part in (name, Html(", "))][:-1]
     if len(names) > MOST_LINKED:
         who.append(tag("span", f" and {counted(len(names) - MOST_LINKED, 'other')}"))
@@ -199,10 +191,6 @@ def _item(item: Item, links: Mapping[str, str]) -> Html:
         "button", "Copy", type="button", class_="copy", data_copy=words, aria_label=f"Copy: {words}", hidden=True
     )
     return tag("li", said, tag("div", tag("code", words), copy, class_="command"))
-
-
-def _name(name: str, links: Mapping[str, str]) -> Html:
-    return tag("a", name, href=f"#{links[name]}") if name in links else tag("b", name)
 
 
 def _map(report: Report, links: Mapping[str, str]) -> list[Html]:

@@ -46,6 +46,16 @@ def table(
     return tag("div", inner, class_=kind, tabindex=0, role="region", aria_label=name)
 
 
+def number(value: float | None, form: str, unit: str = "") -> Html:
+    """Return a cell of a table with a figure that it is sorted by; an empty one for None."""
+    return tag("td", "" if value is None else f"{value:{form}}{unit}", class_="number", data_value=value)
+
+
+def rows_of(cells: Iterable[Iterable[str]]) -> list[Html]:
+    """Return the rows of a table whose cells are text."""
+    return [tag("tr", *(tag("td", word) for word in row)) for row in cells]
+
+
 def document(title: str, body: Html, style: str, scripts: Sequence[str], *, follows: bool = False) -> str:
     """Return a whole page that may load nothing at all and runs the first script.
 

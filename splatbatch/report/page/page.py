@@ -16,10 +16,9 @@ from splatbatch.report.page.color_strip import Folders, color_strip
 from splatbatch.report.page.comparison_page import comparison
 from splatbatch.report.page.first import contact_sheet, first_screen, patch_table
 from splatbatch.report.page.html import Html, document, join, table, tag
+from splatbatch.report.page.inspection import quality_section
 from splatbatch.report.page.patch_section import patch_section, variants_side_by_side
 from splatbatch.report.page.pictures import Budget
-from splatbatch.report.page.quality.pictures import Pictures
-from splatbatch.report.page.quality.section import quality_section
 from splatbatch.report.page.scene_section import scene_section, workers_section
 from splatbatch.report.viewer.viewer import Previews, viewer_script, what_is_missing
 from splatbatch.store.layout import OutputFolder
@@ -83,18 +82,15 @@ def _parts(report: Report, previews: Previews, folders: Folders) -> Iterator[Htm
     yield from (tag("p", lack, class_="quiet") for lack in _lacks(report, previews))
     yield from _section("Timeline", join(timelines(report, links)))
     yield from _section("Workers", workers_section(report.workers))
-    yield from _section("Scene", join([scene_section(report), *_quality_of_scene(report, budget)]))
+    yield from _section(
+        "Scene", join([scene_section(report), *quality_section(report.scene.quality if report.scene else None, budget)])
+    )
     if report.sweep:
         yield from _section("Variants side by side", join(variants_side_by_side(output, shown, small)))
     yield from _section("Patch by patch", join(sections[name] for name in links))
     yield from _section("Colours", color_strip(report.colors, folders, Budget(STRIP_BYTES)))
     yield from _section("Audit", join(_audit(report.audit)))
     yield from _section("Settings", join(_settings(report)))
-
-
-def _quality_of_scene(report: Report, budget: Budget) -> Iterator[Html]:
-    quality = report.scene.quality if report.scene else None
-    return quality_section(quality, Pictures.of_quality(quality, budget))
 
 
 def most_telling(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:

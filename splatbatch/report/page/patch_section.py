@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from splatbatch.plain_text import assignments, moment
 from splatbatch.report.charts.curves import charts_of, draw
 from splatbatch.report.facts import Attempt, Next, ReportedPatch
-from splatbatch.report.page.html import Html, table, tag
+from splatbatch.report.page.html import Html, number, table, tag
+from splatbatch.report.page.inspection import quality_section
 from splatbatch.report.page.pictures import Budget, attempt_folder, error_legend, small_picture, views_of
-from splatbatch.report.page.quality.pictures import Pictures
-from splatbatch.report.page.quality.section import quality_section
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.viewer.viewer import Previews
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
@@ -20,6 +19,10 @@ from splatbatch.store.records.quality import grade_in_words
 
 HEADINGS = ("attempt", "outcome", "what was changed", "PSNR dB", "SSIM", "Gaussians", "time", "splat")
 WORDS = ("outcome", "what was changed", "splat")
+MOST_SHOWN = 12
+Shown = tuple[str, AttemptFolder]
+"""What is said of a splat, and the attempt that has left pictures of it."""
+MOST_EVIDENCE = 30
 
 
 def attempts_section(patch: ReportedPatch) -> Iterator[Html]:
@@ -39,12 +42,12 @@ def _row(attempt: Attempt) -> Html:
     said = f" {outcome}: {attempt.cause}" if attempt.cause else f" {outcome}"
     changed = assignments(attempt.changes) or "nothing"
     cells = [
-        tag("td", str(attempt.number), class_="number", data_value=attempt.number),
+        number(attempt.number, "d"),
         tag("td", tag("span", SIGNS.get(outcome, "…"), class_=f"sign {outcome}", aria_hidden="true"), said),
         tag("td", changed, class_=None if attempt.changes else "quiet"),
-        _cell(attempt.psnr, ".2f"),
-        _cell(attempt.ssim, ".4f"),
-        _cell(attempt.num_gaussians, ",d"),
+        number(attempt.psnr, ".2f"),
+        number(attempt.ssim, ".4f"),
+        number(attempt.num_gaussians, ",d"),
         tag("td", duration(attempt.seconds), class_="number", data_value=attempt.seconds),
         tag("td", _splat(attempt)),
     ]
@@ -57,15 +60,6 @@ def _splat(attempt: Attempt) -> str:
     if attempt.has_splat:
         return "there still"
     return "removed" if attempt.outcome == "trained" else ""
-
-
-def _cell(value: float | None, form: str) -> Html:
-    return tag("td", "" if value is None else f"{value:{form}}", class_="number", data_value=value)
-
-
-MOST_SHOWN = 12
-Shown = tuple[str, AttemptFolder]
-"""What is said of a splat, and the attempt that has left pictures of it."""
 
 
 def attempts_side_by_side(output: OutputFolder, patch: ReportedPatch, budget: Budget) -> Iterator[Html]:
@@ -121,9 +115,6 @@ def _folder(output: OutputFolder, patch: ReportedPatch, number: int) -> AttemptF
     return AttemptFolder(output.patch(patch.patch).path / f"{ATTEMPT_PREFIX}{number:02d}")
 
 
-MOST_EVIDENCE = 30
-
-
 def patch_section(patch: ReportedPatch, link: str, budget: Budget, previews: Previews) -> Html:
     """Return what there is to see of a patch; folded in, unless something is odd about it."""
     state = patch.state
@@ -137,7 +128,7 @@ def patch_section(patch: ReportedPatch, link: str, budget: Budget, previews: Pre
     parts = [
         *(tag("p", mark, class_="mark") for mark in patch.outliers),
         *_trouble(patch),
-        *quality_section(patch.quality, Pictures.of_quality(patch.quality, budget)),
+        *quality_section(patch.quality, budget),
         previews.of(patch),
         *attempts_section(patch),
         *attempts_side_by_side(previews.output, patch, budget),

@@ -45,7 +45,7 @@ def views_of(output: OutputFolder, patch: ReportedPatch, budget: Budget) -> Iter
     """Yield the held-out views of a trained patch, the worst first, as far as the budget goes."""
     folder = attempt_folder(output, patch)
     for rank, view in folder.read_views().ranked() if folder else ():
-        pictures = [_read(folder.picture(rank, kind)) for kind in KINDS] if folder else []
+        pictures = [read_picture(folder.picture(rank, kind)) for kind in KINDS] if folder else []
         if not all(pictures):
             continue
         if not budget.take(sum(len(picture) * 4 // 3 for picture in pictures)):
@@ -64,7 +64,7 @@ def small_render(folder: AttemptFolder, budget: Budget) -> str:
 def small_picture(folder: AttemptFolder, name: str, kind: str, budget: Budget) -> str:
     """Return a picture of the view of a photograph, small, as a data URL; empty without one, or without room."""
     rank = next((rank for rank, view in folder.read_views().ranked() if view.name == name), "")
-    small = _shrunk(_read(folder.picture(rank, kind))) if rank else b""
+    small = _shrunk(read_picture(folder.picture(rank, kind))) if rank else b""
     return data_url(small) if small and budget.take(len(small) * 4 // 3) else ""
 
 
@@ -84,9 +84,9 @@ def _shrunk(jpeg: bytes) -> bytes:
     return written.getvalue()
 
 
-def data_url(jpeg: bytes) -> str:
-    """Return a JPEG as the source of an image that loads nothing."""
-    return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
+def data_url(picture: bytes, kind: str = "jpeg") -> str:
+    """Return a picture as the source of an image that loads nothing."""
+    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
 
 
 def attempt_folder(output: OutputFolder, patch: ReportedPatch) -> AttemptFolder | None:
@@ -146,10 +146,10 @@ def _figure(name: str, value: float | None, form: str, unit: str = "") -> str:
     return "" if value is None else f"{name} {value:{form}}{unit}"
 
 
-def _read(path: Path) -> bytes:
-    """Return a JPEG of ours; empty if it is none."""
+def read_picture(path: Path, start: bytes = b"\xff\xd8") -> bytes:
+    """Return a picture of ours, a JPEG; empty if it is none."""
     try:
         data = read_regular(path, MOST_PICTURE_BYTES)
-    except OSError:
+    except (OSError, ValueError):
         return b""
-    return data if data.startswith(b"\xff\xd8") else b""
+    return data if data.startswith(start) else b""

@@ -13,11 +13,10 @@ from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.plain_text import counted
 from splatbatch.reader import fault_of
+from splatbatch.scene.audit import photographs
 from splatbatch.scene.audit.findings import Finding, Sink, TrainerRules
 from splatbatch.scene.audit.geometry import check_geometry, find_misfits, measure, note_misfit
 from splatbatch.scene.audit.model import as_source, check_beside, check_camera, check_drift, check_model, check_rigs
-from splatbatch.scene.audit.photographs import Shot, check_content, check_masks, check_pairing, check_photos
-from splatbatch.scene.audit.size import CameraRow, camera_rows, check_sizes
 from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import read_images, read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image
@@ -25,16 +24,16 @@ from splatbatch.scene.frame import Span, span_of
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.survey import Survey
 from splatbatch.scene.patches import Patch, model_folder
-from splatbatch.scene.photos.folders import Folders, Found, Place, find_masks, is_folder, stored_photographs
+from splatbatch.scene.photos.folders import Folders, Found, Location, find_masks, is_folder, stored_photographs
 from splatbatch.scene.photos.headers import Headers, Photo, unreadable
 from splatbatch.scene.photos.pixels import undecodable
-
-__all__ = ["SOURCE", "Audit", "CameraRow", "Finding", "TrainerRules", "audit_patches", "source_patch"]
 
 AT_ONCE = 64
 """Patches whose models are in memory together, so that their photographs are read by several threads."""
 SOURCE = "source"
 """What the source reconstruction is called in rows and findings; it is no patch."""
+_OF_CONTENT = frozenset({"photos_exchanged", "other_content"})
+_KNOWN = frozenset({"truncated_image", "unreadable_image", "empty_image", "unreadable_mask"})
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Audit:
     """What an audit found, in the order of the patches."""
 
     patches: tuple[str, ...]
-    rows: tuple[CameraRow, ...]
+    rows: tuple[photographs.CameraRow, ...]
     findings: tuple[Finding, ...]
     trainer: str
     spans: Mapping[str, Span] = field(default_factory=dict)
@@ -97,7 +96,7 @@ class Audit:
 
 
 @dataclass(frozen=True)
-class _Dossier:
+class _AuditedPatch:
     """A patch while it is audited; its points are checked already, and of its keypoints a sample is left."""
 
     patch: Patch
@@ -126,26 +125,26 @@ def audit_patches(
 
     `cache` is the file that keeps the headers of photographs between runs.
     """
-    original = _open_dossier(source_patch(source, patches), rules, 0) if source else None
+    original = _audited(source_patch(source, patches), rules, 0) if source else None
     drift_from = as_source(original.images, original.cameras) if original and original.images else None
-    rows: list[CameraRow] = []
+    rows: list[photographs.CameraRow] = []
     findings: list[Finding] = []
     spans: dict[str, Span] = {}
     paired: set[Path] = set()
-    dossiers = (_open_dossier(patch, rules, holdout_every) for patch in patches)
-    for dossier, shots in _photographed(chain(dossiers, [original] if original else []), cache):
-        findings += dossier.findings
-        if dossier.span and dossier is not original:
-            spans[dossier.patch.name] = dossier.span
-        with _wall(dossier.scribe, findings):
-            used = camera_rows(dossier.patch.name, shots)
+    audited = (_audited(patch, rules, holdout_every) for patch in patches)
+    for one, shots in _photographed(chain(audited, [original] if original else []), cache):
+        findings += one.findings
+        if one.span and one is not original:
+            spans[one.patch.name] = one.span
+        with _wall(one.scribe, findings):
+            used = photographs.camera_rows(one.patch.name, shots)
             rows += used
-            findings += _check_photographs(dossier, shots, used)
-            if drift_from and dossier.patch.name != SOURCE:
-                findings += check_drift(dossier.images, dossier.cameras, drift_from, dossier.scribe)
-            if dossier.patch.images not in paired:  # patches that share their photographs share the finding
-                paired.add(dossier.patch.images)
-                findings += check_pairing(dossier.patch.images, dossier.scribe)
+            findings += _check_photographs(one, shots, used)
+            if drift_from and one.patch.name != SOURCE:
+                findings += check_drift(one.images, one.cameras, drift_from, one.scribe)
+            if one.patch.images not in paired:  # patches that share their photographs share the finding
+                paired.add(one.patch.images)
+                findings += photographs.check_pairing(one.patch.images, one.scribe)
     return Audit(tuple(patch.name for patch in patches), tuple(rows), tuple(findings), rules.name, spans)
 
 
@@ -183,22 +182,22 @@ def _model_of(source: Path) -> Path:
         return source / "sparse/0"
 
 
-def _open_dossier(patch: Patch, rules: TrainerRules, holdout_every: int) -> _Dossier:
+def _audited(patch: Patch, rules: TrainerRules, holdout_every: int) -> _AuditedPatch:
     scribe = Sink(patch.name, rules)
     try:
         return _opened(patch, scribe, holdout_every)
     except Exception as error:  # noqa: BLE001 - see `_wall`
-        return _Dossier(patch, scribe, (_fault(error, scribe),))
+        return _AuditedPatch(patch, scribe, (_fault(error, scribe),))
 
 
-def _opened(patch: Patch, scribe: Sink, holdout_every: int) -> _Dossier:
+def _opened(patch: Patch, scribe: Sink, holdout_every: int) -> _AuditedPatch:
     try:
         model = read_reconstruction(patch.sparse, tracks=True)
         found = measure(model, limits.IMAGES_OF_SOURCE if patch.name == SOURCE else None)
     except ModelError as error:
         kind = "missing_model" if isinstance(error, MissingModel) else "corrupt_model"
         finding = scribe.note(kind, shown(str(error.path)), shown(error.what), error.hint)
-        return _Dossier(patch, scribe, (finding,))
+        return _AuditedPatch(patch, scribe, (finding,))
     findings = [*check_model(model, scribe, holdout_every), *check_rigs(patch.sparse, scribe)]
     findings += check_geometry(found, scribe) if found else ()
     findings += check_beside(patch, model.images, scribe)
@@ -206,51 +205,55 @@ def _opened(patch: Patch, scribe: Sink, holdout_every: int) -> _Dossier:
     kept = found.without_points() if found else None
     masks = find_masks(patch.masks, (image.name for image in model.images))
     there, span = replace(patch, images=folder), span_of(model)
-    return _Dossier(there, scribe, tuple(findings), model.images, model.cameras, span, divisor, masks, kept)
+    return _AuditedPatch(there, scribe, tuple(findings), model.images, model.cameras, span, divisor, masks, kept)
 
 
-def _photographed(dossiers: Iterator[_Dossier], cache: Path | None) -> Iterator[tuple[_Dossier, list[Shot]]]:
-    """Yield dossiers with their shots, some models in memory at a time; a photograph that is shared is read once."""
+def _photographed(
+    audited: Iterator[_AuditedPatch], cache: Path | None
+) -> Iterator[tuple[_AuditedPatch, list[photographs.AuditedImage]]]:
+    """Yield patches with their photographs, some models in memory at a time; a shared photograph is read once."""
     folders, headers = Folders(), Headers(cache)
-    while some := tuple(islice(dossiers, AT_ONCE)):
+    while some := tuple(islice(audited, AT_ONCE)):
         places = [[folders.locate(each.patch.images, image.name) for image in each.images] for each in some]
         masks = (str(path) for each in some for path in each.masks.values())
         headers.read(chain((place.path for group in places for place in group if isinstance(place, Found)), masks))
         for each, group in zip(some, places, strict=True):
             shots = [_shot(each, *pair, headers) for pair in zip(each.images, group, strict=True)]
-            of_masks = check_masks(each.masks, shots, headers, each.scribe)
+            of_masks = photographs.check_masks(each.masks, shots, headers, each.scribe)
             yield replace(each, findings=(*each.findings, *of_masks)), shots
     headers.keep()
 
 
-def _shot(dossier: _Dossier, image: Image, place: Place, headers: Headers) -> Shot:
+def _shot(one: _AuditedPatch, image: Image, place: Location, headers: Headers) -> photographs.AuditedImage:
     header = headers.of(place.path) if isinstance(place, Found) else None
-    return Shot(image, dossier.cameras[image.camera_id], place, header)
+    return photographs.AuditedImage(image, one.cameras[image.camera_id], place, header)
 
 
-def _check_photographs(dossier: _Dossier, shots: list[Shot], rows: tuple[CameraRow, ...]) -> Iterator[Finding]:
+def _check_photographs(
+    one: _AuditedPatch, shots: list[photographs.AuditedImage], rows: tuple[photographs.CameraRow, ...]
+) -> Iterator[Finding]:
     for row in rows:
-        yield from check_camera(dossier.cameras[row.camera_id], dossier.scribe)
-    known = dossier.survey
-    misfits = find_misfits(known, rows, dossier.cameras, dossier.findings) if known and dossier.divisor == 1 else {}
-    yield from (note_misfit(number, misfit, dossier.scribe) for number, misfit in misfits.items())
+        yield from check_camera(one.cameras[row.camera_id], one.scribe)
+    known = one.survey
+    misfits = find_misfits(known, rows, one.cameras, one.findings) if known and one.divisor == 1 else {}
+    yield from (note_misfit(number, misfit, one.scribe) for number, misfit in misfits.items())
     named = {number for number, misfit in misfits.items() if misfit.kind == "size_alone"}
     others = [shot for shot in shots if shot.camera.id not in named]
     sound = tuple(row for row in rows if row.camera_id not in named)
-    yield from check_sizes(others, sound, dossier.scribe, dossier.divisor)
-    yield from check_content(known.looks if known else (), shots, dossier.scribe)
-    yield from _check_files(dossier, shots)
+    yield from photographs.check_sizes(others, sound, one.scribe, one.divisor)
+    yield from photographs.check_content(known.looks if known else (), shots, one.scribe)
+    yield from _check_files(one, shots)
 
 
-def _check_files(dossier: _Dossier, shots: list[Shot]) -> Iterator[Finding]:
+def _check_files(one: _AuditedPatch, shots: list[photographs.AuditedImage]) -> Iterator[Finding]:
     is_hopeless = shots and not any(isinstance(shot.header, Photo) for shot in shots)
-    problem = _folder_problem(dossier.patch.images) if is_hopeless else ""
+    problem = _folder_problem(one.patch.images) if is_hopeless else ""
     if problem:  # one finding instead of thousands
         message = f"{problem}; {counted(len(shots), 'photograph')} should be below it"
         remedy = "Set scene.images to the folder of the photographs, or make this one readable."
-        yield dossier.scribe.note("no_image_folder", shown(str(dossier.patch.images)), message, remedy)
+        yield one.scribe.note("no_image_folder", shown(str(one.patch.images)), message, remedy)
     else:
-        yield from check_photos(shots, dossier.scribe)
+        yield from photographs.check_photos(shots, one.scribe)
 
 
 def _folder_problem(folder: Path) -> str:
@@ -261,10 +264,6 @@ def _folder_problem(folder: Path) -> str:
     except OSError as error:
         return unreadable(error).what.replace("file", "folder")
     return ""
-
-
-_OF_CONTENT = frozenset({"photos_exchanged", "other_content"})
-_KNOWN = frozenset({"truncated_image", "unreadable_image", "empty_image", "unreadable_mask"})
 
 
 def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> Audit:
@@ -297,10 +296,12 @@ def _content(patch: Patch, scribe: Sink) -> list[Finding]:
     places = [folders.locate(images, image.name) for image in model.images]
     headers.read(place.path for place in places if isinstance(place, Found))
     shots = [
-        Shot(image, model.cameras[image.camera_id], place, headers.of(place.path) if isinstance(place, Found) else None)
+        photographs.AuditedImage(
+            image, model.cameras[image.camera_id], place, headers.of(place.path) if isinstance(place, Found) else None
+        )
         for image, place in zip(model.images, places, strict=True)
     ]
-    return list(check_content(found.looks if found else (), shots, scribe))
+    return list(photographs.check_content(found.looks if found else (), shots, scribe))
 
 
 def _files(patch: Patch) -> dict[str, str]:

@@ -8,6 +8,15 @@ from typing import Literal
 from splatbatch.files import Record
 
 Severity = Literal["error", "warning"]
+_WRONG_K = "the trainer takes K as it stands, so every ray of these photographs is bent and the splat blurs silently"
+_FIELD_OF_VIEW = "the trainer works from the field of view, which a pure resize leaves as it is"
+_NEARLY = "the trainer works from the field of view; a few pixels move the principal point by at most as many"
+_DIES = "the trainer cannot load it and dies, at worst in mid-run"
+_NO_RAYS = "no ray can be computed from it"
+_LOADERS_DIFFER = "loaders differ in what they make of it: most convert to 8-bit RGB, some fail"
+_IN_ITSELF = "the patch is whole in itself and can be trained, but it will not fit what is cut from the source today"
+_UNUSUAL = "possible, but rarely meant"
+_CONTRADICTS = "points do not fall where the photographs show them: the splat blurs, or does not form at all"
 
 
 @dataclass(frozen=True)
@@ -57,15 +66,11 @@ class Finding:
         return f"{self.subject}: {self.message}. {self.remedy}"
 
 
-_WRONG_K = "the trainer takes K as it stands, so every ray of these photographs is bent and the splat blurs silently"
-_FIELD_OF_VIEW = "the trainer works from the field of view, which a pure resize leaves as it is"
-_NEARLY = "the trainer works from the field of view; a few pixels move the principal point by at most as many"
-_DIES = "the trainer cannot load it and dies, at worst in mid-run"
-_NO_RAYS = "no ray can be computed from it"
-_LOADERS_DIFFER = "loaders differ in what they make of it: most convert to 8-bit RGB, some fail"
-_IN_ITSELF = "the patch is whole in itself and can be trained, but it will not fit what is cut from the source today"
-_UNUSUAL = "possible, but rarely meant"
-_CONTRADICTS = "points do not fall where the photographs show them: the splat blurs, or does not form at all"
+_OF_GEOMETRY = (
+    "inverted_poses", "flipped_axes", "quaternion_order", "poses_exchanged", "wrong_pose", "points_moved",
+    "points_mismatch", "cameras_exchanged", "focal_off", "principal_point_off", "wrong_k", "k_rescaled",
+    "half_applied", "turned", "mirrored", "distortion_dropped", "distortion_kept", "wrong_lens", "reprojection",
+)  # fmt: skip
 
 KINDS: dict[str, Kind] = {
     "internal_fault": Kind("error", "splatbatch itself failed over the patch: nothing is known of the rest of it"),
@@ -98,25 +103,7 @@ KINDS: dict[str, Kind] = {
     "impossible_focal": Kind("error", "no lens has it at this image size; K belongs to another photograph"),
     "unusual_focal": Kind("warning", _UNUSUAL),
     # geometry: what keypoints, K, poses and points say about each other
-    "inverted_poses": Kind("error", _CONTRADICTS),
-    "flipped_axes": Kind("error", _CONTRADICTS),
-    "quaternion_order": Kind("error", _CONTRADICTS),
-    "poses_exchanged": Kind("error", _CONTRADICTS),
-    "wrong_pose": Kind("error", _CONTRADICTS),
-    "points_moved": Kind("error", _CONTRADICTS),
-    "points_mismatch": Kind("error", _CONTRADICTS),
-    "cameras_exchanged": Kind("error", _CONTRADICTS),
-    "focal_off": Kind("error", _CONTRADICTS),
-    "principal_point_off": Kind("error", _CONTRADICTS),
-    "wrong_k": Kind("error", _CONTRADICTS),
-    "k_rescaled": Kind("error", _CONTRADICTS),
-    "half_applied": Kind("error", _CONTRADICTS),
-    "turned": Kind("error", _CONTRADICTS),
-    "mirrored": Kind("error", _CONTRADICTS),
-    "distortion_dropped": Kind("error", _CONTRADICTS),
-    "distortion_kept": Kind("error", _CONTRADICTS),
-    "wrong_lens": Kind("error", _CONTRADICTS),
-    "reprojection": Kind("error", _CONTRADICTS),
+    **dict.fromkeys(_OF_GEOMETRY, Kind("error", _CONTRADICTS)),
     "k_left_behind": Kind("error", _WRONG_K),
     "size_alone": Kind("error", _WRONG_K),
     "keypoints_left": Kind("warning", "trainers do not look at keypoints, but what does will be misled by them"),

@@ -9,13 +9,13 @@ import numpy as np
 
 from splatbatch.plain_text import counted
 from splatbatch.scene.audit.findings import Finding, Sink
-from splatbatch.scene.audit.size import FIX, CameraRow
+from splatbatch.scene.audit.photographs import FIX, CameraRow
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.causes import Cause, find_causes
-from splatbatch.scene.geometry.points import stray_share, widest_angle_degrees
+from splatbatch.scene.geometry.hypotheses import stray_share, widest_angle_degrees
 from splatbatch.scene.geometry.survey import Misfit, Survey, by_camera, find_misfit, survey
 
 _NAMED = 3  # images named in a finding

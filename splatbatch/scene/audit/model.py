@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,12 +15,11 @@ from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
 from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap import binary, text
-from splatbatch.scene.colmap.files import PARTS, ModelError, choose_format, opened, shown
+from splatbatch.scene.colmap.files import PARTS, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.rigs import MOST_MIB
-from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Image, Points
+from splatbatch.scene.colmap.rigs import read_rigs
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Image, Points, centers_of
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.views import rotations_of
 from splatbatch.scene.patches import Patch, models_beside
 from splatbatch.scene.photos.folders import is_folder, photographs_below
 from splatbatch.scene.photos.sizes import spell
@@ -36,6 +34,19 @@ _RESEE = f"{_RECUT} Keep points that two of its images see."
 _NO_TRACKS = (
     "Nothing needs tracks to train; but without any, neither geometry nor colours of the photographs can be checked."
 )
+_REPAIR = "Repair the intrinsics in the source reconstruction and cut the patch again."
+_MAX_SIDE = 1 << 20  # px; beyond that a size is garbage
+# Focal length over the longer side of the image. COLMAP itself drops cameras outside 0.1 … 10 (mapper options
+# min_focal_length_ratio, max_focal_length_ratio); 0.05 is 169 degrees of view, which no pinhole image has.
+_POSSIBLE, _USUAL = (0.05, 100.0), (0.1, 10.0)
+_MAX_STRETCH = 1.2  # fx / fy; square pixels have 1
+_CENTRAL = (0.2, 0.8)  # share of the side where principal points lie, even those of crops mostly
+_REMEDY = "Delete rigs and frames together (COLMAP makes trivial ones), or copy both again from the source."
+_RECUT_TODAY = "Cut the patch again from today's source."
+_SAME = 1e-6  # relative: far above a rounding to 32 bits, far below a thousandth of a pixel
+_SAME_ANGLE = 1e-4  # radians, 0.006 degrees
+_SAME_PLACE = 1e-4  # of the extent of the source's cameras
+_SAME_IN_TEXT = 1e-6  # relative: text may hold six digits only
 
 
 def check_model(model: Reconstruction, scribe: Sink, holdout_every: int) -> Iterator[Finding]:
@@ -109,21 +120,11 @@ def _is_seen(points: Points, image_ids: set[int]) -> NDArray[np.bool_]:  # [P]
         raise ValueError("the model was read without its tracks")
     is_ours = np.isin(tracks.image_ids, np.fromiter(image_ids, np.uint32, len(image_ids)))
     seen_before = np.concatenate([[0], np.cumsum(is_ours)])
-    is_seen: NDArray[np.bool_] = seen_before[tracks.starts[1:]] > seen_before[tracks.starts[:-1]]
-    return is_seen
+    return seen_before[tracks.starts[1:]] > seen_before[tracks.starts[:-1]]
 
 
 def _spell(numbers: tuple[float, ...]) -> str:
     return ", ".join(f"{number:.4g}" for number in numbers)
-
-
-_REPAIR = "Repair the intrinsics in the source reconstruction and cut the patch again."
-_MAX_SIDE = 1 << 20  # px; beyond that a size is garbage
-# Focal length over the longer side of the image. COLMAP itself drops cameras outside 0.1 … 10 (mapper options
-# min_focal_length_ratio, max_focal_length_ratio); 0.05 is 169 degrees of view, which no pinhole image has.
-_POSSIBLE, _USUAL = (0.05, 100.0), (0.1, 10.0)
-_MAX_STRETCH = 1.2  # fx / fy; square pixels have 1
-_CENTRAL = (0.2, 0.8)  # share of the side where principal points lie, even those of crops mostly
 
 
 def check_camera(camera: Camera, scribe: Sink) -> Iterator[Finding]:
@@ -194,59 +195,12 @@ def _check_principal_point(camera: Camera, scribe: Sink) -> Iterator[Finding]:
         )
 
 
-_COUNT, _PAIR, _SENSOR = struct.Struct("<Q"), struct.Struct("<II"), struct.Struct("<iI")
-_POSE, _DATA = 7 * 8, 16  # bytes: quaternion and translation; sensor type, sensor id, data id
-_REMEDY = "Delete rigs and frames together (COLMAP makes trivial ones), or copy both again from the source."
-
-
 def check_rigs(sparse: Path, scribe: Sink) -> Iterator[Finding]:
     """Yield what keeps COLMAP from reading rigs and frames; poses are read from images and do not need them."""
-    suffix = choose_format(sparse)
-    paths = [path for path in (sparse / f"rigs.{suffix}", sparse / f"frames.{suffix}") if path.exists()]
-    if len(paths) == 1:
-        yield scribe.note("broken_rigs", paths[0].name, "rigs and frames: one is there without the other", _REMEDY)
-        return
-    for path in paths:
-        try:
-            _walk(path)
-        except ModelError as error:
-            yield scribe.note("broken_rigs", shown(path.name), shown(error.what), _REMEDY)
-
-
-def _walk(path: Path) -> None:
-    with opened(path, MOST_MIB) as (file, size):
-        data = file.read() if path.suffix == ".bin" else b""
-    if path.suffix != ".bin":
-        return
-    skip, offset = (_skip_rig if path.stem == "rigs" else _skip_frame), _COUNT.size
     try:
-        for _ in range(min(_COUNT.unpack_from(data)[0], size)):
-            offset = skip(data, offset)
-    except struct.error as error:
-        raise ModelError(path, f"cut or garbage: ends inside an entry at byte {offset} of {size}") from error
-    if offset != size:
-        raise ModelError(path, f"cut or garbage: its entries take {offset} bytes, the file has {size}")
-
-
-def _skip_rig(data: bytes, offset: int) -> int:
-    _, num_sensors = _PAIR.unpack_from(data, offset)
-    offset += _PAIR.size + (_SENSOR.size if num_sensors else 0)  # the reference sensor has no pose
-    for _ in range(num_sensors - 1):
-        _SENSOR.unpack_from(data, offset)
-        (has_pose,) = struct.unpack_from("<B", data, offset + _SENSOR.size)
-        offset += _SENSOR.size + 1 + (_POSE if has_pose else 0)
-    return offset
-
-
-def _skip_frame(data: bytes, offset: int) -> int:
-    (num_data,) = struct.unpack_from("<I", data, offset + _PAIR.size + _POSE)
-    return offset + _PAIR.size + _POSE + 4 + _DATA * int(num_data)
-
-
-_RECUT_TODAY = "Cut the patch again from today's source."
-_SAME = 1e-6  # relative: far above a rounding to 32 bits, far below a thousandth of a pixel
-_SAME_ANGLE = 1e-4  # radians, 0.006 degrees
-_SAME_PLACE = 1e-4  # of the extent of the source's cameras
+        read_rigs(sparse)
+    except ModelError as error:
+        yield scribe.note("broken_rigs", shown(error.path.name), shown(error.what), _REMEDY)
 
 
 @dataclass(frozen=True)
@@ -261,9 +215,7 @@ class Source:
 
 def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> Source:
     """Return the images and cameras of the source, ready for comparing patches with them."""
-    places = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
-    with np.errstate(all="ignore"):
-        centers = -np.einsum("iba,ib->ia", rotations_of(images), places)
+    centers = centers_of(images)
     centers = centers[np.isfinite(centers).all(axis=1)]
     extent = float(np.linalg.norm(np.ptp(centers, axis=0))) if len(centers) else 0.0
     return Source({image.name: image for image in images}, cameras, extent)
@@ -320,9 +272,6 @@ def _spell_size(camera: Camera) -> str:
     return f"{camera.model} {camera.width}x{camera.height}"
 
 
-_SAME_IN_TEXT = 1e-6  # relative: text may hold six digits only
-
-
 def check_beside(patch: Patch, images: tuple[Image, ...], scribe: Sink) -> Iterator[Finding]:
     """Yield other models that are not trained, text that differs from binary, and photographs without a pose."""
     yield from _check_models(patch, scribe)
@@ -355,43 +304,23 @@ def _check_formats(sparse: Path, scribe: Sink) -> Iterator[Finding]:
 
 def _difference(sparse: Path) -> str:
     """Return the first difference between the two forms of a model; empty if there is none."""
-    cameras = [{one.id: one for one in read(sparse)} for read in (_binary_cameras, _text_cameras)]
-    if cameras[0].keys() != cameras[1].keys():
-        return f"{counted(len(cameras[0]), 'camera')} in cameras.bin, {len(cameras[1])} in cameras.txt"
-    for number, camera in cameras[0].items():
-        if _unlike_cameras(camera, cameras[1][number]):
-            in_text = _spell_camera(cameras[1][number])
+    forms = ((binary, "bin"), (text, "txt"))
+    cameras, others = ({one.id: one for one in form.read_cameras(sparse / f"cameras.{end}")} for form, end in forms)
+    if cameras.keys() != others.keys():
+        return f"{counted(len(cameras), 'camera')} in cameras.bin, {len(others)} in cameras.txt"
+    for number, camera in cameras.items():
+        facts = [(each.model, each.width, each.height, len(each.params)) for each in (camera, others[number])]
+        if facts[0] != facts[1] or any(map(_unlike, camera.params, others[number].params)):
+            in_text = _spell_camera(others[number])
             return f"camera {number} is {_spell_camera(camera)} in cameras.bin and {in_text} in cameras.txt"
-    images = [{one.name: one for one in read(sparse / f"images.{end}")} for read, end in _IMAGES]
-    if images[0].keys() != images[1].keys():
-        return (
-            f"{counted(len(images[0]), 'image')} in images.bin, {len(images[1])} in images.txt, not of the same names"
-        )
-    for name, image in images[0].items():
-        other = images[1][name]
-        if any(_unlike(*pair) for pair in zip(_pose(image), _pose(other), strict=True)):
+    images, theirs = ({one.name: one for one in form.read_images(sparse / f"images.{end}")} for form, end in forms)
+    if images.keys() != theirs.keys():
+        return f"{counted(len(images), 'image')} in images.bin, {len(theirs)} in images.txt, not of the same names"
+    for name, image in images.items():
+        if any(map(_unlike, _pose(image), _pose(theirs[name]))):
             return f"the pose of {name}"
-    points = [count(sparse / f"points3D.{end}") for count, end in _POINTS]
-    return (
-        f"{counted(points[0], 'point')} in points3D.bin, {points[1]} in points3D.txt" if points[0] != points[1] else ""
-    )
-
-
-_IMAGES = ((binary.read_images, "bin"), (text.read_images, "txt"))
-_POINTS = ((binary.count_points, "bin"), (text.count_points, "txt"))
-
-
-def _binary_cameras(sparse: Path) -> list[Camera]:
-    return binary.read_cameras(sparse / "cameras.bin")
-
-
-def _text_cameras(sparse: Path) -> list[Camera]:
-    return text.read_cameras(sparse / "cameras.txt")
-
-
-def _unlike_cameras(one: Camera, other: Camera) -> bool:
-    facts = [(each.model, each.width, each.height, len(each.params)) for each in (one, other)]
-    return facts[0] != facts[1] or any(_unlike(*pair) for pair in zip(one.params, other.params, strict=True))
+    points, lines = (form.count_points(sparse / f"points3D.{end}") for form, end in forms)
+    return f"{counted(points, 'point')} in points3D.bin, {lines} in points3D.txt" if points != lines else ""
 
 
 def _unlike(one: float, other: float) -> bool:

@@ -1,9 +1,9 @@
-"""Photographs and masks as files: there, whole, alike to loaders, paired with their copies, of what they are of."""
+"""Photographs and masks as files, and the size of each against its camera, of every camera against the others."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -14,11 +14,22 @@ from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import Look
-from splatbatch.scene.photos.folders import Absent, Found, Misspelt, Place, is_folder, photographs_below
+from splatbatch.scene.geometry.survey import PointGreys
+from splatbatch.scene.photos.folders import Absent, Found, Location, Misspelt, is_folder, photographs_below
 from splatbatch.scene.photos.headers import Header, Headers, Photo, Trait, Unreadable
 from splatbatch.scene.photos.pixels import correlation, decode_grey, greys_at, is_black
-from splatbatch.scene.photos.sizes import Equal, Scaled, relate, spell
+from splatbatch.scene.photos.sizes import (
+    Equal,
+    FewPixels,
+    Relation,
+    Scaled,
+    Size,
+    Transposed,
+    Unlike,
+    relate,
+    spell,
+    spell_factor,
+)
 
 _TO_RGB = "Convert it to 8-bit RGB (magick IN -colorspace sRGB -depth 8 -alpha off OUT); keep name and size."
 _TRAITS: dict[Trait, tuple[str, str]] = {
@@ -36,20 +47,29 @@ _FAULTS = {
         "Make it readable or replace it, or remove the image from the model (colmap image_deleter).",
     ),
 }
+_SIBLINGS = ("_2", "_4", "_8")
+_PIXELS_PER_BYTE, _HEAD = 250, 400
+"""A PNG of one colour has a byte for 1000 pixels of 8 bits; a mask with fewer bytes than this is decoded."""
+_MOST_DECODED = 64
+_REMEDY = "Give every photograph its own name again: names, not places in a list, tie photographs to poses."
+_NEIGHBOURS = (-2, -1, 1, 2)
+FIX = "splatbatch verify-dims --fix {} --out DIR"
+_SCALE = f"If they were resized: {FIX.format('scale')}."
+_CROP = f"If they were cropped: {FIX.format('crop')}."
 
 
 @dataclass(frozen=True)
-class Shot:
+class AuditedImage:
     """An image of the model, its camera, and what lies where its photograph should be."""
 
     image: Image
     camera: Camera
-    place: Place
+    place: Location
     header: Header | None
     """None where there is no file."""
 
 
-def check_photos(shots: list[Shot], scribe: Sink) -> Iterator[Finding]:
+def check_photos(shots: list[AuditedImage], scribe: Sink) -> Iterator[Finding]:
     """Yield one finding for every oddity of every photograph, sizes apart."""
     for shot in shots:
         match shot.place, shot.header:
@@ -78,7 +98,7 @@ def check_photos(shots: list[Shot], scribe: Sink) -> Iterator[Finding]:
                 yield scribe.note("missing_image", shown(shot.image.name), message, remedy)
 
 
-def _check_photo(shot: Shot, photo: Photo, scribe: Sink) -> Iterator[Finding]:
+def _check_photo(shot: AuditedImage, photo: Photo, scribe: Sink) -> Iterator[Finding]:
     subject = shown(shot.image.name)
     for trait in photo.traits:
         kind, message = _TRAITS[trait]
@@ -86,9 +106,6 @@ def _check_photo(shot: Shot, photo: Photo, scribe: Sink) -> Iterator[Finding]:
     if photo.orientation != 1 and photo.size == (shot.camera.width, shot.camera.height):
         message = f"EXIF orientation {photo.orientation}, but the camera fits the stored {spell(photo.size)} px"
         yield scribe.note("exif_orientation", subject, message, "Reset the tag: exiftool -Orientation=1 -n FILE")
-
-
-_SIBLINGS = ("_2", "_4", "_8")
 
 
 def check_pairing(images: Path, scribe: Sink) -> Iterator[Finding]:
@@ -150,12 +167,9 @@ def _stem(name: str) -> str:
     return str(PurePosixPath(name).with_suffix(""))
 
 
-_PIXELS_PER_BYTE, _HEAD = 250, 400
-"""A PNG of one colour has a byte for 1000 pixels of 8 bits; a mask with fewer bytes than this is decoded."""
-_MOST_DECODED = 64
-
-
-def check_masks(masks: Mapping[str, Path], shots: list[Shot], headers: Headers, scribe: Sink) -> Iterator[Finding]:
+def check_masks(
+    masks: Mapping[str, Path], shots: list[AuditedImage], headers: Headers, scribe: Sink
+) -> Iterator[Finding]:
     """Yield masks that cannot be read, have another shape than their photograph, or are black all over.
 
     Args:
@@ -184,7 +198,7 @@ def check_masks(masks: Mapping[str, Path], shots: list[Shot], headers: Headers, 
                     yield scribe.note("black_mask", _named(path), message, remedy)
 
 
-def _check_shape(shot: Shot, mask: Photo, path: Path, scribe: Sink) -> Iterator[Finding]:
+def _check_shape(shot: AuditedImage, mask: Photo, path: Path, scribe: Sink) -> Iterator[Finding]:
     if isinstance(shot.header, Photo) and not isinstance(relate(shot.header.size, mask.size), Equal | Scaled):
         message = f"{spell(mask.size)}, its photograph {shown(shot.image.name)} is {spell(shot.header.size)}"
         remedy = "Make the mask anew from this photograph; it is stretched over it as it is."
@@ -200,11 +214,7 @@ def _named(path: Path | None) -> str:
     return shown(f"{path.parent.name}/{path.name}") if path else ""
 
 
-_REMEDY = "Give every photograph its own name again: names, not places in a list, tie photographs to poses."
-_NEIGHBOURS = (-2, -1, 1, 2)
-
-
-def check_content(looks: Sequence[Look], shots: list[Shot], scribe: Sink) -> Iterator[Finding]:
+def check_content(looks: Sequence[PointGreys], shots: list[AuditedImage], scribe: Sink) -> Iterator[Finding]:
     """Yield photographs that do not show what their images see, where others do or it is known whose they are."""
     ordered = {shot.image.id: (index, shot) for index, shot in enumerate(shots) if _is_usable(shot)}
     known = [look for look in looks if look.image_id in ordered and look.greys.std() >= limits.LEAST_CONTRAST]
@@ -217,7 +227,8 @@ def check_content(looks: Sequence[Look], shots: list[Shot], scribe: Sink) -> Ite
         others = [*(shots[index + step] for step in _NEIGHBOURS if 0 <= index + step < len(shots))]
         others += [ordered[other.image_id][1] for other in known if other is not look]
         name, seen = shown(shot.image.name), f"its pixels have nothing of its points (correlation {value:.2f})"
-        partner = _partner(look, others)
+        found: Mapping[str, AuditedImage] = {other.image.name: other for other in others if _is_usable(other)}
+        partner = next((other for other in found.values() if likeness(look, other) >= limits.ALIKE), None)
         if partner is not None:
             message = f"{seen}; {shown(partner.image.name)} shows them: photographs are exchanged"
             yield scribe.note("photos_exchanged", name, message, _REMEDY)
@@ -226,7 +237,7 @@ def check_content(looks: Sequence[Look], shots: list[Shot], scribe: Sink) -> Ite
             yield scribe.note("other_content", name, message, "Look at it; copy it again from where COLMAP saw it.")
 
 
-def likeness(look: Look, shot: Shot) -> float:
+def likeness(look: PointGreys, shot: AuditedImage) -> float:
     """Return how the greys of points and pixels go together: 1 alike, 0 unrelated, NaN if that cannot be told."""
     assert isinstance(shot.place, Found)  # noqa: S101 - see _is_usable
     pixels = greys_at(decode_grey(shot.place.path), look.xy / (shot.camera.width, shot.camera.height))
@@ -236,13 +247,134 @@ def likeness(look: Look, shot: Shot) -> float:
     return correlation(pixels, look.greys)
 
 
-def _partner(look: Look, others: Sequence[Shot]) -> Shot | None:
-    found: Mapping[str, Shot] = {other.image.name: other for other in others if _is_usable(other)}
-    return next((other for other in found.values() if likeness(look, other) >= limits.ALIKE), None)
-
-
-def _is_usable(shot: Shot) -> bool:
+def _is_usable(shot: AuditedImage) -> bool:
     if not isinstance(shot.place, Found) or not isinstance(shot.header, Photo):
         return False
     camera = (shot.camera.width, shot.camera.height)
     return min(camera) > 0 and isinstance(relate(camera, shot.header.size), Equal | Scaled)
+
+
+@dataclass(frozen=True)
+class CameraRow:
+    """One camera of one patch and the sizes its photographs really have."""
+
+    patch: str
+    camera_id: int
+    prefixes: tuple[str, ...]
+    """Sub-folders its photographs lie in, "" for the folder itself."""
+    model: str
+    size: Size
+    num_images: int
+    sizes: tuple[tuple[Size, int], ...]
+    """Every size seen with its count, the most frequent first; unreadable photographs have none."""
+
+
+def camera_rows(patch: str, shots: list[AuditedImage]) -> tuple[CameraRow, ...]:
+    """Return one row per camera that an image uses, by id."""
+    of_camera: dict[int, list[AuditedImage]] = defaultdict(list)
+    for shot in shots:
+        of_camera[shot.camera.id].append(shot)
+    return tuple(_row(patch, of_camera[number]) for number in sorted(of_camera))
+
+
+def check_sizes(
+    shots: list[AuditedImage], rows: tuple[CameraRow, ...], scribe: Sink, divisor: int = 1
+) -> Iterator[Finding]:
+    """Yield the cameras with mixed sizes or unlike ratios, then every photograph that deviates from its camera.
+
+    Args:
+        shots: the photographs.
+        rows: their cameras.
+        scribe: writes the findings.
+        divisor: how much smaller the photographs are meant to be: 4 in images_4.
+    """
+    as_meant = Scaled(1 / divisor)
+    sound = [row for row in rows if min(row.size) > 0]
+    for row in sound:
+        yield from _check_mixed(row, scribe)
+    yield from _check_ratios([row for row in sound if len(row.sizes) == 1], scribe)
+    relations: dict[tuple[Size, Size], Relation] = {}
+    for shot in shots:
+        camera = (shot.camera.width, shot.camera.height)
+        if isinstance(shot.header, Photo) and min(camera) > 0:
+            pair = (camera, shot.header.size)
+            if pair not in relations:
+                relations[pair] = relate(*pair)
+            if relations[pair] not in {Equal(), as_meant}:
+                yield _deviation(shot, shot.header, relations[pair], scribe)
+
+
+def _row(patch: str, shots: list[AuditedImage]) -> CameraRow:
+    camera = shots[0].camera
+    sizes = Counter(shot.header.size for shot in shots if isinstance(shot.header, Photo))
+    prefixes = sorted({shot.image.name.rpartition("/")[0] for shot in shots})
+    ordered = tuple(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
+    size = (camera.width, camera.height)
+    return CameraRow(patch, camera.id, tuple(prefixes), camera.model, size, len(shots), ordered)
+
+
+def _check_mixed(row: CameraRow, scribe: Sink) -> Iterator[Finding]:
+    if len(row.sizes) > 1:
+        seen = ", ".join(f"{count} of {spell(size)}" for size, count in row.sizes)
+        message = f"its photographs have {len(row.sizes)} sizes: {seen}; the camera says {spell(row.size)}"
+        remedy = "Resize the odd ones from their originals, or give each size a camera of its own in COLMAP."
+        yield scribe.note("mixed_sizes", _camera_named(row), message, remedy)
+
+
+def _check_ratios(rows: list[CameraRow], scribe: Sink) -> Iterator[Finding]:
+    """Compare every camera with the first: a pixel of rounding is no difference."""
+    for row in rows[1:]:
+        first = rows[0]
+        if any(_differ(first, row, axis) for axis in (0, 1)):
+            ratios = " and ".join(
+                f"{spell(each.sizes[0][0])} for {spell(each.size)} ({_camera_named(each)})" for each in (first, row)
+            )
+            message = f"photographs and cameras have unlike ratios: {ratios}"
+            remedy = f"Bring every camera to its photographs' true size: {FIX.format('scale')} (or crop)."
+            yield scribe.note("unlike_ratios", f"{_camera_named(first)}, {_camera_named(row)}", message, remedy)
+
+
+def _differ(one: CameraRow, other: CameraRow, axis: int) -> bool:
+    ratios = [row.sizes[0][0][axis] / row.size[axis] for row in (one, other)]
+    is_exact = any(row.sizes[0][0] == row.size for row in (one, other))
+    rounding = 0.0 if is_exact else 1 / one.size[axis] + 1 / other.size[axis]
+    return abs(ratios[0] - ratios[1]) > rounding
+
+
+def _camera_named(row: CameraRow) -> str:
+    folders = ", ".join(f"{shown(prefix)}/" for prefix in row.prefixes if prefix)
+    return f"camera {row.camera_id}" + (f" ({folders})" if folders else "")
+
+
+def _deviation(shot: AuditedImage, photo: Photo, relation: Relation, scribe: Sink) -> Finding:
+    camera = shot.camera
+    kind, what, remedy = _describe(relation, photo)
+    message = f"{spell(photo.size)}, but camera {camera.id} says {spell((camera.width, camera.height))}: {what}"
+    return scribe.note(kind, shown(shot.image.name), message, remedy)
+
+
+def _describe(relation: Relation, photo: Photo) -> tuple[str, str, str]:
+    """Return kind, explanation and remedy."""
+    match relation:
+        case Scaled(factor):
+            use = f"Bring K to this size: {FIX.format('scale')}. Or use the photographs that the model was made from."
+            return "scaled", f"resized ({spell_factor(factor)})", use
+        case FewPixels(factor, off):
+            scaled = "" if factor == 1 else f"resized ({spell_factor(factor)}) and "
+            what = f"{scaled}{_spell_off(off)}, rounding or a crop (ambiguous)"
+            return "few_pixels_off", what, f"{_SCALE} {_CROP}"
+        case Transposed():
+            why = f"; its EXIF orientation {photo.orientation} was applied when the model was made"
+            what = f"width and height are exchanged{why if photo.orientation > 4 else ': it was turned since'}"
+            return "transposed", what, "Turn the photographs back as COLMAP saw them; no change of K can mend this."
+        case Unlike() | Equal():
+            return "other_size", "another shape (cropped, padded or another camera's)", f"{_CROP} {_SCALE}"
+
+
+def _spell_off(off: Size) -> str:
+    parts = [
+        f"{abs(pixels)} px {'more' if pixels > 0 else 'less'} in {side}"
+        for pixels, side in zip(off, ("width", "height"), strict=True)
+        if pixels
+    ]
+    return " and ".join(parts) or "less than a pixel off"

@@ -13,7 +13,7 @@ from rich.text import Text
 from splatbatch.plain_text import counted, one_line
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.audit.findings import Finding
-from splatbatch.scene.audit.size import CameraRow
+from splatbatch.scene.audit.photographs import CameraRow
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.photos.sizes import spell
 

@@ -23,8 +23,9 @@ import hashlib
 import os
 import shutil
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,12 @@ from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Flo
 _COUNT = struct.Struct("<Q")
 _AT_ONCE = 1 << 16  # points
 Pieces = Iterator[bytes]
+_BEFORE_KEYPOINTS = 4 + 1 + 8  # bytes from the camera's id: itself, the NUL behind the name, the count
+_UNCHANGED = ("points3D", "rigs", "frames")  # none of them holds a pixel coordinate
+_CAMERAS_HEAD = "# Camera list with one line of data per camera:\n#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n"
+_XYZ_AT = 8  # see colmap/binary.py
+_TRANSLATION_AT = 4 + 4 * 8  # in an image of images.bin: behind its id and its quaternion
+_TRANSLATION = struct.Struct("<3d")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +79,7 @@ class Subset:
 
     def hash(self) -> str:
         """Return the hash of the files, which are not written."""
-        digest = hashlib.sha256()
-        for name, pieces in self.files():
-            digest.update(name.encode() + b"\0")
-            for piece in pieces:
-                digest.update(piece)
-        return digest.hexdigest()
+        return _hash_of(self.files())
 
     def files(self) -> Iterator[tuple[str, Pieces]]:
         """Yield the names of the files with what they hold, sorted by name."""
@@ -97,11 +99,7 @@ class Subset:
     def _cameras(self, rigs: Rigs | None) -> Pieces:
         used = {self.sightings.images[index].camera_id for index in np.flatnonzero(self.photos)}
         used |= rigs.camera_ids() if rigs else set()
-        yield _COUNT.pack(len(used))
-        for number in sorted(used):
-            camera = self.sightings.cameras[number]
-            sizes = (camera.id, CAMERA_MODELS[camera.model].id, camera.width, camera.height)
-            yield struct.pack(f"<IiQQ{len(camera.params)}d", *sizes, *camera.params)
+        yield _binary_cameras([self.sightings.cameras[number] for number in sorted(used)])
 
     def _images(self) -> Pieces:
         of, ids = self.sightings, self.sightings.points.ids
@@ -158,15 +156,24 @@ def _together(
 
 def hash_of_files(folder: Path, names: list[str]) -> str | None:
     """Return the hash of files as `Subset.write` does; None if one cannot be read."""
-    digest = hashlib.sha256()
     try:
-        for name in sorted(names):
-            digest.update(name.encode() + b"\0")
-            with open_regular(folder / name) as file:
-                while piece := file.read(1 << 20):
-                    digest.update(piece)
+        return _hash_of((name, _pieces(folder / name)) for name in sorted(names))
     except OSError:
         return None
+
+
+def _pieces(path: Path) -> Pieces:
+    with open_regular(path) as file:
+        while piece := file.read(1 << 20):
+            yield piece
+
+
+def _hash_of(files: Iterable[tuple[str, Pieces]]) -> str:
+    digest = hashlib.sha256()
+    for name, pieces in files:
+        digest.update(name.encode() + b"\0")
+        for piece in pieces:
+            digest.update(piece)
     return digest.hexdigest()
 
 
@@ -203,11 +210,6 @@ class Change:
         return f"camera {self.before.id}{own}: {old} → {new}, {' and '.join(parts)}"
 
 
-_BEFORE_KEYPOINTS = 4 + 1 + 8  # bytes from the camera's id: itself, the NUL behind the name, the count
-_UNCHANGED = ("points3D", "rigs", "frames")  # none of them holds a pixel coordinate
-_CAMERAS_HEAD = "# Camera list with one line of data per camera:\n#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n"
-
-
 def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[int, Change], out: Path) -> None:
     """Write the model of `sparse` into the folder `out` (made here) with the changes of its images, by image id.
 
@@ -222,12 +224,12 @@ def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[
     out.mkdir(parents=True)
     replaced = {change.after.id: change.after for change in changes.values()}
     changed = [replaced.pop(number, camera) for number, camera in cameras.items()] + list(replaced.values())
-    edited: dict[str, Iterable[bytes]] = {
-        f"cameras.{suffix}": [_binary_cameras(changed) if suffix == "bin" else _text_cameras(changed)],
-        f"images.{suffix}": (_binary_images if suffix == "bin" else _text_images)(sparse / f"images.{suffix}", changes),
+    images, is_binary = sparse / f"images.{suffix}", suffix == "bin"
+    edited = {
+        f"cameras.{suffix}": iter([_binary_cameras(changed) if is_binary else _text_cameras(changed)]),
+        images.name: _binary_images(images, partial(_changed, changes)) if is_binary else _text_images(images, changes),
     }
-    for name, pieces in edited.items():
-        write_whole(out / name, lambda file, pieces=pieces: file.writelines(pieces))  # type: ignore[misc]
+    _write_all(edited, out)
     is_split = any(change.after.id != change.before.id for change in changes.values())
     for part in _UNCHANGED[:1] if is_split else _UNCHANGED:
         path = sparse / f"{part}.{suffix}"
@@ -251,19 +253,24 @@ def _text_cameras(cameras: list[Camera]) -> bytes:
     return f"{_CAMERAS_HEAD}# Number of cameras: {len(cameras)}\n{chr(10).join(lines)}\n".encode()
 
 
-def _binary_images(path: Path, changes: Mapping[int, Change]) -> Iterator[bytes]:
+def _binary_images(path: Path, edit: Callable[[Image, bytearray, int], None]) -> Pieces:
+    """Yield images.bin with the record of each image edited: given are the image, its bytes, where keypoints begin."""
     with opened(path) as (file, size):
-        before = 0
+        before = _COUNT.size
+        yield os.pread(file.fileno(), before, 0)
         for image, start, end in walk_images(path, file, size):
-            data = bytearray(os.pread(file.fileno(), end - before, before))
-            if change := changes.get(image.id):
-                at = start - before - _BEFORE_KEYPOINTS - len(image.name.encode())
-                struct.pack_into("<I", data, at, change.after.id)
-                if change.has_keypoints:
-                    keypoints = np.frombuffer(data, KEYPOINT, (end - start) // KEYPOINT.itemsize, start - before)
-                    keypoints["xy"] = keypoints["xy"] * change.scale + change.shift
-            yield bytes(data)
+            record = bytearray(os.pread(file.fileno(), end - before, before))
+            edit(image, record, start - before)
+            yield bytes(record)
             before = end
+
+
+def _changed(changes: Mapping[int, Change], image: Image, record: bytearray, keypoints_at: int) -> None:
+    if change := changes.get(image.id):
+        struct.pack_into("<I", record, keypoints_at - _BEFORE_KEYPOINTS - len(image.name.encode()), change.after.id)
+        if change.has_keypoints:
+            keypoints = np.frombuffer(record, KEYPOINT, offset=keypoints_at)
+            keypoints["xy"] = keypoints["xy"] * change.scale + change.shift
 
 
 def _text_images(path: Path, changes: Mapping[int, Change]) -> Iterator[bytes]:
@@ -285,11 +292,6 @@ def _moved(line: bytes, change: Change) -> bytes:
     return (" ".join(fields) + "\n").encode()
 
 
-_COUNT_BYTES, _XYZ_AT = 8, 8  # see colmap/binary.py
-_TRANSLATION_AT = 4 + 4 * 8  # in an image of images.bin: behind its id and its quaternion
-_TRANSLATION = struct.Struct("<3d")
-
-
 def write_moved(sparse: Path, by: Floats, target: Path) -> None:
     """Write a copy of the model of `sparse`, moved `by` [3], into the folder `target`, in the same format.
 
@@ -300,14 +302,22 @@ def write_moved(sparse: Path, by: Floats, target: Path) -> None:
     suffix = choose_format(sparse)
     images, points = sparse / f"images.{suffix}", sparse / f"points3D.{suffix}"
     if suffix == "bin":
-        edited = {images.name: _moved_binary_images(images, by), points.name: _binary_points(points, by)}
+        edited = {images.name: _binary_images(images, partial(_placed, by)), points.name: _binary_points(points, by)}
     else:
         edited = {images.name: _moved_text_images(images, by), points.name: _text_points(points, by)}
-    for name, pieces in edited.items():
-        write_whole(target / name, lambda file, pieces=pieces: file.writelines(pieces))  # type: ignore[misc]
+    _write_all(edited, target)
     cameras = sparse / f"cameras.{suffix}"
     if not (target / cameras.name).exists():
         shutil.copyfile(cameras, target / cameras.name)
+
+
+def _write_all(edited: Mapping[str, Pieces], folder: Path) -> None:
+    for name, pieces in edited.items():
+        write_whole(folder / name, lambda file, pieces=pieces: file.writelines(pieces))  # type: ignore[misc]
+
+
+def _placed(by: Floats, image: Image, record: bytearray, keypoints_at: int) -> None:
+    _TRANSLATION.pack_into(record, _TRANSLATION_AT, *moved(image, by))
 
 
 def moved(image: Image, by: Floats) -> tuple[float, float, float]:
@@ -316,20 +326,9 @@ def moved(image: Image, by: Floats) -> tuple[float, float, float]:
     return (float(x), float(y), float(z))
 
 
-def _moved_binary_images(path: Path, by: Floats) -> Iterator[bytes]:
-    with opened(path) as (file, size):
-        start = _COUNT_BYTES
-        yield os.pread(file.fileno(), _COUNT_BYTES, 0)
-        for image, _, end in binary.walk_images(path, file, size):
-            record = bytearray(os.pread(file.fileno(), end - start, start))
-            _TRANSLATION.pack_into(record, _TRANSLATION_AT, *moved(image, by))
-            yield bytes(record)
-            start = end
-
-
 def _binary_points(path: Path, by: Floats) -> Iterator[bytes]:
     with opened(path) as (file, size):
-        yield os.pread(file.fileno(), _COUNT_BYTES, 0)
+        yield os.pread(file.fileno(), _COUNT.size, 0)
         for data, starts in binary.walk_points(path, file, size):
             record = data[: starts[-1]].copy()
             places = starts[:-1, None] + np.arange(_XYZ_AT, _XYZ_AT + 24)  # [P, 24] bytes

@@ -25,6 +25,9 @@ _REMEDIES = {
     errno.EINVAL: ("not a regular file", "Put the file itself there, in place of the folder, pipe or device."),
     errno.ENOTDIR: ("not below a folder", "Name the folder that holds cameras, images and points3D (.bin or .txt)."),
 }
+TAKEN = (signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE, signal.SIGBUS)
+"""glog's InstallFailureSignalHandler, which pycolmap calls as it is imported: a batch that was told to end would print
+a stack trace and die, its attempts with it."""
 
 
 class ModelError(SceneError):
@@ -110,11 +113,6 @@ def unique_ids(path: Path, items: list[T], key: Callable[[T], int]) -> dict[int,
     if len(by_id) != len(items):
         raise ModelError(path, f"{len(items)} entries share {len(by_id)} ids")
     return by_id
-
-
-TAKEN = (signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE, signal.SIGBUS)
-"""glog's InstallFailureSignalHandler, which pycolmap calls as it is imported: a batch that was told to end would print
-a stack trace and die, its attempts with it."""
 
 
 def load_pycolmap() -> Any:

@@ -14,22 +14,11 @@ from pathlib import Path
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import ModelError, choose_format, shown, unique_ids, unreadable
 from splatbatch.scene.colmap.types import (
-    CAMERA_MODELS,
-    NO_POINT3D,
-    PINHOLE_MODELS,
     Camera,
-    CameraModel,
     Image,
     Points,
     Points2D,
-    Tracks,
 )
-
-__all__ = [
-    "CAMERA_MODELS", "NO_POINT3D", "PINHOLE_MODELS", "Camera", "CameraModel", "Image", "Points", "Points2D",
-    "Reconstruction", "Tracks", "count_images", "count_points", "read_cameras", "read_images",
-    "read_points2d", "read_reconstruction",
-]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

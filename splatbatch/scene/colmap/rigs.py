@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from splatbatch.scene.colmap.files import ModelError, choose_format, opened
 
@@ -90,12 +91,15 @@ def read_rigs(sparse: Path) -> Rigs | None:
         return None
     if len(there) == 1:
         raise ModelError(there[0], "rigs and frames: one is there without the other")
+    readers = (_text_rigs, _text_frames) if suffix == "txt" else (_binary_rigs, _binary_frames)
+    return Rigs(*(_whole(path, read) for path, read in zip(paths, readers, strict=True)))
+
+
+def _whole(path: Path, read: Callable[[Path], Iterator[Any]]) -> tuple[Any, ...]:
     try:
-        if suffix == "txt":
-            return Rigs(tuple(_text_rigs(paths[0])), tuple(_text_frames(paths[1])))
-        return Rigs(tuple(_binary_rigs(_Bytes(paths[0]))), tuple(_binary_frames(_Bytes(paths[1]))))
+        return tuple(read(path))
     except (struct.error, ValueError, IndexError, KeyError) as error:
-        raise ModelError(paths[0], f"rigs or frames are cut or garbage ({error})") from error
+        raise ModelError(path, f"cut or garbage ({error})") from error
 
 
 def rigs_bytes(rigs: Rigs) -> bytes:
@@ -140,7 +144,8 @@ class _Bytes:
             raise ModelError(self._path, f"its entries take {self._at} bytes, the file has {len(self._data)}")
 
 
-def _binary_rigs(file: _Bytes) -> Iterator[Rig]:
+def _binary_rigs(path: Path) -> Iterator[Rig]:
+    file = _Bytes(path)
     for _ in range(file.one("<Q")):
         number, num_sensors = file.take(_PAIR)
         sensors: list[tuple[Sensor, Pose | None]] = []
@@ -152,7 +157,8 @@ def _binary_rigs(file: _Bytes) -> Iterator[Rig]:
     file.end()
 
 
-def _binary_frames(file: _Bytes) -> Iterator[Frame]:
+def _binary_frames(path: Path) -> Iterator[Frame]:
+    file = _Bytes(path)
     for _ in range(file.one("<Q")):
         number, rig = file.take(_PAIR)
         pose = tuple(file.take(_POSE))

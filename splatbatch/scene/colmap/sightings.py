@@ -14,11 +14,12 @@ from splatbatch.scene.colmap import text
 from splatbatch.scene.colmap.binary import KEYPOINT, walk_images
 from splatbatch.scene.colmap.files import ModelError, choose_format, opened
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
-from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats, Image, Ints, Points, Tracks
+from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats, Image, Ints, Points, Tracks, centers_of
 
 Indices = NDArray[np.int32]
 Mask = NDArray[np.bool_]
 NONE = -1
+Ids = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +51,7 @@ class Sightings:
             for index in np.flatnonzero(photos)
         ]
         points = np.concatenate([np.zeros(0, np.int32), *rows])
-        seen: Mask = np.bincount(points[points != NONE], minlength=len(self.points)) >= least
-        return seen
+        return np.bincount(points[points != NONE], minlength=len(self.points)) >= least
 
     def of_points(self, points: Mask) -> tuple[Ints, Ints]:
         """Return which sightings [m] are of some points [P], and which point each of them is of."""
@@ -152,7 +152,7 @@ def _indexed(model: Reconstruction, tracks: Tracks, first: Ints, xy: Floats) -> 
 
 
 def _centers(images: Sequence[Image]) -> Floats:
-    centers: Floats = np.array([image.center() for image in images], dtype=np.float64).reshape(-1, 3)
+    centers = centers_of(images)
     centers[~np.isfinite(centers).all(axis=1)] = np.nan  # infinity would spoil what it is multiplied with
     return centers
 
@@ -163,11 +163,7 @@ def _places(known: Ints, asked: NDArray[np.uint32]) -> Indices:
         return np.full(len(asked), NONE, dtype=np.int32)
     order = np.argsort(known, kind="stable")
     at = np.minimum(np.searchsorted(known[order], asked), len(known) - 1)
-    found: Indices = np.where(known[order][at] == asked, order[at], NONE).astype(np.int32)
-    return found
-
-
-Ids = NDArray[np.uint64]
+    return np.where(known[order][at] == asked, order[at], NONE).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)

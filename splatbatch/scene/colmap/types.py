@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,8 @@ from splatbatch.errors import SceneError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+PINHOLE_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
+NO_POINT3D = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,9 @@ CAMERA_MODELS = {
         _model(17, "EQUIRECTANGULAR", "w h"),
     )
 }
+
+
 CAMERA_MODELS_BY_ID = {model.id: model for model in CAMERA_MODELS.values()}
-PINHOLE_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
 
 
 @dataclass(frozen=True)
@@ -122,16 +126,7 @@ class Image:
 
     def rotation(self) -> Floats:
         """Return the 3x3 rotation from world to camera; NaN where the quaternion is no rotation."""
-        with np.errstate(all="ignore"):
-            length = np.linalg.norm(self.quat)  # infinite where the squares overflow
-            w, x, y, z = np.array(self.quat) / (length if 0 < length < np.inf else np.nan)
-            return np.array(
-                [
-                    [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-                    [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-                    [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-                ]
-            )
+        return from_quats(np.array([self.quat]))[0]
 
     def world_to_camera(self) -> Floats:
         """Return the [4, 4] matrix from world to camera coordinates (x right, y down, z forward)."""
@@ -143,8 +138,32 @@ class Image:
     def center(self) -> Floats:
         """Return where the camera stands in the world, [3]."""
         with np.errstate(all="ignore"):
-            center: Floats = -self.rotation().T @ np.array(self.translation)
-        return center
+            return -self.rotation().T @ np.array(self.translation)
+
+
+def rotations_of(images: Iterable[Image]) -> Floats:
+    """Return the rotations of images, [I, 3, 3]; NaN where a quaternion is no rotation."""
+    return from_quats(np.array([image.quat for image in images], dtype=np.float64).reshape(-1, 4))
+
+
+def centers_of(images: Sequence[Image]) -> Floats:
+    """Return where the cameras of images stand, [I, 3]; not finite where a pose is none."""
+    places = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
+    with np.errstate(all="ignore"):
+        return -np.einsum("iba,ib->ia", rotations_of(images), places)
+
+
+def from_quats(quats: Floats) -> Floats:
+    """Return rotations [I, 3, 3] of quaternions [I, 4], w first; pycolmap's Rotation3d is the reference of its test."""
+    with np.errstate(all="ignore"):
+        lengths = np.linalg.norm(quats, axis=1, keepdims=True)  # infinite where the squares overflow
+        w, x, y, z = (quats / np.where((lengths > 0) & (lengths < np.inf), lengths, np.nan)).T
+        rows = [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    return np.array(rows).transpose(2, 0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +197,3 @@ class Points2D:
 
     xy: Floats  # [N, 2] in pixels
     point3d_ids: NDArray[np.uint64]  # [N], NO_POINT3D where the keypoint was not triangulated
-
-
-NO_POINT3D = 2**64 - 1

@@ -70,8 +70,7 @@ def evened(pixels: NDArray[np.uint8], tone: Tone, camera: Camera) -> NDArray[np.
     """Return a photograph [H, W, 3] divided by its tone; what was white stays white, whatever its gain."""
     divisor = np.asarray(tone.gain, np.float32) * _falloff(pixels.shape[:2], tone, camera)[..., None]
     divided = np.rint(pixels / divisor).clip(0, 255).astype(np.uint8)
-    found: NDArray[np.uint8] = np.where((pixels == WHITE).all(axis=2, keepdims=True), np.uint8(WHITE), divided)
-    return found
+    return np.where((pixels == WHITE).all(axis=2, keepdims=True), np.uint8(WHITE), divided)
 
 
 def _falloff(shape: tuple[int, ...], tone: Tone, camera: Camera) -> NDArray[np.float32]:
@@ -88,8 +87,7 @@ def _falloff(shape: tuple[int, ...], tone: Tone, camera: Camera) -> NDArray[np.f
     for coefficient in reversed(tone.vignetting):
         bent = (bent + np.float32(coefficient)) * square
     plane = (np.float32(tone.tilt[0]) * x[None] + np.float32(tone.tilt[1]) * y[:, None]) / half
-    falloff: NDArray[np.float32] = np.exp(bent + plane)
-    return falloff
+    return np.exp(bent + plane)
 
 
 def middle(camera: Camera) -> tuple[float, float]:

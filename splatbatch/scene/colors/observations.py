@@ -1,8 +1,17 @@
-"""Which photograph sees which points, and where: the keypoints of the tracks of one model, or of several together."""
+"""Which photograph sees which points, and in what colour: the keypoints of tracks, of one model or of several together.
+
+Each photograph is decoded once, small, in threads, and remembered.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+import warnings
+import zipfile
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,26 +19,43 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from splatbatch.files import open_regular, write_whole
 from splatbatch.scene.colmap.files import ModelError
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.colmap.sightings import Ids, walk_keypoints
 from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats, Ints
-from splatbatch.scene.colors.residuals import Observations
+from splatbatch.scene.colors.solve import Observations
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.photos.folders import find_masks, stored_photographs
+from splatbatch.scene.photos.folders import MASK_COUNTS, find_masks, stored_photographs
+from splatbatch.scene.photos.headers import DEEP_MODES, opened_photograph
 
 LEAST = 50
 """Observations from which a gain can be told: one is right within about 10 %, the mean of 50 within 1.5 %."""
-
 MOST = 2_000_000
 """Observations that are kept, of all patches together; of more, whole tracks are left out: 500 MB for each million."""
 LEAST_EACH = 200
 """Observations that each photograph keeps in the mean, whatever that comes to."""
 SPREADING = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth): ids that follow each other land far apart
+LEAST_SHARED = 5
+"""Points that two photographs share before they are linked: one or two may be a false match."""
+MOST_NEIGHBOURS = 10
+"""With which a photograph is compared: those that share the most points with it."""
+Samples = NDArray[np.uint16]
+"""[N, 3], 256 times the mean of the pixels around each keypoint; 0: left out, as masked, dark or clipped."""
+LONG_SIDE_PX = 640
+"""Photographs are decoded no smaller than this, if they are as large: a JPEG's own halves, quarters and eighths."""
+DARKEST, BRIGHTEST = 8, 243
+"""Of 255: what is darker is noise and rounding, what is brighter may be clipped."""
+STRETCH = 0.02
+"""The sides of a photograph may be scaled by factors this much apart: rounding; more is another shape."""
+SCALE = 256
+_DOWN, _RIGHT = (one.ravel() for one in np.mgrid[-2:3, -2:3])  # a JPEG smears the colours of clipped pixels so far
+_NEAR = (np.abs(_DOWN) <= 1) & (np.abs(_RIGHT) <= 1)
+_VERSION = "1"  # raise it when pixels are sampled differently
 
 
 @dataclass(frozen=True, eq=False)
-class Shot:
+class TrackedPhoto:
     """A photograph with the keypoints of its tracks."""
 
     name: str
@@ -42,7 +68,7 @@ class Shot:
     """Why nothing can be told of it, whatever is seen."""
 
 
-def shots_of(patches: Iterable[Patch]) -> dict[str, Shot]:
+def shots_of(patches: Iterable[Patch]) -> dict[str, TrackedPhoto]:
     """Return the photographs of patches by name; what several patches see of one is put together.
 
     Only points that two photographs see are kept.
@@ -50,7 +76,7 @@ def shots_of(patches: Iterable[Patch]) -> dict[str, Shot]:
     Raises:
         ModelError: every model is missing, unreadable, cut or garbage.
     """
-    found: dict[str, Shot] = {}
+    found: dict[str, TrackedPhoto] = {}
     num_points = 0
     patches, errors = tuple(patches), list[ModelError]()
     for patch in patches:
@@ -65,10 +91,13 @@ def shots_of(patches: Iterable[Patch]) -> dict[str, Shot]:
         num_points = 1 + max((int(shot.points.max()) for shot in found.values() if len(shot.points)), default=-1)
     if errors and len(errors) == len(patches):
         raise errors[0]
-    return _in_tracks(found)
+    if not found:
+        return {}
+    counts = np.bincount(np.concatenate([np.unique(shot.points) for shot in found.values()]))
+    return {name: _only(shot, counts[shot.points] > 1) for name, shot in found.items()}
 
 
-def _shots_of(patch: Patch, most: int) -> list[Shot]:
+def _shots_of(patch: Patch, most: int) -> list[TrackedPhoto]:
     cameras, images = read_cameras(patch.sparse), read_images(patch.sparse)
     keypoints = _keypoints(patch.sparse, max(most, LEAST_EACH * len(images)))
     folder, _ = stored_photographs(patch.images)
@@ -78,8 +107,12 @@ def _shots_of(patch: Patch, most: int) -> list[Shot]:
         if image.camera_id in cameras:
             place, mask = folder / image.name, masks.get(image.name)
             xy, points = keypoints[image.id]
-            shots.append(Shot(image.name, place, cameras[image.camera_id], xy, points, mask))
-    return _numbered(shots)
+            shots.append(TrackedPhoto(image.name, place, cameras[image.camera_id], xy, points, mask))
+    # ids go up to 2 to the 64th
+    ids = np.concatenate([np.zeros(0, np.uint64), *(shot.points for shot in shots)])
+    numbers = np.unique(ids, return_inverse=True)[1].astype(np.int64)
+    ends = np.cumsum([len(shot.points) for shot in shots], dtype=np.int64)[:-1]
+    return [replace(shot, points=part) for shot, part in zip(shots, np.split(numbers, ends), strict=True)]
 
 
 def _keypoints(sparse: Path, most: int) -> dict[int, tuple[Floats, Any]]:
@@ -107,15 +140,7 @@ def _thinned(seen: tuple[Floats, Ids], halvings: int) -> tuple[Floats, Ids]:
     return seen[0][stays], seen[1][stays]
 
 
-def _numbered(shots: list[Shot]) -> list[Shot]:
-    """Return photographs whose points are numbered from 0 on: ids go up to 2 to the 64th."""
-    ids = np.concatenate([np.zeros(0, np.uint64), *(shot.points for shot in shots)])
-    numbers = np.unique(ids, return_inverse=True)[1].astype(np.int64)
-    ends = np.cumsum([len(shot.points) for shot in shots], dtype=np.int64)[:-1]
-    return [replace(shot, points=part) for shot, part in zip(shots, np.split(numbers, ends), strict=True)]
-
-
-def _together(first: Shot, second: Shot) -> Shot:
+def _together(first: TrackedPhoto, second: TrackedPhoto) -> TrackedPhoto:
     if first.path != second.path and not _is_same_file(first.path, second.path):
         return replace(first, problem=f"another photograph has its name: {second.path}")
     xy, points = np.concatenate([first.xy, second.xy]), np.concatenate([first.points, second.points])
@@ -130,23 +155,9 @@ def _is_same_file(first: Path, second: Path) -> bool:
         return True
 
 
-def _in_tracks(shots: Mapping[str, Shot]) -> dict[str, Shot]:
-    """Return photographs with the points alone that another photograph sees, too."""
-    if not shots:
-        return {}
-    counts = np.bincount(np.concatenate([np.unique(shot.points) for shot in shots.values()]))
-    return {name: _only(shot, counts[shot.points] > 1) for name, shot in shots.items()}
-
-
-def _only(shot: Shot, which: object) -> Shot:
+def _only(shot: TrackedPhoto, which: object) -> TrackedPhoto:
     chosen = np.asarray(which, dtype=bool)
     return replace(shot, xy=shot.xy[chosen], points=shot.points[chosen])
-
-
-LEAST_SHARED = 5
-"""Points that two photographs share before they are linked: one or two may be a false match."""
-MOST_NEIGHBOURS = 10
-"""With which a photograph is compared: those that share the most points with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +175,8 @@ def link(seen: Observations) -> Linked:
 
     num = len(seen.camera)
     while True:
-        shared = _shared(seen)
+        matrix = _incidence(seen)
+        shared = (matrix @ matrix.T).tocsr()
         enough = np.bincount(seen.photo, minlength=num) >= LEAST
         groups = connected_components(shared >= LEAST_SHARED, directed=False)[1].astype(np.int64)
         kept = _seen_by_two(_split(seen.only(enough[seen.photo]), groups))
@@ -196,11 +208,6 @@ def _incidence(seen: Observations) -> Any:
     return matrix
 
 
-def _shared(seen: Observations) -> Any:
-    matrix = _incidence(seen)
-    return (matrix @ matrix.T).tocsr()
-
-
 def _renumbered(groups: Ints, is_in: NDArray[np.bool_]) -> Ints:
     found = np.full(len(groups), -1, np.int64)
     found[is_in] = np.unique(groups[is_in], return_inverse=True)[1]
@@ -218,3 +225,125 @@ def neighbours_mean(values: Floats, shared: Any, is_in: NDArray[np.bool_]) -> Fl
         if len(order):
             means[one] = np.median(values[others[chosen][order]])
     return means
+
+
+class SampleCache:
+    """The samples of photographs, kept until a file's size or time, its mask or its keypoints change.
+
+    A cache that is corrupt is ignored, and one that cannot be written is no error.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._known = _load(path)
+        self._used: dict[str, Samples] = {}
+
+    def read(self, shots: Iterable[TrackedPhoto]) -> tuple[dict[str, Samples], dict[str, str]]:
+        """Return the samples of photographs by name, and why some have none."""
+        found: dict[str, Samples] = {}
+        problems: dict[str, str] = {}
+        shots = tuple(shots)
+        with warnings.catch_warnings(), ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+            warnings.simplefilter("ignore")  # Pillow's: what matters about a file becomes its problem
+            for shot, samples in zip(shots, pool.map(self._read, shots), strict=True):
+                if isinstance(samples, str):
+                    problems[shot.name] = samples
+                else:
+                    found[shot.name] = samples
+        return found, problems
+
+    def _read(self, shot: TrackedPhoto) -> Samples | str:
+        try:
+            key = _key(shot)
+            samples = self._known.get(key)
+            if samples is None or len(samples) != len(shot.xy):
+                samples = sample(shot)
+        except FileNotFoundError:
+            return "missing"
+        except Unlike as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
+            return f"cannot be decoded ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
+        self._used[key] = samples
+        return samples
+
+    def keep(self) -> None:
+        """Write what was used, if it is not what is there."""
+        if self._path and self._used and self._used.keys() != self._known.keys():
+            keys, lists = list(self._used), list(self._used.values())
+            lengths = np.array([len(one) for one in lists], np.int64)
+            with contextlib.suppress(OSError, ValueError):
+                arrays: Mapping[str, Any] = {
+                    "keys": np.array(keys),
+                    "lengths": lengths,
+                    "samples": np.concatenate(lists),
+                }
+                write_whole(self._path, lambda file: np.savez(file, **arrays))
+
+
+class Unlike(Exception):
+    """A photograph cannot be held against its keypoints, and why."""
+
+
+def sample(shot: TrackedPhoto) -> Samples:
+    """Return the mean of the 3 x 3 pixels around each keypoint of a photograph.
+
+    Raises:
+        OSError: it cannot be read or decoded, or its mask cannot.
+        Unlike: it has not its camera's shape, or more than 8 bits.
+    """
+    pixels = _decode(shot)
+    size = np.array([pixels.shape[1], pixels.shape[0]])
+    places = np.floor(shot.xy * (size / (shot.camera.width, shot.camera.height)))
+    is_inside = np.all((places >= 0) & (places < size), axis=1)
+    x, y = np.where(is_inside[:, None], places, 0).astype(np.int64).T
+    rows, columns = (
+        np.clip(one + around[:, None], 0, most - 1) for one, around, most in ((y, _DOWN, size[1]), (x, _RIGHT, size[0]))
+    )
+    found = np.take(pixels.reshape(-1, 3), rows * size[0] + columns, axis=0)  # [25, N, 3]
+    near = found[_NEAR]
+    counts = is_inside & (near.min(axis=0).min(axis=1) >= DARKEST) & (found.max(axis=0).max(axis=1) <= BRIGHTEST)
+    if shot.mask is not None:
+        counts &= _unmasked(shot.mask, np.stack([columns, rows], axis=2)[_NEAR] + 0.5, size)
+    return np.where(counts[:, None], near.sum(axis=0, dtype=np.uint32) * SCALE // 9, 0).astype(np.uint16)
+
+
+def _decode(shot: TrackedPhoto) -> NDArray[np.uint8]:
+    with opened_photograph(shot.path) as file:
+        ratio = (file.size[0] / shot.camera.width, file.size[1] / shot.camera.height)
+        if abs(ratio[0] / ratio[1] - 1) > STRETCH and max(abs(file.size[0] / ratio[1] - shot.camera.width), 0) > 1:
+            raise Unlike(f"{file.size[0]}x{file.size[1]} pixels, another shape than its camera's")
+        if file.mode in DEEP_MODES:
+            raise Unlike(f"more than 8 bits per channel ({file.mode})")
+        share = LONG_SIDE_PX / max(file.size)
+        if share < 1:
+            file.draft("RGB", (int(file.size[0] * share), int(file.size[1] * share)))
+        return np.asarray(file.convert("RGB"))
+
+
+def _unmasked(path: Path, places: Floats, size: Ints) -> NDArray[np.bool_]:
+    """Return whether a mask lets all the pixels [9, N, 2] around a keypoint count, of a photograph of this size."""
+    with opened_photograph(path) as file:
+        mask = np.asarray(file.convert("L"))
+    x, y = np.moveaxis((places / size * (mask.shape[1], mask.shape[0])).astype(np.int64), 2, 0)
+    return (mask[y, x] >= MASK_COUNTS).all(axis=0)
+
+
+def _key(shot: TrackedPhoto) -> str:
+    """Return what a photograph's samples depend on, as a hash; OSError: it is not there."""
+    stats = [os.stat(path) for path in (shot.path, shot.mask) if path]  # noqa: PTH116 - as the cache of headers does
+    facts = [(one.st_size, one.st_mtime_ns) for one in stats]
+    told = f"{_VERSION} {shot.path} {facts} {shot.camera.width}x{shot.camera.height}".encode(errors="surrogateescape")
+    return hashlib.sha256(told + np.ascontiguousarray(shot.xy).tobytes()).hexdigest()[:32]
+
+
+def _load(path: Path | None) -> dict[str, Samples]:
+    if path is None:
+        return {}
+    try:
+        with open_regular(path) as kept, np.load(kept, allow_pickle=False) as file:
+            keys, lengths, samples = (file[name] for name in ("keys", "lengths", "samples"))
+            parts = np.split(samples.astype(np.uint16).reshape(-1, 3), np.cumsum(lengths)[:-1])
+            return dict(zip(keys.tolist(), parts, strict=True))
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
+        return {}

@@ -13,10 +13,18 @@ from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.types import Floats, Ints
 from splatbatch.scene.colors.evened import middle
-from splatbatch.scene.colors.observations import LEAST, Linked, Shot, link, neighbours_mean, shots_of
-from splatbatch.scene.colors.residuals import Observations, Solution
-from splatbatch.scene.colors.sampling import SCALE, SampleCache, Samples
-from splatbatch.scene.colors.solve import odd_responses, settle_later, solve
+from splatbatch.scene.colors.observations import (
+    LEAST,
+    SCALE,
+    Linked,
+    SampleCache,
+    Samples,
+    TrackedPhoto,
+    link,
+    neighbours_mean,
+    shots_of,
+)
+from splatbatch.scene.colors.solve import Observations, Solution, odd_responses, settle_later, solve
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.patches import Patch
 
@@ -67,7 +75,9 @@ def solve_tones(patches: Iterable[Patch], cache: Path | None = None, held_out: C
     except SceneError as error:
         return SceneTones(problem=error.message)
     few = {
-        name: shot.problem or _too_few(len(shot.points), "tracks") for name, shot in shots.items() if _is_hopeless(shot)
+        name: shot.problem or _too_few(len(shot.points), "tracks")
+        for name, shot in shots.items()
+        if shot.problem or len(shot.points) < LEAST
     }
     usable = [shot for name, shot in shots.items() if name not in few]
     if len(usable) < 2:
@@ -85,15 +95,11 @@ def solve_tones(patches: Iterable[Patch], cache: Path | None = None, held_out: C
         return SceneTones(left_alone=alone, problem=f"the system of equations cannot be solved ({error})")
 
 
-def _is_hopeless(shot: Shot) -> bool:
-    return bool(shot.problem) or len(shot.points) < LEAST
-
-
 def _too_few(number: int, of_what: str) -> str:
     return f"{counted(number, 'observation')} in {of_what}, fewer than {LEAST}"
 
 
-def _why_none(shots: Mapping[str, Shot]) -> str:
+def _why_none(shots: Mapping[str, TrackedPhoto]) -> str:
     most = max((len(shot.points) for shot in shots.values()), default=0)
     if not most:
         return "the model has no tracks: no keypoint of a photograph is that of a point which another one sees"
@@ -101,7 +107,7 @@ def _why_none(shots: Mapping[str, Shot]) -> str:
 
 
 def _solved(
-    shots: list[Shot], colors: Mapping[str, Samples], held_out: Collection[str], alone: dict[str, str]
+    shots: list[TrackedPhoto], colors: Mapping[str, Samples], held_out: Collection[str], alone: dict[str, str]
 ) -> SceneTones:
     everything = _observations(shots, colors)
     is_held = np.array([shot.name in held_out for shot in shots])
@@ -133,7 +139,7 @@ def _solved(
     )
 
 
-def _observations(shots: list[Shot], colors: Mapping[str, Samples]) -> Observations:
+def _observations(shots: list[TrackedPhoto], colors: Mapping[str, Samples]) -> Observations:
     """Return what is seen in photographs, by their number."""
     lenses = _lenses(shots)
     parts = [_part(number, shot, colors[shot.name]) for number, shot in enumerate(shots)]
@@ -142,7 +148,7 @@ def _observations(shots: list[Shot], colors: Mapping[str, Samples]) -> Observati
     return Observations(photo, point, color, place, (place**2).sum(axis=1), lenses)
 
 
-def _lenses(shots: list[Shot]) -> Ints:
+def _lenses(shots: list[TrackedPhoto]) -> Ints:
     """Return the number of each photograph's lens: its camera, unless nearly every photograph has one of its own."""
     cameras = [shot.camera for shot in shots]
     is_shared = len(set(cameras)) * LEAST_SHARING <= len(shots)
@@ -151,7 +157,7 @@ def _lenses(shots: list[Shot]) -> Ints:
     return np.array([numbers[key] for key in keys], np.int64)
 
 
-def _part(number: int, shot: Shot, samples: Samples) -> tuple[Ints, Ints, Floats, Floats]:
+def _part(number: int, shot: TrackedPhoto, samples: Samples) -> tuple[Ints, Ints, Floats, Floats]:
     counts = samples[:, 0] > 0
     center, half = middle(shot.camera), np.hypot(shot.camera.width, shot.camera.height) / 2
     color = np.log(samples[counts] / (255.0 * SCALE))
@@ -178,7 +184,7 @@ def _coefficients(values: Floats) -> tuple[float, ...]:
     return tuple(float(one) for one in values) if values.any() else ()
 
 
-def _unusable(shots: list[Shot], seen: Observations, is_in: NDArray[np.bool_]) -> dict[str, str]:
+def _unusable(shots: list[TrackedPhoto], seen: Observations, is_in: NDArray[np.bool_]) -> dict[str, str]:
     counts = np.bincount(seen.photo, minlength=len(shots))
     told = "tracks that are neither dark, clipped nor masked"
     why = "shares too few points with the others"
@@ -207,7 +213,7 @@ def _groups(linked: Linked) -> Iterable[str]:
         yield f"the photographs form {len(sizes)} groups that share no points ({told}): each is evened by itself"
 
 
-def _responses(linked: Linked, found: Solution, shots: list[Shot]) -> Iterable[str]:
+def _responses(linked: Linked, found: Solution, shots: list[TrackedPhoto]) -> Iterable[str]:
     for lens, power in odd_responses(linked.seen, found).items():
         own = [shot for shot, one in zip(shots, linked.seen.camera, strict=True) if one == lens]
         whose = f"camera {own[0].camera.id} ({counted(len(own), 'photograph')}, as {own[0].name})"

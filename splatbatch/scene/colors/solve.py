@@ -7,31 +7,140 @@ weights: what is wrong in one (an occlusion, a highlight) is wrong in all, and o
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.scene.colmap.types import Floats
-from splatbatch.scene.colors.residuals import (
-    NONE,
-    Observations,
-    Solution,
-    cauchy,
-    evened_of,
-    falloff_of,
-    own_weights,
-    point_colors,
-    residuals_of,
-    rest_of,
-    shading_of,
-    spread,
-)
+from splatbatch.scene.colmap.types import Floats, Ints
 
+SOFT = 1.5
+"""Times the median residual: there an observation counts half (Cauchy's weights)."""
+LEAST_SPREAD = 0.002
+"""Residuals below are rounding: no weight depends on them."""
+NONE: Floats = np.zeros((0, 2))
 DENSE = 3000
 """Up to so many photographs the system is solved as a dense matrix."""
 TINY = 1e-9  # of the mean of the diagonal: what fixes the gauge
+LEAST_TILT_FALL = 0.05
+"""Share by which a plane, fitted to half of a photograph's tracks, must lower the residual of the other half. On
+caliterra that holds for photographs that the sun broke into, 7 with the size below, and no others; the mean residual
+of their strip falls from 6.2 to 4.7 %."""
+LEAST_TILT, MOST_TILT = 0.06, 0.6
+"""Logarithm per half diagonal: less is 4 % at an edge, more is no light."""
+RIDGE = 0.001
+"""Of the sum of the weights: keypoints that lie on a line tell of no plane."""
+ROUNDS = 6
+"""Of reweighting; gains move by less than 0.1 % after five."""
+LAST_ROUNDS = 2
+LEAST_FALLOFF = 0.01
+"""Vignetting that changes less than this between centre and corner is none."""
+LEAST_FALL = 0.003
+"""Share by which the residual of a camera's photographs must fall for its vignetting to be believed."""
+LEAST_OTHER = 0.1
+"""Share by which the power of a response must differ from the others' before it is worth a word."""
+POWER_ROUNDS = 4
+LEAST_SHARED = 200
+"""Observations of points that other cameras see, too, from which a power can be told."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """What is seen: one row for each keypoint that counts."""
+
+    photo: Ints  # [O], 0 to num_photos - 1
+    point: Ints  # [O], 0 to num_points - 1
+    color: Floats  # [O, 3], logarithms of 0 to 1; [O, 1]: their means
+    place: Floats  # [O, 2], from the principal point / half the diagonal
+    radius: Floats  # [O], r^2: its squared length
+    camera: Ints  # [num_photos], 0 to num_cameras - 1
+
+    def only(self, which: NDArray[np.bool_]) -> Observations:
+        """Return some of them."""
+        parts = {name: getattr(self, name)[which] for name in ("photo", "point", "color", "place", "radius")}
+        return replace(self, **parts)
+
+    def grey(self) -> Observations:
+        """Return them with the mean of the channels alone."""
+        return replace(self, color=self.color.mean(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What fits the observations."""
+
+    gains: Floats  # [num_photos, 3], logarithms at the principal point; mean 0
+    vignetting: Floats  # [num_cameras, 2], 0 where a camera has none worth the name
+    weights: Floats  # [O]
+    tilts: Floats = field(
+        default_factory=lambda: NONE
+    )  # [num_photos, 2], logarithms per half diagonal, 0 for most; or none at all
+    before: float = 0.0
+    """Residual without gains, standard deviation in logarithms; outliers weigh as little as in the end."""
+    after: float = 0.0
+
+
+def falloff_of(seen: Observations, vignetting: Floats) -> Floats:
+    """Return the logarithm of the falloff at each observation."""
+    if not vignetting.any():
+        return np.zeros(len(seen.photo))
+    one = vignetting[seen.camera[seen.photo]]
+    return seen.radius * (one[:, 0] + seen.radius * one[:, 1])
+
+
+def shading_of(seen: Observations, tilts: Floats) -> Floats:
+    """Return the logarithm of what a photograph's tilt makes of each observation."""
+    if not tilts.any():
+        return np.zeros(len(seen.photo))
+    return (seen.place * tilts[seen.photo]).sum(axis=1)
+
+
+def evened_of(seen: Observations, found: Solution) -> Floats:
+    """Return the colours divided by the tones of their photographs, in logarithms."""
+    bent = falloff_of(seen, found.vignetting) + shading_of(seen, found.tilts)
+    return seen.color - found.gains[seen.photo] - bent[:, None]
+
+
+def point_colors(seen: Observations, found: Solution, weights: Floats, num_points: int) -> Floats:
+    """Return the colours of the points, [num_points, 3] or [num_points, 1]; NaN where nobody sees one."""
+    total = np.bincount(seen.point, weights, num_points)
+    evened = evened_of(seen, found)
+    sums = np.stack([np.bincount(seen.point, weights * one, num_points) for one in evened.T], axis=1)
+    colors: Floats = np.full_like(sums, np.nan)
+    np.divide(sums, total[:, None], out=colors, where=total[:, None] > 0)
+    return colors
+
+
+def residuals_of(seen: Observations, found: Solution, weights: Floats) -> Floats:
+    """Return how far each colour is from that of its point, [O, 3], once all are divided by their tones."""
+    colors = point_colors(seen, found, weights, int(seen.point.max()) + 1)
+    return evened_of(seen, found) - colors[seen.point]
+
+
+def rest_of(seen: Observations, found: Solution, colors: Floats) -> Floats:
+    """Return what is left of each observation [O] without the colour of its point and the falloff of its lens."""
+    return (seen.color - colors[seen.point]).mean(axis=1) - falloff_of(seen, found.vignetting)
+
+
+def own_weights(seen: Observations, found: Solution, colors: Floats) -> Floats:
+    """Return weights [O] by what is usual in each photograph: where half of one is in the sun, that half counts."""
+    num = len(seen.camera)
+    level = found.gains.mean(axis=1)[seen.photo] + shading_of(seen, found.tilts)
+    off = np.abs(rest_of(seen, found, colors) - level)
+    usual = np.bincount(seen.photo, off, num) / np.maximum(np.bincount(seen.photo, minlength=num), 1)
+    return 1 / (1 + (off / (SOFT * np.maximum(usual, LEAST_SPREAD)[seen.photo])) ** 2)
+
+
+def spread(residuals: Floats, weights: Floats) -> float:
+    """Return the standard deviation of residuals [O, 3]."""
+    return float(np.sqrt(np.average((residuals**2).mean(axis=1), weights=weights)))
+
+
+def cauchy(size: Floats) -> Floats:
+    """Return weights of residuals [O] of this size."""
+    soft = max(SOFT * float(np.median(size)), LEAST_SPREAD)
+    return 1 / (1 + (size / soft) ** 2)
 
 
 class Design:
@@ -84,8 +193,7 @@ class Design:
 
         def rest(color: Floats) -> Floats:
             means = per_point[:, None] * (self._tracks @ (weights[:, None] * color))
-            right: Floats = weighted.T @ color - links.T @ means
-            return right
+            return weighted.T @ color - links.T @ means
 
         return matrix.tocsc(), rest
 
@@ -98,20 +206,8 @@ def _solved(matrix: Any, right: Floats) -> Floats:
     size = matrix.shape[0]
     tiny = TINY * float(matrix.diagonal().mean()) + 1e-12
     if size <= DENSE:
-        found: Floats = np.linalg.solve(matrix.toarray() + tiny * np.eye(size), right)
-        return found
-    solved: Floats = splu(matrix + tiny * identity(size, format="csc")).solve(right)
-    return solved
-
-
-LEAST_TILT_FALL = 0.05
-"""Share by which a plane, fitted to half of a photograph's tracks, must lower the residual of the other half. On
-caliterra that holds for photographs that the sun broke into, 7 with the size below, and no others; the mean residual
-of their strip falls from 6.2 to 4.7 %."""
-LEAST_TILT, MOST_TILT = 0.06, 0.6
-"""Logarithm per half diagonal: less is 4 % at an edge, more is no light."""
-RIDGE = 0.001
-"""Of the sum of the weights: keypoints that lie on a line tell of no plane."""
+        return np.linalg.solve(matrix.toarray() + tiny * np.eye(size), right)
+    return splu(matrix + tiny * identity(size, format="csc")).solve(right)
 
 
 def find_tilts(seen: Observations, found: Solution) -> Floats:
@@ -157,17 +253,7 @@ def _fall(seen: Observations, rest: Floats, weights: Floats) -> Floats:
         planes = _planes(seen, rest, known)
         fitted = planes[seen.photo, 0] + (seen.place * planes[seen.photo, 1:]).sum(axis=1)
         plane += np.bincount(seen.photo, others * np.abs(rest - fitted), num)
-    fall: Floats = 1 - plane / np.maximum(flat, 1e-12)
-    return fall
-
-
-ROUNDS = 6
-"""Of reweighting; gains move by less than 0.1 % after five."""
-LAST_ROUNDS = 2
-LEAST_FALLOFF = 0.01
-"""Vignetting that changes less than this between centre and corner is none."""
-LEAST_FALL = 0.003
-"""Share by which the residual of a camera's photographs must fall for its vignetting to be believed."""
+    return 1 - plane / np.maximum(flat, 1e-12)
 
 
 def solve(seen: Observations) -> Solution:
@@ -221,8 +307,7 @@ def _pays(seen: Observations, plain: Solution, bent: Solution) -> NDArray[np.boo
         [np.percentile(seen.radius[camera == one], 99) if (camera == one).any() else 0 for one in range(num)]
     )
     corner = farthest * (bent.vignetting[:, 0] + farthest * bent.vignetting[:, 1])
-    pays: NDArray[np.bool_] = (sizes[1] < (1 - LEAST_FALL) * sizes[0]) & (np.abs(corner) > LEAST_FALLOFF)
-    return pays
+    return (sizes[1] < (1 - LEAST_FALL) * sizes[0]) & (np.abs(corner) > LEAST_FALLOFF)
 
 
 def settle_later(
@@ -259,23 +344,13 @@ def _with_gains(later: Observations, found: Solution, colors: Floats, which: NDA
     gains = found.gains.copy()
     rest = evened_of(later, replace(found, gains=np.zeros_like(gains))) - colors[later.point]
     for photo in np.flatnonzero(which):
-        gains[photo] = _robust_mean(rest[later.photo == photo])
+        # the farther off they are, the less they count
+        values = rest[later.photo == photo]
+        mean: Floats = np.median(values, axis=0)
+        for _ in range(ROUNDS):
+            mean = np.average(values, axis=0, weights=cauchy(np.sqrt(((values - mean) ** 2).mean(axis=1))))
+        gains[photo] = mean
     return replace(found, gains=gains)
-
-
-def _robust_mean(values: Floats) -> Floats:
-    """Return the mean of values [N, 3]; the farther off they are, the less they count."""
-    mean: Floats = np.median(values, axis=0)
-    for _ in range(ROUNDS):
-        mean = np.average(values, axis=0, weights=cauchy(np.sqrt(((values - mean) ** 2).mean(axis=1))))
-    return mean
-
-
-LEAST_OTHER = 0.1
-"""Share by which the power of a response must differ from the others' before it is worth a word."""
-POWER_ROUNDS = 4
-LEAST_SHARED = 200
-"""Observations of points that other cameras see, too, from which a power can be told."""
 
 
 def odd_responses(seen: Observations, found: Solution) -> dict[int, float]:
@@ -312,5 +387,4 @@ def _power(seen: Observations, found: Solution, camera: int) -> float:
 def _off_the_mean(seen: Observations, values: Floats, weights: Floats) -> Floats:
     """Return values [O] less their mean in each photograph."""
     sums, total = (np.bincount(seen.photo, weights * one, len(seen.camera)) for one in (values, np.ones(len(values))))
-    off: Floats = values - (sums / np.maximum(total, 1e-12))[seen.photo]
-    return off
+    return values - (sums / np.maximum(total, 1e-12))[seen.photo]

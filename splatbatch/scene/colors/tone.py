@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+TILTED = 4
+"""Numbers after the gain where there is a tilt."""
+
 
 @dataclass(frozen=True)
 class Tone:
@@ -41,6 +44,4 @@ class Tone:
         return cls((red, green, blue), tuple(others[:2]) if any(others[:2]) else (), (others[2], others[3]))
 
 
-TILTED = 4
-"""Numbers after the gain where there is a tilt."""
 NEUTRAL = Tone()

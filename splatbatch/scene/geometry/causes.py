@@ -11,12 +11,8 @@ from itertools import chain
 import numpy as np
 
 from splatbatch.scene.colmap.types import Ints
-from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.intrinsics import Group, other_lenses, refitted
-from splatbatch.scene.geometry.points import moved_points
-from splatbatch.scene.geometry.poses import conventions, other_cameras, other_poses, resected, shifted_points
-from splatbatch.scene.geometry.survey import Survey
-from splatbatch.scene.geometry.views import Chosen, Views, best, best_of_small, typical
+from splatbatch.scene.geometry import hypotheses, limits
+from splatbatch.scene.geometry.survey import Chosen, Survey, Views, best, best_of_small, typical
 
 _LENSES = frozenset({"wrong_lens", "distortion_dropped", "distortion_kept"})
 _MOST_CAMERAS = 16  # tried in place of another: there may be one for each image
@@ -59,11 +55,11 @@ def find_causes(survey: Survey) -> tuple[Cause, ...]:
 def _of_scene(survey: Survey, seen: Ints) -> tuple[Cause, ...]:
     """Return the one cause that explains all images, or one for each camera, whichever is simpler."""
     views = survey.views.only(seen)
-    if chosen := best(views, conventions(views)):
+    if chosen := best(views, hypotheses.conventions(views)):
         return (_cause(survey, seen, None, chosen),)
     groups = [(number, rows) for number, rows in _by_camera(survey.views, seen) if _is_bad(survey.views, rows)]
     found = [(number, rows, _of_camera(survey, number, rows)) for number, rows in groups]
-    moved = best(views, chain(moved_points(views), shifted_points(views)))
+    moved = best(views, chain(hypotheses.moved_points(views), hypotheses.shifted_points(views)))
     if moved and _is_simpler(moved, [chosen for _, _, chosen in found]):
         return (_cause(survey, seen, None, moved),)
     if all(chosen for _, _, chosen in found):
@@ -89,7 +85,11 @@ def _of_camera(survey: Survey, number: int, rows: Ints, share: float = 1.0) -> C
         everyone = dict(_by_camera(survey.views, survey.views.seen()))
         others = [other for other in others if _is_bad(survey.views, everyone[other])]
     others = others[:_MOST_CAMERAS]
-    candidates = chain(other_cameras(group.views, number, others), refitted(group), other_lenses(group))
+    candidates = chain(
+        hypotheses.other_cameras(group.views, number, others),
+        hypotheses.refitted(group),
+        hypotheses.other_lenses(group),
+    )
     return best(group.views, candidates)
 
 
@@ -119,10 +119,12 @@ def _of_group(survey: Survey, number: int, rows: Ints, share: float) -> Chosen |
     if chosen := _of_camera(survey, number, rows, share):
         return chosen
     views = survey.views.only(rows)
-    if chosen := best(views, chain(conventions(views), other_poses(views))):
+    if chosen := best(views, chain(hypotheses.conventions(views), hypotheses.other_poses(views))):
         return chosen
-    few = survey.views.only(_spread(rows, _RESECTED))
-    return best(few, resected(few))
+    few = survey.views.only(
+        [int(row) for row in rows[np.linspace(0, len(rows) - 1, min(_RESECTED, len(rows))).astype(int)]]
+    )
+    return best(few, hypotheses.resected(few))
 
 
 def _unexplained(survey: Survey, seen: Ints, rows: Ints) -> Iterator[Cause]:
@@ -151,7 +153,7 @@ def _faint(survey: Survey, seen: Ints, bad: Ints) -> Iterator[Cause]:
 
 def _systematic(survey: Survey, number: int, rows: Ints) -> Chosen | None:
     group = _group(survey, number, rows, 1.0)
-    return best_of_small(group.views, group.camera, chain(refitted(group), other_lenses(group)))
+    return best_of_small(group.views, group.camera, chain(hypotheses.refitted(group), hypotheses.other_lenses(group)))
 
 
 def _cause(survey: Survey, rows: Ints, number: int | None, chosen: Chosen) -> Cause:
@@ -165,10 +167,10 @@ def _cause(survey: Survey, rows: Ints, number: int | None, chosen: Chosen) -> Ca
     return Cause(chosen.kind, names, number, chosen.what, chosen.remedy, chosen.before_px, after, behind, is_grave)
 
 
-def _group(survey: Survey, number: int, rows: Ints, share: float) -> Group:
+def _group(survey: Survey, number: int, rows: Ints, share: float) -> hypotheses.Group:
     camera = survey.views.cameras[number]
     reach = survey.reach_of(camera, [survey.views.images[row].id for row in rows])
-    return Group(survey.views.only(rows), camera, reach, share)
+    return hypotheses.Group(survey.views.only(rows), camera, reach, share)
 
 
 def _by_camera(views: Views, rows: Ints) -> list[tuple[int, Ints]]:
@@ -182,7 +184,3 @@ def _is_bad(views: Views, rows: Ints) -> bool:
 
 def _alarm(survey: Survey, number: int) -> float:
     return limits.alarm_px(survey.views.cameras[number])
-
-
-def _spread(rows: Ints, most: int) -> Sequence[int]:
-    return [int(row) for row in rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int)]]

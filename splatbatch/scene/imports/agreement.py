@@ -1,8 +1,12 @@
-"""Poses against photographs: points triangulated from them, and what two of them both show; in bounded time."""
+"""Poses against photographs: points triangulated from them, and what two of them both show; in bounded time.
+
+Photographs are matched by pycolmap, SIFT on the CPU: bounded in time, threads, pixels and features.
+"""
 
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,26 +18,228 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.plain_text import counted
+from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Floats
-from splatbatch.scene.imports import matching
-from splatbatch.scene.imports.capture import Capture, Cloud, Mistakes, Notes, Shot, Wish, some
-from splatbatch.scene.imports.matching import GLANCE, Matched, Unmatched
-from splatbatch.scene.imports.pose import OPENGL
+from splatbatch.scene.imports.capture import OPENGL, Capture, Cloud, ImportOptions, Mistakes, Notes, PosedPhoto, some
 from splatbatch.scene.imports.writing import posed_model
 from splatbatch.scene.reprojection import in_pycolmap, project
 
+THREADS = 2
+_WIDEST = np.cos(np.radians(75))
+"""Photographs that look apart by more than this have nothing to match."""
 _SHOTS, _POINTS = 24, 200_000  # sampled, evenly
 _LEAST_SEEN = 5
+LEAST_MATCHES = 20
+"""Of a pair that says anything."""
+AGREES, CONTRADICTS = 0.7, 0.35
+"""Share of the matches that fits the poses: of sound ones 0.9 and more, of wrong ones hardly any."""
+_OFF = 0.004  # of the longer side: epipolar distance that passes
+_LEAST_BASELINE = 1e-6
+_NEAR = 0.03  # of the longer side: a point's pixel counts as that of a match
+_SAME_DEPTH = (0.5, 2.0)
+Posed = Callable[[PosedPhoto], PosedPhoto]
+_CHECKED, _NEIGHBOURS, _EACH = 6, 3, 12
+"""Photographs whose pairs are matched as a check, pairs of each; and pairs of each where points are wanted."""
+_CHECK_S = 300.0
 
 
-def share_that_see(shots: Sequence[Shot], points: Floats) -> float:
+class Unmatched(Exception):
+    """Matching was not done; the message says why."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How closely a photograph is looked at."""
+
+    longest_px: int = 1600
+    """Its longer side while features are looked for."""
+    most_features: int = 4096
+    doubled_below_px: int = 1 << 20
+    """Photographs with shorter sides are doubled first, which finds finer features in four times the time."""
+
+
+GLANCE = Effort(1000, 2048, 800)
+"""Enough to see whether poses are right."""
+
+
+@dataclass(frozen=True, eq=False)
+class Workplace:
+    """A folder where matching works: images/ with the photographs of shots under their names, and a database."""
+
+    work: Path
+    shots: Sequence[PosedPhoto]
+    until: float
+    """Time of time.monotonic() at which it gives up."""
+    effort: Effort = Effort()
+
+    @property
+    def images(self) -> Path:
+        """Return the folder of the photographs."""
+        return self.work / "images"
+
+    @property
+    def database(self) -> Path:
+        """Return the database of features and matches."""
+        return self.work / "matches.db"
+
+
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """Two shots, by their indices, and where they show the same: pixels [N, 2] in each."""
+
+    first: int
+    second: int
+    here: Floats
+    there: Floats
+
+
+def near_pairs(shots: Sequence[PosedPhoto], each: int) -> list[tuple[int, int]]:
+    """Return the pairs of photographs that look the same way from close by: up to `each` for every one."""
+    from scipy.spatial import cKDTree
+
+    centers = np.array([shot.center for shot in shots])
+    looks = np.array([shot.rotation[2] for shot in shots])
+    _, near = cKDTree(centers).query(centers, k=min(len(shots), 4 * each + 1))
+    pairs: dict[tuple[int, int], None] = {}
+    for index, neighbours in enumerate(np.atleast_2d(near)):
+        alike = [int(other) for other in neighbours if other != index and looks[index] @ looks[other] > _WIDEST]
+        pairs |= {(min(index, other), max(index, other)): None for other in alike[:each]}
+    return list(pairs)
+
+
+def match(model: Any, pairs: Sequence[tuple[int, int]], place: Workplace) -> list[Matched]:
+    """Return what pairs of photographs have in common; features and matches stay in the database of the place.
+
+    Args:
+        model: pycolmap's, with the cameras of the place's shots; the id of an image is the index of its shot and one.
+        pairs: indices of shots.
+        place: of the photographs and the database.
+
+    Raises:
+        Unmatched: it is not done in time, or pycolmap cannot.
+    """
+    if not pairs:
+        return []
+    pycolmap = load_pycolmap()
+    used = sorted({index for pair in pairs for index in pair})
+    _begin(model, used, place)
+    names = [place.shots[index].name for index in used]
+    extraction, matching = pycolmap.FeatureExtractionOptions(), pycolmap.FeatureMatchingOptions()
+    for options in (extraction, matching):
+        options.use_gpu, options.num_threads = False, THREADS
+    extraction.max_image_size = place.effort.longest_px
+    extraction.sift.max_num_features = place.effort.most_features
+    longest = max(max(place.shots[index].camera.width, place.shots[index].camera.height) for index in used)
+    extraction.sift.first_octave = -1 if longest < place.effort.doubled_below_px else 0
+    listed = pycolmap.ImportedPairingOptions()
+    listed.match_list_path = place.work / "pairs.txt"
+    text = "".join(f"{place.shots[one].name} {place.shots[other].name}\n" for one, other in pairs)
+    (place.work / "pairs.txt").write_text(text, encoding="utf-8")
+    with _until(place.until) as token:
+        shared = {"device": pycolmap.Device.cpu, "cancellation_token": token}
+        pycolmap.extract_features(
+            place.database, place.images, image_names=names, extraction_options=extraction, **shared
+        )
+        _see_time(place)
+        pycolmap.match_image_pairs(place.database, matching_options=matching, pairing_options=listed, **shared)
+    _see_time(place)
+    return list(_found(place))
+
+
+def _begin(model: Any, used: Sequence[int], place: Workplace) -> None:
+    """Write cameras and images into a database, so that it knows the lenses and keeps the ids of the model."""
+    pycolmap = load_pycolmap()
+    place.database.unlink(missing_ok=True)
+    with pycolmap.Database.open(place.database) as database:
+        images = [model.images[index + 1] for index in used]
+        for number in sorted({image.camera_id for image in images}):
+            database.write_camera(model.cameras[number], use_camera_id=True)
+            database.write_rig(model.rigs[number], use_rig_id=True)
+        for image in images:
+            database.write_frame(model.frames[image.frame_id], use_frame_id=True)
+            database.write_image(image, use_image_id=True)
+
+
+def _found(place: Workplace) -> Iterator[Matched]:
+    with load_pycolmap().Database.open(place.database) as database:
+        known: dict[int, Floats] = {}
+        for image in database.read_all_images():
+            known[image.image_id] = _pixels(database.read_keypoints(image.image_id))
+        pairs, geometries = database.read_two_view_geometries()
+        for pair, geometry in zip(pairs, geometries, strict=True):
+            one, other = _ids(pair)
+            indices: NDArray[np.uint32] = np.asarray(geometry.inlier_matches).reshape(-1, 2)
+            if len(indices):
+                yield Matched(one - 1, other - 1, known[one][indices[:, 0]], known[other][indices[:, 1]])
+
+
+def _pixels(keypoints: Any) -> Floats:
+    return np.asarray(keypoints, np.float64)[:, :2]  # scales and angles stand behind
+
+
+def _ids(pair: Any) -> tuple[int, int]:
+    if isinstance(pair, tuple):
+        return pair
+    one, other = load_pycolmap().pair_id_to_image_pair(pair)
+    return int(one), int(other)
+
+
+@contextmanager
+def _until(moment: float) -> Iterator[Any]:
+    """Give a token that is cancelled at a moment, and keep pycolmap from telling of every photograph."""
+    pycolmap = load_pycolmap()
+    token, before = pycolmap.CancellationToken(), pycolmap.logging.minloglevel
+    pycolmap.logging.minloglevel = pycolmap.logging.ERROR
+    timer = threading.Timer(max(0.0, moment - time.monotonic()), token.cancel)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield token
+    except (OSError, RuntimeError, ValueError) as error:
+        raise _unmatched(error, is_cancelled=token.is_cancelled) from error
+    finally:
+        timer.cancel()
+        pycolmap.logging.minloglevel = before
+
+
+def _see_time(place: Workplace) -> None:
+    if time.monotonic() >= place.until:
+        raise _unmatched(TimeoutError(), is_cancelled=True)
+
+
+def _unmatched(error: Exception, *, is_cancelled: bool) -> Unmatched:
+    return Unmatched("not done in time" if is_cancelled else f"pycolmap cannot: {error}")
+
+
+def triangulate(model: Any, place: Workplace) -> Any:
+    """Return the model with points triangulated from what was matched; poses and cameras stay as they are.
+
+    Raises:
+        Unmatched: it is not done in time, or pycolmap cannot.
+    """
+    pycolmap = load_pycolmap()
+    out = place.work / "triangulated"
+    out.mkdir(exist_ok=True)
+    options = pycolmap.IncrementalPipelineOptions()
+    # lenses are as their source says: none is bogus
+    options.min_focal_length_ratio, options.max_focal_length_ratio, options.max_extra_param = 1e-3, 1e3, 1e6
+    options.num_threads = THREADS
+    with _until(place.until) as token:
+        found = pycolmap.triangulate_points(
+            model, place.database, place.images, out, options=options, cancellation_token=token
+        )
+    _see_time(place)
+    return found
+
+
+def share_that_see(shots: Sequence[PosedPhoto], points: Floats) -> float:
     """Return the share of photographs that have some of the points [P, 3] in view."""
     some_points, some_shots = points[:: len(points) // _POINTS or 1], shots[:: len(shots) // _SHOTS or 1]
     seen = [int(in_view(shot, some_points)[0].sum()) for shot in some_shots]
     return float(np.mean(np.array(seen) >= min(_LEAST_SEEN, max(1, len(points))))) if seen else 0.0
 
 
-def in_view(shot: Shot, points: Floats) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Floats, Floats]:
+def in_view(shot: PosedPhoto, points: Floats) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Floats, Floats]:
     """Return which points [P, 3] a photograph shows, with their pixels [P, 2] and depths [P]."""
     camera = shot.camera
     local = (points - shot.center) @ shot.rotation.T
@@ -43,18 +249,6 @@ def in_view(shot: Shot, points: Floats) -> tuple[np.ndarray[tuple[int], np.dtype
     with np.errstate(invalid="ignore"):
         inside = ((pixels >= 0) & (pixels < (camera.width, camera.height))).all(axis=1) & (local[:, 2] > 0)
     return inside, pixels, local[:, 2]
-
-
-LEAST_MATCHES = 20
-"""Of a pair that says anything."""
-AGREES, CONTRADICTS = 0.7, 0.35
-"""Share of the matches that fits the poses: of sound ones 0.9 and more, of wrong ones hardly any."""
-_OFF = 0.004  # of the longer side: epipolar distance that passes
-_LEAST_BASELINE = 1e-6
-_NEAR = 0.03  # of the longer side: a point's pixel counts as that of a match
-_SAME_DEPTH = (0.5, 2.0)
-
-Posed = Callable[[Shot], Shot]
 
 
 @dataclass(frozen=True)
@@ -68,7 +262,7 @@ class Verdict:
     """What would make them fit, where they do not."""
 
 
-def judge(shots: Sequence[Shot], matched: Sequence[Matched]) -> Verdict | None:
+def judge(shots: Sequence[PosedPhoto], matched: Sequence[Matched]) -> Verdict | None:
     """Return what the matches of photographs say of their poses; None where there are too few to say anything."""
     telling = [one for one in matched if _is_telling(one, shots)]
     shares = [share for one in telling if (share := _share(one, shots)) is not None]
@@ -85,14 +279,14 @@ def judge(shots: Sequence[Shot], matched: Sequence[Matched]) -> Verdict | None:
     return Verdict(len(shares), agreement)
 
 
-def _is_telling(one: Matched, shots: Sequence[Shot]) -> bool:
+def _is_telling(one: Matched, shots: Sequence[PosedPhoto]) -> bool:
     """Return whether there are enough matches, of cameras that have a focal length: panoramas have rays all round."""
     models = (shots[index].camera.model for index in (one.first, one.second))
     return len(one.here) >= LEAST_MATCHES and all("cx" in CAMERA_MODELS[model].params for model in models)
 
 
 def _turned(change: Callable[[Floats, Floats], tuple[Floats, Floats]]) -> Posed:
-    def changed(shot: Shot) -> Shot:
+    def changed(shot: PosedPhoto) -> PosedPhoto:
         rotation, center = change(shot.rotation, shot.center)
         return replace(shot, rotation=rotation, center=center)
 
@@ -124,7 +318,7 @@ _CAUSES: dict[str, Posed] = {
 }
 
 
-def _share(one: Matched, shots: Sequence[Shot] | dict[int, Shot]) -> float | None:
+def _share(one: Matched, shots: Sequence[PosedPhoto] | dict[int, PosedPhoto]) -> float | None:
     """Return the share of the matches of a pair that fits its poses; None for a pair without a baseline."""
     first, second = shots[one.first], shots[one.second]
     here, there = rays(first, one.here), rays(second, one.there)
@@ -143,18 +337,17 @@ def _share(one: Matched, shots: Sequence[Shot] | dict[int, Shot]) -> float | Non
     return float((fits & (depths > 0).all(axis=1)).mean())
 
 
-def _reach(shot: Shot) -> float:
+def _reach(shot: PosedPhoto) -> float:
     """Return the width of a photograph's view in units of its focal length."""
     corners = rays(shot, np.array([[0.0, shot.camera.height / 2], [shot.camera.width, shot.camera.height / 2]]))
     return float(np.linalg.norm(corners[1] - corners[0]))
 
 
-def rays(shot: Shot, pixels: Floats) -> Floats:
+def rays(shot: PosedPhoto, pixels: Floats) -> Floats:
     """Return the rays [N, 3] (z = 1) that meet pixels [N, 2]."""
     theirs = in_pycolmap(shot.camera)
     found = np.asarray(theirs.cam_from_img(np.ascontiguousarray(pixels, np.float64)), np.float64)
-    whole: Floats = np.concatenate([found[:, :2], np.ones((len(found), 1))], axis=1)
-    return whole
+    return np.concatenate([found[:, :2], np.ones((len(found), 1))], axis=1)
 
 
 def _depths(here: Floats, there: Floats, turn: Floats, shift: Floats) -> Floats:
@@ -165,11 +358,10 @@ def _depths(here: Floats, there: Floats, turn: Floats, shift: Floats) -> Floats:
         gap = aa * bb - ab * ab
         first = (ab * (there @ shift) - bb * (one @ shift)) / gap
         second = (aa * (there @ shift) - ab * (one @ shift)) / gap
-    depths: Floats = np.nan_to_num(np.stack([first, second], axis=1), nan=-1.0)
-    return depths
+    return np.nan_to_num(np.stack([first, second], axis=1), nan=-1.0)
 
 
-def depth_ratio(shots: Sequence[Shot], cloud: Cloud, matched: Sequence[Matched]) -> float | None:
+def depth_ratio(shots: Sequence[PosedPhoto], cloud: Cloud, matched: Sequence[Matched]) -> float | None:
     """Return how much farther the points are than what the photographs show there; None where that cannot be told."""
     ratios: list[NDArray[np.float64]] = []
     for one in matched:
@@ -184,7 +376,7 @@ def depth_ratio(shots: Sequence[Shot], cloud: Cloud, matched: Sequence[Matched])
     return float(np.median(every)) if len(every) >= LEAST_MATCHES else None
 
 
-def _beside(shot: Shot, points: Floats, pixels: Floats, depths: Floats) -> Floats:
+def _beside(shot: PosedPhoto, points: Floats, pixels: Floats, depths: Floats) -> Floats:
     """Return the depth of the nearest point in the picture over that of each match."""
     from scipy.spatial import cKDTree
 
@@ -193,8 +385,7 @@ def _beside(shot: Shot, points: Floats, pixels: Floats, depths: Floats) -> Float
         return np.zeros(0)
     apart, index = cKDTree(places[is_seen]).query(pixels)
     close = apart < _NEAR * max(shot.camera.width, shot.camera.height)
-    ratio: Floats = theirs[is_seen][index[close]] / depths[close]
-    return ratio
+    return theirs[is_seen][index[close]] / depths[close]
 
 
 def is_same_depth(ratio: float) -> bool:
@@ -202,17 +393,12 @@ def is_same_depth(ratio: float) -> bool:
     return _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]
 
 
-_CHECKED, _NEIGHBOURS, _EACH = 6, 3, 12
-"""Photographs whose pairs are matched as a check, pairs of each; and pairs of each where points are wanted."""
-_CHECK_S = 300.0
-
-
 def see_poses(capture: Capture, folder: Path, told: tuple[Notes, Mistakes]) -> None:
     """Match a few pairs of photographs and see that they fit poses and points."""
     notes, mistakes = told
     try:
         with _workplace(folder, _CHECK_S, capture.shots) as place:
-            matched = matching.match(posed_model(place.shots), _few_pairs(capture.shots), replace(place, effort=GLANCE))
+            matched = match(posed_model(place.shots), _few_pairs(capture.shots), replace(place, effort=GLANCE))
     except Unmatched as error:
         notes.leave_out(f"a look at the poses by matching photographs: {error}")
         return
@@ -225,14 +411,14 @@ def see_poses(capture: Capture, folder: Path, told: tuple[Notes, Mistakes]) -> N
         mistakes.add(capture.cloud.origin, what, "Points and poses are in different units: export both in the same.")
 
 
-def _few_pairs(shots: Sequence[Shot]) -> list[tuple[int, int]]:
+def _few_pairs(shots: Sequence[PosedPhoto]) -> list[tuple[int, int]]:
     """Return some pairs of neighbours, evenly over the photographs."""
     anchors = set(range(0, len(shots), len(shots) // _CHECKED or 1))
-    pairs = [pair for pair in matching.near_pairs(shots, _NEIGHBOURS) if pair[0] in anchors]
+    pairs = [pair for pair in near_pairs(shots, _NEIGHBOURS) if pair[0] in anchors]
     return pairs[: _CHECKED * _NEIGHBOURS]
 
 
-def _judge(shots: Sequence[Shot], matched: Sequence[matching.Matched], notes: Notes, mistakes: Mistakes) -> None:
+def _judge(shots: Sequence[PosedPhoto], matched: Sequence[Matched], notes: Notes, mistakes: Mistakes) -> None:
     verdict = judge(shots, matched)
     if verdict is None:
         notes.leave_out("a look at the poses: too few of the photographs' features match to say anything of them")
@@ -248,20 +434,20 @@ def _judge(shots: Sequence[Shot], matched: Sequence[matching.Matched], notes: No
         notes.convert(f"poses were held against the photographs: {told} fits")
 
 
-def triangulated(capture: Capture, folder: Path, told: tuple[Wish, Notes, Mistakes]) -> Any:
+def triangulated(capture: Capture, folder: Path, told: tuple[ImportOptions, Notes, Mistakes]) -> Any:
     """Return pycolmap's model with points that the photographs show; without, where that is not done in time."""
-    wish, notes, mistakes = told
+    options, notes, mistakes = told
     shots = capture.shots
-    with _workplace(folder, wish.within_s, shots) as place:
+    with _workplace(folder, options.within_s, shots) as place:
         model = posed_model(place.shots)
         try:
-            _judge(shots, matching.match(model, _few_pairs(shots), replace(place, effort=GLANCE)), notes, mistakes)
+            _judge(shots, match(model, _few_pairs(shots), replace(place, effort=GLANCE)), notes, mistakes)
             # poses that are wrong are known before all photographs are matched
-            if not len(mistakes) and matching.match(model, matching.near_pairs(shots, _EACH), place):
-                model = matching.triangulate(model, place)
+            if not len(mistakes) and match(model, near_pairs(shots, _EACH), place):
+                model = triangulate(model, place)
         except Unmatched as error:
             notes.leave_out(
-                f"points: the source has none; triangulating in {wish.within_s:.0f} s (--within-s): {error}"
+                f"points: the source has none; triangulating in {options.within_s:.0f} s (--within-s): {error}"
             )
     for number, shot in enumerate(shots, start=1):
         model.images[number].name = shot.name
@@ -275,7 +461,7 @@ def triangulated(capture: Capture, folder: Path, told: tuple[Wish, Notes, Mistak
 
 
 @contextmanager
-def _workplace(folder: Path, within_s: float, shots: Sequence[Shot]) -> Iterator[matching.Place]:
+def _workplace(folder: Path, within_s: float, shots: Sequence[PosedPhoto]) -> Iterator[Workplace]:
     """Give a folder for features and matches that is gone afterwards; photographs have plain names there.
 
     Names may hold spaces, which the lists of pairs do not know.
@@ -286,6 +472,6 @@ def _workplace(folder: Path, within_s: float, shots: Sequence[Shot]) -> Iterator
         (work / "images").mkdir(parents=True)
         for shot in plain:
             (work / "images" / shot.name).symlink_to(shot.photo.absolute())
-        yield matching.Place(work, plain, time.monotonic() + within_s)
+        yield Workplace(work, plain, time.monotonic() + within_s)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -12,7 +12,7 @@ import numpy as np
 from splatbatch.plain_text import counted, spell_place
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Points2D
 from splatbatch.scene.imports.agreement import share_that_see
-from splatbatch.scene.imports.capture import Cloud, Mistakes, Notes, Shot
+from splatbatch.scene.imports.capture import Cloud, Mistakes, Notes, PosedPhoto
 from splatbatch.scene.imports.lens import resized
 from splatbatch.scene.photos.headers import Header, Headers, Photo
 from splatbatch.scene.photos.sizes import Equal, FewPixels, Scaled, Size, Transposed, relate, spell, spell_factor
@@ -21,6 +21,12 @@ _NONE = 1
 """Sides of this length or less mean that nobody has written the size: exports with 0x0 and 1x1 exist."""
 _CENTRAL = (0.25, 0.75)
 """Share of the side where a principal point lies that is in pixels of the photograph."""
+_FAR = 200
+"""Times the median distance from the middle beyond which a camera's place is in another unit."""
+_NOWHERE = 1e15
+"""Beyond it float64 has no fractions left: no unit makes that a place."""
+_LEAST_SEEING = 0.25
+"""Share of the photographs that have points in view, below which points and poses are of two worlds."""
 
 
 def sizes_of(photos: Sequence[Path]) -> Mapping[Path, Size]:
@@ -36,7 +42,7 @@ def headers_of(photos: Sequence[Path]) -> Mapping[Path, Header]:
     return {path: headers.of(str(path)) for path in photos}
 
 
-def fit_to_photographs(shots: Sequence[Shot], notes: Notes, mistakes: Mistakes) -> tuple[Shot, ...]:
+def fit_to_photographs(shots: Sequence[PosedPhoto], notes: Notes, mistakes: Mistakes) -> tuple[PosedPhoto, ...]:
     """Return the shots with cameras of the size of their photographs; what cannot be is a mistake."""
     headers = headers_of([shot.photo for shot in shots])
     fitted, told = [], Counter[str]()
@@ -58,7 +64,7 @@ def fit_to_photographs(shots: Sequence[Shot], notes: Notes, mistakes: Mistakes) 
     return tuple(fitted)
 
 
-def _fitted(shot: Shot, size: Size, mistakes: Mistakes) -> tuple[Shot, str]:
+def _fitted(shot: PosedPhoto, size: Size, mistakes: Mistakes) -> tuple[PosedPhoto, str]:
     """Return the shot with a camera of the photograph's size, and what was done for it."""
     camera, own = shot.camera, (shot.camera.width, shot.camera.height)
     if min(own) <= _NONE:
@@ -87,7 +93,7 @@ def _fitted(shot: Shot, size: Size, mistakes: Mistakes) -> tuple[Shot, str]:
     return shot, ""
 
 
-def _sized(shot: Shot, size: Size, mistakes: Mistakes) -> tuple[Shot, str]:
+def _sized(shot: PosedPhoto, size: Size, mistakes: Mistakes) -> tuple[PosedPhoto, str]:
     """Return the shot with the photograph's size where none was written, if K is in its pixels."""
     camera = shot.camera
     shares = [value / side for value, side in zip(_principal_point(camera), size, strict=True)]
@@ -112,15 +118,7 @@ def _moved(keypoints: Points2D | None, ratio: np.ndarray[tuple[int], np.dtype[np
     return replace(keypoints, xy=keypoints.xy * ratio) if keypoints else None
 
 
-_FAR = 200
-"""Times the median distance from the middle beyond which a camera's place is in another unit."""
-_NOWHERE = 1e15
-"""Beyond it float64 has no fractions left: no unit makes that a place."""
-_LEAST_SEEING = 0.25
-"""Share of the photographs that have points in view, below which points and poses are of two worlds."""
-
-
-def check_world(shots: Sequence[Shot], cloud: Cloud | None, mistakes: Mistakes) -> None:
+def check_world(shots: Sequence[PosedPhoto], cloud: Cloud | None, mistakes: Mistakes) -> None:
     """Note what poses and points say against themselves."""
     _check_names(shots, mistakes)
     _check_places(shots, mistakes)
@@ -136,7 +134,7 @@ def check_world(shots: Sequence[Shot], cloud: Cloud | None, mistakes: Mistakes) 
         mistakes.add(cloud.origin, what, remedy)
 
 
-def _check_names(shots: Sequence[Shot], mistakes: Mistakes) -> None:
+def _check_names(shots: Sequence[PosedPhoto], mistakes: Mistakes) -> None:
     counts = Counter(shot.name for shot in shots)
     for shot in shots:
         if counts[shot.name] > 1:
@@ -145,7 +143,7 @@ def _check_names(shots: Sequence[Shot], mistakes: Mistakes) -> None:
 
 
 @np.errstate(all="ignore")  # what overflows is no place
-def _check_places(shots: Sequence[Shot], mistakes: Mistakes) -> None:
+def _check_places(shots: Sequence[PosedPhoto], mistakes: Mistakes) -> None:
     """Note cameras that stand so far from the others that their unit must be another, or nowhere."""
     centers = np.array([shot.center for shot in shots]).reshape(-1, 3)
     sound = (np.abs(centers) < _NOWHERE).all(axis=1)

@@ -15,12 +15,15 @@ from splatbatch.plain_text import counted
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import ModelError
 from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Points, Points2D
-from splatbatch.scene.imports.capture import Capture, Cloud, Mistakes, Notes, Shot, Wish, some
+from splatbatch.scene.imports.capture import Capture, Cloud, ImportOptions, Mistakes, Notes, PosedPhoto, some
 from splatbatch.scene.imports.lens import simplified
-from splatbatch.scene.photos.folders import Absent, Folders, Found, Misspelt, Place, photographs_below
+from splatbatch.scene.photos.folders import Absent, Folders, Found, Location, Misspelt, photographs_below
 
 _REMEDY = "Export the model again, all of its files at once."
 _EMPTY = Points2D(np.zeros((0, 2)), np.zeros(0, np.uint64))
+_SAMPLE = 50  # names that a folder of photographs is recognised by
+_CAMERA_REMEDY = "Export the cameras again as one of COLMAP's models: PINHOLE, OPENCV, FULL_OPENCV, …"
+_MISSING = "Name the folder of the photographs with --images DIR, or leave such images out: --skip-missing."
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,11 +160,7 @@ def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, not
         notes.convert(f"{share}: tracks were made anew from the {seen:,} keypoints that name a point")
 
 
-_SAMPLE = 50  # names that a folder of photographs is recognised by
-_CAMERA_REMEDY = "Export the cameras again as one of COLMAP's models: PINHOLE, OPENCV, FULL_OPENCV, …"
-
-
-def read(folder: Path, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture | None:
+def read(folder: Path, options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture | None:
     """Return what the model says; None where mistakes leave nothing to go on with."""
     export = read_export(folder, notes, mistakes)
     if export is None:
@@ -170,12 +169,15 @@ def read(folder: Path, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture 
         mistakes.add("images", "the model has no images", "Export it with its registered images.")
         return None
     cameras = {key: _sound(camera, notes, mistakes) for key, camera in export.cameras.items()}
-    place = wish.images or _photographs(folder, export.images)
-    shots = _shots(export, cameras, place, (wish, notes, mistakes))
+    place = options.images or _photographs(folder, export.images)
+    shots = _shots(export, cameras, place, (options, notes, mistakes))
     if not shots:
         mistakes.add("images", f"none of {len(export.images)} images has a photograph", "Name their folder: --images.")
         return None
-    _tell_unposed(place, shots, notes)
+    posed = {shot.name for shot in shots}
+    others = [name for name in photographs_below(place) if name not in posed] if place.is_dir() else []
+    if others:
+        notes.leave_out(f"{counted(len(others), 'photograph')} without a pose: {some(others)}")
     reference, crs = _georeference(folder, notes)
     world = "the world of the export"
     return Capture("COLMAP export", shots, _cloud(export, folder, notes), world, crs, reference)
@@ -223,22 +225,22 @@ def _plain(name: str) -> str:
 
 
 def _shots(
-    export: Export, cameras: dict[int, Camera | None], folder: Path, told: tuple[Wish, Notes, Mistakes]
-) -> tuple[Shot, ...]:
-    wish, notes, mistakes = told
+    export: Export, cameras: dict[int, Camera | None], folder: Path, told: tuple[ImportOptions, Notes, Mistakes]
+) -> tuple[PosedPhoto, ...]:
+    options, notes, mistakes = told
     folders, found, missing = Folders(), [], []
     alike = Counter(image.name for image in export.images)
     for image in export.images:
         where, name = f'image {image.id} "{image.name}"', _plain(image.name)
         if alike[image.name] > 1:
             mistakes.add(where, f"{alike[image.name]} images have this name", "Remove all but one of them.")
-        if not _has_pose(image):
+        if not (np.isfinite((*image.quat, *image.translation)).all() and any(image.quat)):
             mistakes.add(where, "its pose is none: not finite, or a quaternion of zeros", "Register it again.")
             continue
         place = folders.locate(folder, name)
         if own := _own_name(place, name):
             found.append((image, own))
-        elif wish.skips_missing:
+        elif options.skips_missing:
             missing.append(image.name)
         else:
             mistakes.add(where, _lack(place, folder), _MISSING)
@@ -251,18 +253,15 @@ def _shots(
     return tuple(shot for shot in shots if shot)
 
 
-def _shot(image: Image, photo: Path, name: str, camera: Camera | None, export: Export) -> Shot | None:
+def _shot(image: Image, photo: Path, name: str, camera: Camera | None, export: Export) -> PosedPhoto | None:
     if camera is None:
         return None
     keypoints, where = export.keypoints.get(image.id), f'image {image.id} "{image.name}"'
     known = keypoints if keypoints is not None and len(keypoints.xy) else None
-    return Shot(name, photo, camera, image.rotation(), image.center(), where, keypoints=known)
+    return PosedPhoto(name, photo, camera, image.rotation(), image.center(), where, keypoints=known)
 
 
-_MISSING = "Name the folder of the photographs with --images DIR, or leave such images out: --skip-missing."
-
-
-def _own_name(place: Place, name: str) -> str:
+def _own_name(place: Location, name: str) -> str:
     """Return the name below the folder that a photograph was found under; empty if it was not."""
     match place:
         case Found():
@@ -273,13 +272,9 @@ def _own_name(place: Place, name: str) -> str:
             return place.elsewhere or (place.similar if not PurePosixPath(name).suffix else "")
 
 
-def _lack(place: Place, folder: Path) -> str:
+def _lack(place: Location, folder: Path) -> str:
     similar = f"; there is {place.similar}" if isinstance(place, Absent) and place.similar else ""
     return f"no such photograph below {folder}{similar}"
-
-
-def _has_pose(image: Image) -> bool:
-    return bool(np.isfinite((*image.quat, *image.translation)).all() and any(image.quat))
 
 
 def _cloud(export: Export, folder: Path, notes: Notes) -> Cloud | None:
@@ -289,20 +284,9 @@ def _cloud(export: Export, folder: Path, notes: Notes) -> Cloud | None:
     finite = np.isfinite(points.xyz).all(axis=1)
     if not finite.all():
         notes.leave_out(f"{counted(int((~finite).sum()), 'point')} without a finite place")
-    has_names = any(_names_points(one) for one in export.keypoints.values())
+    has_names = any((one.point3d_ids != np.uint64(NO_POINT3D)).any() for one in export.keypoints.values())
     ids = points.ids[finite] if has_names else None
     return Cloud(points.xyz[finite], points.rgb[finite], str(folder), ids)
-
-
-def _names_points(keypoints: Points2D) -> bool:
-    return bool((keypoints.point3d_ids != np.uint64(NO_POINT3D)).any())
-
-
-def _tell_unposed(folder: Path, shots: Sequence[Shot], notes: Notes) -> None:
-    posed = {shot.name for shot in shots}
-    others = [name for name in photographs_below(folder) if name not in posed] if folder.is_dir() else []
-    if others:
-        notes.leave_out(f"{counted(len(others), 'photograph')} without a pose: {some(others)}")
 
 
 def _georeference(folder: Path, notes: Notes) -> tuple[Record, str]:

@@ -15,20 +15,20 @@ from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.files import open_regular, path_beside
 from splatbatch.plain_text import counted
 from splatbatch.scene.imports import colmap_export as exports
-from splatbatch.scene.imports import metashape, writing
+from splatbatch.scene.imports import metashape, transforms, writing
 from splatbatch.scene.imports.agreement import see_poses, triangulated
-from splatbatch.scene.imports.capture import Capture, Mistakes, Notes, Wish
+from splatbatch.scene.imports.capture import Capture, ImportOptions, Mistakes, Notes
 from splatbatch.scene.imports.checks import check_world, fit_to_photographs
 from splatbatch.scene.imports.colmap_export import suffix_of
 from splatbatch.scene.imports.ply import read_cloud
-from splatbatch.scene.imports.transforms import reading as transforms
-from splatbatch.scene.imports.transforms.document import find_documents
+from splatbatch.scene.imports.transforms import find_documents
 
 Kind = Literal["transforms", "metashape", "colmap"]
 _HEAD = 4096  # bytes of an XML file that are looked at
 _EXPORTS = (".", "colmap_export", "opensfm/colmap_export", "colmap", "colmap/sparse/0", "sparse/0", "sparse",
             "dense/sparse", "undistorted/sparse")  # fmt: skip
 OPENSFM = ("reconstruction.json", "opensfm/reconstruction.json")
+_LINKS = "Name a new folder on a disk that has room and knows symbolic links: photographs are linked, not copied."
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Imported:
     holdout: list[str]
 
 
-def bring_in(path: Path, target: Path, wish: Wish) -> Imported:
+def bring_in(path: Path, target: Path, options: ImportOptions) -> Imported:
     """Write the model of a source into a new folder `target`: whole, or not at all.
 
     Raises:
@@ -126,16 +126,16 @@ def bring_in(path: Path, target: Path, wish: Wish) -> Imported:
     _see_target(target)
     notes, mistakes = Notes(), Mistakes(path)
     source = _chosen(path, notes)
-    capture = _read(source, wish, notes, mistakes)
+    capture = _read(source, options, notes, mistakes)
     if capture is not None:
-        capture = _checked(capture, wish, notes, mistakes)
+        capture = _checked(capture, options, notes, mistakes)
     mistakes.stop()
     if capture is None:
         raise SceneError(f"{path}: nothing in it could be read")
     aside = path_beside(target.absolute())
     try:
         shutil.rmtree(aside, ignore_errors=True)
-        done = _written(source.paths[0], capture, aside, (wish, notes, mistakes))
+        done = _written(source.paths[0], capture, aside, (options, notes, mistakes))
         aside.rename(target.absolute())
     except (ValueError, RuntimeError) as error:  # pycolmap's words for what it does not take
         hint = "Look at focal lengths, sizes and poses for values that no camera has."
@@ -145,9 +145,6 @@ def bring_in(path: Path, target: Path, wish: Wish) -> Imported:
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return done
-
-
-_LINKS = "Name a new folder on a disk that has room and knows symbolic links: photographs are linked, not copied."
 
 
 def _see_target(target: Path) -> None:
@@ -177,28 +174,28 @@ def _chosen(path: Path, notes: Notes) -> Source:
     return found[0]
 
 
-def _read(source: Source, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture | None:
-    if wish.chunk and source.kind != "metashape":
-        raise ConfigError(f"--chunk {wish.chunk}: only Metashape's XML has chunks")
-    if wish.images and not wish.images.is_dir():
-        raise ConfigError(f"--images {wish.images}: no such folder")
+def _read(source: Source, options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture | None:
+    if options.chunk and source.kind != "metashape":
+        raise ConfigError(f"--chunk {options.chunk}: only Metashape's XML has chunks")
+    if options.images and not options.images.is_dir():
+        raise ConfigError(f"--images {options.images}: no such folder")
     match source.kind:
         case "transforms":
-            return transforms.read(list(source.paths), wish, notes, mistakes)
+            return transforms.read(list(source.paths), options, notes, mistakes)
         case "metashape":
-            return metashape.read(source.paths[0], wish, notes, mistakes)
+            return metashape.read(source.paths[0], options, notes, mistakes)
         case "colmap":
-            return exports.read(source.paths[0], wish, notes, mistakes)
+            return exports.read(source.paths[0], options, notes, mistakes)
 
 
-def _checked(capture: Capture, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture:
+def _checked(capture: Capture, options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture:
     """Return the capture with cameras of its photographs' sizes and the points that are wished for."""
     shots = fit_to_photographs(capture.shots, notes, mistakes)
-    if wish.points:
+    if options.points:
         try:
-            cloud, told = read_cloud(wish.points)
+            cloud, told = read_cloud(options.points)
             capture = replace(capture, cloud=replace(cloud, xyz=capture.of_points.of_points(cloud.xyz)))
-            for line in [*told, f"{counted(len(cloud.xyz), 'point')} of {wish.points.name}; they have no tracks"]:
+            for line in [*told, f"{counted(len(cloud.xyz), 'point')} of {options.points.name}; they have no tracks"]:
                 notes.convert(line)
         except SceneError as error:
             mistakes.add("--points", error.message, error.hint)
@@ -209,14 +206,14 @@ def _checked(capture: Capture, wish: Wish, notes: Notes, mistakes: Mistakes) -> 
     return replace(capture, shots=shots)
 
 
-def _written(source: Path, capture: Capture, folder: Path, told: tuple[Wish, Notes, Mistakes]) -> Imported:
+def _written(source: Path, capture: Capture, folder: Path, told: tuple[ImportOptions, Notes, Mistakes]) -> Imported:
     """Write all files of an import into a folder of its own.
 
     Raises:
         SceneError: the photographs contradict the poses.
         OSError: it cannot be written.
     """
-    wish, notes, mistakes = told
+    options, notes, mistakes = told
     folder.mkdir()
     writing.link_files(capture.shots, folder)
     shots = capture.shots
@@ -225,8 +222,8 @@ def _written(source: Path, capture: Capture, folder: Path, told: tuple[Wish, Not
             see_poses(capture, folder, (notes, mistakes))
         model = writing.posed_model(shots)
         writing.add_points(model, shots, capture.cloud)
-    elif wish.triangulates:
-        model = triangulated(capture, folder, (wish, notes, mistakes))
+    elif options.triangulates:
+        model = triangulated(capture, folder, (options, notes, mistakes))
     else:
         model = writing.posed_model([replace(shot, keypoints=None) for shot in shots])
         notes.leave_out("points: the source has none, and none were looked for; nothing can be trained without")

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
+from splatbatch.scene.photos.undistort import unbent
 from splatbatch.scene.reprojection import project
 
 Size = tuple[int, int]
@@ -20,7 +21,7 @@ Fitted = tuple[Camera, float]
 """A camera, and by how many pixels at most it differs from the lens: 0 where it is the same."""
 
 _GRID = 25  # pixels along each side of the image
-_NEWTON_STEPS, _SOLVED_PX, _SMALL = 30, 1e-4, 1e-6
+_SMALL = 1e-6
 _WIDEST = np.radians(83)
 _LARGEST_TERM, _HELD = 0.9, 0.1
 _LEAST_SEEN, _LEAST_OF_CIRCLE = 0.999, 0.5
@@ -64,8 +65,7 @@ class Lens:
         r = np.linalg.norm(rays, axis=1, keepdims=True)
         angle = np.arctan(r)
         reach = angle if self.bend == "equidistant" else 2 * np.sin(angle / 2)
-        bent: Floats = rays * np.divide(reach, r, out=np.ones_like(r), where=r > 0)
-        return bent
+        return rays * np.divide(reach, r, out=np.ones_like(r), where=r > 0)
 
 
 @lru_cache(maxsize=256)
@@ -141,38 +141,17 @@ def _with(camera: Camera, terms: Floats) -> Camera:
 def _rays_inside(lens: Lens, size: Size) -> Floats:
     """Return the rays [N, 2] that meet a grid of pixels, as far as they are found and lie within the widest angle."""
     grid = np.meshgrid(*(np.linspace(0, side, _GRID) for side in size))
-    bent = _unbent(replace(lens, bend="frame"), np.stack(grid, axis=-1).reshape(-1, 2))
+    pixels = np.stack(grid, axis=-1).reshape(-1, 2)
+    start = (pixels - (lens.cx, lens.cy)) / (lens.fx, lens.fy)
+    bent = unbent(replace(lens, bend="frame").project, start, pixels)
+    bent = bent[np.isfinite(bent).all(axis=1)]
     if lens.bend == "frame":
         return bent
     reach = np.linalg.norm(bent, axis=1)
     with np.errstate(all="ignore"):
         angle = reach if lens.bend == "equidistant" else 2 * np.arcsin(reach / 2)
         rays = bent * np.where(reach > 0, np.tan(angle) / reach, 1.0)[:, None]
-    seen: Floats = rays[angle < _WIDEST]
-    return seen
-
-
-def _unbent(lens: Lens, pixels: Floats) -> Floats:
-    """Return where a polynomial leads to pixels [N, 2], by Newton's method; less those that are behind a fold."""
-    found: Floats = (pixels - (lens.cx, lens.cy)) / (lens.fx, lens.fy)
-    with np.errstate(all="ignore"):
-        for _ in range(_NEWTON_STEPS):
-            step = np.linalg.solve(_slopes(lens, found), (pixels - lens.project(found))[..., None])[..., 0]
-            found = found + np.clip(np.nan_to_num(step), -0.5, 0.5)
-        is_solved = np.linalg.norm(lens.project(found) - pixels, axis=1) < _SOLVED_PX
-        for share in np.linspace(0, 1, 9):
-            is_solved &= np.linalg.det(_slopes(lens, share * found)) > 0
-    solved: Floats = found[is_solved]
-    return solved
-
-
-def _slopes(lens: Lens, places: Floats) -> Floats:
-    """Return d pixel / d place [N, 2, 2]; a flat one is the identity, which leads nowhere near."""
-    columns = [lens.project(places + shift) - lens.project(places - shift) for shift in np.eye(2) * _SMALL]
-    slopes: Floats = np.nan_to_num(np.stack(columns, axis=2) / (2 * _SMALL), posinf=0.0, neginf=0.0)
-    is_flat = np.abs(np.linalg.det(slopes)) < _SMALL
-    slopes[is_flat] = np.eye(2)
-    return slopes
+    return rays[angle < _WIDEST]
 
 
 def simplified(camera: Camera) -> Camera:

@@ -13,26 +13,159 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
+from xml.parsers import expat
 
 import numpy as np
 
 from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
-from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.imports.capture import Capture, Mistakes, Notes, Shot, Wish, some, spelt
+from splatbatch.scene.colmap.files import opened
+from splatbatch.scene.colmap.types import Camera, Floats
+from splatbatch.scene.imports.capture import (
+    IDENTITY,
+    Capture,
+    ImportOptions,
+    Mistakes,
+    NoPose,
+    Notes,
+    PosedPhoto,
+    Similarity,
+    similarity_of,
+    some,
+    spelt,
+)
 from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
-from splatbatch.scene.imports.pose import IDENTITY, NoPose, Similarity, similarity_of
-from splatbatch.scene.imports.xml_document import Document, cameras_below, is_enabled, numbers, read_document
 from splatbatch.scene.photos.folders import PHOTOGRAPHS
 from splatbatch.scene.photos.sizes import Size
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
+LARGEST_MIB = 256
+MOST_LEVELS = 64
+MOST_TOKEN_BYTES = 1 << 20
+"""Of a tag with its attributes, or a comment: expat 2.5 takes a minute for 30 MB of one."""
+_PIECE_BYTES = 1 << 16
+_MIB = 1 << 20
+_REMEDY = "Export it again: File > Export > Export Cameras, as Agisoft XML."
 _ECEF = (6.2e6, 6.6e6)
 """Metres between the middle of the Earth and what lies on it, or is flown over it."""
 _AGAIN = "Export the cameras again, as Agisoft XML."
+MOST_FILES = 200_000
+"""Looked at before a folder counts as the wrong one."""
+MOST_OFF_PX = 1.0
+"""By how much a fitted lens may differ from the calibrated one."""
+_BENDS = {"frame": "frame", "fisheye": "equidistant", "equidistant_fisheye": "equidistant",
+          "equisolid_fisheye": "equisolid"}  # fmt: skip
+_PANORAMAS = ("spherical", "equirectangular")
+_TERMS = ("f", "fx", "fy", "cx", "cy", "b1", "b2", "skew", "k1", "k2", "k3", "k4", "p1", "p2", "p3", "p4")
+_LONGEST_PX = 1 << 20
+_OPTIMISE = "Optimise the cameras in Metashape and export them again, as Agisoft XML."
+
+
+@dataclass(frozen=True, eq=False)
+class Document:
+    """An XML file: its root, and the line that each element begins in."""
+
+    path: Path
+    root: Element
+    lines: dict[Element, int]
+
+    def where(self, element: Element, name: str = "") -> str:
+        """Return the place of an element as a mistake names it."""
+        return f"line {self.lines.get(element, 0)}: {name or element.tag}"
+
+
+def read_document(path: Path) -> Document:
+    """Return an XML file.
+
+    Raises:
+        SceneError: it cannot be read, is cut, is none, or declares entities.
+    """
+    with opened(path) as (file, size):
+        if size > LARGEST_MIB * _MIB:
+            raise SceneError(f"{path}: {size // _MIB} MiB, more than the {LARGEST_MIB} MiB that are read", _REMEDY)
+        builder = _Builder(path)
+        try:
+            builder.read(file)
+        except (LookupError, ValueError) as error:  # Python's, of an encoding
+            raise SceneError(f"{path}: its encoding is not read ({error})", f"{_REMEDY} It writes UTF-8.") from error
+        except expat.ExpatError as error:
+            what = expat.errors.messages[error.code]
+            place = f"line {error.lineno}, column {error.offset + 1}"
+            raise SceneError(f"{path}: {place}: {what}: no whole XML", _REMEDY) from error
+    return Document(path, builder.tree.close(), builder.lines)
+
+
+class _Builder:
+    """Takes what expat finds; a document type ends it, so that there is no entity to expand or to fetch."""
+
+    def __init__(self, path: Path) -> None:
+        from xml.etree.ElementTree import TreeBuilder
+
+        self._path, self._level = path, 0
+        self.tree = TreeBuilder()
+        self.lines: dict[Element, int] = {}
+        self.parser = expat.ParserCreate()
+        self.parser.buffer_text = True
+        self.parser.StartDoctypeDeclHandler = self._refuse
+        self.parser.EntityDeclHandler = self._refuse
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self.tree.data
+
+    def read(self, file: BinaryIO) -> None:
+        """Take a file in pieces: expat looks at a token from its beginning whenever it gets a piece more of it."""
+        taken = 0
+        while piece := file.read(_PIECE_BYTES):
+            self.parser.Parse(piece)
+            taken += len(piece)
+            if taken - self.parser.CurrentByteIndex > MOST_TOKEN_BYTES:
+                what = (
+                    f"line {self.parser.CurrentLineNumber}: a tag or a comment longer than {MOST_TOKEN_BYTES:,} bytes"
+                )
+                raise SceneError(f"{self._path}: {what}", _REMEDY)
+        self.parser.Parse(b"", True)
+
+    def _refuse(self, *_: object) -> None:
+        what = f"line {self.parser.CurrentLineNumber}: declares a document type or an entity"
+        raise SceneError(f"{self._path}: {what}, which is not read", _REMEDY)
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._level += 1
+        if self._level > MOST_LEVELS:
+            raise SceneError(f"{self._path}: line {self.parser.CurrentLineNumber}: nested too deeply", _REMEDY)
+        self.lines[self.tree.start(tag, attributes)] = self.parser.CurrentLineNumber
+
+    def _end(self, tag: str) -> None:
+        self._level -= 1
+        self.tree.end(tag)
+
+
+def numbers(element: Element | None, count: int) -> Floats | None:
+    """Return the `count` finite numbers that an element holds; None where it holds something else."""
+    if element is None:
+        return None
+    try:
+        values = np.array((element.text or "").split(), dtype=np.float64)
+    except ValueError:
+        return None
+    return values if values.shape == (count,) and np.isfinite(values).all() else None
+
+
+def is_enabled(element: Element) -> bool:
+    """Return whether a chunk or a camera counts; it does unless it is said not to."""
+    return element.get("enabled", "true").strip().lower() not in ("false", "0")
+
+
+def cameras_below(element: Element | None) -> Iterator[tuple[Element, str]]:
+    """Yield every camera, those in groups too, with the label of its group."""
+    for child in element if element is not None else ():
+        if child.tag == "camera":
+            yield child, ""
+        elif child.tag == "group":
+            yield from ((camera, child.get("label", "")) for camera, _ in cameras_below(child))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,10 +251,6 @@ def _text(element: Element | None) -> str:
     return " ".join((element.text or "").split()) if element is not None else ""
 
 
-MOST_FILES = 200_000
-"""Looked at before a folder counts as the wrong one."""
-
-
 class Photographs:
     """The photographs below a folder, by name and by stem."""
 
@@ -164,16 +293,6 @@ def _photographs(folder: Path) -> Iterator[str]:
                 raise SceneError(what, "Name the folder of the photographs with --images DIR.")
             if Path(file).suffix.lower() in PHOTOGRAPHS:
                 yield (Path(parent) / file).relative_to(folder).as_posix()
-
-
-MOST_OFF_PX = 1.0
-"""By how much a fitted lens may differ from the calibrated one."""
-_BENDS = {"frame": "frame", "fisheye": "equidistant", "equidistant_fisheye": "equidistant",
-          "equisolid_fisheye": "equisolid"}  # fmt: skip
-_PANORAMAS = ("spherical", "equirectangular")
-_TERMS = ("f", "fx", "fy", "cx", "cy", "b1", "b2", "skew", "k1", "k2", "k3", "k4", "p1", "p2", "p3", "p4")
-_LONGEST_PX = 1 << 20
-_OPTIMISE = "Optimise the cameras in Metashape and export them again, as Agisoft XML."
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,7 +425,7 @@ def _on_master(element: Element, where: str, mistakes: Mistakes) -> Similarity |
 
 
 @dataclass(frozen=True, eq=False)
-class _Station:
+class _AlignedCamera:
     """A camera of the chunk that counts: its pose leads from the camera to the chunk."""
 
     label: str
@@ -316,22 +435,22 @@ class _Station:
     pose: Similarity
 
 
-def read(path: Path, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture | None:
+def read(path: Path, options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture | None:
     """Return what the file says; None where mistakes leave nothing to go on with."""
     try:
         document = read_document(path)
-        photographs = Photographs(wish.images or folder_beside(path))
+        photographs = Photographs(options.images or folder_beside(path))
     except SceneError as error:
         mistakes.add(path.name, error.message.removeprefix(f"{path}: "), error.hint)
         return None
-    chunk = chosen_chunk(document, wish.chunk, notes, mistakes)
+    chunk = chosen_chunk(document, options.chunk, notes, mistakes)
     if chunk is None:
         return None
-    stations, component = _stations(document, chunk, (notes, mistakes))
+    aligned, component = _stations(document, chunk, (notes, mistakes))
     world = world_of(document, chunk, component, mistakes)
     sensors = read_sensors(document, chunk, notes, mistakes)
-    finder = _Finder(photographs, sensors, world, mistakes, wish.skips_missing)
-    shots = tuple(shot for station in stations if (shot := finder.shot(station)))
+    finder = _Finder(photographs, sensors, world, mistakes, options.skips_missing)
+    shots = tuple(shot for camera in aligned if (shot := finder.shot(camera)))
     finder.tell(notes)
     if not shots:
         mistakes.add(document.where(chunk, "cameras"), "no camera is left with a photograph and a pose", _AGAIN)
@@ -341,7 +460,9 @@ def read(path: Path, wish: Wish, notes: Notes, mistakes: Mistakes) -> Capture | 
     return Capture(kind, shots, None, world.words, world.crs, reference)
 
 
-def _stations(document: Document, chunk: Element, told: tuple[Notes, Mistakes]) -> tuple[list[_Station], str | None]:
+def _stations(
+    document: Document, chunk: Element, told: tuple[Notes, Mistakes]
+) -> tuple[list[_AlignedCamera], str | None]:
     """Return the cameras that count, and the component that they belong to."""
     notes, mistakes = told
     cameras = list(cameras_below(chunk.find("cameras")))
@@ -365,7 +486,7 @@ def _stations(document: Document, chunk: Element, told: tuple[Notes, Mistakes]) 
     found = []
     for camera, group in posed:
         where = document.where(camera, f'camera {camera.get("id", "?")} "{_label(camera)}"')
-        found.append(_Station(_label(camera), where, group, camera.get("sensor_id", ""), poses[camera.get("id")]))
+        found.append(_AlignedCamera(_label(camera), where, group, camera.get("sensor_id", ""), poses[camera.get("id")]))
     return found, next(iter(components), None)
 
 
@@ -424,7 +545,7 @@ def _label(camera: Element) -> str:
 
 
 class _Finder:
-    """Makes shots of stations; what lacks a photograph or a lens is noted."""
+    """Makes photographs with poses of aligned cameras; what lacks a photograph or a lens is noted."""
 
     def __init__(
         self, photographs: Photographs, sensors: Mapping[str, Sensor], world: World, mistakes: Mistakes, skips: bool
@@ -434,36 +555,36 @@ class _Finder:
         self._missing: list[str] = []
         self._taken: dict[str, str] = {}
 
-    def shot(self, station: _Station) -> Shot | None:
-        """Return the shot of a station; None where its photograph or its lens is missing."""
-        sensor = self._sensors.get(station.sensor)
-        name = self._photo(station)
+    def shot(self, camera: _AlignedCamera) -> PosedPhoto | None:
+        """Return the shot of a camera; None where its photograph or its lens is missing."""
+        sensor = self._sensors.get(camera.sensor)
+        name = self._photo(camera)
         if sensor is None or sensor.camera is None:
-            trouble = f"{sensor.label}: {sensor.trouble}" if sensor else f"sensor {station.sensor or '?'} is not there"
-            self._mistakes.add(f"camera of sensor {station.sensor or '?'}", trouble, "Calibrate it, and export again.")
+            trouble = f"{sensor.label}: {sensor.trouble}" if sensor else f"sensor {camera.sensor or '?'} is not there"
+            self._mistakes.add(f"camera of sensor {camera.sensor or '?'}", trouble, "Calibrate it, and export again.")
             return None
         if name is None:
             return None
-        rotation, center = self._world.placed.of_pose(station.pose.rotation.T, station.pose.translation)
-        return Shot(name, self._photographs.folder / name, sensor.camera, rotation, center, station.where)
+        rotation, center = self._world.placed.of_pose(camera.pose.rotation.T, camera.pose.translation)
+        return PosedPhoto(name, self._photographs.folder / name, sensor.camera, rotation, center, camera.where)
 
-    def _photo(self, station: _Station) -> str | None:
-        found, folder = self._photographs.find(station.label, station.group), self._photographs.folder
+    def _photo(self, camera: _AlignedCamera) -> str | None:
+        found, folder = self._photographs.find(camera.label, camera.group), self._photographs.folder
         if len(found) == 1:
-            other = self._taken.setdefault(found[0], station.where)
-            if other == station.where:
+            other = self._taken.setdefault(found[0], camera.where)
+            if other == camera.where:
                 return found[0]
             remedy = "Give photographs names of their own, and align them again."
-            self._mistakes.add(station.where, f"{found[0]} is the photograph of {other} too", remedy)
+            self._mistakes.add(camera.where, f"{found[0]} is the photograph of {other} too", remedy)
         elif found:
             what = f"may be {some(found)} below {folder}"
             remedy = "Name the folder that holds just this chunk's photographs with --images DIR."
-            self._mistakes.add(station.where, what, remedy)
+            self._mistakes.add(camera.where, what, remedy)
         elif self._skips:
-            self._missing.append(station.label)
+            self._missing.append(camera.label)
         else:
             remedy = "Name the folder of the photographs with --images DIR, or leave such cameras out: --skip-missing."
-            self._mistakes.add(station.where, f"no photograph of this name below {folder}", remedy)
+            self._mistakes.add(camera.where, f"no photograph of this name below {folder}", remedy)
         return None
 
     def tell(self, notes: Notes) -> None:

@@ -14,13 +14,13 @@ from splatbatch.files import write_json, write_text
 from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats
 from splatbatch.scene.frame import offset_for, span_between
-from splatbatch.scene.imports.capture import Capture, Cloud, Notes, Shot, split_names
+from splatbatch.scene.imports.capture import Capture, Cloud, Notes, PosedPhoto, split_names
 
 MODEL, RECORD, HOLDOUT = "sparse/0", "import.json", "holdout.txt"
 _FORMAT = 1
 
 
-def link_files(shots: Iterable[Shot], folder: Path) -> None:
+def link_files(shots: Iterable[PosedPhoto], folder: Path) -> None:
     """Link photographs, masks and depth below images/, masks/ and depths/ under the names of the model.
 
     Raises:
@@ -39,7 +39,7 @@ def _link(source: Path, target: Path) -> None:
     target.symlink_to(os.path.abspath(source))  # noqa: PTH100 - a link keeps the name it has
 
 
-def posed_model(shots: Sequence[Shot]) -> Any:
+def posed_model(shots: Sequence[PosedPhoto]) -> Any:
     """Return pycolmap's reconstruction with cameras and poses; the id of an image is its index and one."""
     pycolmap = load_pycolmap()
     model, numbers = pycolmap.Reconstruction(), _numbered(shots)
@@ -57,7 +57,7 @@ def posed_model(shots: Sequence[Shot]) -> Any:
     return model
 
 
-def _numbered(shots: Sequence[Shot]) -> dict[Camera, int]:
+def _numbered(shots: Sequence[PosedPhoto]) -> dict[Camera, int]:
     """Return the cameras with ids from 1 on; those that are alike are one."""
     every = dict.fromkeys(_bare(shot.camera) for shot in shots)
     return {camera: number for number, camera in enumerate(every, start=1)}
@@ -67,7 +67,7 @@ def _bare(camera: Camera) -> Camera:
     return Camera(0, camera.model, camera.width, camera.height, camera.params)
 
 
-def add_points(model: Any, shots: Sequence[Shot], cloud: Cloud) -> None:
+def add_points(model: Any, shots: Sequence[PosedPhoto], cloud: Cloud) -> None:
     """Add points to a model, with the tracks that keypoints of the shots name."""
     pycolmap = load_pycolmap()
     images, places, starts = _tracks(shots, cloud)
@@ -79,7 +79,7 @@ def add_points(model: Any, shots: Sequence[Shot], cloud: Cloud) -> None:
         model.update_point_3d_errors()
 
 
-def _tracks(shots: Sequence[Shot], cloud: Cloud) -> tuple[list[int], list[int], list[int]]:
+def _tracks(shots: Sequence[PosedPhoto], cloud: Cloud) -> tuple[list[int], list[int], list[int]]:
     """Return image ids and keypoints of all tracks in the order of the points, and where each point's begin."""
     none = np.zeros(0, np.int64)
     seen: list[tuple[Any, Any, Any]] = [(none, none, none)]
@@ -106,13 +106,13 @@ def write_model(model: Any, folder: Path) -> None:
     model.write_binary(folder / MODEL)
 
 
-def offset_of(shots: Sequence[Shot], points: Floats) -> Offset:
+def offset_of(shots: Sequence[PosedPhoto], points: Floats) -> Offset:
     """Return the offset that a batch of this scene takes off, in whole units: none where float32 is fine enough."""
     span = span_between(points, np.array([shot.center for shot in shots]).reshape(-1, 3))
     return offset_for([span]) if span else NO_OFFSET
 
 
-def held_out(shots: Sequence[Shot]) -> list[str]:
+def held_out(shots: Sequence[PosedPhoto]) -> list[str]:
     """Return the photographs that the source keeps from training: those of its test and val splits."""
     splits = split_names(tuple(shots))
     return sorted([*splits.get("test", []), *splits.get("val", [])])

@@ -1,25 +1,163 @@
-"""How many patches, and where: as few as keep to the wish, their costs as even as cuts can make them."""
+"""How many patches, and where: as few as keep to what was asked, their costs as even as cuts can make them.
+
+A photograph belongs to a core by what it sees, not by where it stands.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError
 from splatbatch.plain_text import counted
-from splatbatch.scene.colmap.sightings import Mask
+from splatbatch.scene.colmap.sightings import Indices, Mask, Sightings
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, owners
-from splatbatch.scene.partition.membership import Part, Seen, parts_of
 from splatbatch.scene.partition.record import Axes
 
+SHARE = 0.15
+"""Of a photograph's points: who sees so much of a core belongs to it, however far away."""
+GROWN_SHARE = 0.25
+"""The same for a core with its overlap, of photographs that are near."""
+NEAR = 2.0
+"""Times the median distance at which a core is seen beyond which a photograph shows little of it."""
+COVER = 0.98
+"""Of a core's points should be seen by two of its photographs, if two photographs see them at all."""
 TAILS = (2.0, 98.0)
 """Percent of the points between which the longer side is measured."""
 DIGITS = 4
 """Of a cut, relative to how far the scene reaches: what a person can read, and every machine agrees on."""
+EVEN = 1.25
+"""Ratio of the dearest to the cheapest part at which nothing is moved any more."""
+ROUNDS, PULL = 8, 0.7
+"""Times that cuts are moved, and how strongly: what costs more than the mean weighs more in the next round."""
+MOST_TRIALS = 16
+FEWER = 0.95
+"""Of the parts that a largest one seems to ask for, tried next: too many cannot be taken back."""
+LEAST_PHOTOS, LEAST_POINTS = 3, 20
+"""Photographs of a patch that are trained on, and points in its core: below that there is nothing to train."""
+EXTENT_TAILS, MARGIN = (0.1, 99.9), 0.05
+"""Percent of the points between which a scene lies, and what is added on each side, of its width."""
+CutInto = Callable[[Floats, Floats], list[Box]]
+FLAT = 0.1
+"""Spread of cameras, against their longest, below which a direction is told by the points: a single strip of flight
+varies as little across as in height."""
+FAR = 8
+"""Times the median distance from the middle beyond which a camera was registered wrongly."""
+AXIS_DIGITS = 9
+"""Of a unit vector: what libraries of linear algebra agree on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What a patch is made of, and what that costs."""
+
+    photos: Mask  # [I]
+    points: Mask  # [P], those that two of the photographs see
+    in_core: Mask  # [P]
+    cost: float
+    """Share of the scene's work: half of it the pixels, half the points; all parts together make more than 1."""
+
+    @property
+    def num_photos(self) -> int:
+        """Number of its photographs."""
+        return int(self.photos.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """The sightings of a scene, with where its points lie in the axes of the boxes."""
+
+    sightings: Sightings
+    places: Floats  # [P, 3]
+    point: Indices  # [n]
+    totals: Floats  # [I], sightings of each photograph
+    centers: Floats  # [I, 3], in the axes
+    pixels: Floats  # [I]
+
+    def weights(self) -> Floats:
+        """Return each point's share of the scene's work, [P]: of the pixels that see it, and as a point."""
+        per_sighting = self.pixels / np.maximum(self.totals, 1) / max(self.pixels.sum(), 1)
+        seen = per_sighting[self.sightings.photo]
+        shares = np.bincount(self.point, seen, minlength=len(self.places))
+        return (shares + 1 / len(self.places)) / 2
+
+    def counted(self, points: Mask) -> Floats:
+        """Return how many of some points [P] each photograph sees, [I]."""
+        at, _ = self.sightings.of_points(points)
+        return np.bincount(self.sightings.photo[at], minlength=len(self.totals)).astype(np.float64)
+
+    def shares(self, owner: NDArray[np.intp], count: int) -> Floats:
+        """Return which share of its points each photograph sees in each of so many cores, [count, I]."""
+        pairs = self.sightings.photo.astype(np.int64)
+        pairs *= count + 1
+        pairs += owner[self.point] + 1  # those of nobody come first
+        table = np.bincount(pairs, minlength=len(self.totals) * (count + 1)).reshape(-1, count + 1)
+        return table[:, 1:].T / np.maximum(self.totals, 1)
+
+    def distances(self, points: Mask) -> Floats:
+        """Return how far those of some points are that each photograph sees, in the mean; NaN for none, [I]."""
+        at, point = self.sightings.of_points(points)
+        photo = self.sightings.photo[at]
+        away = self.centers[photo] - self.places[point]
+        lengths = np.sqrt(np.einsum("ij,ij->i", away, away))
+        with np.errstate(invalid="ignore"):
+            mean: Floats = np.bincount(photo, lengths, len(self.totals)) / np.bincount(
+                photo, minlength=len(self.totals)
+            )
+        return mean
+
+
+def seen_along(sightings: Sightings, axes: Floats) -> Seen:
+    """Return the sightings of a scene in the axes of boxes."""
+    totals = np.bincount(sightings.photo, minlength=len(sightings.images)).astype(np.float64)
+    places, centers = sightings.points.xyz @ axes.T, sightings.centers() @ axes.T
+    return Seen(sightings, places, sightings.point, totals, centers, sightings.pixels())
+
+
+def parts_of(seen: Seen, cores: Sequence[Box], grown: Sequence[Box]) -> list[Part]:
+    """Return what belongs to each core.
+
+    A photograph that belongs nowhere by its shares goes where it sees most.
+    """
+    owner = owners(cores, seen.places)
+    shares = seen.shares(owner, len(cores))
+    belongs = [_by_sight(seen, shares[index], box.holds(seen.places)) for index, box in enumerate(grown)]
+    most = np.where(seen.totals > 0, shares.argmax(axis=0), -1)
+    lost = ~np.any(belongs, axis=0)
+    return [_part(seen, photos | (lost & (most == index)), owner == index) for index, photos in enumerate(belongs)]
+
+
+def _by_sight(seen: Seen, share: Floats, in_grown: Mask) -> Mask:
+    """Return which photographs see enough of a core, or of it and its overlap from near enough."""
+    belongs = share >= SHARE
+    also = seen.counted(in_grown) / np.maximum(seen.totals, 1) >= GROWN_SHARE
+    if not belongs.any() or not (also & ~belongs).any():
+        return belongs | also
+    away = seen.distances(in_grown)
+    return belongs | (also & (away <= NEAR * np.nanmedian(away[belongs])))
+
+
+def _part(seen: Seen, photos: Mask, in_core: Mask) -> Part:
+    """Return a part, its photographs completed: by those, most useful first, that give more of its core depth."""
+    photos = photos.copy()
+    wanted = in_core & (np.diff(seen.sightings.starts) >= 2)
+    may_lack = (1 - COVER) * wanted.sum()
+    points = seen.sightings.seen_by(photos)
+    while (lacking := wanted & ~points).sum() > may_lack:
+        gains = np.where(photos, 0, seen.counted(lacking))
+        if not gains.max() > 0:
+            break
+        photos[gains >= max(1.0, 0.5 * gains.max())] = True
+        points = seen.sightings.seen_by(photos)
+    pixels = seen.pixels[photos].sum() / max(seen.pixels.sum(), 1)
+    return Part(photos, points, in_core, float(pixels + points.sum() / max(len(points), 1)) / 2)
 
 
 class NoRoom(Exception):
@@ -97,20 +235,6 @@ def evenness(costs: Sequence[float] | Floats) -> float:
     return max(costs) / min(costs) if len(costs) and min(costs) > 0 else math.inf
 
 
-EVEN = 1.25
-"""Ratio of the dearest to the cheapest part at which nothing is moved any more."""
-ROUNDS, PULL = 8, 0.7
-"""Times that cuts are moved, and how strongly: what costs more than the mean weighs more in the next round."""
-MOST_TRIALS = 16
-FEWER = 0.95
-"""Of the parts that a largest one seems to ask for, tried next: too many cannot be taken back."""
-LEAST_PHOTOS, LEAST_POINTS = 3, 20
-"""Photographs of a patch that are trained on, and points in its core: below that there is nothing to train."""
-EXTENT_TAILS, MARGIN = (0.1, 99.9), 0.05
-"""Percent of the points between which a scene lies, and what is added on each side, of its width."""
-CutInto = Callable[[Floats, Floats], list[Box]]
-
-
 @dataclass(frozen=True, eq=False)
 class Layout:
     """Cores, with what belongs to them."""
@@ -186,7 +310,7 @@ def by_size(tried: Ground, ground: Ground, most: int) -> Layout:
     num_photos, nearest = len(ground.seen.totals), None
     count = max(1, -(-num_photos // most))
     for _ in range(MOST_TRIALS):
-        found = _tried(tried, count)
+        found = _tried(tried, partial(halves, num_parts=count), may_lack=count == 1)
         if found is None:
             break
         if found.most() <= most:
@@ -207,28 +331,19 @@ def by_size(tried: Ground, ground: Ground, most: int) -> Layout:
     )
 
 
-def _tried(ground: Ground, count: int) -> Layout | None:
-    """Return a scene in so many even parts; None if some of them could not be trained."""
-    try:
-        found = ground.balanced(lambda places, weights: halves(places, weights, count))
-    except NoRoom:
-        return None
-    return found if ground.lacks(found) is None or count == 1 else None
-
-
 def by_grid(tried: Ground, ground: Ground, shape: tuple[int, int]) -> Layout:
     """Return a scene in so many rows of so many parts each.
 
     Raises:
         ConfigError: there would be parts that nobody sees; the nearest possible grid is named.
     """
-    if found := _gridded(tried, shape):
+    if found := _tried(tried, partial(grid, shape=shape)):
         return ground.lay_out(found.cores)
     rows, columns = shape
     smaller = [(a, b) for a in range(1, min(rows, 40) + 1) for b in range(1, min(columns, 40) + 1) if (a, b) != shape]
     smaller.sort(key=lambda one: (-one[0] * one[1], abs(one[0] / one[1] - rows / columns)))
     fitting = (one for one in smaller if one[0] * one[1] * LEAST_PHOTOS <= len(ground.seen.totals) * 2)
-    possible = next((one for _, one in zip(range(60), fitting, strict=False) if _gridded(tried, one)), (1, 1))
+    possible = next((one for one in islice(fitting, 60) if _tried(tried, partial(grid, shape=one))), (1, 1))
     raise ConfigError(
         f"--grid {rows}x{columns}: some of its {rows * columns} patches would have fewer than {LEAST_PHOTOS} "
         f"photographs to train from, or {LEAST_POINTS} points",
@@ -236,12 +351,13 @@ def by_grid(tried: Ground, ground: Ground, shape: tuple[int, int]) -> Layout:
     )
 
 
-def _gridded(ground: Ground, shape: tuple[int, int]) -> Layout | None:
+def _tried(ground: Ground, cut: CutInto, *, may_lack: bool = False) -> Layout | None:
+    """Return a scene in parts that are as even as can be; None if some of them could not be trained."""
     try:
-        found = ground.balanced(lambda places, weights: grid(places, weights, shape))
+        found = ground.balanced(cut)
     except NoRoom:
         return None
-    return found if ground.lacks(found) is None else None
+    return found if may_lack or ground.lacks(found) is None else None
 
 
 def _bounds(core: Box, places: Floats) -> Box:
@@ -260,15 +376,6 @@ def _steps(bound: Box, overlap: float) -> tuple[float, float, float]:
 def _corner(values: Floats) -> tuple[float, float, float]:
     x, y, z = (float(f"{value:.12g}") for value in values)
     return (x, y, z)
-
-
-FLAT = 0.1
-"""Spread of cameras, against their longest, below which a direction is told by the points: a single strip of flight
-varies as little across as in height."""
-FAR = 8
-"""Times the median distance from the middle beyond which a camera was registered wrongly."""
-AXIS_DIGITS = 9
-"""Of a unit vector: what libraries of linear algebra agree on."""
 
 
 def principal_axes(centers: Floats, points: Floats, up: tuple[float, float, float] | None = None) -> Axes:

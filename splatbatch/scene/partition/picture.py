@@ -26,6 +26,8 @@ GOLDEN = 0.618034
 """Of a turn of the colour wheel from patch to patch: neighbours in number are never neighbours in colour."""
 INK, FAINT = (40, 40, 40), (190, 190, 190)
 Color = tuple[int, int, int]
+MARK = "splatbatch split"
+"""What tells our pictures from others."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,7 @@ class _Sheet:
         """Return pixels [N, 2] of places [N, 2]; the second axis runs upwards."""
         away = np.clip(places, self.low - 1e6 / self.scale, self.high + 1e6 / self.scale) - self.low
         pixels = np.stack([away[:, 0], (self.high - self.low)[1] - away[:, 1]], axis=1) * self.scale
-        found: Floats = np.round(pixels + np.array([EDGE_PX, EDGE_PX + HEAD_PX]), 1)
-        return found
+        return np.round(pixels + np.array([EDGE_PX, EDGE_PX + HEAD_PX]), 1)
 
     def box(self, box: Box) -> tuple[float, float, float, float]:
         """Return left, top, right and bottom of a box."""
@@ -99,10 +100,6 @@ def draw(plan: Plan, path: Path) -> None:
 def _is_ours(path: Path) -> bool:
     with open_regular(path) as file:
         return MARK.encode() in file.read(1024)
-
-
-MARK = "splatbatch split"
-"""What tells our pictures from others."""
 
 
 def _shapes(plan: Plan) -> _Shapes:

@@ -1,40 +1,173 @@
-"""The plan of a split: cores, photographs, hold-out and offset; nothing is written for it."""
+"""The plan of a split: what was asked, cores, photographs, hold-out and offset; nothing is written for it.
+
+What cannot be is refused in words.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from splatbatch.errors import ConfigError, SceneError
+from splatbatch.files import MOST_JSON_BYTES, read_regular
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.sightings import Sightings, read_sightings
-from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.holdout import hold_out
-from splatbatch.scene.partition.boxes import Box
-from splatbatch.scene.partition.cuts import (
-    LEAST_PHOTOS,
-    LEAST_POINTS,
-    Ground,
-    Layout,
-    NoRoom,
-    by_grid,
-    by_size,
-    halves,
-    principal_axes,
-)
-from splatbatch.scene.partition.membership import Part, look
-from splatbatch.scene.partition.options import MAX_IMAGES, Wish, check_overlap
+from splatbatch.scene.partition import cuts, record
+from splatbatch.scene.partition.boxes import EVERYWHERE, Box, first_meeting, tile
 from splatbatch.scene.partition.place import PARTITION
-from splatbatch.scene.partition.record import Axes, Core, Partition, absolute, partition_of
 
+MAX_IMAGES = 400
+WIDEST_OVERLAP = 0.5
+LARGEST_BLOCK = 0.3
+WORLD: record.Axes = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+BOXES_LOOK_SO = 'As {"boxes": [{"name": "p0", "lower": [null, null, null], "upper": [3.5, null, null]}, …]}.'
 POINTS_TRIED = 200_000
 """Points that cuts are tried on; what was found has to hold for all."""
 UNEVEN = 1.6
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes that somebody has drawn."""
+
+    axes: record.Axes
+    cores: dict[str, Box]
+    """By the name of the patch; they tile space."""
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """What was asked of a split."""
+
+    max_images: int | None = None
+    """Photographs of a patch; None: `MAX_IMAGES` where nothing else says how many patches there are."""
+    overlap: float = 0.15
+    """How far patches reach over their core, as a share of its width."""
+    grid: tuple[int, int] | None = None
+    """Along the cameras' longest way, and across."""
+    boxes: Boxes | None = None
+    up: tuple[float, float, float] | None = None
+    """Direction that is not cut; None: where the cameras vary least."""
+    block: float = 0.0
+    """Share of the photographs that lie together and may be held out in one piece; 0: none."""
+    seed: int = 0
+    """Decides where the held-out piece lies."""
+
+
+def parse_grid(text: str) -> tuple[int, int] | None:
+    """Return "3x4" as numbers; None for an empty text.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if not text:
+        return None
+    found = re.fullmatch(r"\s*(\d{1,4})\s*[xX×*]\s*(\d{1,4})\s*", text)
+    if not found or not (int(found[1]) and int(found[2])):
+        raise ConfigError(f"--grid {text}: should be two numbers above 0, as 3x4")
+    return int(found[1]), int(found[2])
+
+
+def parse_axis(text: str) -> tuple[float, float, float] | None:
+    """Return "0,0,1" as a direction; None for an empty text.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if not text:
+        return None
+    try:
+        x, y, z = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ConfigError(f"--axis {text}: should be three numbers, as 0,0,1") from error
+    return x, y, z
+
+
+def check_shares(overlap: float, block: float) -> None:
+    """See that an overlap can be, and that a share of the photographs can be held out in one piece.
+
+    Raises:
+        ConfigError: one cannot; the nearest that can is named.
+    """
+    asked = (("overlap", overlap, WIDEST_OVERLAP, " of a core's width"), ("holdout-block", block, LARGEST_BLOCK, ""))
+    for option, share, most, of_what in asked:
+        if not 0 <= share <= most:
+            nearest = most if share > 0 else 0
+            raise ConfigError(f"--{option} {share}: should be 0 to {most}{of_what}; nearest: {nearest}")
+
+
+class _DrawnBox(record.BoxForm):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: record.Name
+
+
+class _Drawing(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    axes: tuple[record.Triple, record.Triple, record.Triple] = WORLD
+    boxes: Annotated[tuple[_DrawnBox, ...], Field(min_length=1)]
+
+
+def read_boxes(path: Path) -> Boxes:
+    """Return the boxes of a file: of a partition.json, or drawn by hand; outer sides become infinite.
+
+    Raises:
+        ConfigError: it cannot be read, or its boxes do not share space between them.
+    """
+    try:
+        given = json.loads(read_regular(path, MOST_JSON_BYTES))
+        if isinstance(given, dict) and "format" in given:  # of a partition: its cores
+            cores = [{"name": one["name"], **one["core"]} for one in given["patches"]]
+            given = {"axes": given["axes"], "boxes": cores}
+        form = _Drawing.model_validate_json(json.dumps(given))
+    except OSError as error:
+        raise ConfigError(f"--boxes {path}: cannot be read ({error.strerror})") from error
+    except ValidationError as error:
+        raise ConfigError(f"--boxes {path}: {record.first_mistake(error)}", BOXES_LOOK_SO) from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(f"--boxes {path}: no JSON that holds boxes ({error!r})", BOXES_LOOK_SO) from error
+    return _checked(path, form)
+
+
+def _checked(path: Path, form: Any) -> Boxes:
+    names = [one.name for one in form.boxes]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"--boxes {path}: {twice[0]}: two boxes have this name")
+    if record.not_a_frame(form.axes):
+        raise ConfigError(f"--boxes {path}: axes: {record.not_a_frame(form.axes)}")
+    boxes = _opened([record.box_of(one) for one in form.boxes])
+    if pair := first_meeting(boxes):
+        raise ConfigError(f"--boxes {path}: {names[pair[0]]} and {names[pair[1]]} overlap: cores share no place")
+    if not tile(boxes):
+        hint = "Let neighbours have the same sides; null is infinitely far."
+        raise ConfigError(f"--boxes {path}: the boxes leave space between them, which would be no patch's", hint)
+    return Boxes(form.axes, dict(zip(names, boxes, strict=True)))
+
+
+def _opened(boxes: list[Box]) -> list[Box]:
+    """Return boxes whose outer sides are infinite: whoever draws a rectangle means all of the scene."""
+    lows = [min(box.lower[axis] for box in boxes) for axis in range(3)]
+    highs = [max(box.upper[axis] for box in boxes) for axis in range(3)]
+
+    def side(value: float, outer: float, far: float) -> float:
+        return far if value == outer else value
+
+    return [
+        Box(
+            tuple(side(box.lower[axis], lows[axis], EVERYWHERE.lower[axis]) for axis in range(3)),  # type: ignore[arg-type]
+            tuple(side(box.upper[axis], highs[axis], EVERYWHERE.upper[axis]) for axis in range(3)),  # type: ignore[arg-type]
+        )
+        for box in boxes
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,102 +175,104 @@ class Plan:
     """A scene with its cuts."""
 
     sightings: Sightings
-    partition: Partition
-    parts: Mapping[str, Part]
+    partition: record.Partition
+    parts: Mapping[str, cuts.Part]
     """By the name of the patch."""
-    before: Partition | None
+    before: record.Partition | None
     """What an earlier split has left where this one goes."""
     notes: tuple[str, ...] = ()
     """What a person should know, in words."""
 
 
-def plan_split(source: Path, out: Path, wish: Wish) -> Plan:
+def plan_split(source: Path, out: Path, options: SplitOptions) -> Plan:
     """Return how a scene would be cut into patches in the folder `out`.
 
-    An earlier partition there is kept to as far as the wish allows: axes, offset, hold-out, and cores.
+    An earlier partition there is kept to as far as the options allow: axes, offset, hold-out, and cores.
 
     Raises:
-        ConfigError: the wish cannot be met; the nearest that can is named.
+        ConfigError: what was asked cannot be met; the nearest that can is named.
         SceneError: the model cannot be read, or there is nothing in it to cut.
     """
-    check_overlap(wish.overlap)
-    before = partition_of(out)
+    check_shares(options.overlap, options.block)
+    before = record.partition_of(out)
     sightings = read_sightings(source)
     if not sightings.images or not len(sightings.photo):
         lack = f"{counted(len(sightings.images), 'image')} and {counted(len(sightings.points), 'point')}"
         raise SceneError(f"{source}: nothing to cut: {lack}, none of which sees another", "Name a reconstruction.")
-    held = hold_out(sightings, wish.block, wish.seed, before)
-    axes = _axes(sightings, wish, before)
+    held = hold_out(sightings, options.block, options.seed, before)
+    axes = _axes(sightings, options, before)
     tried, ground = (
-        Ground(look(one, np.array(axes)), held.is_test(one), wish.overlap)
+        cuts.Ground(cuts.seen_along(one, np.array(axes)), held.is_test(one), options.overlap)
         for one in (sightings.some(POINTS_TRIED), sightings)
     )
-    named, layout = _laid_out(tried, ground, wish, before)
+    named, layout = _laid_out(tried, ground, options, before)
     cores = tuple(_core(name, index, layout) for index, name in enumerate(named))
     offset = before.offset if before else _offset(sightings)
-    path = absolute(out) / PARTITION
-    partition = Partition(
+    path = record.absolute(out) / PARTITION
+    partition = record.Partition(
         path,
-        absolute(source),
+        record.absolute(source),
         axes,
         offset,
         held.test,
         held.contiguous,
         cores,
-        wish.overlap,
+        options.overlap,
         held.train,
-        _grid(wish, before, len(cores)),
+        _grid(options, before, len(cores)),
     )
     parts = dict(zip(named, layout.parts, strict=True))
     return Plan(sightings, partition, parts, before, tuple(_notes(sightings, layout, parts, before)))
 
 
-def _axes(sightings: Sightings, wish: Wish, before: Partition | None) -> Axes:
-    if wish.boxes:
-        return wish.boxes.axes
-    if before and _keeps_up(wish, before):
+def _axes(sightings: Sightings, options: SplitOptions, before: record.Partition | None) -> record.Axes:
+    if options.boxes:
+        return options.boxes.axes
+    if before and _keeps_up(options, before):
         return before.axes
     xyz = sightings.points.xyz
     low, high = np.percentile(xyz, (1, 99), axis=0)
     near = ((xyz >= low) & (xyz <= high)).all(axis=1)  # a lone mismatched point would turn any axis
-    return principal_axes(sightings.centers(), xyz[near], wish.up)
+    return cuts.principal_axes(sightings.centers(), xyz[near], options.up)
 
 
-def _laid_out(tried: Ground, ground: Ground, wish: Wish, before: Partition | None) -> tuple[list[str], Layout]:
+def _laid_out(
+    tried: cuts.Ground, ground: cuts.Ground, options: SplitOptions, before: record.Partition | None
+) -> tuple[list[str], cuts.Layout]:
     """Return the names of the patches, and where they lie."""
-    if wish.boxes:
-        names, layout = list(wish.boxes.cores), ground.lay_out(list(wish.boxes.cores.values()))
-        return names, _asked_for(ground, names, layout, wish)
-    if before and _keeps(wish, before):
-        most = wish.max_images or (len(ground.seen.totals) if before.grid else MAX_IMAGES)
+    if options.boxes:
+        names, layout = list(options.boxes.cores), ground.lay_out(list(options.boxes.cores.values()))
+        return names, _asked_for(ground, names, layout, options)
+    if before and _keeps(options, before):
+        most = options.max_images or (len(ground.seen.totals) if before.grid else MAX_IMAGES)
         cores = _kept(tried, ground, {core.name: core.core for core in before.cores}, most)
-        return list(cores), _asked_for(ground, list(cores), ground.lay_out(list(cores.values())), wish)
-    most = wish.max_images or MAX_IMAGES
-    layout = by_grid(tried, ground, wish.grid) if wish.grid else by_size(tried, ground, most)
+        return list(cores), _asked_for(ground, list(cores), ground.lay_out(list(cores.values())), options)
+    most = options.max_images or MAX_IMAGES
+    layout = cuts.by_grid(tried, ground, options.grid) if options.grid else cuts.by_size(tried, ground, most)
     names = [f"p{index}" for index in range(len(layout.cores))]
-    return names, _asked_for(ground, names, layout, wish)
+    return names, _asked_for(ground, names, layout, options)
 
 
-def _grid(wish: Wish, before: Partition | None, num_cores: int) -> tuple[int, int] | None:
+def _grid(options: SplitOptions, before: record.Partition | None, num_cores: int) -> tuple[int, int] | None:
     """Return the grid that cores are of, if they are of one."""
-    grid = wish.grid or (before.grid if before and _keeps(wish, before) else None)
+    grid = options.grid or (before.grid if before and _keeps(options, before) else None)
     return grid if grid and grid[0] * grid[1] == num_cores else None
 
 
-def _keeps_up(wish: Wish, before: Partition) -> bool:
-    """Return whether a wish says nothing else of what is up than an earlier split has done."""
-    if wish.up is None:
+def _keeps_up(options: SplitOptions, before: record.Partition) -> bool:
+    """Return whether the options say nothing else of what is up than an earlier split has done."""
+    if options.up is None:
         return True
-    length = float(np.linalg.norm(wish.up)) or 1.0
-    return bool(np.allclose(np.array(wish.up) / length, before.axes[2], atol=1e-6))
+    length = float(np.linalg.norm(options.up)) or 1.0
+    return bool(np.allclose(np.array(options.up) / length, before.axes[2], atol=1e-6))
 
 
-def _keeps(wish: Wish, before: Partition) -> bool:
+def _keeps(options: SplitOptions, before: record.Partition) -> bool:
     """Return whether the cores of an earlier split are what is wished for, those that are too large apart."""
-    return wish.boxes is None and wish.grid in (None, before.grid) and _keeps_up(wish, before)
+    return options.boxes is None and options.grid in (None, before.grid) and _keeps_up(options, before)
 
 
-def _asked_for(ground: Ground, names: list[str], layout: Layout, wish: Wish) -> Layout:
+def _asked_for(ground: cuts.Ground, names: list[str], layout: cuts.Layout, options: SplitOptions) -> cuts.Layout:
     """Return a layout that can be trained and keeps to --max-images.
 
     Raises:
@@ -147,17 +282,17 @@ def _asked_for(ground: Ground, names: list[str], layout: Layout, wish: Wish) -> 
         part = layout.parts[lacking]
         few = f"{counted(part.num_photos, 'photograph')} and {counted(int(part.in_core.sum()), 'point')}"
         raise ConfigError(
-            f"patch {names[lacking]} would have {few}: too few to train ({LEAST_PHOTOS} that are not held out, "
-            f"{LEAST_POINTS})",
+            f"patch {names[lacking]} would have {few}: too few to train ({cuts.LEAST_PHOTOS} that are not held out, "
+            f"{cuts.LEAST_POINTS})",
             "Draw its box larger, or join it to a neighbour; a scene so small needs no split.",
         )
-    if wish.max_images and layout.most() > wish.max_images:
-        asked = f"--max-images {wish.max_images}: a patch would have {layout.most()}"
+    if options.max_images and layout.most() > options.max_images:
+        asked = f"--max-images {options.max_images}: a patch would have {layout.most()}"
         raise ConfigError(asked, f"Nearest possible with these boxes: --max-images {layout.most()}.")
     return layout
 
 
-def _kept(tried: Ground, ground: Ground, cores: dict[str, Box], most: int) -> dict[str, Box]:
+def _kept(tried: cuts.Ground, ground: cuts.Ground, cores: dict[str, Box], most: int) -> dict[str, Box]:
     """Return the cores of an earlier split; one that has become too large is cut, and keeps its name for one half.
 
     Raises:
@@ -170,8 +305,8 @@ def _kept(tried: Ground, ground: Ground, cores: dict[str, Box], most: int) -> di
             return cores
         box, others = cores[large[0]], [core for name, core in cores.items() if name != large[0]]
         try:
-            below, above, *_ = tried.balanced(partial(_halved, box), box, others).cores
-        except NoRoom as error:
+            below, above, *_ = tried.balanced(partial(cuts.halves, num_parts=2, box=box), box, others).cores
+        except cuts.NoRoom as error:
             raise ConfigError(f"--max-images {most}: {large[0]} cannot be cut any more") from error
         trial = cores | {large[0]: below, _next_name(cores): above}
         halved = ground.lay_out(list(trial.values()))
@@ -183,19 +318,15 @@ def _kept(tried: Ground, ground: Ground, cores: dict[str, Box], most: int) -> di
         cores = trial
 
 
-def _halved(box: Box, places: Floats, weights: Floats) -> list[Box]:
-    return halves(places, weights, 2, box)
-
-
 def _next_name(names: Mapping[str, Box]) -> str:
     return next(name for index in range(len(names) + 1) if (name := f"p{index}") not in names)
 
 
-def _core(name: str, index: int, layout: Layout) -> Core:
+def _core(name: str, index: int, layout: cuts.Layout) -> record.Core:
     part = layout.parts[index]
     num_core_points = int((part.points & part.in_core).sum())
     counts = (part.num_photos, int(part.points.sum()), num_core_points, round(part.cost, 6))
-    return Core(name, layout.cores[index], layout.grown[index], layout.bounds[index], *counts)
+    return record.Core(name, layout.cores[index], layout.grown[index], layout.bounds[index], *counts)
 
 
 def _offset(sightings: Sightings) -> tuple[float, float, float]:
@@ -204,7 +335,9 @@ def _offset(sightings: Sightings) -> tuple[float, float, float]:
     return offset_for([span] if span else [])
 
 
-def _notes(sightings: Sightings, layout: Layout, parts: Mapping[str, Part], before: Partition | None) -> list[str]:
+def _notes(
+    sightings: Sightings, layout: cuts.Layout, parts: Mapping[str, cuts.Part], before: record.Partition | None
+) -> list[str]:
     notes = []
     blind = np.sum([part.photos for part in parts.values()], axis=0) == 0
     if blind.any():

@@ -21,6 +21,13 @@ from splatbatch.scene.partition.place import find_partition
 
 AGAIN = "Cut the scene again, into another folder: splatbatch split."
 Axes = tuple[Offset, Offset, Offset]
+FORMAT = 1
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Triple = tuple[Finite, Finite, Finite]
+Side = Finite | None
+Count = Annotated[int, Field(ge=0)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
+"""Of a folder, and nothing else."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +87,7 @@ class Partition:
         that, and a Gaussian on a border would belong to two cores, or to none.
         """
         x, y, z = (np.asarray(places, dtype=np.float64) + np.array(offset)).T
-        turned: Floats = np.stack([x * along[0] + y * along[1] + z * along[2] for along in self.axes], axis=1)
-        return turned
+        return np.stack([x * along[0] + y * along[1] + z * along[2] for along in self.axes], axis=1)
 
     def owner(self, places: Floats) -> NDArray[np.intp]:
         """Return which of `cores` each place [N, 3], in the axes of the boxes, lies in; -1 for one that is not finite.
@@ -210,15 +216,6 @@ def relative(path: Path, base: Path) -> str:
 def absolute(path: Path) -> Path:
     """Return a path from the root on, its links as they are."""
     return Path(os.path.abspath(path))  # noqa: PTH100
-
-
-FORMAT = 1
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Triple = tuple[Finite, Finite, Finite]
-Side = Finite | None
-Count = Annotated[int, Field(ge=0)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
-"""Of a folder, and nothing else."""
 
 
 class _Part(BaseModel):

@@ -17,9 +17,11 @@ if TYPE_CHECKING:  # numpy, which `status` does without
 
 PHOTOGRAPHS = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".heic", ".bmp"})
 """Suffixes of photographs, in small letters."""
-
 MASK_COUNTS = 128
 """Masks: what is darker is ignored. COLMAP ignores 0 alone, but masks are resized and saved as JPEG by then."""
+DIVISORS = {"full": 1, "1/2": 2, "1/4": 4, "1/8": 8}
+LONGEST_SIDE_PX = 1600
+"""The rule of 3DGS (Kerbl 2023; its reference program resizes wider photographs to 1600 px), here by whole divisors."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Absent:
     """Where it lies if its folders are spelt otherwise: left_01.jpg or 01.jpg for left/01.jpg; empty if nowhere."""
 
 
-Place = Found | Misspelt | Absent
+Location = Found | Misspelt | Absent
 
 
 class Folders:
@@ -60,7 +62,7 @@ class Folders:
         self._names: dict[str, frozenset[str] | None] = {}
         self._folded: dict[str, dict[str, str]] = {}
 
-    def locate(self, root: Path, name: str) -> Place:
+    def locate(self, root: Path, name: str) -> Location:
         """Return where the photograph `name` lies below `root`."""
         parent, _, base = name.rpartition("/")
         folder = str(root / parent) if parent else str(root)
@@ -147,11 +149,6 @@ def find_masks(folder: Path | None, names: Iterable[str]) -> dict[str, Path]:
                 masks[name] = Path(place.path)
                 break
     return masks
-
-
-DIVISORS = {"full": 1, "1/2": 2, "1/4": 4, "1/8": 8}
-LONGEST_SIDE_PX = 1600
-"""The rule of 3DGS (Kerbl 2023; its reference program resizes wider photographs to 1600 px), here by whole divisors."""
 
 
 def divisor_of(resolution: str, sizes: Iterable[Size]) -> int:

@@ -27,12 +27,25 @@ if TYPE_CHECKING:
 
 Trait = Literal["cmyk", "deep", "alpha", "animated"]
 Fault = Literal["missing", "empty", "truncated", "unreadable"]
-
-
 MOST_PHOTO_BYTES = 8192 * MIB
 """The largest aerial cameras write 3 GiB without compression."""
 MOST_PIXELS = 1 << 30
 """Decoded, they are 3 GiB; a header of 30 bytes can claim four times as many."""
+_HEIC_BRANDS = {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"heim", b"heis"}
+DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
+_ALPHA_MODES = {"RGBA", "LA", "PA", "RGBa", "La"}
+_STRIPS = ((273, 279), (324, 325))  # TIFF 6.0: offsets and byte counts of strips, of tiles
+_JPEG, _PNG, _LFS = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"version https://git-lfs"
+_PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
+_CHUNK = 4096  # bytes: the head of most files that have no thumbnail in them
+_TAIL = 32  # bytes: some cameras pad with zeros behind the end marker
+_NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})  # DHT, JPG, DAC share the range of the frame markers (ITU T.81, table B.1)
+_ORIENTATION = 0x0112
+_VERSION = 1  # raise it when headers are read differently: older caches are then ignored
+_AT_ONCE = 64  # files per task: handing over single files costs more than reading them
+THREADS = 8  # enough to hide the waiting of network file systems; parsing itself holds the interpreter's lock
+Known = dict[str, list[Any]]
+"""path -> [size in bytes, mtime in ns, width, height, orientation, traits]"""
 
 
 @contextmanager
@@ -77,12 +90,6 @@ class Unreadable:
 
 
 Header = Photo | Unreadable
-
-
-_HEIC_BRANDS = {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"heim", b"heis"}
-DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
-_ALPHA_MODES = {"RGBA", "LA", "PA", "RGBa", "La"}
-_STRIPS = ((273, 279), (324, 325))  # TIFF 6.0: offsets and byte counts of strips, of tiles
 
 
 def read_other(path: Path) -> Header:
@@ -151,14 +158,6 @@ def _strip_problem(path: Path, image: Any) -> str:
 def _spoken(error: Exception) -> str:
     text = str(error).split("\n")[0]
     return "no image format that Pillow knows" if "cannot identify" in text else text or type(error).__name__
-
-
-_JPEG, _PNG, _LFS = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"version https://git-lfs"
-_PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
-_CHUNK = 4096  # bytes: the head of most files that have no thumbnail in them
-_TAIL = 32  # bytes: some cameras pad with zeros behind the end marker
-_NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})  # DHT, JPG, DAC share the range of the frame markers (ITU T.81, table B.1)
-_ORIENTATION = 0x0112
 
 
 class _Bad(Exception):
@@ -242,17 +241,13 @@ def _read_jpeg(window: _Window) -> Photo:
         if marker in {0xD9, 0xDA}:
             raise _Bad("the JPEG has no frame header")
         if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAME:
-            return _jpeg_frame(window.take(at + 4, 6), orientation)
+            precision, height, width, components = struct.unpack(">BHHB", window.take(at + 4, 6))
+            traits: list[Trait] = ["cmyk"] if components == 4 else []
+            return Photo(*_sides(width, height), orientation, tuple(traits + (["deep"] if precision > 8 else [])))
         length = int.from_bytes(window.take(at + 2, 2), "big")
         if marker == 0xE1 and length >= 16 and window.take(at + 4, 6) == b"Exif\0\0":
             orientation = exif_orientation(window, at + 10) or orientation
         at += 2 + max(length, 2)
-
-
-def _jpeg_frame(frame: bytes, orientation: int) -> Photo:
-    precision, height, width, components = struct.unpack(">BHHB", frame)
-    traits: list[Trait] = ["cmyk"] if components == 4 else []
-    return Photo(*_sides(width, height), orientation, tuple(traits + (["deep"] if precision > 8 else [])))
 
 
 def _read_png(window: _Window) -> Photo:
@@ -291,14 +286,6 @@ def _sides(width: int, height: int) -> tuple[int, int]:
     if not (width and height):
         raise _Bad(f"its header says {width}x{height} pixels")
     return width, height
-
-
-_VERSION = 1  # raise it when headers are read differently: older caches are then ignored
-_AT_ONCE = 64  # files per task: handing over single files costs more than reading them
-THREADS = 8  # enough to hide the waiting of network file systems; parsing itself holds the interpreter's lock
-
-Known = dict[str, list[Any]]
-"""path -> [size in bytes, mtime in ns, width, height, orientation, traits]"""
 
 
 class Headers:

@@ -17,6 +17,8 @@ from splatbatch.scene.photos.folders import MASK_COUNTS
 from splatbatch.scene.photos.headers import decode_problem, opened_photograph
 
 _AT_ONCE = 16  # files per task
+Greys = NDArray[np.uint8]
+_LEAST_SIDE = 400  # px: JPEG is decoded at an eighth, a quarter or a half where that leaves more
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,6 @@ def is_black(path: Path) -> bool:
             return int(image.convert("L").getextrema()[1]) < MASK_COUNTS  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
         return False
-
-
-Greys = NDArray[np.uint8]
-_LEAST_SIDE = 400  # px: JPEG is decoded at an eighth, a quarter or a half where that leaves more
 
 
 def decode_grey(path: str | Path, least_side: int = _LEAST_SIDE) -> Greys | None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 Size = tuple[int, int]
 """Width and height in pixels."""
-
 FEW_PX = 4
 """Up to here a difference may be rounding or a crop; nobody can tell which."""
 _FEW_SHARE = 0.1  # of the side: 4 px of a thumbnail are not few

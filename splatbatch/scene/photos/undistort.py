@@ -7,6 +7,7 @@ lengths stay as they are, so that a pixel in the middle of the photograph stays 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -66,26 +67,34 @@ def sources(camera: Camera, straight: Camera) -> NDArray[np.float32]:
 
 
 def undistorted_rays(camera: Camera, pixels: Floats) -> Floats:
-    """Return the rays x / z, y / z [N, 2] that meet a camera's pixels [N, 2]; NaN where none is found.
+    """Return the rays x / z, y / z [N, 2] that meet a camera's pixels [N, 2]; NaN where none is found."""
+    start = (pixels - (camera.cx, camera.cy)) / (camera.fx, camera.fy)  # the pinhole's
+    return unbent(lambda rays: project(camera, np.concatenate([rays, np.ones((len(rays), 1))], axis=1)), start, pixels)
 
-    Newton's method from the pinhole's ray; a ray counts if the lens does not fold over on the way to it.
+
+def unbent(bend: Callable[[Floats], Floats], rays: Floats, pixels: Floats) -> Floats:
+    """Return the rays [N, 2] that a lens bends to pixels [N, 2], by Newton's method; NaN where none is found.
+
+    A ray counts if the lens does not fold over on the way to it.
+
+    Args:
+        bend: returns the pixels of rays.
+        rays: to begin with.
+        pixels: that are wanted.
     """
-    focal, center = np.array([camera.fx, camera.fy]), np.array([camera.cx, camera.cy])
-    rays: Floats = (pixels - center) / focal
     with np.errstate(all="ignore"):
         for _ in range(_NEWTON_STEPS):
-            missing = pixels - _bend(camera, rays)
+            missing = pixels - bend(rays)
             if np.abs(missing).max(initial=0.0) < _SOLVED_PX / 100:
                 break
-            (a, b), (c, d) = _jacobian(camera, rays).transpose(1, 2, 0)
+            (a, b), (c, d) = _jacobian(bend, rays).transpose(1, 2, 0)
             x, y = missing.T
             step = np.stack([d * x - b * y, a * y - c * x], axis=1) / (a * d - b * c)[:, None]  # Cramer's rule
-            rays = rays + np.nan_to_num(step, posinf=0.0, neginf=0.0)
-        is_solved = np.linalg.norm(_bend(camera, rays) - pixels, axis=1) < _SOLVED_PX
-        is_fold = np.zeros(len(rays), bool)
+            rays = rays + np.clip(np.nan_to_num(step, posinf=0.0, neginf=0.0), -0.5, 0.5)
+        is_solved = np.linalg.norm(bend(rays) - pixels, axis=1) < _SOLVED_PX
         for share in np.linspace(0, 1, 9):
-            is_fold |= ~(np.linalg.det(_jacobian(camera, share * rays)) > 0)
-    rays[~is_solved | is_fold] = np.nan
+            is_solved &= np.linalg.det(_jacobian(bend, share * rays)) > 0
+    rays[~is_solved] = np.nan
     return rays
 
 
@@ -106,15 +115,10 @@ def _box(camera: Camera) -> tuple[int, int, int, int]:
     return left, top, right, bottom
 
 
-def _bend(camera: Camera, rays: Floats) -> Floats:
-    return project(camera, np.concatenate([rays, np.ones((len(rays), 1))], axis=1))
-
-
-def _jacobian(camera: Camera, rays: Floats) -> Floats:
+def _jacobian(bend: Callable[[Floats], Floats], rays: Floats) -> Floats:
     """Return d pixel / d ray [N, 2, 2] by central differences."""
-    columns = [_bend(camera, rays + shift) - _bend(camera, rays - shift) for shift in np.eye(2) * _SMALL]
-    slopes: Floats = np.nan_to_num(np.stack(columns, axis=2) / (2 * _SMALL), posinf=0.0, neginf=0.0)
-    return slopes
+    columns = [bend(rays + shift) - bend(rays - shift) for shift in np.eye(2) * _SMALL]
+    return np.nan_to_num(np.stack(columns, axis=2) / (2 * _SMALL), posinf=0.0, neginf=0.0)
 
 
 def _refused(camera: Camera, why: str) -> SceneError:

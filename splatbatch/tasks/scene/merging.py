@@ -19,7 +19,7 @@ from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import Patch
 from splatbatch.splats.clean import IN_WORDS
 from splatbatch.splats.export import Source
-from splatbatch.splats.merge import Earlier, Inside, Outside, Part, Region, Written, merge_splats
+from splatbatch.splats.merge import Earlier, Part, Region, Written, inside, merge_splats, outside
 from splatbatch.store.folders import MergedFiles
 from splatbatch.store.records.merge import FORMAT, Cleaned, Hole, Merge, MergedPart
 from splatbatch.store.records.result import Result
@@ -189,9 +189,9 @@ def _part(parts: Parts, one: Candidate, cleaning: Cleaning | None) -> Part:
 def _region(parts: Parts, one: Candidate) -> tuple[Region, list[list[list[float | None]]]]:
     """Return where a splat counts, and the boxes that say so: each place is drawn by one patch, or by the backdrop."""
     if one.core is not None:
-        return Inside(parts.partition, parts.offset, one.core.core), [_corners(one.core.core)]
+        return inside(parts.partition, parts.offset, one.core.core), [_corners(one.core.core)]
     boxes = tuple(other.core.core.clipped(reach_of(other.core)) for other in parts.usable if other.core)
-    return Outside(parts.partition, parts.offset, boxes), [_corners(box) for box in boxes]
+    return outside(parts.partition, parts.offset, boxes), [_corners(box) for box in boxes]
 
 
 def _record(part: Part, one: Written) -> MergedPart:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splatbatch.scene.colmap.reconstruction import Image
+from splatbatch.scene.colmap.types import Image
 
 ROUNDING = 1e-12  # of the largest coordinate: what float64 loses in R^T t, with a margin
 

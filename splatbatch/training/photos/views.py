@@ -16,7 +16,8 @@ from torch import Tensor
 from splatbatch.config import Training
 from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
-from splatbatch.scene.colmap.reconstruction import Image, Reconstruction
+from splatbatch.scene.colmap.reconstruction import Reconstruction
+from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.colors.tone import NEUTRAL, Tone
 from splatbatch.scene.photos.folders import DIVISORS, Photographs, choose_photographs, find_masks
 from splatbatch.training.border.surroundings import NONE, Surroundings

@@ -13,8 +13,7 @@ import torch
 from splatbatch.config.recipe import Recipe
 from splatbatch.files import append_line
 from splatbatch.scene.colors.tone import Tone
-from splatbatch.scene.partition.border import reach_of
-from splatbatch.scene.partition.seams import Seam, looks_across, seams_of
+from splatbatch.scene.partition.border import Seam, looks_across, reach_of, seams_of
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import Progress
 from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured

@@ -14,10 +14,9 @@ from splatbatch.files import MIB
 from splatbatch.machine.slots import available_mib
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.frame import shifted
-from splatbatch.scene.partition.border import reach_of
+from splatbatch.scene.partition.border import Shares, reach_of, shares_of
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition, read_partition
-from splatbatch.scene.partition.seams import Shares, shares_of
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.training.rendering.view import RasterOptions

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from splatbatch.config import Training
-from splatbatch.scene.colmap.reconstruction import Image, Reconstruction
+from splatbatch.scene.colmap.reconstruction import Reconstruction
+from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.colors.tone import NEUTRAL, Tone
 from splatbatch.scene.photos.folders import choose_photographs, find_masks
 from splatbatch.training.photos.decode import Source, decode

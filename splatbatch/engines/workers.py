@@ -1,4 +1,4 @@
-"""The crew of a batch: all workers that engines were asked for and that are not known to have ended."""
+"""The workers of a batch that engines were asked for and that are not known to have ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_NODES = 4
 """Named in a line."""
 
 
-class Crew:
+class EngineWorkers:
     """What was asked of engines for one output folder, and how it is by the latest look."""
 
     def __init__(self, settings: Executor, output: OutputFolder) -> None:

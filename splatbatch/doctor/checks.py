@@ -1,0 +1,461 @@
+"""Judges what is known of a machine and a batch: driver, torch, kernels, disk, trainers, optional parts. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from splatbatch.config import Recipe
+from splatbatch.errors import ExecutorError, TrainerError
+from splatbatch.files import MIB
+from splatbatch.machine.gpu import Presence
+from splatbatch.plain_text import counted
+from splatbatch.scene.footprint import Footprint
+
+Version = tuple[int, int]
+"""Major and minor, of CUDA or of a compute capability."""
+OF_TRAINER, OF_MACHINE = TrainerError.exit_code, ExecutorError.exit_code
+FLOAT = 4  # bytes
+BESIDES_MIB = 20
+"""Of each patch: pictures, log, progress (estimated, not measured)."""
+EXTRAS = {
+    "web": ("gsply", "splats that open in 3D in report.html"),
+    "notify": ("apprise", "notify.urls"),
+    "tensorboard": ("tensorboard", "evaluation.tensorboard"),
+    "lpips": ("torchmetrics", "LPIPS beside PSNR and SSIM"),
+    "geo": ("pyproj", "3D Tiles on the globe"),
+    "mlflow": ("mlflow-skinny", "tracking.mlflow"),
+    "ray": ("ray", "executor.engine: ray"),
+}
+"""The package of each optional part, and what it is for."""
+FEWEST_FILES = 4096
+"""Loader workers and cached photographs need thousands."""
+SHARED_MEMORY_MIB = 64
+MINOR_COMPATIBLE = 11
+"""From CUDA 11 on a driver runs programs of every minor version of its own major one (CUDA Compatibility)."""
+INSTALL = "pip install -c constraints.txt ., with the wheel of torch that pytorch.org names for the driver's CUDA."
+STALE_S = 60.0
+LEAST_FOR_TRITON = (7, 0)
+FIRST_CUDA = {(8, 0): (11, 0), (8, 6): (11, 1), (8, 9): (11, 8), (9, 0): (11, 8), (10, 0): (12, 8), (12, 0): (12, 8)}
+"""The CUDA toolkit that first compiles for a compute capability (release notes)."""
+DROPPED_BY_13 = (7, 5)
+"""CUDA 13 compiles for this and later ones only."""
+WARM = "`splatbatch doctor --warm` builds them now, else the first patch does."
+PLAIN = "Training works without them, slower (training.kernels: gsplat)"
+
+
+@dataclass(frozen=True)
+class TorchBuild:
+    """Which torch is installed, read from its files."""
+
+    version: str
+    cuda: Version | None
+    """None: a build without CUDA."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What can be seen in milliseconds, without torch."""
+
+    presence: Presence = field(default_factory=Presence)
+    driver: str = ""
+    driver_cuda: Version | None = None
+    """The latest CUDA that the driver runs programs of."""
+    torch: TorchBuild | None = None
+    shm_mib: tuple[int, int] | None = None
+    """Of shared memory: all, and free."""
+    open_files: int = 1 << 16
+    """As many as a process may have at most."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of Python and of packages; a package that is not installed is left out."""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A file that keeps an extension from being built by two at once."""
+
+    path: Path
+    age_s: float
+    is_compiling: bool
+    """Whether any compiler runs on this machine."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """What builds kernels here, and what is built already."""
+
+    gsplat: str = ""
+    """"prebuilt", "built", or empty: it will be built by who needs it first."""
+    nvcc: Path | None = None
+    nvcc_version: Version | None = None
+    compiler: str = ""
+    """The C++ compiler, if there is one."""
+    has_headers: bool = True
+    """Whether Python's own headers are here: Triton compiles a few lines against them."""
+    has_ninja: bool = True
+    locks: tuple[Lock, ...] = ()
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a process with torch saw: it may hang or die where the driver does, and we do not."""
+
+    error: str = ""
+    """Why there is no answer, or why torch has no CUDA."""
+    architectures: tuple[str, ...] = ()
+    """That torch was built for, as "sm_90" or "compute_90"."""
+    launch_error: str = ""
+    """Of a first tiny kernel of torch."""
+    triton_error: str = ""
+    """Of a first kernel of ours."""
+    kernels: tuple[str, ...] = ()
+    """Ours, all of them."""
+    cached: tuple[str, ...] = ()
+    """Those that are compiled already for a GPU that is here."""
+    groups: tuple[str, ...] = ()
+    """What can be built ahead, each in a process of its own."""
+    has_native: bool = False
+    """Whether our kernels in CUDA C++ are built for the GPUs here."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a batch asks of the machine."""
+
+    folder: Path
+    """Of the output."""
+    can_write: bool = True
+    free_mib: int | None = None
+    need_mib: int = 0
+    wanted_mib: int = 0
+    """`limits.free_disk_mib`."""
+    lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of each trainer: what is missing here."""
+    trains_itself: bool = True
+    """Whether our own trainer is one of them."""
+    on_cpu: bool = False
+    extras: frozenset[str] = frozenset()
+    """Optional parts that the YAML asks for."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of `doctor`."""
+
+    check: str
+    state: Literal["ok", "warning", "problem"]
+    message: str
+    remedy: str = ""
+    exit_code: int = 0
+    """Of a problem: 4 if the trainer cannot run here, 5 if it is the machine."""
+
+
+def ok(check: str, message: str) -> Finding:
+    """Return a finding that asks for nothing."""
+    return Finding(check, "ok", message)
+
+
+def warning(check: str, message: str, remedy: str) -> Finding:
+    """Return a finding that does not keep anything from being trained."""
+    return Finding(check, "warning", message, remedy)
+
+
+def problem(check: str, message: str, remedy: str, exit_code: int) -> Finding:
+    """Return a finding with which nothing can be trained."""
+    return Finding(check, "problem", message, remedy, exit_code)
+
+
+def worst_exit_code(findings: Iterable[Finding]) -> int:
+    """Return 5 if the machine has a problem, else 4 if the trainer has one, else 0."""
+    return max((finding.exit_code for finding in findings), default=0)
+
+
+def of_job(job: Job) -> Iterator[Finding]:
+    """Yield what there is to say of a batch."""
+    yield output_folder(job)
+    yield disk(job)
+    yield from trainers(job.lacking)
+
+
+def output_folder(job: Job) -> Finding:
+    """Judge whether the output can be written."""
+    if job.can_write:
+        return ok("output folder", f"{job.folder} can be written")
+    remedy = "Choose another output.folder, or mend its permissions."
+    return problem("output folder", f"{job.folder} cannot be written", remedy, OF_MACHINE)
+
+
+def disk(job: Job) -> Finding:
+    """Judge the room for the output: below `limits.free_disk_mib` nothing is started."""
+    if job.free_mib is None:
+        return ok("disk", f"it is not known how much room {job.folder} has")
+    room, remedy = f"{job.free_mib:,} MiB free for {job.folder}", "Free space, or choose another output.folder."
+    if job.free_mib < job.wanted_mib:
+        said = f"{room}, wanted {job.wanted_mib:,} MiB (limits.free_disk_mib): nothing is started before"
+        return problem("disk", said, remedy, OF_MACHINE)
+    if job.free_mib < job.need_mib + job.wanted_mib:
+        said = f"{room}; the batch will write about {job.need_mib:,} MiB and pauses below {job.wanted_mib:,} MiB"
+        return warning("disk", said, remedy)
+    return ok("disk", f"{room}, the batch will write about {job.need_mib:,} MiB")
+
+
+def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
+    """Judge whether the programs that train are here."""
+    for name, missing in lacking.items():
+        if missing:
+            remedy = (
+                f"Mend trainers.{name} in the YAML, or install it: `splatbatch doctor --trainers` says what is found."
+            )
+            yield problem(f"trainer {name}", "; ".join(missing), remedy, OF_TRAINER)
+        else:
+            yield ok(f"trainer {name}", "found")
+
+
+def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: bool) -> Iterator[Finding]:
+    """Say which optional parts are installed; one that the YAML asks for and is not here is a warning."""
+    for extra, (package, purpose) in EXTRAS.items():
+        remedy = f"pip install 'splatbatch[{extra}]'"
+        if package in versions:
+            yield ok(f"extra {extra}", f"{package} {versions[package]}: {purpose}")
+        elif extra in wanted:
+            yield warning(f"extra {extra}", f"not installed, and the YAML asks for it: {purpose}", remedy)
+        else:
+            yield ok(f"extra {extra}", f"not installed (optional): {purpose}: {remedy}")
+    without = "not packed: this was installed from sources without npm; a wheel of a release has it"
+    yield ok("3D viewer", "packed into the report" if has_viewer else without)
+
+
+def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, Footprint]) -> int:
+    """Return what the training of some patches will write: splats, checkpoints, pictures; from above."""
+    total = 0
+    for name, footprint in footprints.items():
+        training = recipes[name].training
+        floats = 11 + 3 * (training.sh_degree + 1) ** 2  # position, scales, quaternion, opacity; harmonics
+        copies = 4 if training.checkpoint_every else 1  # a checkpoint also has Adam's two moments
+        total += BESIDES_MIB + footprint.num_gaussians * floats * FLOAT * copies // MIB
+    return total
+
+
+def of_machine(machine: Machine, *, on_cpu: bool = False) -> Iterator[Finding]:
+    """Yield what there is to say of a machine; `on_cpu`: whoever trains has asked for the CPU."""
+    yield versions(machine)
+    if on_cpu:
+        yield ok("device", "trains on the CPU, as the YAML says")
+    else:
+        yield driver(machine)
+        yield from cards(machine)
+        yield torch_build(machine)
+    yield shared_memory(machine.shm_mib)
+    yield open_files(machine.open_files)
+
+
+def versions(machine: Machine) -> Finding:
+    """Say what is installed in which version."""
+    return ok("versions", ", ".join(f"{name} {number}" for name, number in machine.versions.items()))
+
+
+def driver(machine: Machine) -> Finding:
+    """Judge whether NVML answers, and what it says of the driver."""
+    if why := machine.presence.why_unusable():
+        remedy = "Reboot after a driver update, see dmesg and nvidia-smi; start a container with its GPUs (--gpus all)."
+        return problem("driver", why, remedy, OF_MACHINE)
+    if not machine.presence.cards:
+        return ok("driver", "no NVIDIA GPU here: trains on the CPU; more than an hour of it needs training.device: cpu")
+    cuda = f", CUDA {_spell(machine.driver_cuda)}" if machine.driver_cuda else ""
+    return ok("driver", f"NVIDIA driver {machine.driver or 'of unknown version'}{cuda}; NVML answers")
+
+
+def cards(machine: Machine) -> Iterator[Finding]:
+    """Say which GPUs there are."""
+    for card in machine.presence.cards:
+        capability = f", compute capability {_spell(card.capability)}" if card.capability else ""
+        yield ok(f"gpu {card.index}", f"{card.name}, {card.total_mib:,} MiB{capability}")
+
+
+def torch_build(machine: Machine) -> Finding:
+    """Judge whether the torch that is installed can use the GPUs and their driver."""
+    build, here = machine.torch, machine.presence
+    if build is None:
+        return problem("torch", "the Python package torch is not installed", INSTALL, OF_TRAINER)
+    if not here.cards:
+        return ok("torch", f"torch {build.version}")
+    if build.cuda is None:
+        return problem("torch", f"torch {build.version} is built without CUDA, and a GPU is here", INSTALL, OF_TRAINER)
+    if machine.driver_cuda and not _runs(machine.driver_cuda, build.cuda):
+        said = f"torch {build.version} needs CUDA {_spell(build.cuda)}, the driver is too old: it runs CUDA up to"
+        return problem("torch", f"{said} {_spell(machine.driver_cuda)}", f"Update the driver; or {INSTALL}", OF_MACHINE)
+    return ok("torch", f"torch {build.version} for CUDA {_spell(build.cuda)}, which the driver runs")
+
+
+def shared_memory(shm_mib: tuple[int, int] | None) -> Finding:
+    """Judge the room in /dev/shm; the batch waits while there is less than it wants, as its gate does."""
+    if shm_mib is None:
+        return ok("shared memory", "no /dev/shm here")
+    total, free = shm_mib
+    if free < min(SHARED_MEMORY_MIB, total // 2):
+        remedy = "Free some: nothing is started before. Files of programs that died lie in /dev/shm; docker --shm-size."
+        return problem("shared memory", f"{free} MiB of {total} free in /dev/shm", remedy, OF_MACHINE)
+    if total <= SHARED_MEMORY_MIB:
+        remedy = "Enough for our own trainer; others with loader workers want docker --shm-size=8g."
+        return warning("shared memory", f"only {total} MiB of /dev/shm, {free} free", remedy)
+    return ok("shared memory", f"{free:,} of {total:,} MiB free in /dev/shm")
+
+
+def open_files(most: int) -> Finding:
+    """Judge how many files a process may open at most: attempts raise their own limit to that."""
+    if most < FEWEST_FILES:
+        remedy = f"Raise the hard limit: ulimit -Hn {FEWEST_FILES * 16}, /etc/security/limits.conf, LimitNOFILE=."
+        return warning("open files", f"a process may open {most} at most", remedy)
+    return ok("open files", f"up to {most:,} per process")
+
+
+def _runs(driver_cuda: Version, built_for: Version) -> bool:
+    same_major = driver_cuda[0] == built_for[0] >= MINOR_COMPATIBLE
+    return same_major or driver_cuda >= built_for
+
+
+def _spell(version: Version | None) -> str:
+    return f"{version[0]}.{version[1]}" if version else "?"
+
+
+def parse_build(text: str) -> TorchBuild:
+    """Return what torch/version.py says.
+
+    Raises:
+        ValueError: it says nothing of a version.
+    """
+    values = {}
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and (line[:1].isalpha() or line.startswith("__version__")):
+            values[name.partition(":")[0].strip()] = value.strip().strip("'\"")
+    if "__version__" not in values:
+        raise ValueError("no __version__")
+    return TorchBuild(values["__version__"], parse_version(values.get("cuda", "")))
+
+
+def parse_version(text: str) -> Version | None:
+    """Return the first two numbers of "13.0.88"; None of anything else."""
+    numbers = text.split(".")[:2]
+    return (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 and all(map(str.isdecimal, numbers)) else None
+
+
+def of_kernels(machine: Machine, tools: Toolchain, probe: Probe) -> Iterator[Finding]:
+    """Yield what there is to say of kernels, on a machine with a GPU."""
+    capabilities = tuple(dict.fromkeys(card.capability for card in machine.presence.cards if card.capability))
+    yield torch_kernels(probe, capabilities)
+    yield gsplat(machine, tools, capabilities)
+    yield from locks(tools.locks)
+    yield from triton(machine, tools, probe, capabilities)
+    yield native(machine, tools, probe, capabilities)
+
+
+def torch_kernels(probe: Probe, capabilities: Iterable[Version]) -> Finding:
+    """Judge whether torch has kernels for the GPUs here: "no kernel image" told beforehand."""
+    if probe.error:
+        remedy = "Mend what it names; see nvidia-smi, dmesg, and that no other process holds the GPU in exclusive mode."
+        return problem("cuda", probe.error, remedy, OF_MACHINE)
+    for capability in capabilities:
+        if probe.architectures and not can_run(capability, probe.architectures):
+            have = f"torch has kernels for {', '.join(probe.architectures)}"
+            said = f"no kernel image for compute capability {capability[0]}.{capability[1]}: {have}"
+            return problem("cuda", said, "Install a torch that was built for this GPU: see pytorch.org.", OF_TRAINER)
+    if probe.launch_error:
+        return problem("cuda", f"torch computes nothing: {probe.launch_error}", "See nvidia-smi and dmesg.", OF_MACHINE)
+    return ok("cuda", f"torch computes on it, with kernels for {', '.join(probe.architectures) or 'it'}")
+
+
+def can_run(capability: Version, architectures: Iterable[str]) -> bool:
+    """Return whether code for some of these architectures runs on a GPU (CUDA C++ Programming Guide, compatibility).
+
+    Binary code (sm) runs on the same major version and no lower minor one, with an a on that very GPU alone; PTX
+    (compute) is compiled on the spot for every later one.
+    """
+    for name in architectures:
+        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", name)
+        if not found:
+            continue
+        built = (int(found[2]), int(found[3]))
+        if found[4] == "a":
+            runs = capability == built
+        else:
+            runs = capability >= built and (capability[0] == built[0] or (found[1] == "compute" and not found[4]))
+        if runs:
+            return True
+    return False
+
+
+def gsplat(machine: Machine, tools: Toolchain, capabilities: Iterable[Version]) -> Finding:
+    """Judge whether gsplat's kernels are built, or can be."""
+    if tools.gsplat:
+        return ok("gsplat", f"its kernels are {tools.gsplat}")
+    remedy = "Install the CUDA toolkit of torch's version and a C++ compiler (build-essential), or gsplat's own wheel."
+    if lacking := _lacking(machine, tools, capabilities):
+        return problem("gsplat", f"its kernels are not built, and cannot be: {lacking}", remedy, OF_TRAINER)
+    nvcc = f"nvcc {tools.nvcc_version[0]}.{tools.nvcc_version[1]}" if tools.nvcc_version else "nvcc"
+    return warning("gsplat", f"its kernels are not built yet: some minutes with {nvcc} at {tools.nvcc}", WARM)
+
+
+def native(machine: Machine, tools: Toolchain, probe: Probe, capabilities: Iterable[Version]) -> Finding:
+    """Judge whether our kernels in CUDA C++ are built, or can be."""
+    if probe.has_native:
+        return ok("native", "our CUDA kernels are built")
+    if lacking := _lacking(machine, tools, capabilities):
+        remedy = "gsplat's are used: a step takes almost twice as long. Install the CUDA toolkit of torch's version."
+        return warning("native", f"our CUDA kernels are not built, and cannot be: {lacking}", remedy)
+    return warning("native", "our CUDA kernels are not built yet: some seconds", WARM)
+
+
+def _lacking(machine: Machine, tools: Toolchain, capabilities: Iterable[Version]) -> str:
+    if tools.nvcc is None:
+        return "there is no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda"
+    if not tools.compiler or not tools.has_ninja:
+        return "there is no C++ compiler" if tools.has_ninja else "there is no ninja"
+    built_for, version = machine.torch.cuda if machine.torch else None, tools.nvcc_version
+    if version is None:
+        return ""
+    number = f"nvcc is of CUDA {version[0]}.{version[1]}"
+    if built_for and version[0] != built_for[0]:
+        return f"{number}, torch is built for CUDA {built_for[0]}.{built_for[1]}"
+    for capability in capabilities:
+        first = max((cuda for least, cuda in FIRST_CUDA.items() if least <= capability), default=(0, 0))
+        if version < first or (version[0] >= 13 and capability < DROPPED_BY_13):
+            return f"{number}, which does not compile for compute capability {capability[0]}.{capability[1]}"
+    return ""
+
+
+def locks(found: Iterable[Lock]) -> Iterator[Finding]:
+    """Judge locks of builds: one that nobody holds any more keeps the next build waiting for ever."""
+    for lock in found:
+        age = f"{lock.age_s / 60:.0f} min old"
+        if lock.is_compiling or lock.age_s < STALE_S:
+            yield ok("build lock", f"{lock.path}: something is being built, {age}")
+        else:
+            remedy = f"Remove it: rm {lock.path}"
+            yield warning("build lock", f"{lock.path}: {age}, and no compiler runs: left by a build that died", remedy)
+
+
+def triton(machine: Machine, tools: Toolchain, probe: Probe, capabilities: Iterable[Version]) -> Iterator[Finding]:
+    """Judge whether our own kernels can be compiled and are."""
+    if "triton" not in machine.versions:
+        yield warning("triton", "not installed: our own kernels are not used", f"{PLAIN}: pip install triton.")
+        return
+    too_old = [one for one in capabilities if one < LEAST_FOR_TRITON]
+    if too_old:
+        yield warning("triton", f"does not compile for compute capability {too_old[0][0]}.{too_old[0][1]}", f"{PLAIN}.")
+        return
+    if not tools.compiler or not tools.has_headers:
+        lacking = "Python's headers (python3-dev)" if tools.compiler else "a C compiler (build-essential)"
+        yield warning("triton", f"{lacking} missing: our own kernels cannot be loaded", f"{PLAIN}; install it.")
+        return
+    if probe.triton_error:
+        yield warning("triton", f"our own kernels do not work here: {probe.triton_error}", f"{PLAIN}.")
+        return
+    left = [name for name in probe.kernels if name not in probe.cached]
+    if left:
+        yield warning("triton", f"not compiled yet: {len(left)} of our {counted(len(probe.kernels), 'kernel')}", WARM)
+    else:
+        yield ok("triton", f"our own kernels ({len(probe.kernels)}) are compiled and cached")

@@ -1,1 +1,0 @@
-"""How good splats are beyond PSNR, as the page shows it: figures with pictures, curve, maps, certificate."""

@@ -1,0 +1,544 @@
+"""What may be wrong with a model, as candidates: another K or lens, points that were moved alone, poses of others.
+
+K and lenses are fitted anew by a robust line and named by their change: whatever the lens, COLMAP's models end in
+x = fx u + cx, y = fy v + cy, so that K follows from a line for each axis. Points are held against poses by the
+similarity between them; poses are tried inverted, with the axes of OpenGL, with quaternions in another order, as those
+of other images, or found anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from splatbatch.scene.colmap.files import load_pycolmap, shown
+from splatbatch.scene.colmap.types import CAMERA_MODELS, PINHOLE_MODELS, Camera, Floats, from_quats
+from splatbatch.scene.geometry import limits
+from splatbatch.scene.geometry.survey import Candidate, Reach, Views
+from splatbatch.scene.reprojection import in_pycolmap, project
+
+_ROUNDS = 4
+_RECOVER = (
+    "Take K from the reconstruction that these keypoints and points came from, or refine it (colmap bundle_adjuster)."
+)
+_BEND = frozenset(
+    {"k", "k0", "k1", "k2", "k3", "k4", "k5", "k6", "p0", "p1", "p2", "omega", "sx1", "sy1", "s0", "s1", "s2", "s3"}
+)
+_LEAST_LENS = 1e-4  # a coefficient below it bends nothing
+_MOVE_BOTH = "Apply the same transformation to points and poses: pycolmap's Reconstruction.transform moves both."
+_LEAST_POINTS = 30
+_PLAIN = 0.02  # relative difference below which a scale is 1; radians for an angle
+_ORDERS = {"": (0, 1, 2, 3), "quaternions are x, y, z, w": (3, 0, 1, 2), "quaternions are z, w, x, y": (1, 2, 3, 0)}
+_AXES = {
+    "": (1.0, 1.0, 1.0),
+    "the camera's y and z axes are OpenGL's (up, backward) and not COLMAP's (down, forward)": (1.0, -1.0, -1.0),
+    "the camera's x and y axes are turned by 180 degrees": (-1.0, -1.0, 1.0),
+    "the camera looks backward (x and z axes flipped)": (-1.0, 1.0, -1.0),
+}
+_TO_WORLD = "poses are camera-to-world and not world-to-camera"
+_REMEDY = {
+    "inverted_poses": "Invert every pose where the model is made (R' = R^T, t' = -R^T t).",
+    "flipped_axes": "Turn the axes where the model is made: COLMAP's cameras look along +z with y down.",
+    "quaternion_order": "Write quaternions as w, x, y, z (scipy and pycolmap's .quat have w last).",
+}
+_SEARCHED_IMAGES = 24
+_REORDER = "Give every image its own pose again, by name and never by position, where the model is made."
+
+
+def unit(camera: Camera) -> Camera:
+    """Return the camera with focal length 1 and principal point 0: what is left is its lens."""
+    one = {"f": 1.0, "fx": 1.0, "fy": 1.0, "cx": 0.0, "cy": 0.0}
+    names = CAMERA_MODELS[camera.model].params
+    return replace(camera, params=tuple(one.get(name, value) for name, value in zip(names, camera.params, strict=True)))
+
+
+def axes(rays: Floats) -> list[list[Floats]]:
+    """Return u for the x axis and v for the y axis."""
+    return [[rays[:, :1]], [rays[:, 1:]]]
+
+
+def polynomial(rays: Floats) -> list[list[Floats]]:
+    """Return u, u r^2, u r^4 for each axis, and what decentring adds."""
+    square = (rays**2).sum(axis=1, keepdims=True)
+    cross = 2 * rays[:, :1] * rays[:, 1:]
+    return [[ray, ray * square, ray * square**2, cross, square + 2 * ray**2] for ray in (rays[:, :1], rays[:, 1:])]
+
+
+def fit(terms: list[list[Floats]], xy: Floats) -> tuple[Floats, Floats, Floats] | None:
+    """Return the coefficients for x and y (the constant last) and the errors [O]; None where nothing can be fitted.
+
+    Least squares, in rounds that leave out what misses by more than three medians.
+    """
+    columns = [np.concatenate([*parts, np.ones((len(xy), 1))], axis=1) for parts in terms]
+    usable = np.isfinite(columns[0]).all(axis=1) & np.isfinite(columns[1]).all(axis=1) & np.isfinite(xy).all(axis=1)
+    kept, errors = usable.copy(), np.full(len(xy), np.inf)
+    solution = (np.zeros(0), np.zeros(0))
+    for _ in range(_ROUNDS):
+        if kept.sum() < 4 * columns[0].shape[1]:
+            return None
+        solution = (_solve(columns[0][kept], xy[kept, 0]), _solve(columns[1][kept], xy[kept, 1]))
+        missed = [columns[axis][usable] @ solution[axis] - xy[usable, axis] for axis in (0, 1)]
+        errors[usable] = np.hypot(*missed)
+        kept = usable & (errors <= 3 * np.median(errors[kept]) + 1e-9)
+    return solution[0], solution[1], errors
+
+
+def _solve(columns: Floats, wanted: Floats) -> Floats:
+    """Return the least squares solution by the normal equations: ten times as fast as lstsq, and exact enough."""
+    scale = np.linalg.norm(columns, axis=0) + 1e-300
+    columns = columns / scale
+    square = columns.T @ columns + 1e-14 * np.eye(columns.shape[1])
+    return np.linalg.solve(square, columns.T @ wanted) / scale
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The views of one camera, or of some of its images, and how far their keypoints reach."""
+
+    views: Views
+    camera: Camera
+    reach: Reach
+    share: float
+    """Of the camera's images: 1 for all."""
+
+
+def refitted(group: Group) -> Iterator[Candidate]:
+    """Yield the K that fits the keypoints with the camera's own lens; then one that also turns or mirrors."""
+    camera, views = group.camera, group.views
+    if "cx" not in CAMERA_MODELS[camera.model].params:
+        return
+    rays = project(unit(camera), views.in_camera)
+    fitted = fit(axes(rays), views.xy)
+    if fitted is not None:
+        (fx, cx), (fy, cy), errors = fitted
+        kind, what, remedy = name_change(group, (float(fx), float(fy), float(cx), float(cy)))
+        yield Candidate(kind, what, remedy, errors)
+    turned = fit([[rays[:, 1:]], [rays[:, :1]]], views.xy)
+    if turned is not None:
+        what = "the keypoints fit when x and y are exchanged: photographs or keypoints were turned by 90 degrees"
+        remedy = "Use photographs and keypoints as COLMAP saw them, upright or not."
+        yield Candidate("turned", what, remedy, turned[2])
+
+
+def name_change(group: Group, fitted: tuple[float, float, float, float]) -> tuple[str, str, str]:
+    """Return kind, words and remedy of a K that is `fitted` and not what the camera says."""
+    camera = group.camera
+    fx, fy, cx, cy = fitted
+    side = limits.side_px(camera)
+    scale = (fx / camera.fx, fy / camera.fy)
+    moved = (cx - camera.cx, cy - camera.cy)
+    has_scale = any(abs(each - 1) > limits.SAME for each in scale)
+    stays = max(map(abs, moved)) <= _slack(scale) * side
+    follows = max(abs(cx - scale[0] * camera.cx), abs(cy - scale[1] * camera.cy)) <= _slack(scale) * side
+    values = f"fx {fx:.6g}, fy {fy:.6g}, cx {cx:.6g}, cy {cy:.6g}"
+    if min(map(abs, scale)) < 1e-6:
+        return "wrong_k", f"K is wrong: the keypoints say {values}; the camera {_spell_k(camera)}", _RECOVER
+    if min(scale) < 0:
+        return "mirrored", f"the keypoints are mirrored against K ({values})", "Use the photographs unmirrored."
+    if not has_scale:
+        return _name_shift(group, moved, (cx, cy))
+    if (
+        max(abs(fx / camera.fy - 1), abs(fy / camera.fx - 1)) < limits.SAME
+        and abs(camera.fx / camera.fy - 1) > limits.SAME
+    ):
+        return "wrong_k", f"fx and fy are exchanged: the keypoints say {values}", "Exchange them in the camera."
+    if follows and not (stays and abs(camera.cx) < 0.1 * side):
+        return _name_rescale(group, scale)
+    if stays:
+        return _name_focal(camera, scale, (fx, fy))
+    return "wrong_k", f"K is wrong: the keypoints say {values}; the camera {_spell_k(camera)}", _RECOVER
+
+
+def _name_focal(camera: Camera, scale: tuple[float, float], focal: tuple[float, float]) -> tuple[str, str, str]:
+    off = [1 / each for each in scale]
+    if abs(scale[0] - scale[1]) <= 2 * limits.SAME * max(scale):
+        what = f"the focal length is {np.mean(off):.3g} times what the keypoints say ({focal[0]:.6g} px)"
+    else:
+        worse = int(abs(scale[1] - 1) > abs(scale[0] - 1))
+        what = f"f{'xy'[worse]} is {off[worse]:.3g} times what the keypoints say ({focal[worse]:.6g} px)"
+    return "focal_off", f"{what}; the principal point fits", _RECOVER
+
+
+def _name_shift(group: Group, moved: tuple[float, float], fitted: tuple[float, float]) -> tuple[str, str, str]:
+    camera, reach = group.camera, group.reach
+    size = (camera.width, camera.height)
+    values = f"({fitted[0]:.6g}, {fitted[1]:.6g})"
+    off = f"({-moved[0]:+.4g}, {-moved[1]:+.4g}) px"
+    exchanged = max(abs(fitted[0] - camera.cy), abs(fitted[1] - camera.cx)) < limits.SAME * limits.side_px(camera)
+    if exchanged:
+        return "principal_point_off", f"cx and cy are exchanged: the keypoints say {values}", "Exchange them."
+    if group.share < 1:
+        what = f"the keypoints of {_part(group)} lie {off} off where K puts their points"
+        return "half_applied", what, "Apply the crop to all images of the camera, or give these a camera of their own."
+    centred = max(abs(camera.cx / size[0] - 0.5), abs(camera.cy / size[1] - 0.5)) < limits.CENTRED
+    is_beyond = max(reach.high[axis] / size[axis] for axis in (0, 1)) > 1 + limits.SAME or min(reach.low) < -limits.SAME
+    if centred and is_beyond:
+        what = (
+            f"the keypoints lie {off} off where K puts their points, and beyond the photograph: a crop left them behind"
+        )
+        return "keypoints_left", what, "Shift the keypoints as the principal point was shifted; K fits the photographs."
+    percent = max(abs(moved[axis]) / size[axis] for axis in (0, 1))
+    what = f"the principal point is {off} ({100 * percent:.2g} % of the side) off: the keypoints say {values}"
+    return "principal_point_off", what, _RECOVER
+
+
+def _name_rescale(group: Group, scale: tuple[float, float]) -> tuple[str, str, str]:
+    camera, factor = group.camera, f"{scale[0]:.4g}"
+    if abs(scale[0] - scale[1]) > 2 * limits.SAME * max(scale):
+        factor = f"{scale[0]:.4g} in x and {scale[1]:.4g} in y"
+    if group.share < 1:
+        what = f"the keypoints of {_part(group)} are {factor} times as large as K has them: a rescale was half-applied"
+        return "half_applied", what, "Rescale all images of the camera alike, or give these a camera of their own."
+    if _off_centre(camera, scale) < _off_centre(camera, (1.0, 1.0)):  # K belongs to its size only once it is mended
+        what = f"K is {1 / scale[0]:.4g} times what the keypoints and the camera's size say: K alone was rescaled"
+        return "k_rescaled", what, f"Multiply fx, cx (and fy, cy) by {factor}, or take K from the source."
+    what = f"the keypoints are {factor} times as large as K and the camera's size say: a rescale left them behind"
+    return "keypoints_left", what, f"Divide the keypoints in images.bin by {factor}; K fits the photographs."
+
+
+def _off_centre(camera: Camera, scale: Sequence[float]) -> float:
+    """Return how far from the middle a principal point times `scale` lies, as a share of the side."""
+    shares = (scale[0] * camera.cx / camera.width, scale[1] * camera.cy / camera.height)
+    return max(abs(share - 0.5) for share in shares)
+
+
+def _slack(scale: tuple[float, float]) -> float:
+    """Return how exactly a principal point is known: a focal length that is far too long makes it vague."""
+    return limits.SAME * max(1.0, *(abs(each) for each in scale)) + 0.02 * min(1.0, abs(abs(scale[0]) - 1))
+
+
+def _part(group: Group) -> str:
+    return f"{len(np.unique(group.views.rows))} of its images"
+
+
+def _spell_k(camera: Camera) -> str:
+    return f"fx {camera.fx:.6g}, fy {camera.fy:.6g}, cx {camera.cx:.6g}, cy {camera.cy:.6g}"
+
+
+def other_lenses(group: Group) -> Iterator[Candidate]:
+    """Yield lenses: none, the opposite one, one that was dropped, a fisheye's."""
+    camera, views = group.camera, group.views
+    if "cx" not in CAMERA_MODELS[camera.model].params:
+        return
+    pinhole = replace(camera, model="PINHOLE", params=(camera.fx, camera.fy, camera.cx, camera.cy))
+    if camera.model not in PINHOLE_MODELS:
+        straight = views.errors_with({**views.cameras, camera.id: pinhole})
+        what = "the keypoints fit without the distortion: they are undistorted already"
+        remedy = "Use the PINHOLE cameras that came with the undistorted photographs."
+        yield Candidate("distortion_kept", what, remedy, straight)
+        opposite = replace(camera, params=_opposite(camera))
+        what = "the keypoints fit with the opposite distortion: its coefficients have the wrong sign"
+        errors = views.errors_with({**views.cameras, camera.id: opposite})
+        yield Candidate("wrong_lens", what, "Negate them; another program's model inverts COLMAP's.", errors)
+        fitted = fit(axes(project(unit(pinhole), views.in_camera)), views.xy)
+        if fitted is not None:
+            yield Candidate("distortion_kept", _without(fitted), remedy, fitted[2])
+    yield from _bent(group, pinhole)
+
+
+def _bent(group: Group, pinhole: Camera) -> Iterator[Candidate]:
+    """Yield a radial lens, then a fisheye, where the model has another lens or none."""
+    camera, views = group.camera, group.views
+    flat = project(unit(pinhole), views.in_camera)
+    had = "no distortion" if camera.model in PINHOLE_MODELS or not _is_bent(camera) else "another distortion"
+    kind = "distortion_dropped" if had == "no distortion" else "wrong_lens"
+    remedy = "Take model and parameters of the camera that the keypoints came with, or use undistorted photographs."
+    radial = fit(polynomial(flat), views.xy)
+    if radial is not None:
+        k1 = radial[0][1] / (radial[0][0] or 1.0)
+        what = f"the keypoints fit a lens with k1 = {k1:.3g}, the camera has {had}"
+        yield Candidate(kind, what, remedy, radial[2])
+    angles = project(unit(replace(pinhole, model="FISHEYE")), views.in_camera)
+    fisheye = fit(polynomial(angles), views.xy)
+    if fisheye is not None and "FISHEYE" not in camera.model:
+        yield Candidate(
+            "wrong_lens", f"the keypoints fit a fisheye lens, the camera is {camera.model}", remedy, fisheye[2]
+        )
+
+
+def _without(fitted: tuple[Floats, Floats, Floats]) -> str:
+    return f"the keypoints fit a pinhole (fx {fitted[0][0]:.6g}, fy {fitted[1][0]:.6g}): they are undistorted already"
+
+
+def _is_bent(camera: Camera) -> bool:
+    named = zip(CAMERA_MODELS[camera.model].params, camera.params, strict=True)
+    return any(name in _BEND and abs(value) > _LEAST_LENS for name, value in named)
+
+
+def _opposite(camera: Camera) -> tuple[float, ...]:
+    named = zip(CAMERA_MODELS[camera.model].params, camera.params, strict=True)
+    return tuple(-value if name in _BEND else value for name, value in named)
+
+
+@dataclass(frozen=True, eq=False)
+class _Similarity:
+    scale: float
+    turn: Floats  # [3, 3], its determinant is -1 for a mirrored one
+    move: Floats  # [3]
+
+    def of(self, xyz: Floats) -> Floats:
+        return self.scale * xyz @ self.turn.T + self.move
+
+
+def moved_points(views: Views) -> Iterator[Candidate]:
+    """Yield the similarity, mirrored or not, that brings the points onto the rays of their keypoints."""
+    rays = _rays(views)
+    usable = np.flatnonzero(np.isfinite(rays).all(axis=1) & np.isfinite(views.xyz).all(axis=1))
+    if len(usable) < 24:
+        return
+    part = views.observed(usable)
+    target = _affine(part, rays[usable])
+    if target is None:
+        return
+    for is_mirrored in (False, True):
+        similarity = _umeyama(part.xyz, target, is_mirrored=is_mirrored)
+        what = _spell_similarity(similarity, views)
+        errors = replace(views, xyz=similarity.of(views.xyz)).errors
+        yield Candidate("points_moved", what, _MOVE_BOTH, errors)
+
+
+def _rays(views: Views) -> Floats:
+    """Return where keypoints lie on the plane z = 1 of their camera, [O, 2]."""
+    rays = np.full((len(views.rows), 2), np.nan)
+    of_camera = views.camera_ids[views.rows]
+    for number in np.unique(of_camera):
+        camera, chosen = in_pycolmap(views.cameras[int(number)]), of_camera == number
+        if camera is not None:
+            rays[chosen] = camera.cam_from_img(np.ascontiguousarray(views.xy[chosen]))
+    return rays
+
+
+def _affine(views: Views, rays: Floats) -> Floats | None:
+    """Return the points [O, 3] after the affine map that brings them nearest to their rays.
+
+    Each observation says x = u z and y = v z of its point in camera coordinates, linear in the twelve numbers of the
+    map; divided by the depth of the round before, the misfit is one in the image.
+    """
+    centre, spread = views.xyz.mean(axis=0), max(float(views.xyz.std()), 1e-12)
+    local = np.concatenate([(views.xyz - centre) / spread, np.ones((len(rays), 1))], axis=1)  # [O, 4]
+    turn, move = views.rotations[views.rows], views.translations[views.rows]
+    rows = turn[:, :2] - rays[:, :, None] * turn[:, 2:]  # [O, 2, 3]
+    wanted = rays * move[:, 2:] - move[:, :2]  # [O, 2]
+    system = np.einsum("oka,ob->okab", rows, local).reshape(-1, 2, 12)
+    weights, moved = np.ones(len(rays)), None
+    for _ in range(_ROUNDS):
+        left, right = (system * weights[:, None, None]).reshape(-1, 12), (wanted * weights[:, None]).ravel()
+        solution = np.linalg.lstsq(left, right, rcond=1e-9)[0]
+        moved = local @ solution.reshape(3, 4).T
+        depth = np.einsum("oa,oa->o", turn[:, 2], moved) + move[:, 2]
+        missed = np.linalg.norm(system @ solution - wanted, axis=1) / np.maximum(np.abs(depth), 1e-12)
+        if not np.isfinite(missed).all():
+            return None
+        weights = (missed <= 4 * np.median(missed) + 1e-12) / np.maximum(np.abs(depth), 1e-3 * np.median(np.abs(depth)))
+    return moved
+
+
+def _umeyama(source: Floats, target: Floats, *, is_mirrored: bool) -> _Similarity:
+    """Return the similarity from one set of points to another by least squares (Umeyama 1991)."""
+    a, b = source - source.mean(axis=0), target - target.mean(axis=0)
+    u, spread, vt = np.linalg.svd(b.T @ a)
+    sign = np.sign(np.linalg.det(u @ vt)) * (-1.0 if is_mirrored else 1.0)
+    keep = np.array([1.0, 1.0, sign])
+    turn = (u * keep) @ vt
+    scale = float((spread * keep).sum() / max((a**2).sum(), 1e-300))
+    return _Similarity(scale, turn, target.mean(axis=0) - scale * turn @ source.mean(axis=0))
+
+
+def _spell_similarity(similarity: _Similarity, views: Views) -> str:
+    """Say what has to be done to the points."""
+    parts, turn = [], similarity.turn
+    angle = np.degrees(np.arccos(np.clip((np.trace(turn) - 1) / 2, -1, 1)))
+    if abs(similarity.scale - 1) > _PLAIN:
+        parts.append(f"scaled by {similarity.scale:.3g}")
+    if np.abs(np.abs(turn).max(axis=1) - 1).max() < _PLAIN / 2 and angle > 1:
+        parts.append(f"with their axes exchanged to ({', '.join(_axis(row) for row in turn)})")
+    elif angle > np.degrees(_PLAIN):
+        parts.append(f"turned by {angle:.3g} degrees")
+    shift = float(np.linalg.norm(similarity.of(np.zeros((1, 3)))[0]))
+    if shift > _PLAIN * max(float(views.xyz.std()), 1e-12):
+        x, y, z = similarity.move
+        parts.append(f"shifted by ({x:.6g}, {y:.6g}, {z:.6g})")
+    done = " and ".join(parts) or "moved a little"
+    return f"the points fit the poses when they are {done}: one of the two was moved alone"
+
+
+def _axis(row: Floats) -> str:
+    index = int(np.argmax(np.abs(row)))
+    return ("-" if row[index] < 0 else "") + "xyz"[index]
+
+
+def stray_share(views: Views) -> float:
+    """Return the share of observations that are off by what no intact image shows."""
+    alarms = np.array([limits.alarm_px(views.cameras[image.camera_id]) for image in views.images])
+    return float((views.errors > alarms[views.rows]).mean()) if len(views.rows) else 0.0
+
+
+def widest_angle_degrees(views: Views) -> float | None:
+    """Return the median over sampled points of the widest angle to their first ray; None where too few are sampled.
+
+    The widest angle from one ray is at least half of the widest between any two, which is enough to tell 0.1 from 3.
+    """
+    with np.errstate(all="ignore"):
+        centres = -np.einsum("iba,ib->ia", views.rotations, views.translations)
+        rays = views.xyz - centres[views.rows]
+        rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+    order = np.argsort(views.places, kind="stable")
+    places, rays = views.places[order], rays[order]
+    _, starts, sizes = np.unique(places, return_index=True, return_counts=True)
+    first = np.repeat(starts, sizes)
+    chords = np.linalg.norm(rays - rays[first], axis=1)
+    widest = np.maximum.reduceat(chords, starts) if len(starts) else np.zeros(0)
+    widest = widest[(sizes > 1) & np.isfinite(widest)]
+    if len(widest) < _LEAST_POINTS:
+        return None
+    return float(np.degrees(2 * np.arcsin(np.clip(np.median(widest) / 2, 0, 1))))
+
+
+_INVERSIONS: dict[str, Callable[[Floats, Floats], tuple[Floats, Floats]]] = {
+    "": lambda turn, move: (turn, move),
+    _TO_WORLD: lambda turn, move: (_transposed(turn), -_times(_transposed(turn), move)),
+    "translations are camera centres": lambda turn, move: (turn, -_times(turn, move)),
+    "translations have the opposite sign": lambda turn, move: (turn, -move),
+    "rotations are camera-to-world": lambda turn, move: (_transposed(turn), move),
+}
+
+
+def conventions(views: Views) -> Iterator[Candidate]:
+    """Yield poses as other programs would have written them, the plainest first."""
+    quats = np.array([image.quat for image in views.images])
+    choices = list(product(_INVERSIONS, _ORDERS, _AXES))
+    for inversion, order, axes in sorted(choices, key=lambda names: sum(map(bool, names))):
+        names = [name for name in (inversion, order, axes) if name]
+        if not names:
+            continue
+        turn = from_quats(quats[:, _ORDERS[order]])
+        rotations, translations = _INVERSIONS[inversion](turn, views.translations)
+        signs = np.array(_AXES[axes])
+        flipped = replace(views, rotations=signs[:, None] * rotations, translations=signs * translations)
+        kind = "inverted_poses" if inversion else "quaternion_order" if order else "flipped_axes"
+        yield Candidate(kind, "; ".join(names), " ".join(_remedies(inversion, order, axes)), flipped.errors)
+
+
+def _remedies(inversion: str, order: str, axes: str) -> Iterator[str]:
+    named = {"inverted_poses": inversion, "quaternion_order": order, "flipped_axes": axes}
+    yield from (_REMEDY[kind] for kind, is_so in named.items() if is_so)
+
+
+def _transposed(turn: Floats) -> Floats:
+    return turn.transpose(0, 2, 1)
+
+
+def _times(turn: Floats, move: Floats) -> Floats:
+    return np.einsum("iab,ib->ia", turn, move)
+
+
+def resected(views: Views) -> Iterator[Candidate]:
+    """Yield poses that pycolmap finds for each image from its keypoints and points."""
+    rotations, translations = views.rotations.copy(), views.translations.copy()
+    turned, moved = [], []
+    for row in np.unique(views.rows):
+        pose = _resect(views, int(row))
+        if pose is None:
+            continue
+        angle, distance = _difference((rotations[row], translations[row]), pose)
+        turned.append(angle)
+        moved.append(distance)
+        rotations[row], translations[row] = pose
+    if turned:
+        what = (
+            f"poses are off by {np.median(turned):.3g} degrees and {np.median(moved):.3g} units (medians);"
+            " points and K fit the keypoints"
+        )
+        remedy = "Register these images again (colmap image_registrator), or remove them from the model."
+        yield Candidate(
+            "wrong_pose", what, remedy, replace(views, rotations=rotations, translations=translations).errors
+        )
+
+
+def _resect(views: Views, row: int) -> tuple[Floats, Floats] | None:
+    pycolmap, chosen = load_pycolmap(), views.rows == row
+    camera = in_pycolmap(views.cameras[views.images[row].camera_id])
+    if chosen.sum() < limits.LEAST_OBSERVATIONS or camera is None:
+        return None
+    options: Any = pycolmap.AbsolutePoseEstimationOptions()
+    options.ransac.max_error = 4 * float(views.trusted[row])
+    options.ransac.max_num_trials = 300
+    found = pycolmap.estimate_and_refine_absolute_pose(views.xy[chosen], views.xyz[chosen], camera, options)
+    if found is None:
+        return None
+    matrix = np.array(found["cam_from_world"].matrix())
+    return matrix[:, :3], matrix[:, 3]
+
+
+def _difference(old: tuple[Floats, Floats], new: tuple[Floats, Floats]) -> tuple[float, float]:
+    """Return by how many degrees two poses are turned, and how far apart their cameras stand."""
+    cosine = (np.trace(old[0] @ new[0].T) - 1) / 2
+    centers = [-turn.T @ move for turn, move in (old, new)]
+    return float(np.degrees(np.arccos(np.clip(cosine, -1, 1)))), float(np.linalg.norm(centers[0] - centers[1]))
+
+
+def other_cameras(views: Views, camera_id: int, others: Collection[int]) -> Iterator[Candidate]:
+    """Yield other cameras of the model in place of this one."""
+    own = views.cameras[camera_id]
+    for number, camera in sorted(views.cameras.items()):
+        if number not in others or (camera.model, camera.params) == (own.model, own.params):
+            continue
+        what = f"the keypoints fit camera {number} and not camera {camera_id}: cameras are exchanged"
+        remedy = f"Exchange cameras {camera_id} and {number} in cameras.bin, or the camera ids of the images."
+        yield Candidate("cameras_exchanged", what, remedy, views.errors_with({**views.cameras, camera_id: camera}))
+
+
+def other_poses(views: Views) -> Iterator[Candidate]:
+    """Yield for some images the pose of whichever other image fits their keypoints best."""
+    rows = np.unique(views.rows)[:_SEARCHED_IMAGES]
+    rotations, translations, partners = views.rotations.copy(), views.translations.copy(), {}
+    for row in rows:
+        partner = _fitting_pose(views, int(row))
+        if partner != row:
+            partners[int(row)] = partner
+            rotations[row], translations[row] = views.rotations[partner], views.translations[partner]
+    if partners:
+        errors = replace(views, rotations=rotations, translations=translations).errors
+        missing = np.isin(views.rows, rows)
+        errors[~missing] = np.median(errors[missing])  # images that were not searched are taken to be like the others
+        yield Candidate("poses_exchanged", _spell_exchange(views, partners), _REORDER, errors)
+
+
+def _fitting_pose(views: Views, row: int) -> int:
+    """Return the image whose pose fits the keypoints of an image best, by the median over some of them."""
+    own = np.flatnonzero(views.rows == row)
+    own = own[:: max(1, len(own) // limits.LEAST_OBSERVATIONS)]
+    local = np.einsum("iab,ob->ioa", views.rotations, views.xyz[own]) + views.translations[:, None]  # [I, n, 3]
+    pixels = project(views.cameras[views.images[row].camera_id], local.reshape(-1, 3)).reshape(len(local), -1, 2)
+    errors = np.linalg.norm(pixels - views.xy[own], axis=2)
+    return int(np.argmin(np.median(np.where(np.isfinite(errors), errors, 1e9), axis=1)))
+
+
+def shifted_points(views: Views) -> Iterator[Candidate]:
+    """Yield points whose numbers are off by one."""
+    for shift in (1, -1):
+        places = np.clip(views.places + shift, 0, len(views.points) - 1)
+        what = f"the keypoints fit the points whose numbers are {'one higher' if shift > 0 else 'one lower'}"
+        remedy = "Number points as the keypoints do (point ids are no positions), where the model is made."
+        yield Candidate("points_mismatch", what, remedy, replace(views, xyz=views.points[places]).errors)
+
+
+def _spell_exchange(views: Views, partners: dict[int, int]) -> str:
+    shifts = Counter(partner - row for row, partner in partners.items())
+    shift, count = shifts.most_common(1)[0]
+    if count >= limits.MOST * len(partners) and len(partners) > 2:
+        where = "next" if shift > 0 else "previous"
+        steps = (
+            f"the {where} image"
+            if abs(shift) == 1
+            else f"the image {abs(shift)} places {'on' if shift > 0 else 'back'}"
+        )
+        return f"the keypoints fit the pose of {steps} in order of names: poses are shifted among the images"
+    row, partner = next(iter(partners.items()))
+    first, second = (shown(views.images[index].name) for index in (row, partner))
+    return f"the keypoints of {first} fit the pose of {second}: poses are exchanged among the images"

@@ -1,0 +1,721 @@
+"""A transforms.json, or the split files of a Blender scene, as a capture; all mistakes are noted.
+
+Points are those of a COLMAP model beside it, with its tracks, else of the PLY file that it names. The lens of a frame
+is told by its own keys, else by those at the top; focal lengths in pixels, else from the angle of view.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from json import JSONDecodeError
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from splatbatch.errors import SceneError
+from splatbatch.fields import number, whole
+from splatbatch.json_text import parse
+from splatbatch.plain_text import counted
+from splatbatch.scene.colmap.files import opened
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
+from splatbatch.scene.colmap.types import Camera, Floats, Image
+from splatbatch.scene.imports.agreement import share_that_see
+from splatbatch.scene.imports.capture import (
+    IDENTITY,
+    OPENGL,
+    Capture,
+    Cloud,
+    ImportOptions,
+    Mistakes,
+    NoPose,
+    Notes,
+    PosedPhoto,
+    Similarity,
+    as_matrix,
+    similarity_of,
+    some,
+    spelt,
+    unknown_keys,
+    why_no_number,
+)
+from splatbatch.scene.imports.checks import sizes_of
+from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
+from splatbatch.scene.imports.ply import read_cloud
+from splatbatch.scene.photos.folders import PHOTOGRAPHS, Folders, photographs_below
+from splatbatch.scene.photos.sizes import Size
+
+DISTORTION = ("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")
+OF_LENS = frozenset({
+    "fl_x", "fl_y", "cx", "cy", "w", "h", "camera_angle_x", "camera_angle_y", "x_fov", "y_fov", "camera_model",
+    "is_fisheye", *DISTORTION,
+})  # fmt: skip
+MOST_OFF_PX = 1.0
+"""By how much a fitted lens may differ from the one that was written."""
+_PERSPECTIVE = frozenset({
+    "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV", "PERSPECTIVE",
+})  # fmt: skip
+_PINHOLES = frozenset({"SIMPLE_PINHOLE", "PINHOLE"})
+_FISHEYES = frozenset({"OPENCV_FISHEYE", "FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE"})
+_EQUIRECTANGULAR = "EQUIRECTANGULAR"
+_NO_COLMAP = "COLMAP has no such camera: undistort the images to one of its models first."
+_CONTRARY = 0.01
+"""Relative difference between a focal length and an angle of view from which on they contradict each other."""
+BESIDE = ("colmap/sparse/0", "colmap/sparse", "sparse/0", "sparse")
+_LEAST_COMMON = 3
+_ROTATIONS, _CENTERS = 2e-3, 2e-3
+"""How far poses may differ, in radians and in shares of the cameras' spread, to be those of the same model."""
+_SAME_WORLD = 1e-6
+_SHARE_LOST = 0.5
+MAIN = "transforms.json"
+SPLITS = ("train", "val", "test")
+LARGEST_MIB = 512
+_MIB = 1 << 20
+_REMEDY = "Write the file again, or take a whole copy; JSON ends with the bracket it began with."
+KEYS = OF_LENS | {
+    "file_path", "transform_matrix", "mask_path", "depth_file_path", "colmap_im_id", "sharpness", "rotation",
+}  # fmt: skip
+"""What is read of a frame, or is known to say nothing about the model."""
+_ROLLING = ("transform_matrix_start", "transform_matrix_end", "rolling_shutter")
+_LISTS = tuple(f"{split}_filenames" for split in SPLITS)
+_KNOWN = OF_LENS | {"frames", "applied_transform", "applied_scale", "ply_file_path", *_LISTS}
+_SAYS_NOTHING = {
+    "orientation_override": "the frame of the model is not turned",
+    "auto_scale_poses_override": "the frame of the model is not scaled",
+    "center_method_override": "the frame of the model is not moved",
+    "aabb_scale": "it is the box of instant-ngp",
+    "scale": "it is how instant-ngp shows the scene; poses are as they are written",
+    "offset": "it is how instant-ngp shows the scene; poses are as they are written",
+    "from_na": "it is how instant-ngp shows the scene; poses are as they are written",
+    "depth_unit_scale_factor": "no trainer here reads depth",
+    "integer_depth_scale": "no trainer here reads depth",
+    "enable_depth_loading": "no trainer here reads depth",
+}
+"""Keys that are known, and why nothing is made of them."""
+
+
+class Intrinsics:
+    """The keys of one frame over those at the top."""
+
+    def __init__(self, frame: Mapping[str, Any], top: Mapping[str, Any], where: str, mistakes: Mistakes) -> None:
+        self._frame, self._top, self._where, self._mistakes = frame, top, where, mistakes
+        self.is_sound = True
+
+    def get(self, key: str) -> Any:
+        """Return what is written under a key: in the frame, else at the top."""
+        return self._frame[key] if key in self._frame else self._top.get(key)
+
+    def number(self, *keys: str) -> float | None:
+        """Return the number under the first key that is written; None where none is; no number is a mistake."""
+        for key in keys:
+            if key in self._frame or key in self._top:
+                value = number(self.get(key))
+                if value is None:
+                    self.fault(f"{key} {spelt(self.get(key))} {why_no_number(self.get(key))}", f"Mend {key}.")
+                return value
+        return None
+
+    def fault(self, what: str, remedy: str) -> None:
+        """Note a mistake about this lens; those of keys at the top are noted once."""
+        self.is_sound = False
+        key = what.split(" ", 1)[0]
+        self._mistakes.add(self._where if key in self._frame or key not in self._top else "at the top", what, remedy)
+
+    def size(self, photo: Size | None) -> Size | None:
+        """Return w and h as written, else the photograph's."""
+        wide, high = (whole(self.number(key)) for key in ("w", "h"))
+        if wide is None and high is None:
+            return photo
+        if wide is None or high is None or min(wide, high) < 0:
+            self.fault(f"w {spelt(self.get('w'))}, h {spelt(self.get('h'))}", "Write width and height in pixels.")
+            return None
+        return wide, high
+
+
+def read_camera(keys: Intrinsics, photo: Size | None, notes: Notes) -> Camera | None:
+    """Return the COLMAP camera of a frame, given the size of its photograph; None where its keys are mistaken."""
+    size = keys.size(photo)
+    model = _model(keys, notes)
+    if size is None or model is None:
+        return None
+    if model == _EQUIRECTANGULAR:
+        return Camera(0, model, *size, (float(size[0]), float(size[1])))
+    measured = photo if min(size) <= 1 and photo else size
+    focal = _focal_lengths(keys, measured, is_fisheye=model in _FISHEYES, notes=notes)
+    center = [keys.number(name) for name in ("cx", "cy")]
+    if focal is None or not keys.is_sound:
+        return None
+    if None in center:
+        notes.convert("cx, cy are not written: the principal point is the middle of the image")
+    cx, cy = (side / 2 if value is None else value for value, side in zip(center, measured, strict=True))
+    return _camera(keys, model, Lens(*focal, cx, cy), size, notes)
+
+
+def _model(keys: Intrinsics, notes: Notes) -> str | None:
+    written = keys.get("camera_model")
+    if written is None:
+        if keys.get("is_fisheye") is True:
+            return "OPENCV_FISHEYE"
+        notes.convert("camera_model is not written: a perspective lens with the k and p that are (OPENCV)")
+        return "OPENCV"
+    name = str(written).upper()
+    known = _PERSPECTIVE | _FISHEYES | {_EQUIRECTANGULAR}
+    if name not in known:
+        keys.fault(f"camera_model {spelt(written)} is not known ({', '.join(sorted(known))})", _NO_COLMAP)
+        return None
+    return name
+
+
+def _focal_lengths(keys: Intrinsics, size: Size, *, is_fisheye: bool, notes: Notes) -> tuple[float, float] | None:
+    """Return focal lengths in pixels; those of the angle of view where none are written."""
+    fl_x, fl_y = keys.number("fl_x"), keys.number("fl_y")
+    of_angle = [_of_angle(keys, axis, side) for axis, side in zip("xy", size, strict=True)]
+    if not keys.is_sound:
+        return None
+    if fl_x is None and (is_fisheye or of_angle[0] is None):
+        remedy = "Write fl_x (and fl_y) in pixels" + ("." if is_fisheye else ", or camera_angle_x in radians.")
+        keys.fault("fl_x is missing", remedy)
+        return None
+    for written, angle, axis in zip((fl_x, fl_y), of_angle, "xy", strict=True):
+        if written and angle and not is_fisheye and abs(angle / written - 1) > _CONTRARY:
+            what = f"fl_{axis} {written:g} contradicts camera_angle_{axis}, which means {angle:.6g} at {max(size)} px"
+            keys.fault(what, "Write the one that is right, and remove the other.")
+    x = fl_x if fl_x is not None else of_angle[0]
+    y = next((value for value in (fl_y, of_angle[1], x) if value is not None), None)
+    if x is None or y is None:  # no angle of view that is written is one
+        keys.fault("fl_x is missing, and camera_angle_x is no angle of view", "Write fl_x and fl_y in pixels.")
+        return None
+    if min(x, y) <= 0:
+        keys.fault(f"fl_x {x:g}, fl_y {y:g}: a focal length is above 0", "Write fl_x and fl_y in pixels.")
+        return None
+    if fl_x is None:
+        notes.convert("focal lengths are computed from camera_angle_x (and camera_angle_y where it is written)")
+    return x, y
+
+
+def _of_angle(keys: Intrinsics, axis: str, side: int) -> float | None:
+    """Return the focal length of camera_angle_x (radians, instant-ngp: or x_fov in degrees)."""
+    angle = keys.number(f"camera_angle_{axis}")
+    degrees = keys.number(f"{axis}_fov") if angle is None else None
+    angle = math.radians(degrees) if degrees is not None else angle
+    if angle is None:
+        return None
+    if not 0 < angle < math.pi:
+        remedy = "Write the whole angle of view in radians, between 0 and pi."
+        keys.fault(f"camera_angle_{axis} {angle:g} is no angle of view", remedy)
+        return None
+    return side / 2 / math.tan(angle / 2)
+
+
+def _camera(keys: Intrinsics, model: str, pinhole: Lens, size: Size, notes: Notes) -> Camera | None:
+    terms = {name: keys.number(name) or 0.0 for name in DISTORTION}
+    given = [name for name in DISTORTION if terms[name]]
+    if not keys.is_sound:
+        return None
+    if model in _PINHOLES and given:
+        what = f"camera_model {model}, but {', '.join(f'{name} {terms[name]:g}' for name in given)}"
+        keys.fault(what, "Write OPENCV where the photographs are distorted; remove k and p where they are not.")
+        return None
+    rational = [terms[name] for name in ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")]
+    if (model == "FULL_OPENCV" and any(rational[4:])) or terms["k5"] or terms["k6"]:
+        return Camera(0, "FULL_OPENCV", *size, (pinhole.fx, pinhole.fy, pinhole.cx, pinhole.cy, *rational))
+    radial, tangential = (terms["k1"], terms["k2"], terms["k3"], terms["k4"]), (terms["p1"], terms["p2"])
+    lens = replace(pinhole, k=radial, p=tangential, bend="equidistant" if model in _FISHEYES else "frame")
+    camera, off = camera_of(lens, size)
+    if off > MOST_OFF_PX:
+        what = f"k4 {terms['k4']:g} of a radial polynomial: {spell_misfit(off)}"
+        keys.fault(what, "Undistort the images first, or calibrate without k4.")
+        return None
+    if off:
+        notes.convert(f"k4 of a radial polynomial: fitted as {camera.model}, {off:.2g} px off at most")
+    return camera
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A shot and the image of the COLMAP model that is the same photograph."""
+
+    shot: PosedPhoto
+    image: Image
+
+
+def cloud_beside(
+    document: Document, ids: Mapping[str, int], shots: Sequence[PosedPhoto], notes: Notes
+) -> tuple[Cloud, tuple[PosedPhoto, ...]] | None:
+    """Return the points of the COLMAP model beside a file, and the shots with its keypoints; None where none fits.
+
+    Args:
+        document: the transforms.json.
+        ids: colmap_im_id by the name of the shot, where it is written.
+        shots: those that were read.
+        notes: say which model, and how its world was brought to this one.
+    """
+    folder = next((path for name in BESIDE if _is_model(path := document.folder / name)), None)
+    if folder is None:
+        return None
+    try:
+        model = read_reconstruction(folder)
+    except SceneError as error:
+        notes.leave_out(f"the COLMAP model beside it cannot be read: {error.message}")
+        return None
+    pairs = _pairs(shots, model.images, ids)
+    moved = _same_world(pairs)
+    name = folder.relative_to(document.folder)
+    if moved is None or not len(model.points):
+        why = f"{len(pairs)} of its photographs are the same" if len(pairs) < _LEAST_COMMON else "its poses are others"
+        notes.leave_out(f"the COLMAP model in {name}: {'it has no points' if moved else why}")
+        return None
+    notes.convert(f"points with their tracks are those of {name}{_in_words(moved)}")
+    return _cloud(model, moved, folder), _with_keypoints(shots, pairs, model)
+
+
+def _is_model(folder: Path) -> bool:
+    return any((folder / f"points3D.{suffix}").is_file() for suffix in ("bin", "txt"))
+
+
+def _pairs(shots: Sequence[PosedPhoto], images: Sequence[Image], ids: Mapping[str, int]) -> list[Pair]:
+    by_id, by_name = {image.id: image for image in images}, {image.name: image for image in images}
+    bases = [PurePosixPath(image.name).name for image in images]
+    by_base = {base: image for base, image in zip(bases, images, strict=True) if bases.count(base) == 1}
+    pairs = []
+    for shot in shots:
+        own = by_id.get(ids.get(shot.name, -1))
+        image = by_name.get(shot.name) or by_base.get(PurePosixPath(shot.name).name) or own
+        pairs += [Pair(shot, image)] if image else []
+    return pairs
+
+
+def _same_world(pairs: Sequence[Pair]) -> Similarity | None:
+    """Return what leads from the model's world to that of the shots; None where the poses are not the same."""
+    if len(pairs) < _LEAST_COMMON:
+        return None
+    turns = np.array([pair.shot.rotation.T @ pair.image.rotation() for pair in pairs])  # [n, 3, 3]
+    left, _, right = np.linalg.svd(turns.sum(axis=0))
+    rotation = left @ right
+    if np.linalg.det(rotation) < 0 or np.abs(turns - rotation).max() > _ROTATIONS:
+        return None
+    here = np.array([pair.shot.center for pair in pairs])
+    there = np.array([pair.image.center() for pair in pairs]) @ rotation.T
+    spread = there - there.mean(axis=0)
+    scale = float((spread * (here - here.mean(axis=0))).sum() / (spread**2).sum())
+    if not (np.isfinite(scale) and scale > 0):
+        return None
+    moved = Similarity(rotation, here.mean(axis=0) - scale * there.mean(axis=0), scale)
+    off = np.linalg.norm(scale * there + moved.translation - here, axis=1)
+    size = float(np.linalg.norm(here - here.mean(axis=0), axis=1).max())
+    if off.max() > _CENTERS * size:
+        return None
+    is_same = np.abs(np.array(moved.matrix()) - np.eye(4)).max() < _SAME_WORLD * max(1.0, size)
+    return IDENTITY if is_same else moved
+
+
+def _in_words(moved: Similarity) -> str:
+    if moved is IDENTITY:
+        return ""
+    return f", brought into this world by what the poses of both say (scale {moved.scale:.6g})"
+
+
+def _cloud(model: Reconstruction, moved: Similarity, folder: Path) -> Cloud:
+    points = model.points
+    return Cloud(moved.of_points(points.xyz), points.rgb, str(folder), points.ids)
+
+
+def _with_keypoints(
+    shots: Sequence[PosedPhoto], pairs: Sequence[Pair], model: Reconstruction
+) -> tuple[PosedPhoto, ...]:
+    """Return the shots with the model's keypoints, in pixels of their own cameras."""
+    keypoints = read_points2d(model.folder)
+    found = {}
+    for pair in pairs:
+        theirs, own = model.cameras[pair.image.camera_id], pair.shot.camera
+        ratio = (own.width / theirs.width, own.height / theirs.height)
+        seen = keypoints[pair.image.id]
+        found[pair.shot.name] = replace(pair.shot, keypoints=replace(seen, xy=seen.xy * ratio))
+    return tuple(found.get(shot.name, shot) for shot in shots)
+
+
+def cloud_named(
+    document: Document, undone: Similarity, shots: Sequence[PosedPhoto], notes: Notes, mistakes: Mistakes
+) -> Cloud | None:
+    """Return the points of ply_file_path in the world of the shots; None where none is named.
+
+    `undone` leads from the world of the file to that of the shots.
+    """
+    written = document.top.get("ply_file_path")
+    if written is None:
+        return None
+    path = document.folder / written if isinstance(written, str) and written else None
+    if path is None or not path.is_file():
+        what = f"ply_file_path {spelt(written)}: no such file"
+        mistakes.add(document.path.name, what, "Put it there, name another with --points, or remove the key.")
+        return None
+    try:
+        cloud, told = read_cloud(path)
+    except SceneError as error:
+        mistakes.add(document.path.name, error.message, error.hint)
+        return None
+    for line in told:
+        notes.convert(line)
+    return _placed(cloud, undone, shots, notes, written)
+
+
+def _placed(cloud: Cloud, undone: Similarity, shots: Sequence[PosedPhoto], notes: Notes, name: str) -> Cloud:
+    """Return the points moved as the poses were; some programs have left them where they were, which views tell."""
+    moved = undone.of_points(cloud.xyz)
+    if undone is not IDENTITY and share_that_see(shots, moved) < _SHARE_LOST * share_that_see(shots, cloud.xyz):
+        notes.convert(f"{name}: its points lie where the photographs look without applied_transform undone: kept so")
+        moved = cloud.xyz
+    notes.convert(f"{counted(len(moved), 'point')} of {name}; they have no tracks")
+    return replace(cloud, xyz=moved)
+
+
+def read_applied(document: Document, matrix: Floats | None, scale: float | None) -> Similarity:
+    """Return what leads from the world of a file back to the one before applied_transform and applied_scale."""
+    from splatbatch.scene.imports.capture import similarity_of
+
+    if matrix is None and scale is None:
+        return IDENTITY
+    applied = similarity_of(matrix) if matrix is not None else IDENTITY
+    grown = Similarity(np.eye(3), np.zeros(3), scale if scale is not None else 1.0)
+    return grown.after(applied).inverse()
+
+
+@dataclass(frozen=True)
+class Document:
+    """One JSON file with frames."""
+
+    path: Path
+    split: str
+    """train, val or test by its name; empty for all."""
+    top: Mapping[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder that its paths are relative to."""
+        return self.path.parent
+
+
+def find_documents(source: Path) -> list[Path]:
+    """Return the files that a folder or a file stands for: transforms.json, else one for each split; none: no such."""
+    if source.is_file():
+        return [source] if source.suffix.lower() == ".json" else []
+    if (source / MAIN).is_file():
+        return [source / MAIN]
+    return [path for split in SPLITS if (path := source / f"transforms_{split}.json").is_file()]
+
+
+def read_documents(paths: list[Path], mistakes: Mistakes) -> list[Document]:
+    """Return the files with their frames; what is no JSON, or has none, is a mistake."""
+    found = []
+    for path in paths:
+        try:
+            top = _read(path)
+        except SceneError as error:
+            mistakes.add(path.name, error.message, error.hint or _REMEDY)
+            continue
+        if not isinstance(top, dict) or not isinstance(top.get("frames"), list):
+            what = "frames is missing, or no list" if isinstance(top, dict) else "holds no object at its top"
+            mistakes.add(path.name, what, "A transforms.json has frames: [{file_path, transform_matrix}, …].")
+        elif not top["frames"]:
+            mistakes.add(path.name, "frames is empty", "Export it again with the photographs that have a pose.")
+        else:
+            split = path.stem.removeprefix("transforms_")
+            found.append(Document(path, split if split in SPLITS else "", top))
+    return found
+
+
+def _read(path: Path) -> Any:
+    with opened(path) as (file, size):
+        if size > LARGEST_MIB * _MIB:
+            raise SceneError(f"{size // _MIB} MiB, more than the {LARGEST_MIB} MiB that are read", _REMEDY)
+        data = file.read()
+    try:
+        return parse(data)
+    except JSONDecodeError as error:
+        raise SceneError(f"line {error.lineno}, column {error.colno}: {error.msg}: no whole JSON", _REMEDY) from error
+    except ValueError as error:
+        raise SceneError(f"no JSON text ({error})", _REMEDY) from error
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A frame whose photograph was found and whose pose is one; its lens is not looked at yet."""
+
+    where: str
+    document: Document
+    keys: Mapping[str, Any]
+    written: str
+    """The file_path, without a leading ./ and with the suffix of the file."""
+    photo: Path
+    rotation: Floats  # [3, 3], from the world of the file to the camera
+    center: Floats  # [3]
+    mask: Path | None
+    depth: Path | None
+
+
+class FrameReader:
+    """Reads the frames of all documents of a source; photographs that are missing are counted or mistakes."""
+
+    def __init__(self, images: Path | None, notes: Notes, mistakes: Mistakes, *, skips_missing: bool) -> None:
+        self._images, self._notes, self._mistakes, self._skips = images, notes, mistakes, skips_missing
+        self._folders, self._scaled = Folders(), 0
+        self.missing: list[str] = []
+
+    def read(self, document: Document) -> list[Frame]:
+        """Return the frames of a document."""
+        found = []
+        for index, keys in enumerate(document.top["frames"]):
+            where = f"{document.path.name}: frames[{index}]"
+            if not isinstance(keys, dict):
+                self._mistakes.add(where, f"{spelt(keys)} is no frame", "A frame has file_path and transform_matrix.")
+            elif frame := self._frame(document, keys, where):
+                found.append(frame)
+        if self._scaled:
+            self._notes.convert(f"{self._scaled} of the poses carry a scale: it was taken out of their rotations")
+        return found
+
+    def _frame(self, document: Document, keys: Mapping[str, Any], where: str) -> Frame | None:
+        written = keys.get("file_path")
+        if not isinstance(written, str) or not written.strip():
+            self._mistakes.add(where, f"file_path {spelt(written)}", "Name the photograph in file_path.")
+            return None
+        place = f'{where} "{written}"'
+        pose = self._pose(keys, place)
+        photo = self._photo(document, written, place)
+        extras = [self._beside(document, keys, key, place) for key in ("mask_path", "depth_file_path")]
+        if pose is None or photo is None:
+            return None
+        name = _plain(written)
+        name = name if PurePosixPath(name).suffix == photo.suffix else f"{name}{photo.suffix}"
+        return Frame(place, document, keys, name, photo, OPENGL @ pose.rotation.T, pose.translation, *extras)
+
+    def _pose(self, keys: Mapping[str, Any], place: str) -> Similarity | None:
+        if any(key in keys for key in _ROLLING) and "transform_matrix" not in keys:
+            what = "has a pose at the start and one at the end (rolling shutter), and no transform_matrix"
+            self._mistakes.add(place, what, "Export one pose for each photograph.")
+            return None
+        if "transform_matrix" not in keys:
+            remedy = "Remove frames without a pose, or register them."
+            self._mistakes.add(place, "transform_matrix is missing: a photograph without a pose", remedy)
+            return None
+        try:
+            pose = similarity_of(as_matrix(keys["transform_matrix"]))
+        except NoPose as error:
+            remedy = "A transform_matrix is a 4x4 matrix from camera to world: a rotation and a place, no mirror."
+            self._mistakes.add(place, f"transform_matrix {error}", remedy)
+            return None
+        self._scaled += abs(pose.scale - 1) > 1e-3
+        return pose
+
+    def _photo(self, document: Document, written: str, place: str) -> Path | None:
+        candidates = self._candidates(document, _plain(written))
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            names = ", ".join(sorted(path.name for path in candidates))
+            self._mistakes.add(place, f"may be {names}", "Write file_path with the suffix of the file that is meant.")
+        elif self._skips:
+            self.missing.append(written)
+        else:
+            similar = self._similar(document.folder / _plain(written))
+            what = f"no such photograph{f'; there is {similar}' if similar else ''}"
+            remedy = (
+                "Put the photographs where file_path says, name their folder with --images, or leave such poses out "
+                "with --skip-missing."
+            )
+            self._mistakes.add(place, what, remedy)
+        return None
+
+    def _candidates(self, document: Document, written: str) -> list[Path]:
+        """Return the files that a file_path may mean: there, or below the folder of --images."""
+        roots = [document.folder / written]
+        if self._images:
+            parts = PurePosixPath(written).parts
+            roots = [self._images.joinpath(*parts[index:]) for index in range(len(parts))] + roots
+        for path in roots:
+            if found := self._as_file(path):
+                return found
+        return []
+
+    def _as_file(self, path: Path) -> list[Path]:
+        """Return the file itself, else those of this name with the suffix of a photograph."""
+        names = self._folders.names(str(path.parent)) or frozenset()
+        if path.name in names and path.is_file():
+            return [path]
+        known = [name for name in names if PurePosixPath(name).stem == path.name]
+        return [path.with_name(name) for name in known if PurePosixPath(name).suffix.lower() in PHOTOGRAPHS]
+
+    def _similar(self, path: Path) -> str:
+        names = self._folders.names(str(path.parent)) or frozenset()
+        return next((name for name in sorted(names) if PurePosixPath(name).stem == path.stem), "")
+
+    def _beside(self, document: Document, keys: Mapping[str, Any], key: str, place: str) -> Path | None:
+        written = keys.get(key)
+        if written is None:
+            return None
+        path = document.folder / _plain(written) if isinstance(written, str) else None
+        if path is not None and path.is_file():
+            return path
+        self._mistakes.add(place, f"{key} {spelt(written)}: no such file", f"Put it there, or remove {key}.")
+        return None
+
+
+def _plain(written: str) -> str:
+    """Return a path as this system writes it: no leading ./, no backslashes of Windows."""
+    path = written if "/" in written else written.replace("\\", "/")
+    return os.path.normpath(path)
+
+
+def common_names(frames: Sequence[Frame]) -> list[str]:
+    """Return what the photographs are called below one folder: as written, less the images/ that all begin with.
+
+    Paths that are absolute, or leave the folder of the file, lose what they all have in common.
+    """
+    written = [frame.written for frame in frames]
+    if any(path.startswith(("/", "..")) or path[1:2] == ":" for path in written):
+        real = [str(frame.photo.absolute()) for frame in frames]
+        top = os.path.commonpath([os.path.dirname(path) for path in real])  # noqa: PTH120 - of text
+        return [os.path.relpath(path, top) for path in real]
+    first = {path.partition("/")[0] if "/" in path else "" for path in written}
+    shared = first.pop() if len(first) == 1 else ""
+    if shared.partition("_")[0] in ("images", "image", "input", "rgb"):
+        return [path.partition("/")[2] for path in written]
+    return written
+
+
+def read(paths: list[Path], options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture | None:
+    """Return what the files say; None where mistakes leave nothing to go on with."""
+    found = read_documents(paths, mistakes)
+    reader = FrameReader(options.images, notes, mistakes, skips_missing=options.skips_missing)
+    undone = [_undone(each, notes, mistakes) for each in found]
+    frames = [frame for each in found for frame in reader.read(each)]
+    if reader.missing:
+        notes.leave_out(f"{counted(len(reader.missing), 'pose')} without photograph: {some(reader.missing)}")
+    shots = _shots(frames, dict(zip(map(id, found), undone, strict=True)), notes, mistakes)
+    for each in found:
+        _tell_keys(each, notes)
+    if not shots:
+        mistakes.add(paths[0].name, "no frame is left with a photograph and a pose", "See the mistakes of its frames.")
+        return None
+    _tell_unposed(found, frames, notes)
+    return _capture(found[0], undone[0], frames, shots, (notes, mistakes))
+
+
+def _capture(
+    first: Document,
+    undone: Similarity,
+    frames: Sequence[Frame],
+    shots: tuple[PosedPhoto, ...],
+    told: tuple[Notes, Mistakes],
+) -> Capture:
+    notes, mistakes = told
+    ids = {shot.name: number(frame.keys.get("colmap_im_id")) for shot, frame in zip(shots, frames, strict=False)}
+    beside = cloud_beside(first, {name: int(value) for name, value in ids.items() if value is not None}, shots, notes)
+    cloud = beside[0] if beside else cloud_named(first, undone, shots, notes, mistakes)
+    is_moved = undone is not IDENTITY
+    world = "the world before applied_transform: that of the reconstruction" if is_moved else "the world of the file"
+    reference = {"from_file_to_model": undone.matrix()} if is_moved else {}
+    kind = "transforms.json" if first.path.name == MAIN else f"{first.path.name} and its like"
+    return Capture(kind, beside[1] if beside else shots, cloud, world, reference=reference, of_points=undone)
+
+
+def _undone(document: Document, notes: Notes, mistakes: Mistakes) -> Similarity:
+    """Return what leads back from what was applied to the poses of a file."""
+    where, given = document.path.name, document.top.get("applied_transform")
+    scale = number(document.top.get("applied_scale"))
+    if "applied_scale" in document.top and not (scale and scale > 0):
+        what = f"applied_scale {spelt(document.top['applied_scale'])} is no number above 0"
+        mistakes.add(where, what, "Write the scale that the poses were multiplied by, or remove the key.")
+        scale = None
+    try:
+        undone = read_applied(document, None if given is None else as_matrix(given), scale)
+    except NoPose as error:
+        remedy = "It is 3 rows of 4 numbers: the rotation and shift that were applied to the world."
+        mistakes.add(where, f"applied_transform {error}", remedy)
+        return IDENTITY
+    if undone is not IDENTITY:
+        which = " and ".join(key for key in ("applied_transform", "applied_scale") if key in document.top)
+        notes.convert(f"{which} was undone: the model lies in the world that it was computed in")
+    return undone
+
+
+def _shots(
+    frames: Sequence[Frame], undone: dict[int, Similarity], notes: Notes, mistakes: Mistakes
+) -> tuple[PosedPhoto, ...]:
+    if not frames:
+        return ()
+    sizes, names = sizes_of([frame.photo for frame in frames]), common_names(frames)
+    splits, found = _splits(frames, mistakes), []
+    for frame, name in zip(frames, names, strict=True):
+        keys = Intrinsics(frame.keys, frame.document.top, frame.where, mistakes)
+        camera = read_camera(keys, sizes.get(frame.photo), notes)
+        rotation, center = undone[id(frame.document)].of_pose(frame.rotation, frame.center)
+        if camera is not None:
+            shot = PosedPhoto(name, frame.photo, camera, rotation, center, frame.where, frame.mask, frame.depth)
+            found.append(replace(shot, split=frame.document.split or splits.get(frame.photo, "")))
+    if len({id(frame.document.top) for frame in frames}) == 1:
+        _tell_own_lenses(frames, notes)
+    return tuple(found)
+
+
+def _tell_own_lenses(frames: Sequence[Frame], notes: Notes) -> None:
+    """Say where frames contradict the top: programs differ in which of the two they take."""
+    top = frames[0].document.top
+    keys = [
+        key
+        for key in sorted(OF_LENS & top.keys())
+        if any(frame.keys.get(key, top[key]) != top[key] for frame in frames)
+    ]
+    if keys:
+        notes.convert(f"{', '.join(keys)}: frames have values of their own, which count; those at the top count not")
+
+
+def _splits(frames: Sequence[Frame], mistakes: Mistakes) -> dict[Path, str]:
+    """Return the split of each photograph that train_filenames, val_filenames or test_filenames names."""
+    found: dict[Path, str] = {}
+    known = {str(frame.photo.resolve()): frame.photo for frame in frames}
+    for document in {id(frame.document): frame.document for frame in frames}.values():
+        for key in _LISTS:
+            listed = document.top.get(key)
+            for name in listed if isinstance(listed, list) else []:
+                photo = known.get(str((document.folder / str(name)).resolve()))
+                if photo:
+                    found[photo] = key.partition("_")[0]
+                else:
+                    remedy = "Name photographs as their file_path does."
+                    mistakes.add(document.path.name, f"{key}: {spelt(name)} is the photograph of no frame", remedy)
+    return found
+
+
+def _tell_keys(document: Document, notes: Notes) -> None:
+    for key, why in _SAYS_NOTHING.items():
+        if key in document.top:
+            notes.leave_out(f"{key}: {why}")
+    unknown = unknown_keys(document.top, frozenset(_KNOWN | _SAYS_NOTHING.keys()))
+    if unknown:
+        notes.leave_out(f"keys of {document.path.name} that are not known: {some(unknown, 8)}")
+    of_frames = Counter[str]()
+    for frame in document.top["frames"]:
+        of_frames.update(unknown_keys(frame, frozenset(KEYS)) if isinstance(frame, dict) else ())
+    if of_frames:
+        told = [f"{key} ({count})" for key, count in of_frames.most_common()]
+        notes.leave_out(f"keys of frames that are not known: {some(told, 8)}")
+    ply = sorted(path.name for path in document.folder.glob("*.ply"))
+    if ply and "ply_file_path" not in document.top:
+        notes.leave_out(f"{some(ply)} beside it: no ply_file_path names it (--points FILE takes it)")
+
+
+def _tell_unposed(found: Sequence[Document], frames: Sequence[Frame], notes: Notes) -> None:
+    """Say how many photographs beside those with a pose have none."""
+    folders = {frame.photo.parent for frame in frames}
+    posed = {frame.photo.absolute() for frame in frames}
+    posed |= {extra.absolute() for frame in frames for extra in (frame.mask, frame.depth) if extra}
+    others: list[Any] = []
+    for folder in sorted(folders):
+        others += [name for name in photographs_below(folder) if (folder / name).absolute() not in posed]
+    if others:
+        notes.leave_out(f"{counted(len(others), 'photograph')} without a pose: {some(sorted(set(others)))}")

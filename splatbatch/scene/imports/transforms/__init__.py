@@ -1,1 +1,0 @@
-"""transforms.json, as nerfstudio, instant-ngp and the Blender scenes of NeRF write it."""
