@@ -20,11 +20,11 @@ from splatbatch.store.records.metrics import Metrics, TrainingSettings
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import noting_damage
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.provenance import photographs_of, recipe_of
-from splatbatch.tasks.scene.evaluation import held_out
+from splatbatch.tasks.provenance import recipe_of
 from splatbatch.tasks.scene.merging import see_whole
 from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.scene.usable import Candidate, look
+from splatbatch.tasks.settled.holdout import held_out, photographs_of
 from splatbatch.tasks.status import PatchStatus, read_status
 from splatbatch.tasks.task import Task, patches_of, select
 

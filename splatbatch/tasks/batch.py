@@ -26,6 +26,7 @@ from splatbatch.tasks.partition.backdrop import (
     without_idle_backdrop,
 )
 from splatbatch.tasks.settled.every import NOT_SETTLED, Records, known_now, known_records, under_records
+from splatbatch.tasks.settled.holdout import HOLDOUT
 from splatbatch.tasks.settled.settled import Settled
 from splatbatch.tasks.task import Task, only, patches_of, select, tasks_of, under
 
@@ -148,11 +149,8 @@ class Batch:
 
     def _sound_recipes(self) -> dict[str, Recipe]:
         """Return what trains each task, once what it names has been seen to be there."""
-        from splatbatch.scene.holdout import check_lists
-
-        recipes = self.recipes()
-        check_lists((task.patch, recipes[task.name].evaluation) for task in self.tasks)
-        return recipes
+        HOLDOUT.check(self.tasks)
+        return self.recipes()
 
     def _audit(self, rules: TrainerRules, tasks: Iterable[Task]) -> Audit:
         from splatbatch.scene.audit.audit import audit_patches
@@ -168,7 +166,7 @@ class Batch:
 
     def with_record(self, thing: Settled[Kind], record: Kind | None) -> Batch:
         """Return the batch with something settled, until the file of that changes."""
-        records = {**self.records, thing.name: known_now(thing, self.output, record)}
+        records = {**self.records, thing.name: known_now(thing, self.config, self.output, record)}
         if record == self.record(thing):
             return replace(self, records=records)
         tasks, every = (thing.apply(tasks, record) for tasks in (self.tasks, self.every))

@@ -23,14 +23,13 @@ from splatbatch.store.folders import BACKDROP, MergedFiles, accepted_backdrop, b
 from splatbatch.store.records.colors import tones_to_record
 from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.store.records.metrics import Figures
-from splatbatch.store.records.result import Photographs
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.measuring import Measuring
 from splatbatch.tasks.product import key_of
-from splatbatch.tasks.provenance import as_today, assumptions, never_trained_on, photographs_of, unlike_today
 from splatbatch.tasks.scene.merging import see_whole
 from splatbatch.tasks.scene.partition import offset_of, partition_for
+from splatbatch.tasks.settled.holdout import held_out
 from splatbatch.tasks.task import Task, patches_of
 
 VERSION = 3
@@ -149,37 +148,6 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> _Splats:
         own[core.name] = result.metrics.photos()
         before += [core.name] if backdrop and result.trained_from.backdrop == backdrop else []
     return _Splats(paths, lacking, own, hashes, tuple(before))
-
-
-def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the photographs that a scene's splat was not trained on, sorted, and what is odd about that choice.
-
-    What was merged says so itself. Of another splat the records of all patches say it; where no patch is trained yet,
-    the settings of today.
-
-    Raises:
-        SceneError: there is none, or a model cannot be read.
-    """
-    scene = batch.output.scene
-    files = scene.merged if splat.resolve() == scene.splat.resolve() else MergedFiles.at(splat)
-    merged, parts = files.read(), _recorded(batch)
-    if merged is not None and merged.held_out is not None:
-        names = merged.held_out
-    else:
-        names = never_trained_on([one for _, one in parts] or [as_today(task) for task in batch.every])
-    if not names:
-        message = "evaluation.holdout_every: no photograph is held out in every patch: there is nothing to measure on"
-        raise SceneError(message, "Hold some out, as holdout_every: 8, and train again.")
-    of_patches = [(task, one) for task, one in parts if not task.patch.is_backdrop]
-    notes = (unlike_today(of_patches), assumptions({task.name: one for task, one in of_patches}))
-    return names, tuple(filter(None, notes))
-
-
-def _recorded(batch: Batch) -> list[tuple[Task, Photographs]]:
-    """Return what the splats were trained on that there are."""
-    folders = [(task, batch.output.patch(task.name)) for task in batch.every]
-    results = [(task, folder, folder.read_result()) for task, folder in folders]
-    return [(task, photographs_of(task, folder, result)) for task, folder, result in results if result is not None]
 
 
 def _photographs(images: Path, names: Sequence[str]) -> list[str]:

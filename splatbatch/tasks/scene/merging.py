@@ -26,10 +26,10 @@ from splatbatch.store.records.result import Result
 from splatbatch.store.results import noting_damage
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import Product, key_of
-from splatbatch.tasks.provenance import never_trained_on
 from splatbatch.tasks.scene.cleaning import Cleaning
 from splatbatch.tasks.scene.partition import check_scene, offset_of, partition_for
 from splatbatch.tasks.scene.usable import Candidate, look
+from splatbatch.tasks.settled.holdout import never_trained_on
 from splatbatch.tasks.task import patches_of
 
 MOST_REASONS = 20

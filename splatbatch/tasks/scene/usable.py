@@ -9,7 +9,7 @@ from splatbatch.errors import SceneError
 from splatbatch.scene.partition.record import Core, Partition
 from splatbatch.store.records.result import Photographs, Result
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.provenance import assumptions, disputed, photographs_of, unlike_today
+from splatbatch.tasks.settled.holdout import assumptions, disputed, photographs_of, unlike_today
 from splatbatch.tasks.status import PatchStatus, read_status
 from splatbatch.tasks.task import Task
 

@@ -88,6 +88,10 @@ class Settled(Generic[Kind]):
         """Return the file that records it."""
         raise NotImplementedError
 
+    def watched(self, config: Config, output: OutputFolder) -> Path:
+        """Return the file whose change may mean another record: the one that records it."""
+        return self.file(output)
+
     def is_asked_for(self, tasks: Sequence[Task]) -> bool:
         """Return whether there is anything to settle for tasks that are to be trained."""
         return True
