@@ -149,6 +149,15 @@ def held_out(batch: Whole, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...
     return names, tuple(filter(None, notes))
 
 
+def held_out_as_recorded(output: OutputFolder, patches: Iterable[str]) -> tuple[str, ...]:
+    """Return what is held out of a scene: as its merged splat says, else as the records of its patches do."""
+    merged = output.scene.merged.read()
+    if merged is not None and merged.held_out is not None:
+        return merged.held_out
+    results = (output.patch(name).read_result() for name in patches)
+    return never_trained_on(result.photographs for result in results if result and result.photographs)
+
+
 def _recorded(batch: Whole) -> list[tuple[Task, Photographs]]:
     """Return what the splats were trained on that there are."""
     folders = [(task, batch.output.patch(task.name)) for task in batch.every]
