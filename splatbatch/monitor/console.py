@@ -20,8 +20,8 @@ from splatbatch.store.claims import at_work
 from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.workers import Watcher
-from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.partition.tally import how_many
+from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import PatchStatus, read_status
 
 HEARTBEAT_S = 60.0

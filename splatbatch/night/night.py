@@ -29,8 +29,8 @@ from splatbatch.store.events import Event, NotifyFailed
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.run import Afterwards
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.fingerprints.contents import Contents
+from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import PatchStatus, read_status, summary
 
 

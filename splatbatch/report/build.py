@@ -28,9 +28,9 @@ from splatbatch.store.events import Audited, BatchEnded, BatchStarted, Event, ev
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import lines
 from splatbatch.store.records.result import Result
-from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.settled.every import words_of_report
 from splatbatch.tasks.settled.frame import FRAME, note
+from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import STATES, PatchStatus, read_status, summary
 
 MOST_CONFIG_BYTES = 1 << 18

@@ -10,8 +10,8 @@ from splatbatch.report.facts import ReportedDeadline
 from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.deadline.words import in_words
-from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.settled.deadline import DEADLINE
+from splatbatch.tasks.standing import Standing
 
 
 def deadline_of(output: OutputFolder, history: Iterable[Event], standing: Standing | None) -> ReportedDeadline | None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from splatbatch.scene.audit.findings import TrainerRules
     from splatbatch.store.index import Index
     from splatbatch.store.results import Depth
-    from splatbatch.tasks.evidence import Standing
+    from splatbatch.tasks.standing import Standing
 
 Kind = TypeVar("Kind", bound=TypedRecord)
 
@@ -174,7 +174,7 @@ class Batch:
 
     def standing(self, depth: Depth = "time", index: Index | None = None) -> Standing:
         """Return what tells how each patch stands."""
-        from splatbatch.tasks.evidence import Standing
+        from splatbatch.tasks.standing import Standing
 
         return Standing(self.config, self.path, self.tasks, self.records, depth=depth, index=index)
 

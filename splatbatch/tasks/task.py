@@ -119,7 +119,7 @@ class Kind(ABC):
 
     @abstractmethod
     def product(self, task: Task, output: OutputFolder) -> Product | None:
-        """Return what would be made now beside what lies there; None: a splat, see `evidence.Standing`."""
+        """Return what would be made now beside what lies there; None: a splat, see `standing.Standing`."""
 
     @abstractmethod
     def keep(self, task: Task, folder: AttemptFolder) -> None:
@@ -241,7 +241,7 @@ class Task:
         return self.kind.home(self, output)
 
     def is_fresh(self, output: OutputFolder) -> bool:
-        """Return whether its product is what would be made now; of a splat `evidence.Standing` says it."""
+        """Return whether its product is what would be made now; of a splat `standing.Standing` says it."""
         product = self.kind.product(self, output)
         return product is not None and product.is_fresh
 

@@ -15,8 +15,8 @@ from splatbatch.store.claims import Claim, Claims, Held
 from splatbatch.store.folders import BACKDROP
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.attempt import Claimed
-from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.plan import Skip, Train
+from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.task import Task
 
 LOOK_S = 2.0

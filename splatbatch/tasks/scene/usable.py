@@ -48,7 +48,7 @@ def look(batch: Batch, partition: Partition) -> Found:
     tasks = {task.name: task for task in batch.every}
     backdrops = [name for name, task in tasks.items() if task.patch.is_backdrop]
     found = [
-        _candidate(batch, Candidate(name, cores.get(name), task, standing.evidence(name).result), statuses[name])
+        _candidate(batch, Candidate(name, cores.get(name), task, standing.condition(name).result), statuses[name])
         if (task := tasks.get(name))
         else Candidate(name, cores.get(name), lacking=f"no such patch in {batch.config.scene.patches}")
         for name in (*cores, *backdrops)
