@@ -138,7 +138,7 @@ class Looking:
         return merged, states, faults
 
     def settle(self, looked: Looked) -> Looked:
-        """Settle what is settled once for the whole batch: its frame, its tones, what a deadline leaves time for."""
+        """Settle what is settled once for the whole batch."""
         for thing in every.SETTLED:
             if looked.todo.tasks and thing.is_asked_for(looked.todo.tasks):
                 looked = self._settle(thing, looked)

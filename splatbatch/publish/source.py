@@ -15,7 +15,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.export import ChangedOnDisk
 from splatbatch.splats.ply import SplatHeader
-from splatbatch.store.records.colors import tones_to_record
+from splatbatch.store.records.colors import as_photographed
 from splatbatch.store.records.metrics import Metrics, TrainingSettings
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import noting_damage
@@ -166,10 +166,8 @@ def _patch(batch: Batch, task: Task) -> Published:
         recipe=recipe_of(task, result).model_dump(mode="json", exclude={"program"}),
         sparse=str(task.patch.sparse),
         offset=offset,
-        images=str(task.patch.images),
-        masks=str(task.patch.masks) if task.patch.masks else None,
         holdout=photographs_of(task, folder, result).held_out,
-        tones=tones_to_record(task.patch.tones),
+        **as_photographed([task.patch]),
     )
     part = Part(task.name, path, 0, header.num_gaussians, digest)
     figures = _figures_of(result.metrics)
@@ -200,15 +198,12 @@ def _scene(batch: Batch) -> Published:
     header, digest = _checked(files.splat, SCENE, "")
     holdout, notes = held_out(batch, files.splat)
     patches = patches_of(task for task in batch.every if not task.patch.is_backdrop)
-    tones = {name: tone for patch in patches for name, tone in patch.tones.items()}
     setup = TrainingSettings(
         recipe=batch.config.recipe("").model_dump(mode="json", exclude={"program"}),
         sparse=str(partition.source),
         offset=offset,
-        images=str(patches[0].images),
-        masks=str(patches[0].masks) if patches[0].masks else None,
         holdout=holdout,
-        tones=tones_to_record(tones),
+        **as_photographed(patches),
     )
     parts = tuple(Part(one.patch, files.splat, one.start, one.num_gaussians, one.key) for one in merged.parts)
     holes = tuple(f"{hole.patch}: {hole.reason}: a hole in the scene" for hole in merged.holes)

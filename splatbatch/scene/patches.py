@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from splatbatch.config import NO_OFFSET, Offset, Scene
 from splatbatch.errors import SceneError
-from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.colors.tone import NEUTRAL, Tone
 from splatbatch.scene.partition.place import find_partition
 from splatbatch.scene.photos.folders import is_folder
 
@@ -55,6 +55,15 @@ class Patch:
     """Folder of the whole scene's results, whose splat is drawn behind a patch with a core."""
     is_backdrop: bool = False
     """It is the whole scene, trained coarsely to be drawn behind its patches."""
+
+    @property
+    def is_evened(self) -> bool:
+        """Whether any of its photographs has a tone, which a training takes off."""
+        return bool(self.tones)
+
+    def tone_of(self, photograph: str) -> Tone:
+        """Return the tone of a photograph."""
+        return self.tones.get(photograph, NEUTRAL)
 
 
 def find_patches(scene: Scene) -> tuple[Patch, ...]:

@@ -16,6 +16,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders import accepted_backdrop
+from splatbatch.store.records.colors import as_photographed
 from splatbatch.store.records.metrics import Metrics, TrainingSettings
 
 CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
@@ -61,11 +62,9 @@ def settings_for(recipe: Recipe, patch: Patch, task: str) -> TrainingSettings:
         recipe=recipe.model_dump(mode="json"),
         sparse=str(patch.sparse),
         offset=patch.offset,
-        images=str(patch.images),
-        masks=str(patch.masks) if patch.masks else None,
         holdout=choose_holdout(patch, recipe.evaluation),
-        tones={name: tone.values() for name, tone in patch.tones.items()},
         is_backdrop=patch.is_backdrop,
+        **as_photographed([patch]),
         **_surroundings(patch),
     )
 

@@ -17,12 +17,12 @@ from torch import Tensor
 from splatbatch.config import NO_OFFSET, Offset, Recipe
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import MIB, aside, write_json
-from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Extent, estimate, extent_of
 from splatbatch.scene.frame import read_shifted
 from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.splats import offset_comments, read_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.backdrop import surroundings_of, thinned
@@ -103,7 +103,7 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     if training.device != "cpu" and torch.version.cuda:
         _load_kernels()
         has_masks = bool(settings.masks or settings.backdrop)  # photographs are masked to what a patch answers for
-        compiling = for_training(recipe, has_masks=has_masks, has_tones=bool(settings.tones))
+        compiling = for_training(recipe, has_masks=has_masks, is_evened=settings.is_evened)
 
     progress.phase("load")
     reconstruction = read_shifted(Path(settings.sparse), settings.offset)
@@ -112,8 +112,7 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     if settings.is_backdrop:
         reconstruction = thinned(reconstruction, training.cap(len(reconstruction.points)))
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
-    tones = {name: Tone.of(values) for name, values in settings.tones.items()}
-    views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tones)
+    views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tone_in(settings))
     for warning in views.warnings:
         progress.warn(warning)
     progress.found(find_repeats(views.training))
@@ -201,7 +200,6 @@ def _load_kernels() -> None:
     if importlib.util.find_spec("triton") is not None:
         importlib.import_module("splatbatch.training.cuda.rasterization")
         importlib.import_module("splatbatch.training.cuda.photometric")
-        importlib.import_module("splatbatch.training.cuda.tones")
         importlib.import_module("splatbatch.training.cuda.adam")
 
 

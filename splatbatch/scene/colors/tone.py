@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
@@ -44,3 +44,10 @@ class Tone:
 TILTED = 4
 """Numbers after the gain where there is a tilt."""
 NEUTRAL = Tone()
+ToneOf = Callable[[str], Tone]
+"""Returns the tone of a photograph, by its name."""
+
+
+def neutral(_: str) -> Tone:
+    """Return the tone of a photograph that is as it should be."""
+    return NEUTRAL

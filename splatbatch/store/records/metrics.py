@@ -129,3 +129,13 @@ class TrainingSettings(TypedRecord):
     backdrop_sha256: str = ""
     is_backdrop: bool = False
     """The whole scene is trained, coarsely, to be drawn behind its patches."""
+
+    @property
+    def photographs(self) -> dict[str, Any]:
+        """Return the settings that are about photographs, as another process is told of the same ones."""
+        return {"images": self.images, "masks": self.masks, "holdout": self.holdout, "tones": self.tones}
+
+    @property
+    def is_evened(self) -> bool:
+        """Whether any photograph has a tone."""
+        return bool(self.tones)

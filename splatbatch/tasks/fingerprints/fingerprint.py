@@ -13,8 +13,8 @@ from splatbatch.config.recipe import Refinement
 from splatbatch.identity import hash_of, short_hash
 from splatbatch.scene.patches import Patch
 from splatbatch.store.folders import backdrop_sha256
-from splatbatch.store.records.colors import tone_to_record
-from splatbatch.store.records.fingerprint import Fingerprint, photographs_of
+from splatbatch.store.records.colors import with_colors
+from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks import plan
 from splatbatch.tasks.fingerprints.inputs import inputs_of
 
@@ -32,10 +32,9 @@ GONE_FROM_TRAINING = {"exposure": False, "packed": False}
 def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
     """Return what a result of this patch under this recipe depends on."""
     inputs = inputs_of(patch, recipe)
-    tones = {name: tone_to_record(patch.tones[name]) for name in photographs_of(inputs.files) if name in patch.tones}
     known = Fingerprint(recipe_hash(recipe), inputs.hash, settings_of(recipe), inputs.files)
     known = replace(known, border=border_hash(patch, recipe), backdrop=behind(patch, recipe))
-    return replace(known, offset=patch.offset, tones=tones)
+    return replace(with_colors(known, patch), offset=patch.offset)
 
 
 def border_hash(patch: Patch, recipe: Recipe) -> str:

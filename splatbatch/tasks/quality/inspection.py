@@ -89,14 +89,13 @@ def order_scene(batch: Batch) -> InspectionSettings:
         recipe=told.recipe,
         sparse=str(source),
         offset=told.offset,
-        images=told.images,
-        masks=told.masks,
-        holdout=told.holdout,
-        tones=told.tones,
+        **told.photographs,
         splat=told.splat,
         sha256=sha256,
         warnings=warnings,
-        inputs=key_of(VERSION, sha256, models, told.recipe.get("training"), told.holdout, told.tones, *rules),
+        inputs=key_of(
+            VERSION, sha256, models, told.recipe.get("training"), told.holdout, told.photographs["tones"], *rules
+        ),
         most_photos=MOST_PHOTOS,
     )
 

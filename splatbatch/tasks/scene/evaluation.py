@@ -20,7 +20,7 @@ from splatbatch.scene.photos.folders import Folders, Found, find_masks, stored_p
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
 from splatbatch.store.folders import BACKDROP, MergedFiles, accepted_backdrop, backdrop_sha256
-from splatbatch.store.records.colors import tones_to_record
+from splatbatch.store.records.colors import as_photographed
 from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.store.records.metrics import Figures
 from splatbatch.store.results import why_not_the_splat
@@ -69,18 +69,15 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
     splat = splat.absolute()  # its process works in another folder
     holdout, notes = held_out(batch, splat)
     patches = patches_of(batch.every)
-    images, masks = _folders(patches)
+    images = _images(patches)
     splats = _splats(batch, partition, offset)
-    tones = {name: tone for patch in patches for name, tone in patch.tones.items()}
     settings = EvaluationSettings(
         splat=str(splat),
         splat_sha256=FileFacts().sha256(str(splat)),
         partition=str(partition.path),
         offset=offset,
-        images=str(images),
-        masks=str(masks) if masks else None,
+        **as_photographed(patches),
         recipe=batch.config.recipe("").model_dump(mode="json", exclude={"program"}),
-        tones=tones_to_record(tones),
         splats=dict(splats.paths),
         lacking=dict(splats.lacking),
         holdout=holdout,
@@ -120,15 +117,19 @@ def _is_elsewhere(there: Offset, offset: Offset) -> bool:
     return there not in (NO_OFFSET, offset)
 
 
-def _folders(patches: tuple[Patch, ...]) -> tuple[Path, Path | None]:
-    """Return where the photographs of all patches lie, and their masks."""
+def _images(patches: tuple[Patch, ...]) -> Path:
+    """Return where the photographs of all patches lie.
+
+    Raises:
+        SceneError: they, or their masks, lie in several places.
+    """
     folders = {(patch.images, patch.masks) for patch in patches}
     if len(folders) > 1:
         names = spell(sorted(str(images) for images, _ in folders), 3)
         raise SceneError(
             f"scene.images: each patch has photographs of its own ({names})", "Name the folder that has them all."
         )
-    return folders.pop()
+    return patches[0].images
 
 
 def _splats(batch: Batch, partition: Partition, offset: Offset) -> _Splats:

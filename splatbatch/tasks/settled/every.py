@@ -10,6 +10,7 @@ from splatbatch.config import Config
 from splatbatch.files import Record
 from splatbatch.identity import Stamp, stamp_of
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.record import TypedRecord
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.settled.deadline import DEADLINE
@@ -87,6 +88,11 @@ def words_of_report(output: OutputFolder, tasks: Sequence[Task]) -> list[str]:
     """Return what a report tells of what is settled, but for what it has sections of its own for."""
     recorded = ((thing, thing.recorded(output)) for thing in SETTLED if not thing.has_section)
     return [line for thing, record in recorded if record for line in thing.in_words(record, tasks, ())]
+
+
+def differ(then: Fingerprint, now: Fingerprint) -> bool:
+    """Return whether what two trainings depend on was settled otherwise."""
+    return any(thing.differs(then, now) for thing in SETTLED)
 
 
 class Watched:
