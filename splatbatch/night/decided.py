@@ -32,7 +32,7 @@ from splatbatch.tasks.settled import every
 from splatbatch.tasks.settled.frame import read_spans, spans_of
 from splatbatch.tasks.settled.settled import Settled, Todo
 from splatbatch.tasks.standing import OfScene, Standing
-from splatbatch.tasks.task import Task, patches_of
+from splatbatch.tasks.task import Task, of_patches, patches_of
 
 if TYPE_CHECKING:
     from splatbatch.scene.frame import Span
@@ -230,7 +230,7 @@ def refuse(looked: Looked, ledger: Ledger, *, verify: bool) -> Mapping[str, str]
         if reason := refused.get(name):
             ledger.write(Refused(name, reason, looked.audited.get(name)))
     if todo.tasks and refused.keys() >= set(todo.names):
-        others = [task.name for task in todo.every if not task.patch.is_backdrop and task.name not in refused]
+        others = [task.name for task in of_patches(todo.every) if task.name not in refused]
         said = f"{spell([*refused])}: refused by the audit, and nothing else is to be trained" if others else ""
         typer.echo(one_line(f"{said or 'every patch is refused by the audit'}: see `splatbatch verify-dims`"), err=True)
     return refused

@@ -43,7 +43,7 @@ class Run:
     stopped: str = ""
     """Why it was interrupted, as "SIGTERM"."""
     outdated: tuple[str, ...] = ()
-    """What was fresh, and is stale by a product that was made meanwhile: a backdrop, say."""
+    """What was fresh, and is stale by a product that was made meanwhile."""
 
     def then(self, later: Run) -> Run:
         """Return what came of this run and of another one, which was about what was outdated."""

@@ -36,7 +36,7 @@ from splatbatch.tasks.scene.cleaning import Cleaning
 from splatbatch.tasks.scene.evaluation import evaluating
 from splatbatch.tasks.scene.merging import Done, gather
 from splatbatch.tasks.scene.merging import merge as merge_parts
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import Task, of_patches
 
 MOST_NAMED = 5
 Found = Mapping[str, Inspection]
@@ -152,8 +152,8 @@ def inspect(batch: Batch, interruption: Interruption, how: Closely) -> tuple[Fou
 def inspect_tasks(batch: Batch, rounds: Rounds, how: Closely = Closely()) -> tuple[Found, Mapping[str, str]]:
     """Inspect splat by splat; the output lock must be held. One that fails does not keep the others from it."""
     found, failed = dict[str, Inspection](), dict[str, str]()
-    of_patches = [(task.name, partial(_of_task, batch, task)) for task in batch.tasks if not task.patch.is_backdrop]
-    for name, measured in (*of_patches, *([(SCENE, partial(_of_scene, batch))] if how.of_scene else [])):
+    each = [(task.name, partial(_of_task, batch, task)) for task in of_patches(batch.tasks)]
+    for name, measured in (*each, *([(SCENE, partial(_of_scene, batch))] if how.of_scene else [])):
         if rounds.stop():
             break
         try:
@@ -182,7 +182,7 @@ def inspect_wanted(batch: Batch, stop: Callable[[], str], beat: Callable[[], Non
 
 def wanted_by(batch: Batch) -> list[str]:
     """Return the patches whose splats the YAML wants inspected."""
-    return [task.name for task in batch.tasks if task.recipe.evaluation.inspect and not task.patch.is_backdrop]
+    return [task.name for task in of_patches(batch.tasks) if task.recipe.evaluation.inspect]
 
 
 def not_inspected(batch: Batch, why: str) -> Afterwards | None:

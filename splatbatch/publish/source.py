@@ -26,7 +26,7 @@ from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.scene.usable import Candidate, look
 from splatbatch.tasks.settled.holdout import held_out, photographs_of
 from splatbatch.tasks.status import PatchStatus, read_status
-from splatbatch.tasks.task import Task, patches_of, select
+from splatbatch.tasks.task import Task, of_patches, patches_of, select
 
 SCENE = "scene"
 MERGE_FIRST = "Merge the patches: splatbatch merge."
@@ -34,7 +34,7 @@ MERGE_FIRST = "Merge the patches: splatbatch merge."
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive Gaussians of a splat file that belong together: a patch, or the backdrop."""
+    """Consecutive Gaussians of a splat file that belong together: a patch, or the scene behind."""
 
     name: str
     path: Path
@@ -144,7 +144,7 @@ def _see_trained(status: PatchStatus) -> None:
 
 
 def _own(batch: Batch) -> list[Task]:
-    return [task for task in batch.tasks if not task.patch.is_backdrop]
+    return [*of_patches(batch.tasks)]
 
 
 def _patch(batch: Batch, task: Task) -> Published:
@@ -197,7 +197,7 @@ def _scene(batch: Batch) -> Published:
     _see_fresh(candidates, {part.patch: part.sha256 for part in merged.parts})
     header, digest = _checked(files.splat, SCENE, "")
     holdout, notes = held_out(batch, files.splat)
-    patches = patches_of(task for task in batch.every if not task.patch.is_backdrop)
+    patches = patches_of(of_patches(batch.every))
     setup = TrainingSettings(
         recipe=batch.config.recipe("").model_dump(mode="json", exclude={"program"}),
         sparse=str(partition.source),

@@ -51,9 +51,9 @@ class Patch:
     """The partition.json that it was cut by, which then says what is held out and where its core lies; if any."""
     border: Border | None = None
     """How far it reaches, if it has a core."""
-    backdrop: Path | None = None
-    """Folder of the whole scene's results, whose splat is drawn behind a patch with a core."""
-    is_backdrop: bool = False
+    behind: Path | None = None
+    """Folder of the whole scene's results, whose splat is drawn behind a patch with a core: its backdrop."""
+    is_whole: bool = False
     """It is the whole scene, trained coarsely to be drawn behind its patches."""
 
     @property

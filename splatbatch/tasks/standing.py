@@ -160,10 +160,10 @@ class Standing:
         task = self._tasks[name]
         if (product := task.kind.product(task, self._output)) is not None:
             return plan.Condition(product.state(), given_up=self._given_up(name))
-        place, backdrop = self._places[name], self._behind.seen(task)
+        place, around = self._places[name], self._behind.seen(task)
         seen = (stamp_of(f"{place}/{RESULT}"), stamp_of(f"{place}/{SPLAT}"), stamp_of(f"{place}/{ACCEPTED}"))
-        if name not in self._kept or self._kept[name][:2] != (seen, backdrop):  # asked every second while a batch runs
-            self._kept[name] = (seen, backdrop, self._fresh(name, seen) or self._look(name, seen))
+        if name not in self._kept or self._kept[name][:2] != (seen, around):  # asked every second while a batch runs
+            self._kept[name] = (seen, around, self._fresh(name, seen) or self._look(name, seen))
         found = self._kept[name][2]
         return replace(found, given_up=why) if (why := self._given_up(name)) else found
 
@@ -286,7 +286,7 @@ class Standing:
     def _why_other_inputs(self, held: Fingerprint, elsewhere: tuple[str, ...], task: Task) -> tuple[str, bool]:
         """Say in what the inputs differ, empty if in nothing; and whether some have moved that were not read."""
         then, patch, recipe = held.files, task.patch, task.recipe
-        if (not elsewhere and then) or patch.is_backdrop:  # frozen with the partition
+        if (not elsewhere and then) or patch.is_whole:  # frozen with the partition
             return "", False
         if self._depth == "time":  # 0.1.0 knew neither times nor contents
             found = differences(then, files_now(then, patch, recipe, self._facts), places(patch, recipe), self._facts)
@@ -309,10 +309,7 @@ class Standing:
         return key in then and now.num_bytes != then[key].num_bytes
 
     def _why_other_surroundings(self, held: Fingerprint, task: Task) -> str:
-        if held.border != border_hash(task.patch, task.recipe):
-            return "the core has changed"
-        now = self._behind.sha256(task)
-        return "the backdrop has changed" if now and now != held.backdrop else ""
+        return held.why_other_surroundings(border_hash(task.patch, task.recipe), self._behind.sha256(task))
 
     def _key(self, task: Task) -> str:
         """Return what says what is settled for a task, and what lies around it."""

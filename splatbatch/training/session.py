@@ -25,8 +25,8 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.training.border.answered import answered_for
-from splatbatch.training.border.backdrop import surroundings_of, thinned
 from splatbatch.training.border.cover import covered
+from splatbatch.training.border.surroundings import as_trained, surroundings_of, why_alone
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.cuda.ahead import Compiling, for_training
 from splatbatch.training.ending import StopRequest
@@ -43,7 +43,6 @@ from splatbatch.training.standby import rehearse, wait_for_go
 
 STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
 """Set to 1 by whoever starts an attempt ahead of its turn."""
-NO_BACKDROP = "there is no backdrop: trained beyond its border, and less of it will survive the crop to its core"
 
 
 @dataclass(frozen=True)
@@ -102,15 +101,13 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     compiling = Compiling()
     if training.device != "cpu" and torch.version.cuda:
         _load_kernels()
-        has_masks = bool(settings.masks or settings.backdrop)  # photographs are masked to what a patch answers for
-        compiling = for_training(recipe, has_masks=has_masks, is_evened=settings.is_evened)
+        compiling = for_training(recipe, has_masks=settings.has_masks, is_evened=settings.is_evened)
 
     progress.phase("load")
     reconstruction = read_shifted(Path(settings.sparse), settings.offset)
     if not len(reconstruction.points):
         raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
-    if settings.is_backdrop:
-        reconstruction = thinned(reconstruction, training.cap(len(reconstruction.points)))
+    reconstruction = as_trained(reconstruction, settings, training)
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tone_in(settings))
     for warning in views.warnings:
@@ -118,8 +115,8 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     progress.found(find_repeats(views.training))
     views = replace(views, surroundings=surroundings_of(settings, views.frame, training))
     gaussians = _within_reach(first_values(reconstruction.points, views.frame, training), views, settings)
-    if settings.border and not settings.backdrop and training.draws_backdrop:
-        progress.warn(NO_BACKDROP)
+    if warning := why_alone(settings, training):
+        progress.warn(warning)
     if torch.cuda.is_initialized() and not was_touched:  # type: ignore[no-untyped-call]
         raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")
     extent = extent_of(len(reconstruction.points), reconstruction.images, reconstruction.cameras)

@@ -19,7 +19,7 @@ from splatbatch.store.records.colors import tone_in, tones_to_record
 from splatbatch.store.records.evaluation import EvaluationSettings, PhotoMeasured, SceneEvaluation
 from splatbatch.store.records.metrics import Figures, TrainingSettings
 from splatbatch.training.border.answered import answered_for
-from splatbatch.training.border.backdrop import surroundings_of
+from splatbatch.training.border.surroundings import surroundings_of
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import from_splat
 from splatbatch.training.photos.views import Folders, decode_views

@@ -23,7 +23,7 @@ from splatbatch.tasks.quality.certificate import (
     why_scene_outdated,
 )
 from splatbatch.tasks.quality.inspection import SCENE
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import Task, of_patches
 
 NOT_ALL = 1
 INSPECT = "none: splatbatch inspect writes it"
@@ -64,7 +64,7 @@ def _of_batch(config: Path | None, names: Sequence[str]) -> dict[str, list[str]]
     is_patch = SCENE in [task.name for task in batch.every]
     if is_patch and len(wanted) < len(names):
         batch = open_batch(config, names)
-    tasks = [task for task in batch.tasks if not task.patch.is_backdrop] if wanted or is_patch or not names else []
+    tasks = of_patches(batch.tasks) if wanted or is_patch or not names else ()
     found = {task.name: _of_patch(task, batch.output.patch(task.name)) for task in tasks}
     if not is_patch and (SCENE in names or (not names and batch.output.scene.certificate.exists())):
         found[SCENE] = _of_scene(batch.output)

@@ -1,7 +1,7 @@
 """The border of a patch: the box that it spends its Gaussians in, around the core that is cut out of its splat.
 
-Who has a place: the patch whose core holds it, if it lies within that patch's reach; else the backdrop. So every place
-is drawn once, and sky and far field come from the backdrop alone.
+Who has a place: the patch whose core holds it, if it lies within that patch's reach; else the splat behind. So every
+place is drawn once, and sky and far field come from behind alone.
 """
 
 from __future__ import annotations

@@ -151,9 +151,8 @@ def _is_superseded(folder: AttemptFolder, product: PatchFolder) -> bool:
 
 def _is_of_today(then: Fingerprint, task: Task) -> bool:
     now = fingerprint(task.patch, task.recipe)
-    facts = ("inputs", "border", "backdrop")
-    is_same = then.recipe in hashes_of(task.today.counting) and all(
-        getattr(then, name) == getattr(now, name) for name in facts
+    is_same = then.recipe in hashes_of(task.today.counting) and (
+        (then.inputs, then.surroundings) == (now.inputs, now.surroundings)
     )
     if not is_same or differ(then, now):
         return False

@@ -12,7 +12,7 @@ from splatbatch.config import Recipe
 from splatbatch.config.recipe import Refinement
 from splatbatch.identity import hash_of, short_hash
 from splatbatch.scene.patches import Patch
-from splatbatch.store.folders import backdrop_sha256
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.records.colors import with_colors
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks import plan
@@ -33,7 +33,7 @@ def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
     """Return what a result of this patch under this recipe depends on."""
     inputs = inputs_of(patch, recipe)
     known = Fingerprint(recipe_hash(recipe), inputs.hash, settings_of(recipe), inputs.files)
-    known = replace(known, border=border_hash(patch, recipe), backdrop=behind(patch, recipe))
+    known = known.surrounded_by(border_hash(patch, recipe), behind(patch, recipe))
     return replace(with_colors(known, patch), offset=patch.offset)
 
 
@@ -46,12 +46,14 @@ def border_hash(patch: Patch, recipe: Recipe) -> str:
 
 def behind(patch: Patch, recipe: Recipe) -> str:
     """Return the hash of the splat that is drawn behind a patch now; empty for none."""
-    return backdrop_sha256(patch.backdrop) if is_drawn_behind(patch, recipe) else ""
+    if patch.behind is None or not is_drawn_behind(patch, recipe):
+        return ""
+    return PatchFolder(patch.behind).accepted_splat()[1]
 
 
 def is_drawn_behind(patch: Patch, recipe: Recipe) -> bool:
-    """Return whether the backdrop, once there is one, is drawn behind a patch."""
-    return patch.backdrop is not None and recipe.program is None and recipe.training.draws_backdrop
+    """Return whether the splat of the whole scene, once there is one, is drawn behind a patch."""
+    return patch.behind is not None and recipe.program is None and recipe.training.draws_behind
 
 
 def recipe_hash(recipe: Recipe) -> str:

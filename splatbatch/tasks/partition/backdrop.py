@@ -76,9 +76,9 @@ def in_borders(patches: Iterable[Patch], partition: Partition, output: OutputFol
     """Return the backdrop as a patch, and patches with their borders; those the partition does not know as they are."""
     from splatbatch.scene.partition.border import border_of
 
-    found, backdrop = tuple(patches), output.patch(BACKDROP).path
+    found, behind = tuple(patches), output.patch(BACKDROP).path
     bordered = [
-        replace(patch, border=border, backdrop=backdrop) if (border := border_of(partition, patch.name)) else patch
+        replace(patch, border=border, behind=behind) if (border := border_of(partition, patch.name)) else patch
         for patch in found
     ]
     return (_whole(partition, found), *bordered)
@@ -95,11 +95,11 @@ def _whole(partition: Partition, patches: tuple[Patch, ...]) -> Patch:
         images.pop() if len(images) == 1 else beside,
         masks=masks.pop() if len(masks) == 1 else None,
         partition=partition.path,
-        is_backdrop=True,
+        is_whole=True,
     )
 
 
 def without_idle_backdrop(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
     """Leave out the backdrop where external trainers alone train the patches: they draw none."""
-    is_drawn = any(task.patch.backdrop and task.recipe.program is None for task in tasks)
-    return tasks if is_drawn else tuple(task for task in tasks if not task.patch.is_backdrop)
+    is_drawn = any(task.patch.behind and task.recipe.program is None for task in tasks)
+    return tasks if is_drawn else tuple(task for task in tasks if not task.patch.is_whole)

@@ -19,7 +19,7 @@ from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, spell
 from splatbatch.scene.photos.folders import Folders, Found, find_masks, stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
-from splatbatch.store.folders import BACKDROP, MergedFiles, accepted_backdrop, backdrop_sha256
+from splatbatch.store.folders import BACKDROP, MergedFiles
 from splatbatch.store.records.colors import as_photographed
 from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.store.records.metrics import Figures
@@ -82,7 +82,7 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
         lacking=dict(splats.lacking),
         holdout=holdout,
         notes=notes,
-        backdrop=str(accepted_backdrop(batch.output.patch(BACKDROP).path)[0]),
+        backdrop=str(batch.output.patch(BACKDROP).accepted_splat()[0]),
         before_backdrop=splats.before_backdrop,
         own={name: dict(figures) for name, figures in splats.own.items()},
     )
@@ -134,7 +134,7 @@ def _images(patches: tuple[Patch, ...]) -> Path:
 
 def _splats(batch: Batch, partition: Partition, offset: Offset) -> _Splats:
     paths, lacking, own, hashes, before = {}, {}, {}, {}, []
-    backdrop = backdrop_sha256(batch.output.patch(BACKDROP).path)
+    _, backdrop = batch.output.patch(BACKDROP).accepted_splat()
     for core in partition.cores:
         folder = batch.output.patch(core.name)
         result = folder.read_result()

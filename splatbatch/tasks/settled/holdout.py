@@ -144,8 +144,8 @@ def held_out(batch: Whole, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...
     if not names:
         message = "evaluation.holdout_every: no photograph is held out in every patch: there is nothing to measure on"
         raise SceneError(message, "Hold some out, as holdout_every: 8, and train again.")
-    of_patches = [(task, one) for task, one in parts if not task.patch.is_backdrop]
-    notes = (unlike_today(of_patches), assumptions({task.name: one for task, one in of_patches}))
+    own = [(task, one) for task, one in parts if not task.patch.is_whole]
+    notes = (unlike_today(own), assumptions({task.name: one for task, one in own}))
     return names, tuple(filter(None, notes))
 
 

@@ -223,7 +223,7 @@ def _bytes(patches: Iterable[Patch], names: Collection[str]) -> dict[str, int]:
 
 def _source(batch: Whole, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
     """Return the source as a patch; none where the config names none, nor a partition."""
-    if whole := tuple(patch for patch in patches if patch.is_backdrop):
+    if whole := tuple(patch for patch in patches if patch.is_whole):
         return whole
     from splatbatch.scene.audit.audit import source_patch
 

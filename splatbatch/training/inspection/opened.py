@@ -17,7 +17,7 @@ from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.records.quality import InspectionSettings
 from splatbatch.training.border.answered import answered_for
-from splatbatch.training.border.backdrop import surroundings_of
+from splatbatch.training.border.surroundings import surroundings_of
 from splatbatch.training.gaussians import from_splat
 from splatbatch.training.inspection.subject import Model, Subject, subject_of
 from splatbatch.training.photos.views import Folders, decode_views
