@@ -17,14 +17,8 @@ from splatbatch.scene.patches import find_patches
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.record import TypedRecord
 from splatbatch.tasks import plan
+from splatbatch.tasks.backdrop import as_cut, without_idle
 from splatbatch.tasks.fingerprints.fingerprint import terms_of
-from splatbatch.tasks.partition.backdrop import (
-    in_borders,
-    partition_beside,
-    see_no_other_backdrop,
-    with_backdrop,
-    without_idle_backdrop,
-)
 from splatbatch.tasks.settled.every import NOT_SETTLED, Records, known_now, known_records, under_records
 from splatbatch.tasks.settled.holdout import HOLDOUT
 from splatbatch.tasks.settled.settled import Settled
@@ -229,16 +223,14 @@ def open_batch(
         patches, output = find_patches(config.scene), OutputFolder(config.output.folder)
     except SceneError as error:
         raise SceneError(configuration.placed(file, error.message), error.hint) from error
-    see_no_other_backdrop(patches)
-    if partition := partition_beside(config):
-        config, patches = with_backdrop(config, partition), in_borders(patches, partition, output)
+    config, patches = as_cut(config, patches, output)
     known = [patch.name for patch in patches]
     for name in config.patches:
         if name not in known:
             message = configuration.placed(file, f"patches.{name}: no such patch")
             raise ConfigError(message, configuration.nearest(name, known))
     records = known_records(config, output)
-    every = under_records(without_idle_backdrop(tasks_of(config, patches)), records)
+    every = under_records(without_idle(tasks_of(config, patches)), records)
     chosen = under(changes or {}, only(select(every, names), conditions))
     batch = Batch(config, chosen, dict(changes or {}), file, every, records)
     batch.recipes()  # for its errors

@@ -23,7 +23,14 @@ from splatbatch.store.records.fingerprint import MODEL, Fingerprint, is_content
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import Depth, compare_splat, has_moved, why_not_the_splat
 from splatbatch.tasks import given_up, plan
-from splatbatch.tasks.fingerprints.fingerprint import border_hash, earlier_hashes, recipe_hash, settings_of
+from splatbatch.tasks.fingerprints.fingerprint import (
+    behind,
+    border_hash,
+    earlier_hashes,
+    is_drawn_behind,
+    recipe_hash,
+    settings_of,
+)
 from splatbatch.tasks.fingerprints.inputs import (
     Inputs,
     differences,
@@ -36,7 +43,6 @@ from splatbatch.tasks.fingerprints.inputs import (
     places,
     state_of,
 )
-from splatbatch.tasks.partition import behind
 from splatbatch.tasks.product import Damaged, Fresh, Stale
 from splatbatch.tasks.settled.every import Records, Watched
 from splatbatch.tasks.task import Task
@@ -45,6 +51,8 @@ Seen = tuple[Stamp, Stamp, Stamp]
 """Of result.json, of splat.ply, and of the folder of the accepted records: its time is that of the newest in it."""
 
 
+Around = tuple[Stamp, ...]
+"""Of what says which splat is drawn behind a patch; empty where none is."""
 CORE = "patch/"
 """What the name of patch.json begins with: another core is another patch, whatever its model holds."""
 
@@ -106,9 +114,9 @@ class Standing:
         self._facts = FileFacts(self._stamps, reads=depth != "time")
         self._hashes: dict[int, str] = {}
         self._others: dict[tuple[Any, ...], bool] = {}
-        self._kept: dict[str, tuple[Seen, behind.Seen, plan.Condition]] = {}
+        self._kept: dict[str, tuple[Seen, Around, plan.Condition]] = {}
         self._given_up_now: dict[str, tuple[GaveUp, str]] = {}
-        self._behind = behind.Behind()
+        self._behind = _Behind()
         self._of_scene: Mapping[str, OfScene] | None = None
 
     def of_scene(self, name: str) -> OfScene:
@@ -147,7 +155,7 @@ class Standing:
         self._others.clear()
         self._kept.clear()
         self._given_up_now.clear()
-        self._behind = behind.Behind()
+        self._behind = _Behind()
 
     def decide(self, name: str, refusal: str = "", *, force: bool = False, insist: bool = False) -> plan.Decision:
         """Decide on a patch; see `plan.decide`."""
@@ -333,3 +341,23 @@ class Standing:
     def _inputs(self, task: Task) -> Inputs:
         facts = self._facts if self._facts.reads else FileFacts(self._stamps)  # a model is read in any case
         return inputs_of(task.patch, task.recipe, facts)
+
+
+class _Behind:
+    """Reads the hash of the splat behind, again where another one was accepted since."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Around, str] = ((), "")
+
+    def seen(self, task: Task) -> Around:
+        """Return what tells the splat behind a task from a later one; one look at its files."""
+        place = task.patch.behind
+        return tuple(stamp_of(f"{place}/{name}") for name in (RESULT, ACCEPTED)) if place else ()
+
+    def sha256(self, task: Task) -> str:
+        """Return the hash of the splat behind a task, which is that behind all; empty where none is drawn."""
+        if not is_drawn_behind(task.patch, task.recipe):
+            return ""
+        if (seen := self.seen(task)) != self._kept[0]:
+            self._kept = (seen, behind(task.patch, task.recipe))
+        return self._kept[1]

@@ -19,9 +19,9 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.store.obstacles import INTERNAL_FAULT
 from splatbatch.store.records.attempt import JobSpec, Progress
 from splatbatch.store.records.result import Result
-from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.plan import UNCOMPARED, GivenUp, Refuse, Skip, Train, decide
 from splatbatch.tasks.product import Missing
+from splatbatch.tasks.tally import tally
 from splatbatch.tasks.throughput import eta_s, steps_per_s
 
 if TYPE_CHECKING:
