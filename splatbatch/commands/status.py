@@ -27,7 +27,7 @@ from splatbatch.store.lock import holder
 from splatbatch.store.records.run import Holder
 from splatbatch.store.workers import LOCAL, Watcher
 from splatbatch.tasks.batch import Batch, audited, open_batch
-from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import PatchStatus, most_interesting, read_status, summary
 
 REDRAW_S = 2.0

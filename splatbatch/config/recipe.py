@@ -81,7 +81,7 @@ class Training(Section):
         return self.border in ("auto", "core")
 
     @property
-    def draws_backdrop(self) -> bool:
+    def draws_behind(self) -> bool:
         """Return whether a patch with a core has the backdrop behind it."""
         return self.border in ("auto", "backdrop")
 

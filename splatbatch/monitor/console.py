@@ -20,9 +20,9 @@ from splatbatch.store.claims import at_work
 from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.workers import Watcher
-from splatbatch.tasks.evidence import Standing
-from splatbatch.tasks.partition.tally import how_many
+from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import PatchStatus, read_status
+from splatbatch.tasks.tally import how_many
 
 HEARTBEAT_S = 60.0
 REDRAW_S = 1.0

@@ -10,7 +10,7 @@ from splatbatch.plain_text import assignments, moment
 from splatbatch.store.events import Accepted, AttemptEnded, AttemptStarted, Gate, GaveUp, Refused, Restored, Retried
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import events
-from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import read_status
 
 OfPatch = AttemptStarted | Gate | AttemptEnded | Retried | GaveUp | Accepted | Restored | Refused

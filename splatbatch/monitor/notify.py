@@ -30,7 +30,7 @@ from splatbatch.outcome import Diagnosis
 from splatbatch.store.events import AttemptEnded, Event, GaveUp, Refused
 from splatbatch.store.layout import OutputFolder
 from splatbatch.supervisor.hook import Hook
-from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import PatchStatus, read_status
 
 SCHEMA = 1

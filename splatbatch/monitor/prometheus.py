@@ -15,7 +15,7 @@ from splatbatch.store.claims import AtWork, at_work
 from splatbatch.store.events import Event
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.workers import Watcher
-from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import STATES, PatchStatus, read_status
 
 EVERY_S = 5.0

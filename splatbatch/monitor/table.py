@@ -16,8 +16,8 @@ from rich.text import Text
 from splatbatch.failures.causes import in_words
 from splatbatch.plain_text import clock, one_line
 from splatbatch.store.claims import AtWork, in_short, lines_of
-from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.status import PatchStatus, most_interesting
+from splatbatch.tasks.tally import tally
 
 LEFT = ("running", "waiting", "stale", "stopped")
 """States of patches that `train` trains, or is training."""

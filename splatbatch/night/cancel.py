@@ -23,7 +23,7 @@ from splatbatch.store.lock import SILENCE_S, holder, sequence_of
 from splatbatch.store.records.run import Holder, WorkerRecord
 from splatbatch.store.workers import LOCAL, Watcher
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import PatchStatus, read_status
 
 LOOK_S = 0.1

@@ -12,7 +12,7 @@ from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats.blocks import sample_means
 from splatbatch.store.folders import PatchFolder
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import Task, of_patches
 
 MOST_OBSTACLES = 200_000
 
@@ -24,7 +24,7 @@ def flight_of(batch: Batch) -> Flight:
         SceneError: one is not inspected, or they lie in frames of their own.
         ConfigError, MissingPartError: scene.crs is no CRS, or pyproj is not installed.
     """
-    tasks = [task for task in batch.tasks if not task.patch.is_backdrop]
+    tasks = of_patches(batch.tasks)
     offsets = {task.patch.offset for task in tasks}
     if len(offsets) > 1:
         raise SceneError("these scenes stand by themselves, each in its own frame", "Name one: plan-capture p0.")

@@ -27,12 +27,12 @@ from splatbatch.store.obstacles import INTERNAL_FAULT
 from splatbatch.tasks import plan as planning
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, Group, refusals
-from splatbatch.tasks.evidence import Standing, Told
 from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
 from splatbatch.tasks.settled import every
 from splatbatch.tasks.settled.frame import read_spans, spans_of
 from splatbatch.tasks.settled.settled import Settled, Todo
-from splatbatch.tasks.task import Task, patches_of
+from splatbatch.tasks.standing import OfScene, Standing
+from splatbatch.tasks.task import Task, of_patches, patches_of
 
 if TYPE_CHECKING:
     from splatbatch.scene.frame import Span
@@ -138,7 +138,7 @@ class Looking:
         return merged, states, faults
 
     def settle(self, looked: Looked) -> Looked:
-        """Settle what is settled once for the whole batch: its frame, its tones, what a deadline leaves time for."""
+        """Settle what is settled once for the whole batch."""
         for thing in every.SETTLED:
             if looked.todo.tasks and thing.is_asked_for(looked.todo.tasks):
                 looked = self._settle(thing, looked)
@@ -170,7 +170,7 @@ _DECISIONS = {one.__name__: one for one in (planning.Train, planning.Skip, plann
 
 def _decide(standing: Standing, wish: Wish, name: str) -> Record:
     decision = standing.decide(name, force=wish.force, insist=wish.is_retry)
-    outdated = isinstance(decision, planning.Skip) and standing.evidence(name).outdated
+    outdated = isinstance(decision, planning.Skip) and standing.condition(name).outdated
     return {"kind": type(decision).__name__, "reason": decision.reason, "outdated": outdated}
 
 
@@ -230,7 +230,7 @@ def refuse(looked: Looked, ledger: Ledger, *, verify: bool) -> Mapping[str, str]
         if reason := refused.get(name):
             ledger.write(Refused(name, reason, looked.audited.get(name)))
     if todo.tasks and refused.keys() >= set(todo.names):
-        others = [task.name for task in todo.every if not task.patch.is_backdrop and task.name not in refused]
+        others = [task.name for task in of_patches(todo.every) if task.name not in refused]
         said = f"{spell([*refused])}: refused by the audit, and nothing else is to be trained" if others else ""
         typer.echo(one_line(f"{said or 'every patch is refused by the audit'}: see `splatbatch verify-dims`"), err=True)
     return refused
@@ -261,13 +261,13 @@ def note_outdated(looked: Looked, patience: Patience) -> list[str]:
 def settle_standing(batch: Batch, standing: Standing, patience: Patience) -> None:
     """Let what shows a batch go by what a reader finds of its scene now: in the night nothing else asks the scene."""
     look = batch.standing()
-    found = answers(reader.USUAL(look.told, batch.names), patience)
-    standing.settle({name: Told(*one.value) for name, one in found if isinstance(one, Done)})
+    found = answers(reader.USUAL(look.of_scene, batch.names), patience)
+    standing.settle({name: OfScene(*one.value) for name, one in found if isinstance(one, Done)})
 
 
 def look_anew(batch: Batch, standing: Standing) -> None:
     """Let a batch be looked at anew, unless its scene hangs by now: then it is shown as it was in the night."""
     look = batch.standing()
-    found = [one for _, one in answers(reader.USUAL(look.told, batch.names))]
+    found = [one for _, one in answers(reader.USUAL(look.of_scene, batch.names))]
     if not any(isinstance(one, Hang) for one in found):
         standing.forget()

@@ -25,7 +25,7 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.quality import certificate
 from splatbatch.tasks.quality.certificate import certificate_of, certificate_of_scene
 from splatbatch.tasks.quality.inspection import SCENE, accepted, inspecting, order, order_scene
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import Task, of_patches
 
 MOST_NAMED = 5
 Found = Mapping[str, Inspection]
@@ -67,8 +67,8 @@ def inspect_tasks(
 ) -> tuple[Found, Mapping[str, str]]:
     """Inspect splat by splat; the output lock must be held. One that fails does not keep the others from it."""
     found, failed = dict[str, Inspection](), dict[str, str]()
-    of_patches = [(task.name, partial(_of_task, batch, task)) for task in batch.tasks if not task.patch.is_backdrop]
-    for name, measured in (*of_patches, *([(SCENE, partial(_of_scene, batch))] if how.of_scene else [])):
+    each = [(task.name, partial(_of_task, batch, task)) for task in of_patches(batch.tasks)]
+    for name, measured in (*each, *([(SCENE, partial(_of_scene, batch))] if how.of_scene else [])):
         if rounds.stop():
             break
         try:
@@ -97,7 +97,7 @@ def inspect_wanted(batch: Batch, rounds: Rounds, ledger: Ledger) -> Afterwards |
 
 def wanted_by(batch: Batch) -> list[str]:
     """Return the patches whose splats the YAML wants inspected."""
-    return [task.name for task in batch.tasks if task.recipe.evaluation.inspect and not task.patch.is_backdrop]
+    return [task.name for task in of_patches(batch.tasks) if task.recipe.evaluation.inspect]
 
 
 def not_inspected(batch: Batch, why: str) -> Afterwards | None:

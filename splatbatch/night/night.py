@@ -30,8 +30,8 @@ from splatbatch.store.events import Event, NotifyFailed
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.run import Afterwards
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.fingerprints.contents import Contents
+from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import PatchStatus, read_status, summary
 
 
@@ -44,7 +44,7 @@ class Run:
     stopped: str = ""
     """Why it was interrupted, as "SIGTERM"."""
     outdated: tuple[str, ...] = ()
-    """What was fresh, and is stale by a product that was made meanwhile: a backdrop, say."""
+    """What was fresh, and is stale by a product that was made meanwhile."""
 
     def then(self, later: Run) -> Run:
         """Return what came of this run and of another one, which was about what was outdated."""

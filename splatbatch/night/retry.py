@@ -27,7 +27,7 @@ def see_due(batch: Batch) -> None:
     standing = batch.standing("content")
     effective = {name: standing.hash_of(recipe) for name, recipe in batch.recipes().items()}
     fresh = planning.fresh([standing.decide(name) for name in batch.names])
-    results = {name: standing.evidence(name).result or Result() for name in fresh}
+    results = {name: standing.condition(name).result or Result() for name in fresh}
     done = [
         name
         for name, result in results.items()

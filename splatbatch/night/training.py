@@ -120,7 +120,7 @@ class Worker:
         return replace(run, outcomes={**kept, **run.outcomes})
 
     def rounds(self, batch: Batch) -> Run:
-        """Train; where what others need became a new one meanwhile, as a backdrop, also what was fresh."""
+        """Train; where what others need became a new one meanwhile also what was fresh."""
         run = self._round(batch)
         while run.outdated and not self.stop():
             self.wish = replace(self.wish, force=False)

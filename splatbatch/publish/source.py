@@ -15,18 +15,18 @@ from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.export import ChangedOnDisk
 from splatbatch.splats.ply import SplatHeader
-from splatbatch.store.records.colors import tones_to_record
+from splatbatch.store.records.colors import as_photographed
 from splatbatch.store.records.metrics import Metrics, TrainingSettings
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import noting_damage
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.provenance import photographs_of, recipe_of
-from splatbatch.tasks.scene.evaluation import held_out
+from splatbatch.tasks.provenance import recipe_of
 from splatbatch.tasks.scene.merging import see_whole
 from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.scene.usable import Candidate, look
+from splatbatch.tasks.settled.holdout import held_out, photographs_of
 from splatbatch.tasks.status import PatchStatus, read_status
-from splatbatch.tasks.task import Task, patches_of, select
+from splatbatch.tasks.task import Task, of_patches, patches_of, select
 
 SCENE = "scene"
 MERGE_FIRST = "Merge the patches: splatbatch merge."
@@ -34,7 +34,7 @@ MERGE_FIRST = "Merge the patches: splatbatch merge."
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive Gaussians of a splat file that belong together: a patch, or the backdrop."""
+    """Consecutive Gaussians of a splat file that belong together: a patch, or the scene behind."""
 
     name: str
     path: Path
@@ -144,7 +144,7 @@ def _see_trained(status: PatchStatus) -> None:
 
 
 def _own(batch: Batch) -> list[Task]:
-    return [task for task in batch.tasks if not task.patch.is_backdrop]
+    return [*of_patches(batch.tasks)]
 
 
 def _patch(batch: Batch, task: Task) -> Published:
@@ -166,10 +166,8 @@ def _patch(batch: Batch, task: Task) -> Published:
         recipe=recipe_of(task, result).model_dump(mode="json", exclude={"program"}),
         sparse=str(task.patch.sparse),
         offset=offset,
-        images=str(task.patch.images),
-        masks=str(task.patch.masks) if task.patch.masks else None,
         holdout=photographs_of(task, folder, result).held_out,
-        tones=tones_to_record(task.patch.tones),
+        **as_photographed([task.patch]),
     )
     part = Part(task.name, path, 0, header.num_gaussians, digest)
     figures = _figures_of(result.metrics)
@@ -199,16 +197,13 @@ def _scene(batch: Batch) -> Published:
     _see_fresh(candidates, {part.patch: part.sha256 for part in merged.parts})
     header, digest = _checked(files.splat, SCENE, "")
     holdout, notes = held_out(batch, files.splat)
-    patches = patches_of(task for task in batch.every if not task.patch.is_backdrop)
-    tones = {name: tone for patch in patches for name, tone in patch.tones.items()}
+    patches = patches_of(of_patches(batch.every))
     setup = TrainingSettings(
         recipe=batch.config.recipe("").model_dump(mode="json", exclude={"program"}),
         sparse=str(partition.source),
         offset=offset,
-        images=str(patches[0].images),
-        masks=str(patches[0].masks) if patches[0].masks else None,
         holdout=holdout,
-        tones=tones_to_record(tones),
+        **as_photographed(patches),
     )
     parts = tuple(Part(one.patch, files.splat, one.start, one.num_gaussians, one.key) for one in merged.parts)
     holes = tuple(f"{hole.patch}: {hole.reason}: a hole in the scene" for hole in merged.holes)

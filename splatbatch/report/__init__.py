@@ -10,7 +10,7 @@ from splatbatch.report.markdown import to_markdown
 from splatbatch.report.page.page import to_html, to_live_html
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.record import in_json
-from splatbatch.tasks.evidence import Standing
+from splatbatch.tasks.standing import Standing
 
 __all__ = ["live_page", "to_markdown", "write_report"]
 

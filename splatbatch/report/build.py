@@ -32,10 +32,10 @@ from splatbatch.store.records.attempt import ExitFacts, Go, JobSpec, Progress
 from splatbatch.store.records.metrics import Metrics
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.deadline.words import in_words
-from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.settled.deadline import DEADLINE
 from splatbatch.tasks.settled.every import words_of_report
 from splatbatch.tasks.settled.frame import FRAME, note
+from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import STATES, PatchStatus, read_status, summary
 
 SETUP = ("start", "load", "init")

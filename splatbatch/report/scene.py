@@ -24,6 +24,7 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import SceneEvaluation, SeamMeasured
 from splatbatch.store.records.merge import Merge
 from splatbatch.store.records.result import Result
+from splatbatch.tasks.settled.holdout import held_out_as_recorded
 
 if TYPE_CHECKING:
     from splatbatch.scene.partition.border import Seam
@@ -92,9 +93,7 @@ def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder)
     except SceneError:
         return ()
     places = partition.in_axes(centers_of(images))
-    merged = output.scene.merged.read()
-    recorded = partition.test if merged is None or merged.held_out is None else merged.held_out
-    held_out = found.photos.keys() or {*recorded}
+    held_out = found.photos.keys() or {*held_out_as_recorded(output, [core.name for core in partition.cores])}
     cameras = []
     for image, place in zip(images, places.tolist(), strict=True):
         if np.isfinite(place).all():

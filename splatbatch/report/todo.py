@@ -10,8 +10,8 @@ from splatbatch.failures.remedies import REMEDIES
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import Item, Report, ReportedPatch
 from splatbatch.store.records.run import DONE
-from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.status import INSIST
+from splatbatch.tasks.tally import tally
 
 MOST_NAMED = 12
 """Patches in a command; of more, it is about all of the batch."""

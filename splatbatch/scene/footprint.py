@@ -60,7 +60,7 @@ HOST_WITHOUT_CUDA_MIB = 600
 DECODERS = 16  # at most at a time
 DECODED_BYTES = 8  # per pixel while it is decoded: as stored, as RGB, and shrunk
 MOST_PHOTOS = 1000
-"""Of a whole scene, for its backdrop: so many fit any host, and show every place of it, coarsely."""
+"""Of a whole scene that is drawn behind its patches: so many fit any host, and show every place of it, coarsely."""
 FITS = 0.9
 """Share of a card that may be planned with; the rest goes to fragmentation and to what is not counted here."""
 DEFAULT_GROWTH = 6.0
@@ -78,7 +78,7 @@ class Extent:
     stored: int = 1
     """By how much smaller the photographs are that lie there: 2 where there is images_2 alone."""
     num_behind: int = 0
-    """Gaussians of the backdrop, at most, that are drawn with the patch's own."""
+    """Gaussians of the whole scene, at most, that are drawn with the patch's own."""
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,14 @@ def extent_of(num_points: int, images: Iterable[Image], cameras: Mapping[int, Ca
 
 
 def thinned(extent: Extent, most_points: int) -> Extent:
-    """Return the extent of a whole scene as its backdrop is trained from it."""
+    """Return the extent of a whole scene as it is trained to be drawn behind its patches."""
     return replace(
         extent, num_points=min(extent.num_points, most_points), sizes=extent.sizes[:: every(len(extent.sizes))]
     )
 
 
 def every(num_photos: int) -> int:
-    """Return the step in which the photographs of a whole scene are taken for its backdrop."""
+    """Return the step in which the photographs of a whole scene are taken for that."""
     return max(1, -(-num_photos // MOST_PHOTOS))
 
 
@@ -195,7 +195,7 @@ def bytes_per_pixel(training: Training) -> int:
 
 
 def bytes_behind(training: Training, num: int, num_behind: int) -> int:
-    """Return the bytes that a backdrop takes: itself, joined to the patch's own Gaussians, and the gradient of that."""
+    """Return the bytes that a splat behind takes: itself, joined to the patch's own Gaussians, and the gradient."""
     if not num_behind:
         return 0
     parameters = FLOAT * (3 + 3 + 4 + 1 + 3 * (training.sh_degree + 1) ** 2)

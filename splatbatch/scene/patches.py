@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from splatbatch.config import NO_OFFSET, Offset, Scene
 from splatbatch.errors import SceneError
-from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.colors.tone import NEUTRAL, Tone
 from splatbatch.scene.partition.place import find_partition
 from splatbatch.scene.photos.folders import is_folder
 
@@ -51,10 +51,19 @@ class Patch:
     """The partition.json that it was cut by, which then says what is held out and where its core lies; if any."""
     border: Border | None = None
     """How far it reaches, if it has a core."""
-    backdrop: Path | None = None
-    """Folder of the whole scene's results, whose splat is drawn behind a patch with a core."""
-    is_backdrop: bool = False
+    behind: Path | None = None
+    """Folder of the whole scene's results, whose splat is drawn behind a patch with a core: its backdrop."""
+    is_whole: bool = False
     """It is the whole scene, trained coarsely to be drawn behind its patches."""
+
+    @property
+    def is_evened(self) -> bool:
+        """Whether any of its photographs has a tone, which a training takes off."""
+        return bool(self.tones)
+
+    def tone_of(self, photograph: str) -> Tone:
+        """Return the tone of a photograph."""
+        return self.tones.get(photograph, NEUTRAL)
 
 
 def find_patches(scene: Scene) -> tuple[Patch, ...]:

@@ -50,7 +50,7 @@ IN_WORDS: Mapping[str, str] = {
     " their median distance from all points of tracks",
 }
 OF_BACKDROP = ("faint",)
-"""Rules that hold for the backdrop too: sky is far from all points, and large."""
+"""Rules that hold for the whole scene behind patches too: sky is far from all points, and large."""
 MOST_POINTS = 2000
 """Whose depth is looked at."""
 _NAMES = names_at(0)
@@ -213,7 +213,7 @@ def _neighbours(places: Floats, chosen: NDArray[np.intp]) -> Iterator[NDArray[np
 
 @dataclass(frozen=True)
 class Faint:
-    """Near-transparent Gaussians go: all that is asked of a backdrop."""
+    """Near-transparent Gaussians go: all that is asked of a scene behind patches."""
 
     def removed(self, rows: FloatArray) -> Mapping[str, Mask]:
         """Return by rule which rows [N, properties of ours] go."""

@@ -101,6 +101,12 @@ class PatchFolder:
         """Return where the splat of its manifest lies: splat.ply, or its attempt's where that is behind."""
         return self.path / result.attempt / SPLAT if result.is_ahead else self.splat
 
+    def accepted_splat(self) -> tuple[Path, str]:
+        """Return the splat that is accepted, wherever it lies, and its hash, which is empty if there is none."""
+        result = self.read_result()
+        splat = self.splat_of(result) if result else self.splat
+        return splat, result.sha256 if result and splat.exists() else ""
+
     def files(self) -> list[str]:
         """Return the names of what lies here; none if there is no folder."""
         return names_in(f"{self.path}")
@@ -129,19 +135,6 @@ class PatchFolder:
             with contextlib.suppress(FileExistsError):
                 folder.path.mkdir(parents=True)
                 return folder
-
-
-def accepted_backdrop(folder: Path) -> tuple[Path, str]:
-    """Return the splat of the backdrop that is accepted in a folder, and its hash, which is empty if there is none."""
-    place = PatchFolder(folder)
-    result = place.read_result()
-    splat = place.splat_of(result) if result else place.splat
-    return splat, result.sha256 if result and splat.exists() else ""
-
-
-def backdrop_sha256(folder: Path | None) -> str:
-    """Return the hash of the backdrop that is accepted in a folder; empty if there is none."""
-    return accepted_backdrop(folder)[1] if folder else ""
 
 
 def never_went(folder: AttemptFolder) -> bool:

@@ -34,7 +34,7 @@ class OutputFolder:
     frame = FileIn("frame.json")
     """The offset of the splats; there once a batch has been trained."""
     colors = FileIn("colors.json")
-    """The tones of the photographs; there once a batch has been trained."""
+    """How each photograph renders colours; there once a batch has been trained."""
     deadline = FileIn("deadline.json")
     """What was given up so that the batch ends in time; there only with a deadline."""
     color_cache = FileIn(".color-cache.npz")

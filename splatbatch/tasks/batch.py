@@ -18,15 +18,10 @@ from splatbatch.scene.patches import find_patches
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.record import TypedRecord
 from splatbatch.tasks import plan
+from splatbatch.tasks.backdrop import as_cut, without_idle
 from splatbatch.tasks.fingerprints.fingerprint import terms_of
-from splatbatch.tasks.partition.backdrop import (
-    in_borders,
-    partition_beside,
-    see_no_other_backdrop,
-    with_backdrop,
-    without_idle_backdrop,
-)
 from splatbatch.tasks.settled.every import NOT_SETTLED, Records, known_now, known_records, under_records
+from splatbatch.tasks.settled.holdout import HOLDOUT
 from splatbatch.tasks.settled.settled import Settled
 from splatbatch.tasks.task import Task, only, patches_of, select, tasks_of, under
 
@@ -35,7 +30,7 @@ if TYPE_CHECKING:
     from splatbatch.scene.audit.findings import TrainerRules
     from splatbatch.store.index import Index
     from splatbatch.store.results import Depth
-    from splatbatch.tasks.evidence import Standing
+    from splatbatch.tasks.standing import Standing
     from splatbatch.tasks.status import PatchStatus
 
 Kind = TypeVar("Kind", bound=TypedRecord)
@@ -152,11 +147,8 @@ class Batch:
 
     def _sound_recipes(self) -> dict[str, Recipe]:
         """Return what trains each task, once what it names has been seen to be there."""
-        from splatbatch.scene.holdout import check_lists
-
-        recipes = self.recipes()
-        check_lists((task.patch, recipes[task.name].evaluation) for task in self.tasks)
-        return recipes
+        HOLDOUT.check(self.tasks)
+        return self.recipes()
 
     def _audit(self, rules: TrainerRules, tasks: Iterable[Task]) -> Audit:
         from splatbatch.scene.audit.audit import audit_patches
@@ -172,7 +164,7 @@ class Batch:
 
     def with_record(self, thing: Settled[Kind], record: Kind | None) -> Batch:
         """Return the batch with something settled, until the file of that changes."""
-        records = {**self.records, thing.name: known_now(thing, self.output, record)}
+        records = {**self.records, thing.name: known_now(thing, self.config, self.output, record)}
         if record == self.record(thing):
             return replace(self, records=records)
         tasks, every = (thing.apply(tasks, record) for tasks in (self.tasks, self.every))
@@ -180,7 +172,7 @@ class Batch:
 
     def standing(self, depth: Depth = "time", index: Index | None = None) -> Standing:
         """Return what tells how each patch stands."""
-        from splatbatch.tasks.evidence import Standing
+        from splatbatch.tasks.standing import Standing
 
         return Standing(self.config, self.path, self.tasks, self.records, depth=depth, index=index)
 
@@ -235,16 +227,14 @@ def open_batch(
         patches, output = find_patches(config.scene), OutputFolder(config.output.folder)
     except SceneError as error:
         raise SceneError(configuration.placed(file, error.message), error.hint) from error
-    see_no_other_backdrop(patches)
-    if partition := partition_beside(config):
-        config, patches = with_backdrop(config, partition), in_borders(patches, partition, output)
+    config, patches = as_cut(config, patches, output)
     known = [patch.name for patch in patches]
     for name in config.patches:
         if name not in known:
             message = configuration.placed(file, f"patches.{name}: no such patch")
             raise ConfigError(message, configuration.nearest(name, known))
     records = known_records(config, output)
-    every = under_records(without_idle_backdrop(tasks_of(config, patches)), records)
+    every = under_records(without_idle(tasks_of(config, patches)), records)
     chosen = under(changes or {}, only(select(every, names), conditions))
     batch = Batch(config, chosen, dict(changes or {}), file, every, records)
     batch.recipes()  # for its errors

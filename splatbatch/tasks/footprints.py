@@ -51,22 +51,22 @@ def footprints_of(config: Config, tasks: Iterable[Task], measure: Measure = meas
 
 
 def _num_behind(tasks: Sequence[Task], measure: Measure) -> int:
-    """Return how many Gaussians the backdrop has, or will have at most; 0 without one."""
+    """Return how many Gaussians lie behind patches, or will at most: those of the whole scene; 0 without any."""
     for task in tasks:
-        if task.patch.is_backdrop:
+        if task.patch.is_whole:
             with contextlib.suppress(SceneError):
                 recipe, whole = task.asked.recipe, measure(task.patch)
                 return expected_gaussians(recipe, thinned(whole, recipe.training.cap(whole.num_points)).num_points)
-    folder = next((task.patch.backdrop for task in tasks if task.patch.backdrop), None)
+    folder = next((task.patch.behind for task in tasks if task.patch.behind), None)
     result = PatchFolder(folder).read_result() if folder else None
     return (result.num_gaussians if result else 0) or 0
 
 
 def _as_trained(task: Task, extent: Extent, num_behind: int) -> Extent:
-    """Return the extent of what a task trains: a backdrop is thinned, and drawn behind the patches with a core."""
-    if task.patch.is_backdrop:
+    """Return the extent of what a task trains: a whole scene is thinned, and drawn behind the patches with a core."""
+    if task.patch.is_whole:
         return thinned(extent, task.asked.recipe.training.cap(extent.num_points))
-    return replace(extent, num_behind=num_behind) if task.patch.backdrop else extent
+    return replace(extent, num_behind=num_behind) if task.patch.behind else extent
 
 
 def tight(found: Mapping[str, Footprint], config: Config) -> dict[str, str]:

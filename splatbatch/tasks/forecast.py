@@ -18,7 +18,7 @@ from splatbatch.store.folders import PatchFolder
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.footprints import cards, num_slots
-from splatbatch.tasks.partition.tally import how_many
+from splatbatch.tasks.tally import how_many
 from splatbatch.tasks.throughput import MOST_RESULTS, makespan_s, seconds_per_step
 
 UNASKED_S = 3600.0

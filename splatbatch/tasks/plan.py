@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
@@ -17,17 +17,13 @@ UNCOMPARED = "times moved, contents not compared"
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What is known of a patch and its product; each text is empty where there is nothing to say."""
+class Condition:
+    """In what condition a task and its product are."""
 
+    state: State = field(default_factory=Missing)
+    """Of the product."""
     result: Result | None = None
-    """result.json; None if there is none, or no JSON object."""
-    splat: str = ""
-    """Why splat.ply is not the file that was accepted: "missing", "changed on disk"."""
-    settings: str = ""
-    """Which settings have changed since it was trained."""
-    inputs: str = ""
-    """Which files of model, photographs or masks have changed since."""
+    """The manifest of a splat; None if there is none, or the product is no splat."""
     given_up: str = ""
     """Why an earlier run gave the patch up, if its settings, inputs and machine are still the same."""
     unverified: bool = False
@@ -36,6 +32,19 @@ class Evidence:
     """Times of its files have moved, and what is in them was not compared: nobody wanted to read that much."""
     outdated: bool = False
     """Sizes or times of its files are not those written down, or none are."""
+
+    @property
+    def why_stale(self) -> str:
+        """Why what lies there is no fresh product; empty if it is one."""
+        match self.state:
+            case Missing():
+                return NOT_TRAINED
+            case Stale(why=why):
+                return why
+            case Damaged(part=part, how=how):
+                return f"{part} {how}" if how else f"{part}: damaged on disk"
+            case Fresh():
+                return ""
 
 
 @dataclass(frozen=True)
@@ -73,59 +82,27 @@ class GivenUp:
 Decision = Train | Skip | Refuse | GivenUp
 
 
-def decide(patch: str, evidence: Evidence, refusal: str = "", *, force: bool = False, insist: bool = False) -> Decision:
+def decide(
+    patch: str, condition: Condition, refusal: str = "", *, force: bool = False, insist: bool = False
+) -> Decision:
     """Decide on one patch, for plan, train, status, report and metrics alike.
 
     Args:
         patch: its name.
-        evidence: what is known of it.
+        condition: of it and its splat.
         refusal: why the audit refuses it; empty if it does not.
         force: train it even if it is fresh.
         insist: train it even if it was given up.
     """
-    stale = why_stale(evidence)
+    stale = condition.why_stale
     if not stale and not force:
-        said = ["trained", *(["unverified"] if evidence.unverified else [])]
-        return Skip(patch, ", ".join(said + ([UNCOMPARED] if evidence.uncompared else [])))
+        said = ["trained", *(["unverified"] if condition.unverified else [])]
+        return Skip(patch, ", ".join(said + ([UNCOMPARED] if condition.uncompared else [])))
     if refusal:
         return Refuse(patch, refusal)
-    if evidence.given_up and not (force or insist):
-        return GivenUp(patch, evidence.given_up)
+    if condition.given_up and not (force or insist):
+        return GivenUp(patch, condition.given_up)
     return Train(patch, stale or "forced")
-
-
-def why_stale(evidence: Evidence) -> str:
-    """Say why what lies there is no fresh result; empty if it is one."""
-    match state(evidence):
-        case Missing():
-            return NOT_TRAINED
-        case Damaged(part=why) | Stale(why=why):
-            return why
-        case Fresh():
-            return ""
-
-
-def state(evidence: Evidence) -> State:
-    """Return how the splat of a patch stands."""
-    if evidence.result is None:
-        return Missing()
-    if evidence.splat:
-        return Damaged(f"splat.ply {evidence.splat}")
-    why = evidence.settings or evidence.inputs
-    return Stale(why) if why else Fresh()
-
-
-def evidence_of(task: str, state: State) -> Evidence:
-    """Return what the state of a product that is no splat says of its task."""
-    match state:
-        case Missing():
-            return Evidence()
-        case Stale(why=why):
-            return Evidence(Result(task), inputs=why)
-        case Damaged(part=part):
-            return Evidence(Result(task), inputs=f"{part}: damaged on disk")
-        case Fresh():
-            return Evidence(Result(task))
 
 
 def changed_settings(then: Mapping[str, Any], now: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[str, ...]:

@@ -27,6 +27,8 @@ class Damaged:
     """What lies there is not what was made."""
 
     part: str
+    how: str = ""
+    """As "missing"; empty: its bytes are others."""
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,13 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.store.obstacles import INTERNAL_FAULT
 from splatbatch.store.records.attempt import JobSpec, Progress
 from splatbatch.store.records.result import Result
-from splatbatch.tasks.partition.tally import tally
-from splatbatch.tasks.plan import UNCOMPARED, GivenUp, Refuse, Skip, Train, decide, why_stale
+from splatbatch.tasks.plan import UNCOMPARED, GivenUp, Refuse, Skip, Train, decide
+from splatbatch.tasks.product import Missing
+from splatbatch.tasks.tally import tally
 from splatbatch.tasks.throughput import eta_s, steps_per_s
 
 if TYPE_CHECKING:
-    from splatbatch.tasks.evidence import Standing
+    from splatbatch.tasks.standing import Standing
 
 State = Literal["trained", "running", "failed", "stopped", "refused", "stale", "waiting"]
 STATES: tuple[State, ...] = ("trained", "running", "failed", "stopped", "refused", "stale", "waiting")
@@ -151,23 +152,24 @@ def _status(
 
 def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
     """Return how a patch stands that does not run now, by the decision that plan and train go by."""
-    evidence, ended = standing.evidence(name), None if endings.went_well(name) else endings.last(name)
-    match decide(name, evidence, standing.refusal(name)):
+    condition, ended = standing.condition(name), None if endings.went_well(name) else endings.last(name)
+    match decide(name, condition, standing.refusal(name)):
         case Skip():
-            warnings = _of_a_later_failure(ended, evidence.result or Result())
-            warnings += (f"{UNCOMPARED}: `splatbatch plan` compares them",) if evidence.uncompared else ()
-            return PatchStatus(name, "trained", unverified=evidence.unverified, warnings=warnings)
+            warnings = _of_a_later_failure(ended, condition.result or Result())
+            warnings += (f"{UNCOMPARED}: `splatbatch plan` compares them",) if condition.uncompared else ()
+            return PatchStatus(name, "trained", unverified=condition.unverified, warnings=warnings)
         case Refuse(reason=reason):
             return PatchStatus(name, "refused", cause="audit", advice=reason)
         case GivenUp(reason=reason):
             failed = _ended(name, ended if isinstance(ended, AttemptEnded) else AttemptEnded(name, None, ""))
             advice = f"{failed.advice} {INSIST.format(patch=name)}".strip()
-            earlier = _of_an_earlier_splat(evidence.result, why_stale(evidence))
+            earlier = _of_an_earlier_splat(condition.result, condition.why_stale)
             return replace(failed, given_up=True, cause=failed.cause or reason, advice=advice, warnings=earlier)
         case Train(reason=reason):
             if isinstance(ended, AttemptEnded) and ended.outcome in ("failed", "stopped"):
-                return replace(_ended(name, ended), warnings=_of_an_earlier_splat(evidence.result, reason))
-            return PatchStatus(name, "stale", cause=reason) if evidence.result else PatchStatus(name, "waiting")
+                return replace(_ended(name, ended), warnings=_of_an_earlier_splat(condition.result, reason))
+            is_missing = isinstance(condition.state, Missing)
+            return PatchStatus(name, "waiting") if is_missing else PatchStatus(name, "stale", cause=reason)
 
 
 def _of_a_later_failure(ended: AttemptEnded | Refused | None, result: Result) -> tuple[str, ...]:

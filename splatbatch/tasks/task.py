@@ -16,7 +16,7 @@ from splatbatch.failures.settings import Difference, differences
 from splatbatch.outcome import Made, Rejected, Splat
 from splatbatch.scene.patches import Patch, spell
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders import BACKDROP, PatchFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.deadline.choice import Pace
 from splatbatch.store.records.fingerprint import Fingerprint
@@ -124,7 +124,7 @@ class Kind(ABC):
 
     @abstractmethod
     def product(self, task: Task, output: OutputFolder) -> Product | None:
-        """Return what would be made now beside what lies there; None: a splat, see `evidence.Standing`."""
+        """Return what would be made now beside what lies there; None: a splat, see `standing.Standing`."""
 
     @abstractmethod
     def keep(self, task: Task, folder: AttemptFolder) -> None:
@@ -174,10 +174,11 @@ class Training(Kind):
         """Do nothing."""
 
     def needs(self, task: Task) -> tuple[str, ...]:
-        """Return the backdrop, where it is drawn behind the patch."""
+        """Return the whole scene, where its splat is drawn behind the patch."""
         from splatbatch.tasks.fingerprints.fingerprint import is_drawn_behind
 
-        return (BACKDROP,) if is_drawn_behind(task.patch, task.recipe) else ()
+        behind = task.patch.behind
+        return (behind.name,) if behind and is_drawn_behind(task.patch, task.recipe) else ()
 
     def depends_on(self, task: Task) -> Fingerprint:
         """Return the settings of the YAML, those really in force, and the inputs."""
@@ -246,7 +247,7 @@ class Task:
         return self.kind.home(self, output)
 
     def is_fresh(self, output: OutputFolder) -> bool:
-        """Return whether its product is what would be made now; of a splat `evidence.Standing` says it."""
+        """Return whether its product is what would be made now; of a splat `standing.Standing` says it."""
         product = self.kind.product(self, output)
         return product is not None and product.is_fresh
 
@@ -269,7 +270,7 @@ def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
     shared: dict[TaskId, Setup] = {}
     found = []
     for patch in patches:
-        for variant in (not patch.is_backdrop and config.variants.values()) or (None,):
+        for variant in (not patch.is_whole and config.variants.values()) or (None,):
             task_id = TaskId(patch.name, variant.name if variant else "")
             alike = task_id if patch.name in config.patches else TaskId("", task_id.variant)
             setup = shared.get(alike) or shared.setdefault(alike, Setup(config, patch.name, variant))
@@ -295,6 +296,11 @@ def at_pace(tasks: Sequence[Task], paces: tuple[Pace, ...]) -> tuple[Task, ...]:
 def patches_of(tasks: Iterable[Task]) -> tuple[Patch, ...]:
     """Return the patches that tasks train, each once."""
     return tuple({task.patch.name: task.patch for task in tasks if task.kind is TRAINING}.values())
+
+
+def of_patches(tasks: Iterable[Task]) -> tuple[Task, ...]:
+    """Return the tasks that train a patch of the scene: not those of the whole scene, which is only drawn behind."""
+    return tuple(task for task in tasks if not task.patch.is_whole)
 
 
 def select(tasks: Sequence[Task], names: Sequence[str]) -> tuple[Task, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,8 +16,9 @@ from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders import accepted_backdrop
-from splatbatch.store.records.metrics import Metrics, TrainingSettings
+from splatbatch.store.folders import PatchFolder
+from splatbatch.store.records.colors import as_photographed
+from splatbatch.store.records.metrics import Metrics, TrainingSettings, surroundings
 
 CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
 """What gsplat's rasteriser takes."""
@@ -56,27 +58,17 @@ class BuiltinTrainer:
 
 def settings_for(recipe: Recipe, patch: Patch, task: str) -> TrainingSettings:
     """Return what a training process is told of a patch, and whoever looks at its splat as it was trained."""
+    border = patch.border.to_record() if patch.border else {}
+    behind = PatchFolder(patch.behind).accepted_splat() if patch.behind else (Path(), "")
     return TrainingSettings(
         patch=task,
         recipe=recipe.model_dump(mode="json"),
         sparse=str(patch.sparse),
         offset=patch.offset,
-        images=str(patch.images),
-        masks=str(patch.masks) if patch.masks else None,
         holdout=choose_holdout(patch, recipe.evaluation),
-        tones={name: tone.values() for name, tone in patch.tones.items()},
-        is_backdrop=patch.is_backdrop,
-        **_surroundings(patch),
+        **as_photographed([patch]),
+        **surroundings(border, *behind, is_whole=patch.is_whole),
     )
-
-
-def _surroundings(patch: Patch) -> dict[str, Any]:
-    """Return the settings that say what lies around a patch: its border, and the backdrop as it is now."""
-    if patch.border is None:
-        return {}
-    found: dict[str, Any] = {"border": patch.border.to_record()}
-    splat, sha256 = accepted_backdrop(patch.backdrop) if patch.backdrop else (None, "")
-    return {**found, "backdrop": str(splat), "backdrop_sha256": sha256} if sha256 else found
 
 
 def _decisive(folder: AttemptFolder) -> dict[str, Any] | None:

@@ -55,7 +55,7 @@ class ExternalTrainer:
         folder.output.mkdir(exist_ok=True)
         program = self._program
         named = names_in([*program.command, *program.artifact.export, *map(str, program.env.values())])
-        if "scene" in named or ("sparse" in named and any(patch.offset)) or ("images" in named and patch.tones):
+        if "scene" in named or ("sparse" in named and any(patch.offset)) or ("images" in named and patch.is_evened):
             stage(patch, folder)
         recipe = self._recipe.model_dump(mode="json")
         settings = TrainingSettings(folder.task, recipe, argv, holdout=self._held_out(patch))
@@ -130,7 +130,7 @@ class ExternalTrainer:
             **{f"setting.{name}": value for name, value in settings.items()},
             "patch": folder.task,
             "scene": folder.staging,
-            "images": folder.staging / "images" if patch.tones else patch.images,
+            "images": folder.staging / "images" if patch.is_evened else patch.images,
             "sparse": _staged_model(folder) if any(patch.offset) else patch.sparse,
             "output": folder.output,
             "steps": training.max_steps,
@@ -188,8 +188,8 @@ def _staged_model(folder: AttemptFolder) -> Path:
 def stage(patch: Patch, folder: AttemptFolder) -> None:
     """Lay links to the photographs and to each file of the model side by side, as images/ and sparse/0/.
 
-    Of a model with an offset there is a copy instead, with the offset taken off; of photographs with tones there are
-    evened copies.
+    Of a model with an offset there is a copy instead, with the offset taken off; of photographs that are
+    evened there are copies.
 
     The folders are the attempt's own: what a program writes beside its model (points3D.ply, images_2) is no longer
     written into the scene.
@@ -202,7 +202,7 @@ def stage(patch: Patch, folder: AttemptFolder) -> None:
         for path in (patch.sparse / name for name in MODEL_FILE_NAMES):
             if path.is_file():
                 (sparse / path.name).symlink_to(path.resolve())
-    if patch.tones:
+    if patch.is_evened:
         write_evened(patch, folder.staging / "images")
     else:
         (folder.staging / "images").symlink_to(patch.images.resolve(), target_is_directory=True)

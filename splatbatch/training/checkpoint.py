@@ -132,7 +132,7 @@ class Checkpoints:
 def identity(recipe: Recipe, views: Views, first: Mapping[str, Tensor]) -> str:
     """Return a hash of all that a run depends on.
 
-    Settings with an effect, photographs with cameras and tones, first values, border and backdrop.
+    Settings with an effect, photographs with camera and tone, first values, and what surrounds the patch.
     """
     digest = hashlib.sha256(json.dumps(recipe.decisive(), sort_keys=True).encode())
     for photo in (*views.training, *views.holdout):

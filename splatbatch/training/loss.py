@@ -17,6 +17,16 @@ WINDOW_PX = 11
 SIGMA_PX = 1.5
 C1, C2 = 0.01**2, 0.03**2
 
+CLIPPED = 250
+"""Bytes from here on say that the scene was at least as bright, not how bright: divided by a gain they are too dark."""
+CLIPPED_COUNTS = 0.1
+"""How much they count in the loss where the rendering is brighter: not 0, or nothing would hold a sky that is white in
+every photograph. Where it is darker they count in full: the scene is brighter than that.
+
+The quarry brightened until 6 % are clipped, 300 steps, mean of two seeds: held-out values of 0.9 to 1 came out 0.021
+too dark where clipped bytes count in full, 0.016 where they count a tenth on both sides, 0.015 so; with 0 and 0.3
+instead of 0.1, 0.014 and 0.015."""
+
 
 @dataclass(frozen=True)
 class Target:

@@ -17,16 +17,16 @@ from torch import Tensor
 from splatbatch.config import NO_OFFSET, Offset, Recipe
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import MIB, aside, write_json
-from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Extent, estimate, extent_of
 from splatbatch.scene.frame import read_shifted
 from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.splats import offset_comments, read_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.training.border.answered import answered_for
-from splatbatch.training.border.backdrop import surroundings_of, thinned
 from splatbatch.training.border.cover import covered
+from splatbatch.training.border.surroundings import as_trained, surroundings_of, why_alone
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.cuda.ahead import Compiling, for_training
 from splatbatch.training.ending import StopRequest
@@ -43,7 +43,6 @@ from splatbatch.training.standby import rehearse, wait_for_go
 
 STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
 """Set to 1 by whoever starts an attempt ahead of its turn."""
-NO_BACKDROP = "there is no backdrop: trained beyond its border, and less of it will survive the crop to its core"
 
 
 @dataclass(frozen=True)
@@ -102,25 +101,22 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     compiling = Compiling()
     if training.device != "cpu" and torch.version.cuda:
         _load_kernels()
-        has_masks = bool(settings.masks or settings.backdrop)  # photographs are masked to what a patch answers for
-        compiling = for_training(recipe, has_masks=has_masks, has_tones=bool(settings.tones))
+        compiling = for_training(recipe, has_masks=settings.has_masks, is_evened=settings.is_evened)
 
     progress.phase("load")
     reconstruction = read_shifted(Path(settings.sparse), settings.offset)
     if not len(reconstruction.points):
         raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
-    if settings.is_backdrop:
-        reconstruction = thinned(reconstruction, training.cap(len(reconstruction.points)))
+    reconstruction = as_trained(reconstruction, settings, training)
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
-    tones = {name: Tone.of(values) for name, values in settings.tones.items()}
-    views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tones)
+    views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tone_in(settings))
     for warning in views.warnings:
         progress.warn(warning)
     progress.found(find_repeats(views.training))
     views = replace(views, surroundings=surroundings_of(settings, views.frame, training))
     gaussians = _within_reach(first_values(reconstruction.points, views.frame, training), views, settings)
-    if settings.border and not settings.backdrop and training.draws_backdrop:
-        progress.warn(NO_BACKDROP)
+    if warning := why_alone(settings, training):
+        progress.warn(warning)
     if torch.cuda.is_initialized() and not was_touched:  # type: ignore[no-untyped-call]
         raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")
     extent = extent_of(len(reconstruction.points), reconstruction.images, reconstruction.cameras)
@@ -201,7 +197,6 @@ def _load_kernels() -> None:
     if importlib.util.find_spec("triton") is not None:
         importlib.import_module("splatbatch.training.cuda.rasterization")
         importlib.import_module("splatbatch.training.cuda.photometric")
-        importlib.import_module("splatbatch.training.cuda.tones")
         importlib.import_module("splatbatch.training.cuda.adam")
 
 

@@ -14,7 +14,6 @@ from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, photometric_loss
 from splatbatch.training.optim import Optimizers, decay
-from splatbatch.training.photos import tones
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
@@ -65,16 +64,13 @@ class Step:
 
     def _loss(self, colors: Tensor, photo: Photo) -> Tensor:
         """Return the loss of a rendering against its photograph, evened if that has a tone."""
-        training, pixels = self.recipe.training, photo.target()
+        training = self.recipe.training
         if not cuda.serves(colors, training):
-            seen, target = (
-                (colors, pixels) if photo.tone is None else tones.to_compare(colors, pixels, photo.tone, photo.view)
-            )
-            return photometric_loss(*masked(seen, target, photo.valid()), training.ssim_lambda)
+            return photometric_loss(*masked(*photo.to_compare(colors), photo.valid()), training.ssim_lambda)
         from splatbatch.training.cuda import native, photometric
-        from splatbatch.training.cuda.tones import even
 
-        target = pixels if photo.tone is None else even(colors, pixels, photo.tone, photo.view.K)
+        pixels = photo.target()
+        target = pixels if photo.tone is None else photometric.even(colors, pixels, photo.tone, photo.view.K)
         as_taken = None if photo.tone is None else pixels
         seen, target = masked(colors, target, photo.valid())
         if (library := native.chosen()) is not None:

@@ -11,7 +11,8 @@ from test_kernels import some_gaussians, some_photos
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
-from splatbatch.training.border.surroundings import Bounds, Surroundings
+from splatbatch.training.border.bounds import Bounds
+from splatbatch.training.border.surroundings import Surroundings
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.views import Photo

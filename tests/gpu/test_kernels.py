@@ -128,7 +128,7 @@ def test_the_fused_loss_is_that_of_float64(size: tuple[int, int], dtype: torch.d
 @pytest.mark.parametrize("num_coefficients", [0, 2, 4])
 def test_the_loss_with_a_tone_is_that_of_float64(size: tuple[int, int], num_coefficients: int) -> None:
     from splatbatch.training.cuda import photometric
-    from splatbatch.training.cuda.tones import even
+    from splatbatch.training.cuda.photometric import even
 
     torch.manual_seed(0)
     height, width = size

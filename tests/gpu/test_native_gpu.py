@@ -16,7 +16,7 @@ from blending_reference import Derived, Picture, a_picture, derive, reference, r
 from splatbatch.training import loss
 from splatbatch.training.cuda import native, photometric
 from splatbatch.training.cuda.native.library import compiled
-from splatbatch.training.cuda.tones import even
+from splatbatch.training.cuda.photometric import even
 
 pytestmark = [
     pytest.mark.gpu,

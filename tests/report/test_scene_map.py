@@ -23,6 +23,7 @@ from splatbatch.scene.partition.record import Partition
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
 from splatbatch.store.records.record import in_json
+from splatbatch.store.records.result import Photographs
 from splatbatch.tasks.batch import open_batch
 
 Line = tuple[tuple[float, float], tuple[float, float]]
@@ -154,6 +155,14 @@ def test_the_page_shows_the_scene_with_its_seams(quarry: Partition) -> None:
 def test_a_scene_nobody_has_measured_is_shown_as_far_as_it_is_known(quarry: Partition) -> None:
     _, page = report_of(quarry)
     assert "has not been measured: splatbatch evaluate" in page and "not measured yet" in page
+
+
+def test_until_a_scene_is_measured_the_records_of_its_patches_say_what_is_held_out(quarry: Partition) -> None:
+    held_out, *trained = sorted(quarry.test)
+    record = {"patch": "p0", "photographs": Photographs(tuple(trained), (held_out,)).to_record()}
+    write_json(OutputFolder(quarry.path.parents[1] / "output").patch("p0").result, record)
+    report, _ = report_of(quarry)
+    assert [one["name"] for one in report["scene"]["cameras"] if one["name"]] == [held_out]
 
 
 def test_a_batch_without_a_partition_has_a_map_of_its_cameras(quarry: Partition) -> None:

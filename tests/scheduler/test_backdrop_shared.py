@@ -16,7 +16,7 @@ from splatbatch.scheduler.queue import Closed, Elsewhere, NobodyElse, Ours, Queu
 from splatbatch.scheduler.work.claiming import Claiming, Snapshot
 from splatbatch.scheduler.work.past import Past
 from splatbatch.store.claims import Claims
-from splatbatch.store.folders import backdrop_sha256
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.workers import Presence
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
@@ -118,7 +118,7 @@ def test_a_backdrop_that_was_accepted_elsewhere_counts_before_its_files_are_put_
     cut(batch, **QUICK).run("train")
     opened = open_batch(batch.config)
     task, place = next(task for task in opened.tasks if task.name == "p0"), batch.output / "patches/backdrop"
-    before = backdrop_sha256(place)
+    before = PatchFolder(place).accepted_splat()[1]
     for name in ("result.json", "splat.ply"):
         (place / name).unlink()
     assert fingerprint(task.patch, task.recipe).backdrop == before != ""
@@ -154,7 +154,7 @@ def test_patches_are_not_trained_where_time_does_not_hold_their_backdrop_unless_
     backdrop, p0, _ = opened.tasks
     with Presence(opened.output) as presence, Presence(opened.output) as other:
         ours, theirs = claiming(opened, presence), claiming(opened, other)
-        ours.will_hold = lambda task: not task.patch.is_backdrop
+        ours.will_hold = lambda task: not task.patch.is_whole
         assert isinstance(theirs.look(backdrop), Ours)
         assert isinstance(ours.look(backdrop), Elsewhere)
         assert (ours.is_over, isinstance(ours.look(p0), Ours)) == (False, True)
@@ -184,7 +184,7 @@ class Others(NobodyElse):
 
 def test_no_patch_is_claimed_before_its_backdrop_is_done_with(batch: FakeBatch) -> None:
     tasks, others = open_batch(cut(batch, **QUICK).config).tasks, Others()
-    queue = Queue([task for task in tasks if not task.patch.is_backdrop], longest_first=False, claimer=others)
+    queue = Queue([task for task in tasks if not task.patch.is_whole], longest_first=False, claimer=others)
     assert (list(queue.due(0.0)), others.asked) == ([], [])
     others.has_it = False
     assert [task.name for task in queue.due(0.0)] == ["p0", "p1"]

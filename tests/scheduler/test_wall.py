@@ -66,9 +66,9 @@ def test_each_fault_at_each_door_costs_one_patch(
 
 
 NIGHTS = (
-    ("decide", "splatbatch.tasks.evidence:why_not_the_splat", "exception"),
-    ("decide", "splatbatch.tasks.evidence:border_hash", "memory"),
-    ("decide", "splatbatch.tasks.evidence:moved", "recursion"),
+    ("decide", "splatbatch.tasks.standing:why_not_the_splat", "exception"),
+    ("decide", "splatbatch.tasks.standing:border_hash", "memory"),
+    ("decide", "splatbatch.tasks.standing:moved", "recursion"),
     ("audit", "splatbatch.scene.audit.audit:measure", "recursion"),
     ("audit", "splatbatch.scene.audit.audit:check_geometry", "memory"),
     ("audit", "splatbatch.scene.audit.audit:check_sizes", "hang"),

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from splatbatch.tasks.plan import (
+    Condition,
     Decision,
-    Evidence,
     GivenUp,
     Refuse,
     Skip,
@@ -19,30 +19,28 @@ from splatbatch.tasks.plan import (
     given_up,
     to_train,
 )
+from splatbatch.tasks.product import Damaged, Fresh, Stale
 
-FRESH = Evidence(result={"recipe": "recipe", "inputs": "inputs"})
+FRESH = Condition(Fresh())
 
 
 @pytest.mark.parametrize(
-    ("evidence", "decision"),
+    ("condition", "decision"),
     [
         (FRESH, Skip("p0")),
         (replace(FRESH, unverified=True), Skip("p0", "trained, unverified")),
-        (Evidence(), Train("p0", "not trained yet")),
-        (Evidence(splat="missing"), Train("p0", "not trained yet")),
-        (replace(FRESH, splat="missing"), Train("p0", "splat.ply missing")),
-        (replace(FRESH, splat="changed on disk"), Train("p0", "splat.ply changed on disk")),
-        (replace(FRESH, settings="settings have changed"), Train("p0", "settings have changed")),
-        (replace(FRESH, inputs="photographs have changed: a.jpg"), Train("p0", "photographs have changed: a.jpg")),
-        (Evidence(given_up="nan_loss twice"), GivenUp("p0", "nan_loss twice")),
+        (Condition(), Train("p0", "not trained yet")),
+        (Condition(Damaged("splat.ply", "missing")), Train("p0", "splat.ply missing")),
+        (Condition(Stale("settings have changed")), Train("p0", "settings have changed")),
+        (Condition(given_up="nan_loss twice"), GivenUp("p0", "nan_loss twice")),
         (replace(FRESH, given_up="nan_loss twice"), Skip("p0")),
-        (replace(FRESH, settings="settings have changed", given_up="nan_loss"), GivenUp("p0", "nan_loss")),
+        (Condition(Stale("settings have changed"), given_up="nan_loss"), GivenUp("p0", "nan_loss")),
     ],
 )
 def test_a_patch_is_trained_unless_its_result_is_whole_and_fresh_or_it_was_given_up(
-    evidence: Evidence, decision: Decision
+    condition: Condition, decision: Decision
 ) -> None:
-    assert decide("p0", evidence) == decision
+    assert decide("p0", condition) == decision
 
 
 def test_a_fresh_patch_is_trained_again_when_forced() -> None:
@@ -50,13 +48,13 @@ def test_a_fresh_patch_is_trained_again_when_forced() -> None:
 
 
 def test_who_insists_trains_what_was_given_up() -> None:
-    assert decide("p0", Evidence(given_up="nan_loss"), insist=True) == Train("p0", "not trained yet")
+    assert decide("p0", Condition(given_up="nan_loss"), insist=True) == Train("p0", "not trained yet")
 
 
 def test_a_refusal_matters_only_where_there_is_something_to_train() -> None:
     assert decide("p0", FRESH, "no images") == Skip("p0")
-    assert decide("p0", Evidence(), "no images") == Refuse("p0", "no images")
-    assert decide("p0", Evidence(given_up="nan_loss"), "no images") == Refuse("p0", "no images")
+    assert decide("p0", Condition(), "no images") == Refuse("p0", "no images")
+    assert decide("p0", Condition(given_up="nan_loss"), "no images") == Refuse("p0", "no images")
     assert decide("p0", FRESH, "no images", force=True) == Refuse("p0", "no images")
 
 

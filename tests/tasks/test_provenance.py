@@ -11,7 +11,8 @@ from splatbatch.config import load
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.result import Photographs, Result
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.provenance import disputed, never_trained_on, photographs_of, recipe_of
+from splatbatch.tasks.provenance import recipe_of
+from splatbatch.tasks.settled.holdout import disputed, never_trained_on, photographs_of
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

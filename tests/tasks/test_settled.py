@@ -1,4 +1,8 @@
-"""What is settled once before a night: one made-up thing more runs through plan, night, staleness and report."""
+"""What is settled once before a night: one made-up thing more runs through plan, night, staleness and report.
+
+A fifth thing touches three files: its record (store/records), itself (tasks/settled), and the tuple that names it
+(tasks/settled/every.py). Here this module is the first two, and the fixture `seasonal` the third.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,9 @@ from fake_batch import FakeBatch
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.record import TypedRecord
 from splatbatch.store.records.result import Result
+from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.settled import every
+from splatbatch.tasks.settled.holdout import HOLDOUT, as_today, photographs_of
 from splatbatch.tasks.settled.settled import Settled, Todo, Whole
 from splatbatch.tasks.task import Task
 
@@ -76,3 +82,27 @@ def test_a_fifth_thing_makes_stale_what_was_made_under_another(
     assert "p0: train: the season has changed: spring -> autumn" in invoke("plan", batch=seasonal).out
     (seasonal.output / "season.json").write_text('{"name": "autumn"}')
     assert states(seasonal) == ["stale", "stale"]
+
+
+def test_four_things_are_settled_in_this_order() -> None:
+    assert [thing.name for thing in every.SETTLED] == ["frame", "holdout", "colors", "deadline"]
+
+
+def test_a_patch_may_hold_out_its_own_and_its_record_counts_from_then_on(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").change(patches={"p1": {"evaluation": {"holdout_every": 2}}})
+    invoke("train", batch=batch)
+    batch.change(patches={"p1": {"evaluation": {"holdout_every": 3}}})
+    opened = open_batch(batch.config)
+    folders = [(task, opened.output.patch(task.name)) for task in opened.every]
+    recorded = [photographs_of(task, folder, folder.read_result() or Result()) for task, folder in folders]
+    assert [len(one.held_out) for one in recorded] == [2, 5]
+    assert [len(as_today(task).held_out) for task in opened.every] == [2, 3]
+    assert "p1: train: settings have changed: evaluation.holdout_every 2 -> 3" in invoke("plan", batch=batch).out
+
+
+def test_what_is_held_out_lies_in_no_file_of_the_batch(batch: FakeBatch) -> None:
+    batch.make("p0")
+    invoke("train", batch=batch)
+    opened = open_batch(batch.config)
+    assert opened.record(HOLDOUT) is None
+    assert HOLDOUT.watched(opened.config, opened.output).parent == opened.config.scene.patches

@@ -20,8 +20,8 @@ from splatbatch.report.build import build
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.record import in_json
-from splatbatch.tasks.partition.tally import how_many
 from splatbatch.tasks.status import PatchStatus, State, read_status, summary
+from splatbatch.tasks.tally import how_many
 
 FAILED = {"outcome": "failed", "diagnosis": {"cause": "nan_loss", "advice": "lower it", "evidence": ["line 3: NaN"]}}
 

@@ -11,7 +11,6 @@ import pytest
 from command_line import invoke
 
 from splatbatch.config import load
-from splatbatch.tasks import evidence
 from splatbatch.tasks.batch import open_batch
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ def test_settings_of_a_foreign_program_are_compared_like_ours(batch: FakeBatch) 
 def test_no_model_is_read_to_decide_on_what_was_never_trained(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "inputs_of", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("splatbatch.tasks.standing.inputs_of", lambda *_: pytest.fail("read"))
     assert len(open_batch(batch.make("p0", "p1", sweep=SEEDS).config).decisions({})) == 4
 
 

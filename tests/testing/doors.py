@@ -37,10 +37,10 @@ FAULTS: Mapping[str, Callable[[], Any]] = {
 
 DOORS: Mapping[str, tuple[str, ...]] = {
     "decide": (
-        "splatbatch.tasks.evidence:why_not_the_splat",
-        "splatbatch.tasks.evidence:moved",
-        "splatbatch.tasks.evidence:border_hash",
-        "splatbatch.tasks.evidence:Standing._why_other_settings",
+        "splatbatch.tasks.standing:why_not_the_splat",
+        "splatbatch.tasks.standing:moved",
+        "splatbatch.tasks.standing:border_hash",
+        "splatbatch.tasks.standing:Standing._why_other_settings",
         "splatbatch.store.folders:PatchFolder.read_result",
     ),
     "audit": (

@@ -14,7 +14,6 @@ from splatbatch.training import loss
 from splatbatch.training.border.surroundings import Surroundings
 from splatbatch.training.cpu import view_colors as reference_colors
 from splatbatch.training.cuda import photometric
-from splatbatch.training.cuda import tones as cuda_tones
 from splatbatch.training.cuda.adam import Adam
 from splatbatch.training.cuda.tile_lists import TILE_PX, Footprints, TileLists, tile_lists
 from splatbatch.training.cuda.view_colors import view_colors
@@ -89,7 +88,7 @@ def of_tone(num_coefficients: int) -> float:
     K = torch.tensor([[60.0, 0, 23.5], [0, 60, 12.25], [0, 0, 1]])
     ours = (torch.rand(21, 53, 3) * 0.9 + 0.05).requires_grad_()
     exact = ours.detach().double().requires_grad_()
-    target = cuda_tones.even(ours, pixels, tone, K)
+    target = photometric.even(ours, pixels, tone, K)
     wanted, even = tones.to_compare(exact, pixels, tone, View(torch.eye(4), K, 53, 21))
     photometric.photometric_loss(ours, target, as_taken=pixels).backward()
     loss.photometric_loss(wanted, even).backward()

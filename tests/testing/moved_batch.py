@@ -99,7 +99,7 @@ class MovedBatch:
         decisions = tuple(standing.decide(name) for name in batch.names)
         filled = Contents(batch)
         for one in decisions:
-            if isinstance(one, Skip) and standing.evidence(one.patch).outdated:
+            if isinstance(one, Skip) and standing.condition(one.patch).outdated:
                 upkeep.refresh(batch, one.patch)
                 filled.want(one.patch)
         filled.finish(ENDLESS)

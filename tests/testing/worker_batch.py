@@ -27,7 +27,7 @@ from light_trainer import splat_of
 
 from splatbatch.scene.partition.boxes import EVERYWHERE
 from splatbatch.scene.partition.record import Core, write_partition
-from splatbatch.store.folders import backdrop_sha256
+from splatbatch.store.folders import PatchFolder
 
 NUM_WORKERS = 8
 FROM_OUTSIDE = 0.02
@@ -161,7 +161,7 @@ def faults_of(batch: FakeBatch, num_tasks: int) -> list[str]:
     """Say what is lost, accepted twice, or told otherwise than it is."""
     faults, ended = [], list(_ended(batch))
     has_backdrop = (batch.folder / "patches/partition.json").exists()
-    backdrop = backdrop_sha256(batch.output / "patches/backdrop") if has_backdrop else None
+    backdrop = PatchFolder(batch.output / "patches/backdrop").accepted_splat()[1] if has_backdrop else None
     for name in (*(f"p{number}" for number in range(num_tasks)), *(["backdrop"] if has_backdrop else [])):
         patch = batch.output / "patches" / name
         records = sorted(path.name for path in (patch / "accepted").glob("*"))

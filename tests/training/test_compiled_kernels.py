@@ -17,16 +17,16 @@ import json, sys
 from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from splatbatch.training.cuda import tones
+from splatbatch.training.cuda import photometric
 
 POINTERS = {"photo": "*u8", "height": "i32", "width": "i32"}
 SIZES = {"clipped": 250, "counts": 0.1, "ROWS": 4, "COLUMNS": 128}
-names = tones._even.arg_names
+names = photometric._even.arg_names
 for capability in (80, 90):
     for num in (0, 2, 4):
         constants = SIZES | {"NUM": num}
         signature = {name: "constexpr" if name in constants else POINTERS.get(name, "*fp32") for name in names}
-        made = compile(ASTSource(tones._even, signature, constants), target=GPUTarget("cuda", capability, 32))
+        made = compile(ASTSource(photometric._even, signature, constants), target=GPUTarget("cuda", capability, 32))
         print(json.dumps([capability, num, len(made.asm["cubin"])]))
 """
 

@@ -9,7 +9,7 @@ from emulated_native import COMPILER
 from splatbatch.training import loss
 from splatbatch.training.cuda import native
 from splatbatch.training.cuda.native.loss import photometric_loss
-from splatbatch.training.photos.tones import CLIPPED, CLIPPED_COUNTS
+from splatbatch.training.loss import CLIPPED, CLIPPED_COUNTS
 
 pytestmark = [
     pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU"),

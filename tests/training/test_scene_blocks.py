@@ -48,7 +48,7 @@ def test_what_is_seen_looks_as_if_everything_were_there(tmp_path: Path, most: in
     photographs = Photographs(model, Folders(QUARRY / "images"), Training(resolution="1/2"), names)
     culled, whole = (Store(index_blocks(tmp_path / "splat.ply", each), CPU, most) for each in (100, 1 << 20))
     assert len(culled.blocks) > 30 and len(whole.blocks) == 2
-    for shot in photographs.shots(names, 20.0, CPU, {}):
+    for shot in photographs.shots(names, 20.0, CPU):
         seen, every = (
             culled.seen_from(shot.standpoint, shot.photo.view),
             whole.seen_from(shot.standpoint, shot.photo.view),

@@ -15,11 +15,11 @@ from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.partition.border import border_of
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.colors import tones_to_record
+from splatbatch.store.records.colors import tone_in, tones_to_record
 from splatbatch.store.records.evaluation import EvaluationSettings, PhotoMeasured, SceneEvaluation
 from splatbatch.store.records.metrics import Figures, TrainingSettings
 from splatbatch.training.border.answered import answered_for
-from splatbatch.training.border.backdrop import surroundings_of
+from splatbatch.training.border.surroundings import surroundings_of
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import from_splat
 from splatbatch.training.photos.views import Folders, decode_views
@@ -46,7 +46,11 @@ def test_a_photograph_is_measured_as_in_training(tmp_path: Path, tones: dict[str
     )
     found = measure(open_scene(settings, RECIPE, CPU), AttemptFolder(tmp_path))
     views = decode_views(
-        read_reconstruction(QUARRY / "sparse/0"), Folders(QUARRY / "images"), frozenset(names), RECIPE.training, tones
+        read_reconstruction(QUARRY / "sparse/0"),
+        Folders(QUARRY / "images"),
+        frozenset(names),
+        RECIPE.training,
+        tone_in(settings),
     )
     splat = from_splat(quarry_splat(), views.frame, CPU)
     expected = evaluate(splat, views.holdout, RECIPE, is_evened=bool(tones))
@@ -76,7 +80,7 @@ def test_the_gain_over_a_patch_is_of_the_pixels_that_it_was_measured_on(tmp_path
     )
     found = measure(open_scene(settings, RECIPE, CPU), AttemptFolder(tmp_path))
     model = read_reconstruction(QUARRY / "sparse/0")
-    views = decode_views(model, Folders(QUARRY / "images"), frozenset(names), RECIPE.training, {})
+    views = decode_views(model, Folders(QUARRY / "images"), frozenset(names), RECIPE.training)
     around = surroundings_of(TrainingSettings(**behind), views.frame, RECIPE.training)
     expected = evaluate(
         from_splat(quarry_splat(), views.frame, CPU), answered_for(replace(views, surroundings=around)).holdout, RECIPE

@@ -41,7 +41,7 @@ def shots(partition: Partition) -> list[Shot]:
     names = [name for name in sorted(shares) if looks_across(shares[name], 0, 1)][::6]
     images = partition.path.parents[1] / "images"
     photographs = Photographs(model, Folders(images), Training(resolution="1/2"), names)
-    return list(photographs.shots(names, UNIT, CPU, {}))
+    return list(photographs.shots(names, UNIT, CPU))
 
 
 @pytest.fixture(scope="module")

@@ -27,15 +27,16 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders import PatchFolder
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.training.border.answered import answered_for, answering
+from splatbatch.training.border.bounds import Bounds
 from splatbatch.training.border.cover import covered, split_up
-from splatbatch.training.border.surroundings import Bounds, Surroundings
+from splatbatch.training.border.surroundings import ALONE, Surroundings
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import Parameters, from_splat, to_parameters, values_of
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.view import Rendering, View
-from splatbatch.training.session import NO_BACKDROP, prepare, train_attempt
+from splatbatch.training.session import prepare, train_attempt
 from splatbatch.training.strategies import STRATEGIES, Strategy
 
 CPU = torch.device("cpu")
@@ -51,7 +52,7 @@ def border() -> Border:
 @pytest.fixture
 def backdrop(patch: Patch) -> Path:
     """The whole scene, trained coarsely, as an accepted product."""
-    whole = replace(patch, name="backdrop", is_backdrop=True)
+    whole = replace(patch, name="backdrop", is_whole=True)
     folder, _ = trained(whole, recipe(cap_max=30), "whole-01")
     home = PatchFolder(patch.images.parent / "backdrop")
     home.path.mkdir()
@@ -62,7 +63,7 @@ def backdrop(patch: Patch) -> Path:
 
 @pytest.fixture
 def bordered(patch: Patch, backdrop: Path) -> Patch:
-    return replace(patch, border=border(), backdrop=backdrop)
+    return replace(patch, border=border(), behind=backdrop)
 
 
 def within(splat: Path, room: Box) -> float:
@@ -90,7 +91,7 @@ def test_each_part_of_the_border_can_be_turned_off_to_compare(
     read = prepare(folder.read_settings(), settings, Progress(folder.progress, STEPS))
     around = read.views.surroundings
     assert (around.bounds is not None, min(1, around.num_behind)) == (is_bounded, num_behind)
-    assert NO_BACKDROP not in folder.progress.read_text()
+    assert ALONE not in folder.progress.read_text()
     now, usual = (fingerprint(bordered, one) for one in (settings, recipe()))
     assert (bool(now.border), bool(now.backdrop)) == (is_bounded, bool(num_behind))
     assert usual.border and usual.backdrop and usual.recipe != now.recipe
@@ -210,17 +211,17 @@ def test_a_backdrop_is_drawn_and_never_moves(bordered: Patch) -> None:
 
 @pytest.mark.slow
 def test_without_its_backdrop_a_patch_trains_as_others_do_and_says_so(patch: Patch) -> None:
-    lost = replace(patch, border=border(), backdrop=patch.images.parent / "nowhere")
+    lost = replace(patch, border=border(), behind=patch.images.parent / "nowhere")
     folder, _ = trained(lost, recipe())
     plain, _ = trained(patch, recipe(), "attempt-02")
     assert sha256_of(folder.splat) == sha256_of(plain.splat)
-    assert NO_BACKDROP in [line.warning for line in folder.read_progress()]
+    assert ALONE in [line.warning for line in folder.read_progress()]
 
 
 def test_a_backdrop_that_changed_since_the_patch_was_started_ends_it(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(), "attempt-09")
-    assert bordered.backdrop is not None
-    PatchFolder(bordered.backdrop).splat.write_bytes(b"another")
+    assert bordered.behind is not None
+    PatchFolder(bordered.behind).splat.write_bytes(b"another")
     with pytest.raises(TrainerError, match="backdrop is missing or has changed"):
         train_attempt(folder)
 
@@ -234,7 +235,7 @@ def test_a_checkpoint_goes_on_to_the_bit_against_the_same_backdrop_and_no_other(
     assert "backdrop" not in json.dumps(sorted(torch.load(kept, weights_only=True)["run"]))
     resumed = _resumed(bordered, kept, "attempt-12")
     assert sha256_of(resumed.splat) == sha256_of(whole.splat)
-    other = _resumed(replace(bordered, backdrop=None), kept, "attempt-13")
+    other = _resumed(replace(bordered, behind=None), kept, "attempt-13")
     assert any("of other settings or photographs" in (line.warning or "") for line in other.read_progress())
 
 

@@ -25,10 +25,10 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.loss import photometric_loss
+from splatbatch.training.loss import CLIPPED_COUNTS, photometric_loss
 from splatbatch.training.photos.coarse import shrink
 from splatbatch.training.photos.decode import Source, decode
-from splatbatch.training.photos.tones import CLIPPED_COUNTS, alike, even, in_tone, response, shrunk, to_compare, tone_of
+from splatbatch.training.photos.tones import alike, even, in_tone, response, shrunk, to_compare, tone_of
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import View

@@ -34,9 +34,9 @@ from splatbatch.store.records.evaluation import SceneEvaluation
 from splatbatch.store.records.publication import Publication
 from splatbatch.store.records.run import Afterwards
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.partition.tally import tally
 from splatbatch.tasks.settled.frame import FRAME, note
 from splatbatch.tasks.status import PatchStatus, summary
+from splatbatch.tasks.tally import tally
 
 MOST_TABLES = 5
 

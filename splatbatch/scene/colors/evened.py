@@ -1,4 +1,4 @@
-"""Evened copies of photographs, for trainers that know nothing of tones: divided by gain, falloff and shading."""
+"""Evened copies of photographs, for trainers that cannot even them: divided by gain, falloff and shading."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write_evened(patch: Patch, target: Path) -> None:
     def write(image: Any) -> None:
         source, copy = folder / image.name, target / image.name
         copy.parent.mkdir(parents=True, exist_ok=True)
-        tone = patch.tones.get(image.name, NEUTRAL)
+        tone = patch.tone_of(image.name)
         if not source.is_file():
             raise SceneError(f"{source}: missing image", "Copy it there; training.colors evens what is trained.")
         if tone == NEUTRAL:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 TILTED = 4
@@ -45,3 +45,10 @@ class Tone:
 
 
 NEUTRAL = Tone()
+ToneOf = Callable[[str], Tone]
+"""Returns the tone of a photograph, by its name."""
+
+
+def neutral(_: str) -> Tone:
+    """Return the tone of a photograph that is as it should be."""
+    return NEUTRAL

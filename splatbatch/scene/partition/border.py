@@ -1,7 +1,7 @@
 """Where patches border on each other: how far each reaches beyond its core, and the seams where two cores meet.
 
-Who has a place: the patch whose core holds it, if it lies within that patch's reach; else the backdrop. So every place
-is drawn once, and sky and far field come from the backdrop alone.
+Who has a place: the patch whose core holds it, if it lies within that patch's reach; else the splat behind. So every
+place is drawn once, and sky and far field come from behind alone.
 """
 
 from __future__ import annotations

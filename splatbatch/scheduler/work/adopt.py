@@ -30,7 +30,7 @@ from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint, hashes_of
 from splatbatch.tasks.fingerprints.inputs import differences, places
-from splatbatch.tasks.settled.tones import why_moved
+from splatbatch.tasks.settled.every import differ
 from splatbatch.tasks.task import Task
 
 
@@ -151,11 +151,9 @@ def _is_superseded(folder: AttemptFolder, product: PatchFolder) -> bool:
 
 def _is_of_today(then: Fingerprint, task: Task) -> bool:
     now = fingerprint(task.patch, task.recipe)
-    facts = ("inputs", "offset", "border", "backdrop")
-    is_same = then.recipe in hashes_of(task.today.counting) and all(
-        getattr(then, name) == getattr(now, name) for name in facts
+    is_same = then.recipe in hashes_of(task.today.counting) and (
+        (then.inputs, then.surroundings) == (now.inputs, now.surroundings)
     )
-    has_moved = why_moved(then.tones, now.tones, now.tones.keys() | then.tones.keys())
-    if not is_same or has_moved:
+    if not is_same or differ(then, now):
         return False
     return differences(then.files, now.files, places(task.patch, task.recipe), FileFacts()).is_none

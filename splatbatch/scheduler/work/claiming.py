@@ -15,8 +15,8 @@ from splatbatch.store.claims import Claim, Claims, Held
 from splatbatch.store.folders import BACKDROP
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.attempt import Claimed
-from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.plan import Skip, Train
+from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.task import Task
 
 LOOK_S = 2.0
@@ -34,7 +34,7 @@ class Snapshot:
     accepted: Mapping[str, int]
     """The newest accepted record of each."""
     products: Mapping[str, Stamp]
-    """The manifest of each, and that of the backdrop."""
+    """The manifest of each, and that of the scene behind."""
     output: OutputFolder
 
     @classmethod
@@ -144,8 +144,8 @@ class Claiming:
         return Ours(replace(task.kind.changed(task, changes), claim=claimed))
 
     def _left(self, task: Task) -> Look:
-        """Leave a task that our time does not hold; behind a backdrop that another worker trains there may be time."""
-        if task.patch.is_backdrop and self.is_elsewhere(task.name):
+        """Leave a task that our time does not hold; behind a scene that another worker trains there may be time."""
+        if task.patch.is_whole and self.is_elsewhere(task.name):
             return Elsewhere(LOOK_S)
         self.is_over = True
         self._unheld.add(task.name)

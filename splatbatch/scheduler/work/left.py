@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from splatbatch.store.claims import done_with
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.evidence import Standing
 from splatbatch.tasks.plan import Train
+from splatbatch.tasks.standing import Standing
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ class Progress(TypedRecord):
     lpips: float | None = None
     training_psnr: float | None = None
     psnr_even: float | None = None
-    """In the evened space, where photographs have tones; `psnr` is on the photographs as they are."""
+    """In the evened space, where photographs are evened; `psnr` is on the photographs as they are."""
     ssim_even: float | None = None
     health: str = ""
     """The health rule that ended the run."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from splatbatch.fields import mapping, number
-from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.colors.tone import NEUTRAL, Tone, ToneOf
+from splatbatch.scene.patches import Patch
+from splatbatch.store.records.fingerprint import Fingerprint
+from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.records.record import TypedRecord, reads
 
 MOST_GAIN = 100.0
@@ -35,6 +38,31 @@ def tone_from_record(value: object) -> Tone | None:
 def tones_to_record(tones: Mapping[str, Tone]) -> dict[str, Any]:
     """Return the JSON form of tones by image name."""
     return {name: tone_to_record(tone) for name, tone in tones.items()}
+
+
+def as_photographed(patches: Iterable[Patch]) -> dict[str, Any]:
+    """Return what settings say of how patches were photographed, where one folder has all photographs.
+
+    Where they and their masks lie, and the tone of each.
+    """
+    patches = tuple(patches)
+    masks = patches[0].masks
+    return {
+        "images": str(patches[0].images),
+        "masks": str(masks) if masks else None,
+        "tones": tones_to_record({name: tone for patch in patches for name, tone in patch.tones.items()}),
+    }
+
+
+def tone_in(settings: TrainingSettings) -> ToneOf:
+    """Return what tells the tone of a photograph as settings say it; one that is not named is as it should be."""
+    return lambda name: Tone.of(settings.tones[name]) if name in settings.tones else NEUTRAL
+
+
+def with_colors(known: Fingerprint, patch: Patch) -> Fingerprint:
+    """Return what a result depends on with the tones of its photographs, as they are settled."""
+    tones = {name: tone_to_record(patch.tones[name]) for name in known.photographs if name in patch.tones}
+    return replace(known, tones=tones)
 
 
 def tones_from_record(value: object) -> dict[str, Tone]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from splatbatch.fields import mapping, number, text
@@ -76,6 +76,21 @@ class Fingerprint(TypedRecord):
     """Hash of the boxes of a patch with a core; empty: it had none."""
     backdrop: str = ""
     """SHA-256 of the splat that was drawn behind it; empty: none was."""
+
+    @property
+    def surroundings(self) -> tuple[str, str]:
+        """Return the hashes of what lies around the patch: its boxes, and the splat behind it."""
+        return self.border, self.backdrop
+
+    def why_other_surroundings(self, border: str, behind: str) -> str:
+        """Say what lies around the patch now that did not, by hashes as above; one that is gone makes nothing stale."""
+        if border != self.border:
+            return "the core has changed"
+        return "the backdrop has changed" if behind and behind != self.backdrop else ""
+
+    def surrounded_by(self, border: str, behind: str) -> Fingerprint:
+        """Return it with what lies around the patch."""
+        return replace(self, border=border, backdrop=behind)
 
     @property
     def photographs(self) -> tuple[str, ...]:

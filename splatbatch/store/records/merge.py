@@ -12,7 +12,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class MergedPart(TypedRecord):
-    """A patch, or the backdrop, in the merged splat."""
+    """A patch, or the scene behind, in the merged splat."""
 
     patch: str = ""
     attempt: str = ""
@@ -43,7 +43,7 @@ class MergedPart(TypedRecord):
 
 @dataclass(frozen=True)
 class Hole(TypedRecord):
-    """A patch that is missing, and the part of space that is empty for it, or shows the backdrop alone."""
+    """A patch that is missing, and the part of space that is empty for it, or shows what lies behind alone."""
 
     patch: str = ""
     reason: str = ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from splatbatch.fields import mapping
@@ -129,3 +131,32 @@ class TrainingSettings(TypedRecord):
     backdrop_sha256: str = ""
     is_backdrop: bool = False
     """The whole scene is trained, coarsely, to be drawn behind its patches."""
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether photographs are masked: also to what a patch answers for, where something is drawn behind it."""
+        return bool(self.masks or self.backdrop)
+
+    @property
+    def photographs(self) -> dict[str, Any]:
+        """Return the settings that are about photographs, as another process is told of the same ones."""
+        return {"images": self.images, "masks": self.masks, "holdout": self.holdout, "tones": self.tones}
+
+    @property
+    def is_evened(self) -> bool:
+        """Whether any photograph has a tone."""
+        return bool(self.tones)
+
+
+def surroundings(border: Mapping[str, Any], splat: Path, sha256: str, *, is_whole: bool) -> dict[str, Any]:
+    """Return what settings say of what lies around a patch.
+
+    Args:
+        border: its boxes; empty: it has no core, and nothing lies around it.
+        splat: the one that is drawn behind it.
+        sha256: of that splat; empty: there is none yet.
+        is_whole: it is the whole scene, which is drawn behind others.
+    """
+    behind = {"backdrop": str(splat), "backdrop_sha256": sha256} if sha256 else {}
+    around = {"border": dict(border), **behind} if border else {}
+    return {**around, "is_backdrop": is_whole}

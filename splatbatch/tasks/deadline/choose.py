@@ -39,12 +39,13 @@ class Work:
     """For each slot, when it is free, in seconds from now."""
 
     def ends_at(self, pace: Pace) -> float:
-        """Return when the last task ends at a pace, in seconds from now; a backdrop goes before what it lies behind."""
-        backdrops = [self.speeds.seconds(task, pace) for task in self.tasks if task.patch.is_backdrop]
-        others = [self.speeds.seconds(task, pace) for task in self.tasks if not task.patch.is_backdrop]
-        if not backdrops or not others:
-            return max(_filled(self.busy, backdrops or others))
-        before = max(_filled(self.busy, backdrops))
+        """Return when the last task ends at a pace, in seconds from now; what others need goes before all others."""
+        needed = {name for task in self.tasks for name in task.kind.needs(task)}
+        first = [self.speeds.seconds(task, pace) for task in self.tasks if task.name in needed]
+        others = [self.speeds.seconds(task, pace) for task in self.tasks if task.name not in needed]
+        if not first or not others:
+            return max(_filled(self.busy, first or others))
+        before = max(_filled(self.busy, first))
         return max(_filled([max(before, one) for one in self.busy], others))
 
     def divisors(self) -> tuple[int, ...]:

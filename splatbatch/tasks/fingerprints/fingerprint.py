@@ -12,9 +12,9 @@ from splatbatch.config import Recipe
 from splatbatch.config.recipe import Refinement
 from splatbatch.identity import hash_of, short_hash
 from splatbatch.scene.patches import Patch
-from splatbatch.store.folders import backdrop_sha256
-from splatbatch.store.records.colors import tone_to_record
-from splatbatch.store.records.fingerprint import Fingerprint, photographs_of
+from splatbatch.store.folders import PatchFolder
+from splatbatch.store.records.colors import with_colors
+from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks import plan
 from splatbatch.tasks.fingerprints.inputs import inputs_of
 
@@ -32,10 +32,9 @@ GONE_FROM_TRAINING = {"exposure": False, "packed": False}
 def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
     """Return what a result of this patch under this recipe depends on."""
     inputs = inputs_of(patch, recipe)
-    tones = {name: tone_to_record(patch.tones[name]) for name in photographs_of(inputs.files) if name in patch.tones}
     known = Fingerprint(recipe_hash(recipe), inputs.hash, settings_of(recipe), inputs.files)
-    known = replace(known, border=border_hash(patch, recipe), backdrop=behind(patch, recipe))
-    return replace(known, offset=patch.offset, tones=tones)
+    known = known.surrounded_by(border_hash(patch, recipe), behind(patch, recipe))
+    return replace(with_colors(known, patch), offset=patch.offset)
 
 
 def border_hash(patch: Patch, recipe: Recipe) -> str:
@@ -47,12 +46,14 @@ def border_hash(patch: Patch, recipe: Recipe) -> str:
 
 def behind(patch: Patch, recipe: Recipe) -> str:
     """Return the hash of the splat that is drawn behind a patch now; empty for none."""
-    return backdrop_sha256(patch.backdrop) if is_drawn_behind(patch, recipe) else ""
+    if patch.behind is None or not is_drawn_behind(patch, recipe):
+        return ""
+    return PatchFolder(patch.behind).accepted_splat()[1]
 
 
 def is_drawn_behind(patch: Patch, recipe: Recipe) -> bool:
-    """Return whether the backdrop, once there is one, is drawn behind a patch."""
-    return patch.backdrop is not None and recipe.program is None and recipe.training.draws_backdrop
+    """Return whether the splat of the whole scene, once there is one, is drawn behind a patch."""
+    return patch.behind is not None and recipe.program is None and recipe.training.draws_behind
 
 
 def recipe_hash(recipe: Recipe) -> str:

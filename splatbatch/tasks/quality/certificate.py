@@ -30,7 +30,7 @@ from splatbatch.tasks.fingerprints.inputs import locate
 from splatbatch.tasks.plan import leaves
 from splatbatch.tasks.product import Product
 from splatbatch.tasks.quality.inspection import SCENE, open_named
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import Task, of_patches
 
 FEW = 3
 """Names that a message holds."""
@@ -130,9 +130,7 @@ def problems_of_batch(config: Path | None, names: Sequence[str]) -> dict[str, li
         ConfigError: there is no such patch.
     """
     batch, is_of_scene = open_named(config, names)
-    found = {
-        task.name: _problems(task, batch.output.patch(task.name)) for task in batch.tasks if not task.patch.is_backdrop
-    }
+    found = {task.name: _problems(task, batch.output.patch(task.name)) for task in of_patches(batch.tasks)}
     if not names and batch.output.scene.certificate.exists():
         is_of_scene = SCENE not in [task.name for task in batch.every]
     return found | ({SCENE: _problems_of_scene(batch.output)} if is_of_scene else {})

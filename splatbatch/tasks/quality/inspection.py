@@ -8,7 +8,6 @@ from pathlib import Path
 
 from splatbatch.errors import SceneError
 from splatbatch.identity import FileFacts
-from splatbatch.scene.holdout import in_one_piece
 from splatbatch.scene.partition.record import read_partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES
 from splatbatch.store.folders import PatchFolder, SceneFolder
@@ -19,8 +18,9 @@ from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.product import Product, key_of
 from splatbatch.tasks.program import Measuring
-from splatbatch.tasks.provenance import photographs_of, recipe_of
+from splatbatch.tasks.provenance import recipe_of
 from splatbatch.tasks.scene import evaluation
+from splatbatch.tasks.settled.holdout import in_one_piece, photographs_of
 from splatbatch.tasks.task import Task
 from splatbatch.trainers.builtin import settings_for
 
@@ -68,12 +68,12 @@ def order(batch: Batch, task: Task, *, measures_drop: bool = False) -> Inspectio
     """
     folder = batch.output.patch(task.name)
     result = accepted(folder)
-    recipe, held_out = recipe_of(task, result), photographs_of(task, folder, result).held_out
+    recipe, photographs = recipe_of(task, result), photographs_of(task, folder, result)
     patch = replace(task.patch, offset=result.trained_from.offset)
-    told = replace(settings_for(recipe, patch, task.name), holdout=held_out)
-    piece = sorted(in_one_piece(patch, recipe.evaluation).intersection(held_out))
+    told = replace(settings_for(recipe, patch, task.name), holdout=photographs.held_out)
+    piece = in_one_piece(patch, recipe.evaluation, photographs)
     settings = told.to_record() | dict.fromkeys(evaluation.PLACES)
-    depends = [result.sha256, result.trained_from.inputs, settings, piece]
+    depends = [result.sha256, result.trained_from.inputs, settings, [*piece]]
     depends += [rules] if (rules := health_rules(result.warnings)) else []
     return InspectionSettings(
         **{**vars(told), "recipe": recipe.model_dump(mode="json", exclude={"program"})},
@@ -81,7 +81,7 @@ def order(batch: Batch, task: Task, *, measures_drop: bool = False) -> Inspectio
         sha256=result.sha256,
         inputs=key_of(VERSION, *depends),
         warnings=result.warnings,
-        piece=tuple(piece),
+        piece=piece,
         measures_drop=measures_drop,
     )
 
@@ -105,14 +105,13 @@ def order_scene(batch: Batch) -> InspectionSettings:
         recipe=told.recipe,
         sparse=str(source),
         offset=told.offset,
-        images=told.images,
-        masks=told.masks,
-        holdout=told.holdout,
-        tones=told.tones,
+        **told.photographs,
         splat=told.splat,
         sha256=sha256,
         warnings=warnings,
-        inputs=key_of(VERSION, sha256, models, told.recipe.get("training"), told.holdout, told.tones, *rules),
+        inputs=key_of(
+            VERSION, sha256, models, told.recipe.get("training"), told.holdout, told.photographs["tones"], *rules
+        ),
         most_photos=MOST_PHOTOS,
     )
 

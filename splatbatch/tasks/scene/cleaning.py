@@ -25,7 +25,7 @@ class Cleaning:
     def __init__(self, partition: Partition, patches: Sequence[Patch], offset: Offset) -> None:
         """Take the patches of a batch, merged or not: what any of them has photographed counts."""
         self._partition, self._offset = partition, offset
-        self._patches = {patch.name: patch for patch in patches if not patch.is_backdrop}
+        self._patches = {patch.name: patch for patch in patches if not patch.is_whole}
         self._everyone: Views | None = None
         self._last: tuple[str, Rules] | None = None
         files, facts = [(patch, name) for patch in self._patches.values() for name in MODEL_FILE_NAMES], FileFacts()
@@ -34,7 +34,7 @@ class Cleaning:
         """Hash of all that decides what is removed, but for the Gaussians."""
 
     def rules(self, name: str) -> Rules:
-        """Return the rules for a patch, or for the backdrop; what they go by is read once they are asked."""
+        """Return the rules for a patch, or for the whole scene; what they go by is read once they are asked."""
         return _OnDemand(self, name) if name in self._patches else Faint()
 
     def of_patch(self, name: str) -> Rules:

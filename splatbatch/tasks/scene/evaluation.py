@@ -19,18 +19,17 @@ from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, spell
 from splatbatch.scene.photos.folders import Folders, Found, find_masks, stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
-from splatbatch.store.folders import BACKDROP, MergedFiles, accepted_backdrop, backdrop_sha256
-from splatbatch.store.records.colors import tones_to_record
+from splatbatch.store.folders import BACKDROP, MergedFiles
+from splatbatch.store.records.colors import as_photographed
 from splatbatch.store.records.evaluation import EvaluationSettings
 from splatbatch.store.records.metrics import Figures
-from splatbatch.store.records.result import Photographs
 from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import key_of
 from splatbatch.tasks.program import Measuring
-from splatbatch.tasks.provenance import as_today, assumptions, never_trained_on, photographs_of, unlike_today
 from splatbatch.tasks.scene.merging import see_whole
 from splatbatch.tasks.scene.partition import offset_of, partition_for
+from splatbatch.tasks.settled.holdout import held_out
 from splatbatch.tasks.task import Task, patches_of
 
 VERSION = 3
@@ -70,23 +69,20 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
     splat = splat.absolute()  # its process works in another folder
     holdout, notes = held_out(batch, splat)
     patches = patches_of(batch.every)
-    images, masks = _folders(patches)
+    images = _images(patches)
     splats = _splats(batch, partition, offset)
-    tones = {name: tone for patch in patches for name, tone in patch.tones.items()}
     settings = EvaluationSettings(
         splat=str(splat),
         splat_sha256=FileFacts().sha256(str(splat)),
         partition=str(partition.path),
         offset=offset,
-        images=str(images),
-        masks=str(masks) if masks else None,
+        **as_photographed(patches),
         recipe=batch.config.recipe("").model_dump(mode="json", exclude={"program"}),
-        tones=tones_to_record(tones),
         splats=dict(splats.paths),
         lacking=dict(splats.lacking),
         holdout=holdout,
         notes=notes,
-        backdrop=str(accepted_backdrop(batch.output.patch(BACKDROP).path)[0]),
+        backdrop=str(batch.output.patch(BACKDROP).accepted_splat()[0]),
         before_backdrop=splats.before_backdrop,
         own={name: dict(figures) for name, figures in splats.own.items()},
     )
@@ -121,20 +117,24 @@ def _is_elsewhere(there: Offset, offset: Offset) -> bool:
     return there not in (NO_OFFSET, offset)
 
 
-def _folders(patches: tuple[Patch, ...]) -> tuple[Path, Path | None]:
-    """Return where the photographs of all patches lie, and their masks."""
+def _images(patches: tuple[Patch, ...]) -> Path:
+    """Return where the photographs of all patches lie.
+
+    Raises:
+        SceneError: they, or their masks, lie in several places.
+    """
     folders = {(patch.images, patch.masks) for patch in patches}
     if len(folders) > 1:
         names = spell(sorted(str(images) for images, _ in folders), 3)
         raise SceneError(
             f"scene.images: each patch has photographs of its own ({names})", "Name the folder that has them all."
         )
-    return folders.pop()
+    return patches[0].images
 
 
 def _splats(batch: Batch, partition: Partition, offset: Offset) -> _Splats:
     paths, lacking, own, hashes, before = {}, {}, {}, {}, []
-    backdrop = backdrop_sha256(batch.output.patch(BACKDROP).path)
+    _, backdrop = batch.output.patch(BACKDROP).accepted_splat()
     for core in partition.cores:
         folder = batch.output.patch(core.name)
         result = folder.read_result()
@@ -149,37 +149,6 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> _Splats:
         own[core.name] = result.metrics.photos()
         before += [core.name] if backdrop and result.trained_from.backdrop == backdrop else []
     return _Splats(paths, lacking, own, hashes, tuple(before))
-
-
-def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the photographs that a scene's splat was not trained on, sorted, and what is odd about that choice.
-
-    What was merged says so itself. Of another splat the records of all patches say it; where no patch is trained yet,
-    the settings of today.
-
-    Raises:
-        SceneError: there is none, or a model cannot be read.
-    """
-    scene = batch.output.scene
-    files = scene.merged if splat.resolve() == scene.splat.resolve() else MergedFiles.at(splat)
-    merged, parts = files.read(), _recorded(batch)
-    if merged is not None and merged.held_out is not None:
-        names = merged.held_out
-    else:
-        names = never_trained_on([one for _, one in parts] or [as_today(task) for task in batch.every])
-    if not names:
-        message = "evaluation.holdout_every: no photograph is held out in every patch: there is nothing to measure on"
-        raise SceneError(message, "Hold some out, as holdout_every: 8, and train again.")
-    of_patches = [(task, one) for task, one in parts if not task.patch.is_backdrop]
-    notes = (unlike_today(of_patches), assumptions({task.name: one for task, one in of_patches}))
-    return names, tuple(filter(None, notes))
-
-
-def _recorded(batch: Batch) -> list[tuple[Task, Photographs]]:
-    """Return what the splats were trained on that there are."""
-    folders = [(task, batch.output.patch(task.name)) for task in batch.every]
-    results = [(task, folder, folder.read_result()) for task, folder in folders]
-    return [(task, photographs_of(task, folder, result)) for task, folder, result in results if result is not None]
 
 
 def _photographs(images: Path, names: Sequence[str]) -> list[str]:

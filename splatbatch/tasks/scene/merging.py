@@ -26,10 +26,10 @@ from splatbatch.store.records.result import Result
 from splatbatch.store.results import noting_damage
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import Product, key_of
-from splatbatch.tasks.provenance import never_trained_on
 from splatbatch.tasks.scene.cleaning import Cleaning
 from splatbatch.tasks.scene.partition import check_scene, offset_of, partition_for
 from splatbatch.tasks.scene.usable import Candidate, look
+from splatbatch.tasks.settled.holdout import never_trained_on
 from splatbatch.tasks.task import patches_of
 
 MOST_REASONS = 20
@@ -43,7 +43,7 @@ class Parts:
     batch: Batch
     partition: Partition
     usable: tuple[Candidate, ...]
-    """In the order of the partition, the backdrop last."""
+    """In the order of the partition, the whole scene behind them last."""
     lacking: tuple[Candidate, ...]
     warnings: tuple[str, ...] = ()
 
@@ -187,7 +187,7 @@ def _part(parts: Parts, one: Candidate, cleaning: Cleaning | None) -> Part:
 
 
 def _region(parts: Parts, one: Candidate) -> tuple[Region, list[list[list[float | None]]]]:
-    """Return where a splat counts, and the boxes that say so: each place is drawn by one patch, or by the backdrop."""
+    """Return where a splat counts, and the boxes that say so: each place is drawn by one patch, or from behind."""
     if one.core is not None:
         return inside(parts.partition, parts.offset, one.core.core), [_corners(one.core.core)]
     boxes = tuple(other.core.core.clipped(reach_of(other.core)) for other in parts.usable if other.core)

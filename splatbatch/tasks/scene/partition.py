@@ -9,6 +9,7 @@ from splatbatch.scene.partition.record import AGAIN, Partition, partition_of
 from splatbatch.scene.patches import spell
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.settled.frame import FRAME
+from splatbatch.tasks.task import of_patches
 
 FEW = 3
 """Names that a message holds."""
@@ -32,7 +33,7 @@ def partition_for(batch: Batch) -> Partition:
     if partition is None:
         hint = "Cut the scene first: splatbatch split --source sparse/0 --images images."
         raise SceneError(f"{config.scene.patches}: no partition.json: nobody knows where one patch ends", hint)
-    strangers = [task.name for task in batch.every if not task.patch.is_backdrop and not partition.core(task.name)]
+    strangers = [task.name for task in of_patches(batch.every) if not partition.core(task.name)]
     if strangers:
         hint = f"Move what is no patch of this scene elsewhere, or cut it again: {AGAIN}"
         raise SceneError(f"{partition.path}: patches: knows nothing of {spell(strangers, FEW)}", hint)

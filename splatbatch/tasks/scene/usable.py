@@ -9,18 +9,18 @@ from splatbatch.errors import SceneError
 from splatbatch.scene.partition.record import Core, Partition
 from splatbatch.store.records.result import Photographs, Result
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.provenance import assumptions, disputed, photographs_of, unlike_today
+from splatbatch.tasks.settled.holdout import assumptions, disputed, photographs_of, unlike_today
 from splatbatch.tasks.status import PatchStatus, read_status
 from splatbatch.tasks.task import Task
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A patch of a partition, or the backdrop, as a merge finds it."""
+    """A patch of a partition, or the whole scene behind, as a merge finds it."""
 
     name: str
     core: Core | None
-    """None: it is the backdrop."""
+    """None: it is the whole scene."""
     task: Task | None = None
     result: Result | None = None
     lacking: str = ""
@@ -46,12 +46,12 @@ def look(batch: Batch, partition: Partition) -> Found:
     }
     cores = {core.name: core for core in partition.cores}
     tasks = {task.name: task for task in batch.every}
-    backdrops = [name for name, task in tasks.items() if task.patch.is_backdrop]
+    behind = [name for name, task in tasks.items() if task.patch.is_whole]
     found = [
-        _candidate(batch, Candidate(name, cores.get(name), task, standing.evidence(name).result), statuses[name])
+        _candidate(batch, Candidate(name, cores.get(name), task, standing.condition(name).result), statuses[name])
         if (task := tasks.get(name))
         else Candidate(name, cores.get(name), lacking=f"no such patch in {batch.config.scene.patches}")
-        for name in (*cores, *backdrops)
+        for name in (*cores, *behind)
     ]
     return _with_one_holdout(found)
 

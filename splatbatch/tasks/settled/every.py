@@ -10,15 +10,17 @@ from splatbatch.config import Config
 from splatbatch.files import Record
 from splatbatch.identity import Stamp, stamp_of
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.record import TypedRecord
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.settled.deadline import DEADLINE
 from splatbatch.tasks.settled.frame import FRAME
+from splatbatch.tasks.settled.holdout import HOLDOUT
 from splatbatch.tasks.settled.settled import Settled, Todo, Whole
 from splatbatch.tasks.settled.tones import TONES
 from splatbatch.tasks.task import Task
 
-SETTLED: tuple[Settled[Any], ...] = (FRAME, TONES, DEADLINE)
+SETTLED: tuple[Settled[Any], ...] = (FRAME, HOLDOUT, TONES, DEADLINE)
 """In the order in which it is settled."""
 
 
@@ -41,7 +43,7 @@ Records = Mapping[str, Known]
 
 def known_records(config: Config, output: OutputFolder) -> Records:
     """Return what holds for a batch."""
-    stamps = {thing.name: _stamp(thing, output) for thing in SETTLED}
+    stamps = {thing.name: _stamp(thing, config, output) for thing in SETTLED}
     return {thing.name: Known(thing.known(config, output), stamps[thing.name]) for thing in SETTLED}
 
 
@@ -52,13 +54,13 @@ def under_records(tasks: Sequence[Task], records: Records) -> tuple[Task, ...]:
     return tuple(tasks)
 
 
-def known_now(thing: Settled[Any], output: OutputFolder, record: TypedRecord | None) -> Known:
+def known_now(thing: Settled[Any], config: Config, output: OutputFolder, record: TypedRecord | None) -> Known:
     """Return a record that holds until its file changes."""
-    return Known(record, _stamp(thing, output))
+    return Known(record, _stamp(thing, config, output))
 
 
-def _stamp(thing: Settled[Any], output: OutputFolder) -> Stamp:
-    return stamp_of(str(thing.file(output)))
+def _stamp(thing: Settled[Any], config: Config, output: OutputFolder) -> Stamp:
+    return stamp_of(str(thing.watched(config, output)))
 
 
 def settled_quickly(batch: AnyWhole, todo: Todo) -> AnyWhole:
@@ -88,6 +90,11 @@ def words_of_report(output: OutputFolder, tasks: Sequence[Task]) -> list[str]:
     return [line for thing, record in recorded if record for line in thing.in_words(record, tasks, ())]
 
 
+def differ(then: Fingerprint, now: Fingerprint) -> bool:
+    """Return whether what two trainings depend on was settled otherwise."""
+    return any(thing.differs(then, now) for thing in SETTLED)
+
+
 class Watched:
     """The records of a batch while it is looked at: each may be settled, or corrected, by whoever trains it."""
 
@@ -95,7 +102,7 @@ class Watched:
         self._config, self._output = config, output
         self._records = {thing.name: records.get(thing.name, NOT_SETTLED) for thing in SETTLED}
         self._next_look = float("-inf")
-        self._files = {thing.name: str(thing.file(output)) for thing in SETTLED}
+        self._files = {thing.name: str(thing.watched(config, output)) for thing in SETTLED}
 
     def has_news(self) -> bool:
         """Read the records whose files have changed since they were looked at last; return whether any has."""

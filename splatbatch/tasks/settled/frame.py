@@ -14,6 +14,7 @@ from splatbatch.plain_text import spell_place
 from splatbatch.scene.partition.place import find_partition
 from splatbatch.scene.patches import Patch
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.frame import Frame
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.settled.settled import Settled, Todo, Whole
@@ -77,6 +78,10 @@ class SettledFrame(Settled[Frame]):
         then = result.held_against.offset
         now = then if record is None else record.of(task.patch.name)
         return "" if now == then else f"the offset has changed: {spell_place(then)} -> {spell_place(now)}"
+
+    def differs(self, then: Fingerprint, now: Fingerprint) -> bool:
+        """Return whether their offsets differ."""
+        return then.offset != now.offset
 
     def key(self, task: Task, record: Frame | None) -> str:
         """Return the offset of a task: YAML or partition may say another one than the file."""

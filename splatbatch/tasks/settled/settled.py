@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from splatbatch.config import Config
 from splatbatch.files import Record, write_json
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.record import TypedRecord
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.task import Task
@@ -88,6 +89,10 @@ class Settled(Generic[Kind]):
         """Return the file that records it."""
         raise NotImplementedError
 
+    def watched(self, config: Config, output: OutputFolder) -> Path:
+        """Return the file whose change may mean another record: the one that records it."""
+        return self.file(output)
+
     def is_asked_for(self, tasks: Sequence[Task]) -> bool:
         """Return whether there is anything to settle for tasks that are to be trained."""
         return True
@@ -123,6 +128,10 @@ class Settled(Generic[Kind]):
     def why_stale(self, result: Result, task: Task, record: Kind | None) -> str:
         """Say why a result was trained under another one; empty if it was not."""
         return ""
+
+    def differs(self, then: Fingerprint, now: Fingerprint) -> bool:
+        """Return whether what two trainings depend on was settled otherwise."""
+        return False
 
     def key(self, task: Task, record: Kind | None) -> str:
         """Return what tells, beside its file, what holds for a task."""

@@ -22,6 +22,7 @@ from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.scene.photos.folders import find_masks, stored_photographs
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.colors import Colors, Outlier, SceneColors, tone_to_record
+from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.settled.settled import Settled, Todo, Whole
 from splatbatch.tasks.task import Task, patches_of
@@ -83,6 +84,10 @@ class SettledTones(Settled[Colors]):
             return ""
         names = list(held.photographs)
         return why_moved(held.tones, {name: tone_to_record(now[name]) for name in names if name in now}, names)
+
+    def differs(self, then: Fingerprint, now: Fingerprint) -> bool:
+        """Return whether the tone of any photograph has moved."""
+        return bool(why_moved(then.tones, now.tones, now.tones.keys() | then.tones.keys()))
 
     def key(self, task: Task, record: Colors | None) -> str:
         """Return how it is asked for them."""
@@ -218,7 +223,7 @@ def _bytes(patches: Iterable[Patch], names: Collection[str]) -> dict[str, int]:
 
 def _source(batch: Whole, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
     """Return the source as a patch; none where the config names none, nor a partition."""
-    if whole := tuple(patch for patch in patches if patch.is_backdrop):
+    if whole := tuple(patch for patch in patches if patch.is_whole):
         return whole
     from splatbatch.scene.audit.audit import source_patch
 

@@ -36,9 +36,11 @@ def answered_for(views: Views) -> Views:
         SceneError: no photograph shows the patch.
     """
     around = views.surroundings
-    if not around.backdrop:
+    drawn = around.drawn_whole()
+    if drawn is None:
         return views
-    marked = _marked(around.within, around.backdrop)
+    whole, is_outside = drawn
+    marked = whole | painted(is_outside)  # from wherever it is seen
     training, holdout = (
         tuple(one for photo in photos if (one := _masked(photo, marked)).counts())
         for photos in (views.training, views.holdout)
@@ -46,12 +48,6 @@ def answered_for(views: Views) -> Views:
     if not training:
         raise SceneError("no photograph shows what lies within reach of the core: there is nothing to train on")
     return replace(views, training=training, holdout=holdout, surroundings=replace(around, within={}))
-
-
-def _marked(within: Mapping[str, Tensor], outside: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the whole backdrop, black within reach and white outside, from wherever it is seen."""
-    whole = {name: torch.cat((within[name], value)) for name, value in outside.items()}
-    return whole | painted(torch.arange(len(whole["means"]), device=whole["means"].device) >= len(within["means"]))
 
 
 def painted(is_outside: Tensor) -> dict[str, Tensor]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from splatbatch.training.border.surroundings import Bounds
+from splatbatch.training.border.bounds import Bounds
 from splatbatch.training.cpu.projection import scaled_rotations
 from splatbatch.training.gaussians import chosen
 

@@ -59,13 +59,13 @@ class Compiling:
                     path.touch()
 
 
-def for_training(recipe: Recipe, *, has_masks: bool, has_tones: bool) -> Compiling:
+def for_training(recipe: Recipe, *, has_masks: bool, is_evened: bool) -> Compiling:
     """Start to compile what a training will use on the GPU that is visible here; nothing if it uses none of ours."""
     capability = _capability()
     if recipe.training.kernels != "auto" or capability is None or torch.cuda.is_initialized():
         return Compiling()
     above = {OF_DEGREE.format(degree) for degree in range(recipe.training.sh_degree + 1, 4)}
-    unused = above | (set() if has_tones else {EVENING})
+    unused = above | (set() if is_evened else {EVENING})
     wanted = (name for name in OURS if name not in unused and (has_masks or not name.startswith(OF_FLOATS)))
     try:
         compiling = start(capability, (NATIVE, *wanted))

@@ -16,13 +16,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from splatbatch.training.loss import C1, C2, window
-from splatbatch.training.photos.tones import CLIPPED, CLIPPED_COUNTS
+from splatbatch.training.loss import C1, C2, CLIPPED, CLIPPED_COUNTS, window
+from splatbatch.training.photos.tones import num_coefficients
 
 ACROSS, DOWN, DOWN_TO_DERIVE = (1, 256), (4, 128), (8, 64)
 """Rows and columns of values that one program blurs, along the rows and down the columns: the quickest of eight on one
 H200; all four kernels together take 0.13 ms for 995 x 748 pixels, where 4 x 256 for all of them took 0.23 ms."""
 WARPS_TO_DERIVE = 8
+EVENED = (4, 256)
 
 
 def photometric_loss(render: Tensor, photo: Tensor, ssim_lambda: float = 0.2, as_taken: Tensor | None = None) -> Tensor:
@@ -33,6 +34,19 @@ def photometric_loss(render: Tensor, photo: Tensor, ssim_lambda: float = 0.2, as
     """
     loss: Tensor = _Photometric.apply(render, photo, ssim_lambda, as_taken)
     return loss
+
+
+def even(colors: Tensor, pixels: Tensor, tone: Tensor, K: Tensor) -> Tensor:
+    """Return the evened photograph [H, W, 3] that a loss compares a rendering with: what is clipped is drawn to it.
+
+    The same numbers as `training.photos.tones.to_compare`, which would take a dozen passes over the image; that clipped
+    bytes count less in the derivative too is the part of `photometric_loss`.
+    """
+    seen, target = colors.detach().contiguous(), torch.empty_like(colors, memory_format=torch.contiguous_format)
+    shape = (colors.shape[0], colors.shape[1] * 3)
+    arguments = (seen, pixels.contiguous(), tone, K.contiguous(), target)
+    _even[_grid(shape, EVENED)](*arguments, *shape, CLIPPED, CLIPPED_COUNTS, num_coefficients(tone), *EVENED)
+    return target
 
 
 def ssim(render: Tensor, photo: Tensor) -> Tensor:
@@ -220,3 +234,36 @@ def _derive(
         byte = tl.load(taken + place, inside, other=0).to(tl.float32)
         slope = tl.where((byte >= clipped) & (x > y), counts * slope, slope)  # drawn towards x, y stays below it
     tl.store(v_render + place, tl.load(upstream) * slope, inside)
+
+
+@triton.jit(do_not_specialize=["height"])
+def _even(
+    render,
+    photo,
+    tone,
+    K,
+    target,
+    height,
+    width,
+    clipped: tl.constexpr,
+    counts: tl.constexpr,
+    NUM: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Divide bytes by gain, vignetting and tilt; draw what is clipped towards the rendering. `width` counts values."""
+    row, column, inside = _places(height, width, ROWS, COLUMNS)
+    place = row * width + column
+    byte = tl.load(photo + place, inside, other=0).to(tl.float32)
+    x = (column // 3).to(tl.float32) + 0.5 - tl.load(K + 2)
+    y = row.to(tl.float32) + 0.5 - tl.load(K + 5)
+    square = (x * x + y * y) * tl.load(tone + 3)
+    logarithm = tl.zeros((ROWS, COLUMNS), tl.float32)
+    if NUM > 0:
+        logarithm = (tl.load(tone + 4) + tl.load(tone + 5) * square) * square
+    if NUM > 2:
+        logarithm += (tl.load(tone + 6) * x + tl.load(tone + 7) * y) * tl.sqrt(tl.load(tone + 3))
+    even = byte / (255.0 * tl.load(tone + column % 3) * tl.exp(logarithm))
+    seen = tl.load(render + place, inside, other=0.0)
+    is_brighter = (byte >= clipped) & (seen > even)
+    tl.store(target + place, tl.where(is_brighter, seen + counts * (even - seen), even), inside)

@@ -53,13 +53,13 @@ def loss(dtype: torch.dtype, device: torch.device, widths: Sequence[int] = SIXTE
 
 def evening(device: torch.device, widths: Sequence[int] = SIXTEEN_OR_NOT) -> None:
     """Compile what makes photographs even, and the loss against them."""
-    from splatbatch.training.cuda import photometric, tones
+    from splatbatch.training.cuda import photometric
 
     for width, num_coefficients in product(widths, COEFFICIENTS):
         photo = torch.zeros(NUM, width, 3, dtype=torch.uint8, device=device)
         render = torch.full((NUM, width, 3), 0.5, device=device, requires_grad=True)
         tone = torch.ones(4 + num_coefficients, device=device)
-        target = tones.even(render, photo, tone, torch.eye(3, device=device))
+        target = photometric.even(render, photo, tone, torch.eye(3, device=device))
         torch.autograd.backward(photometric.photometric_loss(render, target, as_taken=photo))
 
 

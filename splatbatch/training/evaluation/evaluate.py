@@ -21,7 +21,6 @@ from splatbatch.training import cuda
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
-from splatbatch.training.photos.tones import even, in_tone
 from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.rasterize import rasterize
@@ -39,7 +38,7 @@ class Evaluator:
     def __init__(self, views: Views, recipe: Recipe, progress: Progress, device: torch.device) -> None:
         self._recipe, self._plan, self._progress = recipe, schedule(recipe), progress
         self._holdout, self._sample = views.holdout, _spread(views.training, TRAINING_VIEWS)
-        self._is_evened, self._surroundings = views.have_tones, views.surroundings
+        self._is_evened, self._surroundings = views.are_evened, views.surroundings
         self._peaks = MemoryPeaks(device)
         self.evaluations: list[Metrics] = []
         """In the order they were made; each has its step."""
@@ -151,9 +150,9 @@ def _measure(
     mask, colors = photo.valid(), _render(gaussians, photo, recipe)
     of_even = {}
     if is_evened and photo.tone is not None:
-        target = even(photo.target(), photo.tone, photo.view)  # may exceed 1, as the rendering then should
+        target = photo.evened()  # may exceed 1, as the rendering then should
         of_even = _figures(recipe, *masked(colors.clamp_min(0), target, mask), mask)
-    colors, target = masked(in_tone(colors, photo.tone, photo.view).clamp(0, 1), photo.target(), mask)
+    colors, target = masked(photo.as_taken(colors).clamp(0, 1), photo.target(), mask)
     figures = _figures(recipe, colors, target, mask)
     if math.isnan(figures["psnr"]):
         raise TrainerError(f"health: nan_loss: the rendering of {photo.name} is not finite")

@@ -17,7 +17,6 @@ from splatbatch.config import Recipe
 from splatbatch.files import write_json, write_whole
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.photos.decode import Pixels
-from splatbatch.training.photos.tones import in_tone
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.pixels import to_pixels
 from splatbatch.training.rendering.rasterize import rasterize
@@ -68,7 +67,7 @@ def _picture(
     folder: AttemptFolder, rank: str, gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe
 ) -> tuple[int, int]:
     colors = rasterize(gaussians, photo.view, RasterOptions.of(recipe)).colors
-    rendered = to_pixels(in_tone(colors, photo.tone, photo.view))
+    rendered = to_pixels(photo.as_taken(colors))
     del colors
     render, target = _small(rendered), _small(photo.pixels.cpu().numpy())
     for kind, picture in (("photo", target), ("render", render), ("error", error(target, render))):

@@ -16,11 +16,10 @@ from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.frame import shifted
 from splatbatch.splats.blocks import index_blocks
-from splatbatch.store.records.colors import tones_from_record
+from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.evaluation import ComparisonSettings
 from splatbatch.training.evaluation.evaluate import MOST_PSNR_DB
 from splatbatch.training.loss import masked, psnr
-from splatbatch.training.photos.tones import in_tone
 from splatbatch.training.photos.views import Folders, Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
@@ -51,7 +50,7 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     stores = {name: _store(Path(path), device) for name, path in settings.splats.items()}
     unit = usual_unit([model.images])
     found: dict[str, list[Figures]] = {name: [] for name in stores}
-    for shot in photographs.shots(names, unit, device, tones_from_record(settings.tones)):
+    for shot in photographs.shots(names, unit, device, tone_in(settings)):
         if shot.photo.counts():
             for name, figures in _compared(stores, shot, recipe).items():
                 found[name].append(figures)
@@ -78,7 +77,7 @@ def _shown(store: Store, shot: Shot, recipe: Recipe) -> Tensor:
     gaussians = store.seen_from(shot.standpoint, shot.photo.view)
     options = RasterOptions.of(recipe, store.blocks.header.sh_degree)
     colors = rasterize(gaussians, shot.photo.view, options).colors
-    return in_tone(colors, shot.photo.tone, shot.photo.view).clamp(0, 1)
+    return shot.photo.as_taken(colors).clamp(0, 1)
 
 
 def _psnr(colors: Tensor, target: Tensor, photo: Photo) -> float:

@@ -1,4 +1,4 @@
-"""A splat opened as its training had it: the same frame, photographs, tones, border and backdrop."""
+"""A splat opened as its training had it: the same frame, the same photographs, the same surroundings."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.sightings import read_sightings
-from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.frame import read_shifted
 from splatbatch.splats import read_splat
+from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.records.quality import InspectionSettings
 from splatbatch.training.border.answered import answered_for
-from splatbatch.training.border.backdrop import surroundings_of
+from splatbatch.training.border.surroundings import surroundings_of
 from splatbatch.training.gaussians import from_splat
 from splatbatch.training.inspection.subject import Model, Subject, subject_of
 from splatbatch.training.photos.views import Folders, decode_views
@@ -36,8 +36,7 @@ def open_subject(settings: TrainingSettings, splat: Path, device: torch.device) 
     if most < num:
         model = replace(model, images=tuple(model.images[place * num // most] for place in range(most)))
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
-    tones = {name: Tone.of(values) for name, values in settings.tones.items()}
-    views = decode_views(model, folders, frozenset(settings.holdout), recipe.training, tones)
+    views = decode_views(model, folders, frozenset(settings.holdout), recipe.training, tone_in(settings))
     views = replace(views, surroundings=surroundings_of(settings, views.frame, recipe.training))
     views = answered_for(views.to(device, "host"))
     try:

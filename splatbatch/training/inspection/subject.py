@@ -53,7 +53,7 @@ class Subject:
 
     own: Parameters
     drawn: Parameters
-    """With the backdrop behind it, where it has one."""
+    """With what lies behind it, if anything does."""
     training: tuple[Look, ...]
     holdout: tuple[Look, ...]
     points: Floats  # [P, 3]

@@ -18,12 +18,12 @@ from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Image
-from splatbatch.scene.colors.tone import NEUTRAL, Tone
+from splatbatch.scene.colors.tone import Tone, ToneOf, neutral
 from splatbatch.scene.photos.folders import DIVISORS, Photographs, choose_photographs, find_masks
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.photos.decode import Decoded, Source, decode
 from splatbatch.training.photos.frame import Frame, frame_of
-from splatbatch.training.photos.tones import alike, tone_of
+from splatbatch.training.photos.tones import alike, even, in_tone, to_compare, tone_of
 from splatbatch.training.rendering.view import View
 
 
@@ -43,7 +43,7 @@ class Photo:
     view: View
     pixels: Tensor  # [H, W, 3] uint8, where it fits
     mask: Tensor | None = None  # [H, W] bool, true where a pixel counts; lies beside the pixels; None: everywhere
-    tone: Tensor | None = None  # as `tones.tone_of` makes it, on the device that renders; None: neutral
+    tone: Tensor | None = None  # as `photos.tones` makes it, on the device that renders; None: neutral
 
     def target(self) -> Tensor:
         """Return the pixels on the device that renders; from pinned memory the upload does not wait."""
@@ -52,6 +52,20 @@ class Photo:
     def valid(self) -> Tensor | None:
         """Return the mask on the device that renders."""
         return None if self.mask is None else self.mask.to(self.view.viewmat.device, non_blocking=True)
+
+    def as_taken(self, colors: Tensor) -> Tensor:
+        """Return a rendering [H, W, 3] as the photograph would show it, not clamped."""
+        return in_tone(colors, self.tone, self.view)
+
+    def evened(self) -> Tensor:
+        """Return the photograph [H, W, 3] in the colours of the scene, which may exceed 1."""
+        pixels = self.target()
+        return pixels / 255 if self.tone is None else even(pixels, self.tone, self.view)
+
+    def to_compare(self, colors: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a rendering and the photograph, [H, W, 3], for the loss: evened, or the bytes as they are."""
+        pixels = self.target()
+        return (colors, pixels) if self.tone is None else to_compare(colors, pixels, self.tone, self.view)
 
     def counts(self) -> bool:
         """Return whether any pixel counts."""
@@ -74,8 +88,8 @@ class Views:
     """What `coarse.content_of` finds; None: nobody has looked."""
 
     @property
-    def have_tones(self) -> bool:
-        """Return whether any photograph has one: the splat is that of the evened scene then."""
+    def are_evened(self) -> bool:
+        """Return whether any photograph has a tone: the splat is that of the evened scene then."""
         return any(photo.tone is not None for photo in (*self.training, *self.holdout))
 
     def to(self, device: torch.device, wanted: Literal["gpu", "host"]) -> Views:
@@ -87,15 +101,12 @@ class Views:
         return replace(self, training=training, holdout=holdout, surroundings=self.surroundings.to(device))
 
 
-NO_TONES: Mapping[str, Tone] = {}
-
-
 def decode_views(
     model: Reconstruction,
     folders: Folders,
     holdout: frozenset[str],
     training: Training,
-    tones: Mapping[str, Tone] = NO_TONES,
+    tone_of_photo: ToneOf = neutral,
 ) -> Views:
     """Decode every photograph of a reconstruction at the resolution that is trained, in host memory.
 
@@ -113,8 +124,7 @@ def decode_views(
     decoded = _decode_all(sources, training.workers)
     frame = frame_of(model.images)
     photos = [
-        photo_in(image, one, frame, tones.get(image.name, NEUTRAL))
-        for image, one in zip(model.images, decoded, strict=True)
+        photo_in(image, one, frame, tone_of_photo(image.name)) for image, one in zip(model.images, decoded, strict=True)
     ]
     photos = [replace(photo, tone=tone) for photo, tone in zip(photos, alike(one.tone for one in photos), strict=True)]
     kept = tuple(photo for photo in photos if photo.name not in holdout and photo.counts())

@@ -12,10 +12,10 @@ import torch
 
 from splatbatch.config.recipe import Recipe
 from splatbatch.files import append_line
-from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.partition.border import Seam, looks_across, reach_of, seams_of
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import Progress
+from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
 from splatbatch.store.records.metrics import Figures
 from splatbatch.training.evaluation.evaluate import MemoryPeaks, evaluate, psnr_on
@@ -76,7 +76,7 @@ def measure(scene: Scene, folder: AttemptFolder) -> SceneEvaluation:
         replace(_seen_from_both(scene, seam, photographs, views[seam.name]), one=seam.one.name, other=seam.other.name)
         for seam in told.each("seams", seams)
     ]
-    own = ANSWERED_FOR if settings.before_backdrop else ""
+    own = ANSWERED_FOR if scene.is_answered_for else ""
     evaluation = SceneEvaluation(
         splat=settings.splat,
         num_gaussians=num_gaussians,
@@ -100,18 +100,17 @@ def _measured_photos(scene: Scene, photographs: Photographs, told: Telling, lpip
     """Return what the merged scene shows of each held-out photograph, and how many Gaussians it has."""
     store, photos = scene.store(Path(scene.settings.splat), 2), Photos()
     recipe = _with_degree(scene.recipe, store.blocks.header.sh_degree)
-    backdrops = scene.backdrops(scene.settings.own)
-    tones = {name: Tone.of(values) for name, values in scene.settings.tones.items()}
-    shots = photographs.shots(scene.held_out, scene.unit, scene.device, tones)
+    behind = scene.behind(scene.settings.own)
+    shots = photographs.shots(scene.held_out, scene.unit, scene.device, tone_in(scene.settings))
     for name in told.each("photos", scene.held_out):
         shot = next(shots)
         if not shot.photo.counts():
             continue
         gaussians = store.seen_from(shot.standpoint, shot.photo.view)
-        figures = evaluate(gaussians, [shot.photo], recipe, lpips, is_evened=bool(tones)) or {}
+        figures = evaluate(gaussians, [shot.photo], recipe, lpips, is_evened=scene.settings.is_evened) or {}
         found = PhotoMeasured.from_record(figures.get("images", {}).get(name))
-        own = {patch: backdrops.get(patch) for patch, known in scene.settings.own.items() if name in known}
-        photo_of = {patch: behind.answered_for(shot) if behind else shot.photo for patch, behind in own.items()}
+        own = {patch: behind.get(patch) for patch, known in scene.settings.own.items() if name in known}
+        photo_of = {patch: one.answered_for(shot) if one else shot.photo for patch, one in own.items()}
         answered = {patch: psnr_on(gaussians, photo, recipe) for patch, photo in photo_of.items() if photo.counts()}
         photos[name] = _with_circumstances(scene, name, replace(found, answered=answered))
     return photos, len(store.blocks.of_row)
@@ -159,7 +158,7 @@ def _seen_from_both(scene: Scene, seam: Seam, photographs: Photographs, names: S
         return SeamMeasured(problem="no photograph looks across")
     one, other = (scene.drawn(name) for name in pair)
     sides = Sides(one, other, scene.place(reach_of(seam.one).clipped(reach_of(seam.other))), scene.options(one.store))
-    sides.look(photographs.shots(names, scene.unit, scene.device, {}))
+    sides.look(photographs.shots(names, scene.unit, scene.device))
     return sides.figures()
 
 

@@ -84,15 +84,15 @@ class Scene:
         return Place(self.partition, box, self.settings.offset)
 
     def drawn(self, patch: str) -> Drawn:
-        """Return a patch as it was trained, with a quarter of the memory: there is another side, and a backdrop.
+        """Return a patch as it was trained, with a quarter of the memory: there is another side, and what lies behind.
 
         Raises:
-            SceneError: its splat, or the backdrop, cannot be read.
+            SceneError: its splat, or the one behind it, cannot be read.
         """
         own = self.store(Path(self.settings.splats[patch]), 4)
-        return Drawn(own, self.backdrops([patch]).get(patch))
+        return Drawn(own, self.behind([patch]).get(patch))
 
-    def backdrops(self, patches: Iterable[str]) -> dict[str, Backdrop]:
+    def behind(self, patches: Iterable[str]) -> dict[str, Backdrop]:
         """Return what was drawn behind patches, with a quarter of the memory; of others there is none.
 
         Raises:
@@ -103,6 +103,11 @@ class Scene:
             return {}
         store = self.store(Path(self.settings.backdrop), 4)
         return {name: Backdrop(store, self.place(reach_of(core))) for name, core in cores.items() if core}
+
+    @property
+    def is_answered_for(self) -> bool:
+        """Return whether there are patches that answer for some pixels of their photographs alone."""
+        return bool(self.settings.before_backdrop)
 
     def options(self, store: Store) -> RasterOptions:
         """Return how a splat is drawn: as the recipe says, with all the colours that its file has."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ import torch
 from splatbatch.config import Training
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Image
-from splatbatch.scene.colors.tone import NEUTRAL, Tone
+from splatbatch.scene.colors.tone import Tone, ToneOf, neutral
 from splatbatch.scene.photos.folders import choose_photographs, find_masks
 from splatbatch.training.photos.decode import Source, decode
 from splatbatch.training.photos.frame import Frame, frame_of
@@ -50,7 +50,7 @@ class Photographs:
         return self._chosen.note
 
     def shots(
-        self, names: Iterable[str], unit: float, device: torch.device, tones: Mapping[str, Tone]
+        self, names: Iterable[str], unit: float, device: torch.device, tone_of: ToneOf = neutral
     ) -> Iterator[Shot]:
         """Yield photographs in this order, on the device that renders; some are decoded ahead.
 
@@ -65,7 +65,7 @@ class Photographs:
                     with suppress(StopIteration):
                         while len(waiting) <= self._workers:
                             name = next(todo)
-                            waiting.append(pool.submit(self._shot, name, unit, tones.get(name, NEUTRAL)))
+                            waiting.append(pool.submit(self._shot, name, unit, tone_of(name)))
                     if not waiting:
                         return
                     shot = waiting.pop(0).result()

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.loss import masked
-from splatbatch.training.photos import tones
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
@@ -83,9 +82,8 @@ class Album:
         return float(torch.stack(errors).double().sum())
 
     def _error(self, colors: Tensor, photo: Photo) -> Tensor:
-        target = photo.target().to(colors.dtype) / 255
-        if photo.tone is not None:
-            colors, target = tones.to_compare(colors, photo.target(), photo.tone, photo.view)
+        colors, target = photo.to_compare(colors)
+        target = target if photo.tone is not None else target.to(colors.dtype) / 255
         colors, target = masked(colors, target, photo.valid())
         return (colors - target).square().sum()
 

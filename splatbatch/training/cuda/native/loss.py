@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from splatbatch.training.cuda.native.library import Comparison, Library, address, stream_of
-from splatbatch.training.loss import C1, C2, WINDOW_PX, window
-from splatbatch.training.photos.tones import CLIPPED, CLIPPED_COUNTS
+from splatbatch.training.loss import C1, C2, CLIPPED, CLIPPED_COUNTS, WINDOW_PX, window
 
 STRIP_THREADS, STRIP_ROWS, WARP = 128, 23, 32
 """As in loss.cuh."""

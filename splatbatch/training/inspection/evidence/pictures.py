@@ -18,7 +18,6 @@ from splatbatch.store.records.quality import Inspection, QualityFigure
 from splatbatch.training.gaussians import chosen
 from splatbatch.training.inspection import between, consistency, shapes, surface
 from splatbatch.training.inspection.subject import Look, Subject
-from splatbatch.training.photos.tones import in_tone
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import View
 from splatbatch.training.scene.depth import depth_of
@@ -107,7 +106,7 @@ def _drawn(subject: Subject, view: View) -> Pixels:
 def _beside(subject: Subject, look: Look) -> Pixels:
     """Return photograph and rendering side by side."""
     colors = rasterize(subject.drawn, look.small.view, subject.options).colors
-    return np.concatenate([_photo(look), _bytes(in_tone(colors, look.small.tone, look.small.view))], axis=1)
+    return np.concatenate([_photo(look), _bytes(look.small.as_taken(colors))], axis=1)
 
 
 def _depth(subject: Subject, look: Look) -> Pixels:

@@ -29,7 +29,20 @@ SHARE_OF_STEPS, FEWEST_STEPS = 4, 2_000
 """And a quarter of the steps, or 2,000, where a patch has as many."""
 
 
-def see_no_other_backdrop(patches: Iterable[Patch]) -> None:
+def as_cut(config: Config, patches: tuple[Patch, ...], output: OutputFolder) -> tuple[Config, tuple[Patch, ...]]:
+    """Return config and patches as they are trained: of a scene that was cut, with borders and the backdrop.
+
+    Raises:
+        SceneError: the partition is broken, or a patch has the name of the backdrop.
+    """
+    _see_no_other(patches)
+    partition = _partition_beside(config)
+    if partition is None:
+        return config, patches
+    return _with_backdrop(config, partition), _in_borders(patches, partition, output)
+
+
+def _see_no_other(patches: Iterable[Patch]) -> None:
     """See that no patch, and no scene of a list, has the name of the backdrop: its results lie under that name.
 
     Raises:
@@ -42,7 +55,7 @@ def see_no_other_backdrop(patches: Iterable[Patch]) -> None:
             raise SceneError(message, "Rename the folder, as p0, or move it elsewhere.")
 
 
-def partition_beside(config: Config) -> Partition | None:
+def _partition_beside(config: Config) -> Partition | None:
     """Return the partition that the patches of a batch were cut by, if there is one.
 
     Raises:
@@ -57,7 +70,7 @@ def partition_beside(config: Config) -> Partition | None:
     return read_partition(path)
 
 
-def with_backdrop(config: Config, partition: Partition) -> Config:
+def _with_backdrop(config: Config, partition: Partition) -> Config:
     """Return the config with what trains the backdrop, under what it says of it itself."""
     own, training = config.patches.get(BACKDROP, PatchOverrides()), config.training
     steps = min(training.max_steps, max(FEWEST_STEPS, training.max_steps // SHARE_OF_STEPS))
@@ -72,13 +85,13 @@ def _low_cap(training: Training, num_cores: int) -> int | str:
     return f"{float(training.cap_max[:-1]) / (SHARE_OF_CAP * num_cores):.4f}x"  # of the points of all patches
 
 
-def in_borders(patches: Iterable[Patch], partition: Partition, output: OutputFolder) -> tuple[Patch, ...]:
+def _in_borders(patches: Iterable[Patch], partition: Partition, output: OutputFolder) -> tuple[Patch, ...]:
     """Return the backdrop as a patch, and patches with their borders; those the partition does not know as they are."""
     from splatbatch.scene.partition.border import border_of
 
-    found, backdrop = tuple(patches), output.patch(BACKDROP).path
+    found, behind = tuple(patches), output.patch(BACKDROP).path
     bordered = [
-        replace(patch, border=border, backdrop=backdrop) if (border := border_of(partition, patch.name)) else patch
+        replace(patch, border=border, behind=behind) if (border := border_of(partition, patch.name)) else patch
         for patch in found
     ]
     return (_whole(partition, found), *bordered)
@@ -95,11 +108,11 @@ def _whole(partition: Partition, patches: tuple[Patch, ...]) -> Patch:
         images.pop() if len(images) == 1 else beside,
         masks=masks.pop() if len(masks) == 1 else None,
         partition=partition.path,
-        is_backdrop=True,
+        is_whole=True,
     )
 
 
-def without_idle_backdrop(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+def without_idle(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
     """Leave out the backdrop where external trainers alone train the patches: they draw none."""
-    is_drawn = any(task.patch.backdrop and task.recipe.program is None for task in tasks)
-    return tasks if is_drawn else tuple(task for task in tasks if not task.patch.is_backdrop)
+    is_drawn = any(task.patch.behind and task.recipe.program is None for task in tasks)
+    return tasks if is_drawn else tuple(task for task in tasks if not task.patch.is_whole)

@@ -23,7 +23,14 @@ from splatbatch.store.records.fingerprint import MODEL, Fingerprint, is_content
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import Depth, compare_splat, has_moved, why_not_the_splat
 from splatbatch.tasks import given_up, plan
-from splatbatch.tasks.fingerprints.fingerprint import border_hash, earlier_hashes, recipe_hash, settings_of
+from splatbatch.tasks.fingerprints.fingerprint import (
+    behind,
+    border_hash,
+    earlier_hashes,
+    is_drawn_behind,
+    recipe_hash,
+    settings_of,
+)
 from splatbatch.tasks.fingerprints.inputs import (
     Inputs,
     differences,
@@ -36,7 +43,7 @@ from splatbatch.tasks.fingerprints.inputs import (
     places,
     state_of,
 )
-from splatbatch.tasks.partition import behind
+from splatbatch.tasks.product import Damaged, Fresh, Stale
 from splatbatch.tasks.settled.every import Records, Watched
 from splatbatch.tasks.task import Task
 
@@ -44,12 +51,14 @@ Seen = tuple[Stamp, Stamp, Stamp]
 """Of result.json, of splat.ply, and of the folder of the accepted records: its time is that of the newest in it."""
 
 
+Around = tuple[Stamp, ...]
+"""Of what says which splat is drawn behind a patch; empty where none is."""
 CORE = "patch/"
 """What the name of patch.json begins with: another core is another patch, whatever its model holds."""
 
 
-class Told(NamedTuple):
-    """What a reader has found of a patch in its scene, which may hang when somebody asks it again."""
+class OfScene(NamedTuple):
+    """What the files of the scene say of a patch, which may hang when somebody asks them again."""
 
     attempt: str = ""
     """Whose splat was accepted."""
@@ -66,7 +75,7 @@ class Told(NamedTuple):
 
 
 class Standing:
-    """Gathers the evidence on patches and decides on each; looks at every file once, as of when it was made."""
+    """Says in what condition patches are, and decides on each; looks at every file once, as of when it was made."""
 
     def __init__(  # noqa: PLR0913 - what a batch is made of
         self,
@@ -105,31 +114,31 @@ class Standing:
         self._facts = FileFacts(self._stamps, reads=depth != "time")
         self._hashes: dict[int, str] = {}
         self._others: dict[tuple[Any, ...], bool] = {}
-        self._kept: dict[str, tuple[Seen, behind.Seen, plan.Evidence]] = {}
+        self._kept: dict[str, tuple[Seen, Around, plan.Condition]] = {}
         self._given_up_now: dict[str, tuple[GaveUp, str]] = {}
-        self._behind = behind.Behind()
-        self._told: Mapping[str, Told] | None = None
+        self._behind = _Behind()
+        self._of_scene: Mapping[str, OfScene] | None = None
 
-    def told(self, name: str) -> Told:
-        """Return what is found of a patch in its scene now."""
-        evidence, last, given = self.evidence(name), self.endings.last(name), self.endings.given_up(name)
+    def of_scene(self, name: str) -> OfScene:
+        """Return what the files of its scene say of a patch now."""
+        condition, last, given = self.condition(name), self.endings.last(name), self.endings.given_up(name)
         attempt, inputs, uncompared, outdated = "", "", False, False
-        if (result := evidence.result) is not None:
+        if (result := condition.result) is not None:
             held, task = result.held_against, self._tasks[name]
-            inputs, uncompared, outdated = self._of_scene(name, result, held, task)
+            inputs, uncompared, outdated = self._compared(name, result, held, task)
             attempt = result.attempt
         refused_at = last.t if isinstance(last, Refused) else None
-        why = evidence.given_up, self.refusal(name)
-        return Told(attempt, inputs, uncompared, outdated, given.t if given else None, why[0], refused_at, why[1])
+        why = condition.given_up, self.refusal(name)
+        return OfScene(attempt, inputs, uncompared, outdated, given.t if given else None, why[0], refused_at, why[1])
 
-    def settle(self, told: Mapping[str, Told]) -> None:
+    def settle(self, found: Mapping[str, OfScene]) -> None:
         """Ask the scene nothing more: what a reader has found of it counts until somebody forgets it."""
-        self._told = told
+        self._of_scene = found
         self._look_again()
 
     def forget(self) -> None:
         """Look at every file anew from now on."""
-        self._facts, self._told = FileFacts(self._stamps, reads=self._depth != "time"), None
+        self._facts, self._of_scene = FileFacts(self._stamps, reads=self._depth != "time"), None
         self._settled.forget()
         self._take(self._settled.applied([*self._tasks.values()]))
         self._look_again()
@@ -146,23 +155,23 @@ class Standing:
         self._others.clear()
         self._kept.clear()
         self._given_up_now.clear()
-        self._behind = behind.Behind()
+        self._behind = _Behind()
 
     def decide(self, name: str, refusal: str = "", *, force: bool = False, insist: bool = False) -> plan.Decision:
         """Decide on a patch; see `plan.decide`."""
-        return plan.decide(name, self.evidence(name), refusal, force=force, insist=insist)
+        return plan.decide(name, self.condition(name), refusal, force=force, insist=insist)
 
-    def evidence(self, name: str) -> plan.Evidence:
-        """Return what is known of a patch."""
+    def condition(self, name: str) -> plan.Condition:
+        """Return in what condition a task and its product are."""
         if self._settled.has_news():
             self._take(self._settled.applied([*self._tasks.values()]))
         task = self._tasks[name]
         if (product := task.kind.product(task, self._output)) is not None:
-            return replace(plan.evidence_of(name, product.state()), given_up=self._given_up(name))
-        place, backdrop = self._places[name], self._behind.seen(task)
+            return plan.Condition(product.state(), given_up=self._given_up(name))
+        place, around = self._places[name], self._behind.seen(task)
         seen = (stamp_of(f"{place}/{RESULT}"), stamp_of(f"{place}/{SPLAT}"), stamp_of(f"{place}/{ACCEPTED}"))
-        if name not in self._kept or self._kept[name][:2] != (seen, backdrop):  # asked every second while a batch runs
-            self._kept[name] = (seen, backdrop, self._fresh(name, seen) or self._look(name, seen))
+        if name not in self._kept or self._kept[name][:2] != (seen, around):  # asked every second while a batch runs
+            self._kept[name] = (seen, around, self._fresh(name, seen) or self._look(name, seen))
         found = self._kept[name][2]
         return replace(found, given_up=why) if (why := self._given_up(name)) else found
 
@@ -171,8 +180,8 @@ class Standing:
         if self._index and self._index.has_news:
             self._index.keep(self.endings.digest())
 
-    def _fresh(self, name: str, seen: Seen) -> plan.Evidence | None:
-        """Return the evidence of a patch that nothing speaks against, by the index; None: its manifest must be read."""
+    def _fresh(self, name: str, seen: Seen) -> plan.Condition | None:
+        """Return the condition of a patch that nothing speaks against, by the index; None: its manifest is needed."""
         result, splat, accepted = seen
         if self._index is None or (brief := self._index.brief(name, result, accepted)) is None:
             return None
@@ -184,7 +193,7 @@ class Standing:
             and not self._have_others_moved(self._index, brief.others, task)
             and brief.settled == self._key(task)
         )
-        return plan.Evidence(result=Result(name, brief.attempt)) if is_as_it_was else None
+        return plan.Condition(Fresh(), Result(name, brief.attempt)) if is_as_it_was else None
 
     def _have_others_moved(self, index: Index, others: int, task: Task) -> bool:
         patch, recipe = task.patch, task.recipe
@@ -193,37 +202,37 @@ class Standing:
             self._others[key] = bool(moved_others(index.others[others], patch, recipe, self._facts))
         return self._others[key]
 
-    def _look(self, name: str, seen: Seen) -> plan.Evidence:
+    def _look(self, name: str, seen: Seen) -> plan.Condition:
         task = self._tasks[name]
         folder = self._output.patch(name)
         is_there = seen[0].num_bytes >= 0 or seen[2].num_bytes >= 0
         result = folder.read_result() if is_there else None
         if result is None:
-            return plan.Evidence()
+            return plan.Condition()
         held = result.held_against
-        inputs, is_unread, is_elsewhere = self._of_scene(name, result, held, task)
+        inputs, is_unread, is_elsewhere = self._compared(name, result, held, task)
         other_records = self._settled.why_stale(result, task)
-        facts = self._facts if self._told is None else FileFacts(self._stamps, reads=self._depth != "time")
+        facts = self._facts if self._of_scene is None else FileFacts(self._stamps, reads=self._depth != "time")
         splat = why_not_the_splat(folder, result, self._depth, facts)
         beheld = compare_splat(folder, result, facts)
         if self._index and not result.is_ahead and not splat:
             self._index.learn(name, (seen[0], seen[2]), result, "" if other_records else self._key(task))
-        return plan.Evidence(
-            result=result,
-            splat=splat,
-            settings=self._why_other_settings(result, held, task),
-            inputs=inputs or other_records or self._why_other_surroundings(held, task),
+        why = self._why_other_settings(result, held, task) or inputs or other_records
+        why = why or self._why_other_surroundings(held, task)
+        return plan.Condition(
+            Damaged(SPLAT, splat) if splat else Stale(why) if why else Fresh(),
+            result,
             unverified=result.splat is None,
             uncompared=is_unread or beheld == "unread",
             outdated=not held.files or is_elsewhere or has_moved(folder, result, facts),
         )
 
-    def _of_scene(self, name: str, result: Result, held: Fingerprint, task: Task) -> tuple[str, bool, bool]:
+    def _compared(self, name: str, result: Result, held: Fingerprint, task: Task) -> tuple[str, bool, bool]:
         """Return which files of a patch have changed, whether some were not compared, and whether times have moved."""
-        if self._told is not None:
-            told = self._told.get(name, Told())
-            is_same = told.attempt == result.attempt  # a splat of tonight is trained from what lies there now
-            return (told.inputs, told.uncompared, told.outdated) if is_same else ("", False, False)
+        if self._of_scene is not None:
+            found = self._of_scene.get(name, OfScene())
+            is_same = found.attempt == result.attempt  # a splat of tonight is trained from what lies there now
+            return (found.inputs, found.uncompared, found.outdated) if is_same else ("", False, False)
         elsewhere = moved(held.files, task.patch, task.recipe, self._facts)
         inputs, is_unread = self._why_other_inputs(held, elsewhere, task)
         return inputs, is_unread, bool(elsewhere)
@@ -233,9 +242,9 @@ class Standing:
         event = None if self.endings.went_well(name) else self.endings.last(name)
         if not isinstance(event, Refused):
             return ""
-        if self._told is not None:
-            told = self._told.get(name, Told())
-            return told.refused if event.t == told.refused_at else event.reason
+        if self._of_scene is not None:
+            found = self._of_scene.get(name, OfScene())
+            return found.refused if event.t == found.refused_at else event.reason
         is_same = event.inputs in (None, state_of(self._inputs(self._tasks[name]).files))
         return event.reason if is_same else ""
 
@@ -285,7 +294,7 @@ class Standing:
     def _why_other_inputs(self, held: Fingerprint, elsewhere: tuple[str, ...], task: Task) -> tuple[str, bool]:
         """Say in what the inputs differ, empty if in nothing; and whether some have moved that were not read."""
         then, patch, recipe = held.files, task.patch, task.recipe
-        if (not elsewhere and then) or patch.is_backdrop:  # frozen with the partition
+        if (not elsewhere and then) or patch.is_whole:  # frozen with the partition
             return "", False
         if self._depth == "time":  # 0.1.0 knew neither times nor contents
             found = differences(then, files_now(then, patch, recipe, self._facts), places(patch, recipe), self._facts)
@@ -308,10 +317,7 @@ class Standing:
         return key in then and now.num_bytes != then[key].num_bytes
 
     def _why_other_surroundings(self, held: Fingerprint, task: Task) -> str:
-        if held.border != border_hash(task.patch, task.recipe):
-            return "the core has changed"
-        now = self._behind.sha256(task)
-        return "the backdrop has changed" if now and now != held.backdrop else ""
+        return held.why_other_surroundings(border_hash(task.patch, task.recipe), self._behind.sha256(task))
 
     def _key(self, task: Task) -> str:
         """Return what says what is settled for a task, and what lies around it."""
@@ -323,9 +329,9 @@ class Standing:
         event = self.endings.given_up(name)
         if event is None:
             return ""
-        if self._told is not None:
-            told = self._told.get(name, Told())
-            return told.given_up if event.t == told.given_up_at else event.reason
+        if self._of_scene is not None:
+            found = self._of_scene.get(name, OfScene())
+            return found.given_up if event.t == found.given_up_at else event.reason
         if self._given_up_now.get(name, (None, ""))[0] is not event:
             task = self._tasks[name]
             is_same = event.key == given_up.key_of(task.today.without_deadline.recipe, self._inputs(task).files)
@@ -335,3 +341,23 @@ class Standing:
     def _inputs(self, task: Task) -> Inputs:
         facts = self._facts if self._facts.reads else FileFacts(self._stamps)  # a model is read in any case
         return inputs_of(task.patch, task.recipe, facts)
+
+
+class _Behind:
+    """Reads the hash of the splat behind, again where another one was accepted since."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Around, str] = ((), "")
+
+    def seen(self, task: Task) -> Around:
+        """Return what tells the splat behind a task from a later one; one look at its files."""
+        place = task.patch.behind
+        return tuple(stamp_of(f"{place}/{name}") for name in (RESULT, ACCEPTED)) if place else ()
+
+    def sha256(self, task: Task) -> str:
+        """Return the hash of the splat behind a task, which is that behind all; empty where none is drawn."""
+        if not is_drawn_behind(task.patch, task.recipe):
+            return ""
+        if (seen := self.seen(task)) != self._kept[0]:
+            self._kept = (seen, behind(task.patch, task.recipe))
+        return self._kept[1]

@@ -1,1 +1,0 @@
-"""The tasks of a scene that was cut into patches."""
