@@ -27,7 +27,7 @@ from splatbatch.files import read_regular
 from splatbatch.supervisor.external import TooSlow, time_limit
 
 MOST_BYTES, MOST_CHARS = 1 << 18, 1000
-HINT = "docs/failures.md says what stands in such a file, under 'Failures of programs of your own'."
+HINT = "Each [[signature]] there has cause, action, patterns with the lines they are meant for, and advice."
 
 
 def _compiled(pattern: str) -> str:

@@ -71,7 +71,7 @@ NIGHTS = (
     ("decide", "splatbatch.tasks.standing:moved", "recursion"),
     ("audit", "splatbatch.scene.audit.audit:measure", "recursion"),
     ("audit", "splatbatch.scene.audit.audit:check_geometry", "memory"),
-    ("audit", "splatbatch.scene.audit.audit:check_sizes", "hang"),
+    ("audit", "splatbatch.scene.audit.photographs:check_sizes", "hang"),
     ("prepare", "splatbatch.tasks.fingerprints.fingerprint:fingerprint", "hang"),
     ("prepare", "splatbatch.scheduler.judge:write_job", "exception"),
     ("prepare", "fake_trainer:FakeTrainer.command", "recursion"),
@@ -79,6 +79,11 @@ NIGHTS = (
     ("collect", "splatbatch.store.results:splat_facts", "memory"),
     ("collect", "splatbatch.store.attempt_folder:AttemptFolder.read_progress", "recursion"),
 )
+
+
+@pytest.mark.parametrize("door", [door for _, door in doors.ALL])
+def test_every_door_is_a_function_of_today(door: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    doors.put(monkeypatch, door, "exception")
 
 
 @pytest.mark.slow
