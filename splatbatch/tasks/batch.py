@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from splatbatch import config as configuration
 from splatbatch.config import Config, Recipe
 from splatbatch.errors import ConfigError, OutputError, SceneError, SplatbatchError
-from splatbatch.failures.own_signatures import own
 from splatbatch.scene.patches import find_patches
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.record import TypedRecord
@@ -238,7 +237,10 @@ def open_batch(
     chosen = under(changes or {}, only(select(every, names), conditions))
     batch = Batch(config, chosen, dict(changes or {}), file, every, records)
     batch.recipes()  # for its errors
-    own(config.failures)  # for its errors, too
+    if config.failures:
+        from splatbatch.failures.own_signatures import own  # few have any: no other command waits for it
+
+        own(config.failures)  # for its errors
     return batch
 
 
