@@ -49,8 +49,6 @@ IN_WORDS: Mapping[str, str] = {
     "astray": f"opacity from {OPAQUE:g} on, between points and cameras of its patch, and farther than {ASTRAY:g} of"
     " their median distance from all points of tracks",
 }
-OF_BACKDROP = ("faint",)
-"""Rules that hold for the whole scene behind patches too: sky is far from all points, and large."""
 MOST_POINTS = 2000
 """Whose depth is looked at."""
 _NAMES = names_at(0)
@@ -213,7 +211,7 @@ def _neighbours(places: Floats, chosen: NDArray[np.intp]) -> Iterator[NDArray[np
 
 @dataclass(frozen=True)
 class Faint:
-    """Near-transparent Gaussians go: all that is asked of a scene behind patches."""
+    """Near-transparent Gaussians go: all that is asked of a scene behind patches, whose sky is large and far away."""
 
     def removed(self, rows: FloatArray) -> Mapping[str, Mask]:
         """Return by rule which rows [N, properties of ours] go."""
