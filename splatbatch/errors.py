@@ -26,6 +26,11 @@ class SplatbatchError(Exception):
         self.hint = hint
 
 
+def in_full(error: Exception) -> str:
+    """Return what an error says, and its remedy in brackets if it has one."""
+    return f"{error} ({error.hint})" if isinstance(error, SplatbatchError) and error.hint else str(error)
+
+
 class Interrupted(BaseException):
     """Somebody wants what goes on to end now; no `Exception`, so that nobody takes it for a mistake."""
 

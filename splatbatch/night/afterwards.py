@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from splatbatch.errors import SplatbatchError
+from splatbatch.errors import SplatbatchError, in_full
 from splatbatch.files import open_regular
 from splatbatch.night import products
 from splatbatch.night.interruption import Interruption
@@ -178,8 +178,7 @@ def guarded(what: str, interruption: Interruption, make: Callable[[], Afterwards
         pass
     except (SplatbatchError, OSError) as error:
         if not interruption.signal:
-            hint = f" ({error.hint})" if isinstance(error, SplatbatchError) and error.hint else ""
-            return left_out(what, f"{words}: {error}{hint}", again)
+            return left_out(what, f"{words}: {in_full(error)}", again)
     except Exception as error:  # noqa: BLE001 - a fault of ours after the training must not hide how that went
         return left_out(what, f"{words}: internal fault: {type(error).__name__}: {error}", again)
     return left_out(what, f"{words}: interrupted ({interruption.reason()})", TRAIN)

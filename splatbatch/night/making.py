@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from splatbatch.errors import SplatbatchError
+from splatbatch.errors import SplatbatchError, in_full
 from splatbatch.files import write_json, write_text
 from splatbatch.monitor.telling import Lines, tell
 from splatbatch.night import products
@@ -100,8 +100,7 @@ def main(folder: AttemptFolder) -> int:
     try:
         found = KINDS[told.what].make(open_batch(Path(told.config)), told)
     except (SplatbatchError, OSError) as error:
-        hint = f" ({error.hint})" if isinstance(error, SplatbatchError) and error.hint else ""
-        tell(f"{SAYS}{error}{hint}")
+        tell(f"{SAYS}{in_full(error)}")
         return error.exit_code if isinstance(error, SplatbatchError) else SplatbatchError.exit_code
     except Exception as error:  # noqa: BLE001 - of a fault of ours the kind is told, and the rest lies beside the log
         write_text(folder.path / "fault.txt", traceback.format_exc())
