@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
-HEAVY = {"torch", "gsplat", "triton", "pycolmap", "scipy"}
+HEAVY = {"torch", "gsplat", "pycolmap", "scipy"}
 TELL = """
 import atexit, json, os, sys
 me = os.getpid()
@@ -95,7 +95,6 @@ OF_OTHERS = {
     "monitor/sinks/mlflow_runs.py": "its order, on stdin",
     "supervisor/ask.py": "what a program of ours answers",
     "training/checkpoint.py": "a checkpoint",
-    "training/probe.py": "Triton's cache",
 }
 
 

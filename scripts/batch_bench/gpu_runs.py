@@ -23,10 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SETTLE_S = 2.0
 STEPS_OF_INTEREST = range(4500, 5501)
 """Where a step is timed: all Gaussians are there and photographs have their full size, of 7,000 steps."""
-CACHES = {"TRITON_CACHE_DIR": "triton", "XDG_CACHE_HOME": "others"}
+CACHES = {"SPLATBATCH_CACHE": "own", "XDG_CACHE_HOME": "others"}
 """Where kernels are kept that were compiled on this machine, by the variable that says so."""
-
-EXTENSIONS = "TORCH_EXTENSIONS_DIR"
 
 
 @dataclass(frozen=True)
@@ -136,8 +134,6 @@ class Bench:
     def _environment(self) -> dict[str, str]:
         others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", str(ROOT))]
         moved = {} if self.caches is None else {name: str(self.caches / below) for name, below in CACHES.items()}
-        if self.caches is not None and (built := os.environ.get(EXTENSIONS)):
-            moved[EXTENSIONS] = str(without_ours(Path(built), self.caches / "extensions"))
         return {**os.environ, **moved, "PYTHONPATH": os.pathsep.join([str(self.checkout), *others])}
 
     def copies(self, num: int) -> Path:
@@ -151,15 +147,6 @@ class Bench:
                 link.mkdir()
                 (link / "sparse").symlink_to((originals[index % len(originals)] / "sparse").resolve())
         return folder
-
-
-def without_ours(built: Path, folder: Path) -> Path:
-    """Make a folder with all that torch has built but our own kernels: gsplat's take a minute and are not ours."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in built.iterdir():
-        if not path.name.startswith("splatbatch_native") and not (folder / path.name).exists():
-            (folder / path.name).symlink_to(path.resolve())
-    return folder
 
 
 def read_run(name: str, wall_s: float, output: Path) -> Run:

@@ -214,7 +214,9 @@ def cancel(
 def doctor(
     config: options.ConfigOption = None,
     json_: options.JsonOption = False,
-    warm: Annotated[bool, typer.Option("--warm", help="Build all GPU kernels first, so that no patch has to.")] = False,
+    warm: Annotated[
+        bool, typer.Option("--warm", help="Compile the GPU kernels first, so that no patch has to.")
+    ] = False,
     trainers: Annotated[
         bool, typer.Option("--trainers", help="Only list the programs that can train, and what each lacks here.")
     ] = False,

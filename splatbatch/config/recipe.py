@@ -71,7 +71,7 @@ class Training(Section):
     kernels: Annotated[Literal["auto", "gsplat"], BeforeValidator(lambda one: "gsplat" if one == "plain" else one)] = (
         "auto"
     )
-    """`gsplat`: only torch's and gsplat's own kernels, no CUDA graphs; slower, for GPUs where ours do not work."""
+    """`gsplat`: only torch's and gsplat's own kernels, no CUDA graphs; slower, and needs gsplat's extension built."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 42
     """Seed of everything random in a training."""
 

@@ -12,7 +12,6 @@ from splatbatch.config import Recipe
 from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.files import MIB
 from splatbatch.machine.gpu import Presence
-from splatbatch.plain_text import counted
 from splatbatch.scene.footprint import Footprint
 
 Version = tuple[int, int]
@@ -36,15 +35,15 @@ FEWEST_FILES = 4096
 SHARED_MEMORY_MIB = 64
 MINOR_COMPATIBLE = 11
 """From CUDA 11 on a driver runs programs of every minor version of its own major one (CUDA Compatibility)."""
-INSTALL = "pip install -c constraints.txt ., with the wheel of torch that pytorch.org names for the driver's CUDA."
+INSTALL = (
+    "pip install -c constraints.txt . (in the clone), with the wheel of torch that pytorch.org names for the driver."
+)
 STALE_S = 60.0
-LEAST_FOR_TRITON = (7, 0)
 FIRST_CUDA = {(8, 0): (11, 0), (8, 6): (11, 1), (8, 9): (11, 8), (9, 0): (11, 8), (10, 0): (12, 8), (12, 0): (12, 8)}
 """The CUDA toolkit that first compiles for a compute capability (release notes)."""
 DROPPED_BY_13 = (7, 5)
 """CUDA 13 compiles for this and later ones only."""
-WARM = "`splatbatch doctor --warm` builds them now, else the first patch does."
-PLAIN = "Training works without them, slower (training.kernels: gsplat)"
+WARM = "`splatbatch doctor --warm` builds them; no training does."
 
 
 @dataclass(frozen=True)
@@ -85,16 +84,12 @@ class Lock:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """What builds kernels here, and what is built already."""
+    """What would build gsplat's kernels here; ours need none of it."""
 
-    gsplat: str = ""
-    """"prebuilt", "built", or empty: it will be built by who needs it first."""
     nvcc: Path | None = None
     nvcc_version: Version | None = None
     compiler: str = ""
     """The C++ compiler, if there is one."""
-    has_headers: bool = True
-    """Whether Python's own headers are here: Triton compiles a few lines against them."""
     has_ninja: bool = True
     locks: tuple[Lock, ...] = ()
 
@@ -109,16 +104,12 @@ class Probe:
     """That torch was built for, as "sm_90" or "compute_90"."""
     launch_error: str = ""
     """Of a first tiny kernel of torch."""
-    triton_error: str = ""
-    """Of a first kernel of ours."""
-    kernels: tuple[str, ...] = ()
-    """Ours, all of them."""
-    cached: tuple[str, ...] = ()
-    """Those that are compiled already for a GPU that is here."""
-    groups: tuple[str, ...] = ()
-    """What can be built ahead, each in a process of its own."""
-    has_native: bool = False
-    """Whether our kernels in CUDA C++ are built for the GPUs here."""
+    lacking: tuple[str, ...] = ()
+    """Programs of ours that are not compiled yet for a GPU that is here."""
+    kernels_error: str = ""
+    """Why our kernels do not work, or cannot be compiled."""
+    has_gsplat: bool = False
+    """Whether gsplat's CUDA extension is built."""
 
 
 @dataclass(frozen=True)
@@ -343,14 +334,22 @@ def parse_version(text: str) -> Version | None:
     return (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 and all(map(str.isdecimal, numbers)) else None
 
 
-def of_kernels(machine: Machine, tools: Toolchain, probe: Probe) -> Iterator[Finding]:
-    """Yield what there is to say of kernels, on a machine with a GPU."""
+def of_kernels(machine: Machine, tools: Toolchain, probe: Probe, *, wants_gsplat: bool = False) -> Iterator[Finding]:
+    """Yield what there is to say of kernels, on a machine with a GPU.
+
+    Args:
+        machine: the GPUs and torch.
+        tools: what would build gsplat's.
+        probe: what a process with torch saw.
+        wants_gsplat: some patch is trained with `training.kernels: gsplat`.
+    """
     capabilities = tuple(dict.fromkeys(card.capability for card in machine.presence.cards if card.capability))
     yield torch_kernels(probe, capabilities)
-    yield gsplat(machine, tools, capabilities)
-    yield from locks(tools.locks)
-    yield from triton(machine, tools, probe, capabilities)
-    yield native(machine, tools, probe, capabilities)
+    if not probe.error and not probe.launch_error:
+        yield own_kernels(probe)
+    if wants_gsplat:
+        yield gsplat(machine, tools, probe, capabilities)
+        yield from locks(tools.locks)
 
 
 def torch_kernels(probe: Probe, capabilities: Iterable[Version]) -> Finding:
@@ -388,25 +387,29 @@ def can_run(capability: Version, architectures: Iterable[str]) -> bool:
     return False
 
 
-def gsplat(machine: Machine, tools: Toolchain, capabilities: Iterable[Version]) -> Finding:
+def own_kernels(probe: Probe) -> Finding:
+    """Judge whether our kernels work, or will once they are compiled; gsplat's may stand in for them."""
+    if probe.lacking:
+        return ok(
+            "kernels", "our kernels are compiled at first use, in seconds; `splatbatch doctor --warm` does it now"
+        )
+    if not probe.kernels_error:
+        return ok("kernels", "our kernels are compiled and work")
+    said = f"our kernels do not work here: {probe.kernels_error}"
+    if probe.has_gsplat:
+        return warning("kernels", said, "gsplat's are used: a step takes almost twice as long.")
+    return problem("kernels", said, f"Mend what it names; or {INSTALL}", OF_TRAINER)
+
+
+def gsplat(machine: Machine, tools: Toolchain, probe: Probe, capabilities: Iterable[Version]) -> Finding:
     """Judge whether gsplat's kernels are built, or can be."""
-    if tools.gsplat:
-        return ok("gsplat", f"its kernels are {tools.gsplat}")
+    if probe.has_gsplat:
+        return ok("gsplat", "its kernels are built")
     remedy = "Install the CUDA toolkit of torch's version and a C++ compiler (build-essential), or gsplat's own wheel."
     if lacking := _lacking(machine, tools, capabilities):
         return problem("gsplat", f"its kernels are not built, and cannot be: {lacking}", remedy, OF_TRAINER)
     nvcc = f"nvcc {tools.nvcc_version[0]}.{tools.nvcc_version[1]}" if tools.nvcc_version else "nvcc"
     return warning("gsplat", f"its kernels are not built yet: some minutes with {nvcc} at {tools.nvcc}", WARM)
-
-
-def native(machine: Machine, tools: Toolchain, probe: Probe, capabilities: Iterable[Version]) -> Finding:
-    """Judge whether our kernels in CUDA C++ are built, or can be."""
-    if probe.has_native:
-        return ok("native", "our CUDA kernels are built")
-    if lacking := _lacking(machine, tools, capabilities):
-        remedy = "gsplat's are used: a step takes almost twice as long. Install the CUDA toolkit of torch's version."
-        return warning("native", f"our CUDA kernels are not built, and cannot be: {lacking}", remedy)
-    return warning("native", "our CUDA kernels are not built yet: some seconds", WARM)
 
 
 def _lacking(machine: Machine, tools: Toolchain, capabilities: Iterable[Version]) -> str:
@@ -436,26 +439,3 @@ def locks(found: Iterable[Lock]) -> Iterator[Finding]:
         else:
             remedy = f"Remove it: rm {lock.path}"
             yield warning("build lock", f"{lock.path}: {age}, and no compiler runs: left by a build that died", remedy)
-
-
-def triton(machine: Machine, tools: Toolchain, probe: Probe, capabilities: Iterable[Version]) -> Iterator[Finding]:
-    """Judge whether our own kernels can be compiled and are."""
-    if "triton" not in machine.versions:
-        yield warning("triton", "not installed: our own kernels are not used", f"{PLAIN}: pip install triton.")
-        return
-    too_old = [one for one in capabilities if one < LEAST_FOR_TRITON]
-    if too_old:
-        yield warning("triton", f"does not compile for compute capability {too_old[0][0]}.{too_old[0][1]}", f"{PLAIN}.")
-        return
-    if not tools.compiler or not tools.has_headers:
-        lacking = "Python's headers (python3-dev)" if tools.compiler else "a C compiler (build-essential)"
-        yield warning("triton", f"{lacking} missing: our own kernels cannot be loaded", f"{PLAIN}; install it.")
-        return
-    if probe.triton_error:
-        yield warning("triton", f"our own kernels do not work here: {probe.triton_error}", f"{PLAIN}.")
-        return
-    left = [name for name in probe.kernels if name not in probe.cached]
-    if left:
-        yield warning("triton", f"not compiled yet: {len(left)} of our {counted(len(probe.kernels), 'kernel')}", WARM)
-    else:
-        yield ok("triton", f"our own kernels ({len(probe.kernels)}) are compiled and cached")

@@ -31,7 +31,8 @@ def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[F
     job = inventory.job(batch.config, recipes, expected) if batch else None
     yield from of_machine(machine, on_cpu=bool(job and job.on_cpu))
     if machine.presence.cards and not (job and job.on_cpu):
-        yield from _of_gpus(machine, build=build)
+        wants_gsplat = any(recipe.training.kernels == "gsplat" for recipe in recipes.values())
+        yield from _of_gpus(machine, build=build, wants_gsplat=wants_gsplat)
     else:
         yield from _without_gpu(machine, build=build)
     if batch and job:
@@ -40,12 +41,12 @@ def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[F
     yield from extras(machine.versions, job.extras if job else frozenset(), has_viewer=has_viewer)
 
 
-def _of_gpus(machine: Machine, *, build: bool) -> Iterator[Finding]:
+def _of_gpus(machine: Machine, *, build: bool, wants_gsplat: bool) -> Iterator[Finding]:
     seen = probe(machine)
     if build and not seen.error:
-        yield from warm(machine, seen.groups)
+        yield from warm(machine, ["kernels", "gsplat"] if wants_gsplat else ["kernels"])
         seen = probe(machine)
-    yield from of_kernels(machine, inventory.toolchain(machine.torch), seen)
+    yield from of_kernels(machine, inventory.toolchain(), seen, wants_gsplat=wants_gsplat)
 
 
 def _without_gpu(machine: Machine, *, build: bool) -> Iterator[Finding]:

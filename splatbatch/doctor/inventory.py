@@ -8,7 +8,6 @@ import platform
 import resource
 import shutil
 import sys
-import sysconfig
 import time
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -25,7 +24,7 @@ from splatbatch.machine.slots import is_on_cpu
 from splatbatch.scene.footprint import Footprint
 from splatbatch.trainers.usable import missing
 
-PACKAGES = ("torch", "gsplat", "triton", "pycolmap", "numpy")
+PACKAGES = ("torch", "gsplat", "pycolmap", "numpy")
 COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "cc1plus", "ninja", "clang++", "g++", "c++"})
 CUDA_FOLDER = Path("/usr/local/cuda")
 
@@ -87,30 +86,16 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
     )
 
 
-def toolchain(torch: checks.TorchBuild | None) -> checks.Toolchain:
-    """Return what builds kernels here, and what is built."""
-    nvcc, root = _nvcc(), extensions_folder()
+def toolchain() -> checks.Toolchain:
+    """Return what would build gsplat's kernels here."""
+    nvcc = _nvcc()
     return checks.Toolchain(
-        gsplat=_gsplat(root, torch),
         nvcc=nvcc,
         nvcc_version=_nvcc_version(nvcc),
         compiler=shutil.which(os.environ.get("CXX") or "c++") or shutil.which("g++") or "",
-        has_headers=(Path(sysconfig.get_paths()["include"]) / "Python.h").is_file(),
         has_ninja=bool(shutil.which("ninja") or importlib.util.find_spec("ninja")),
-        locks=tuple(_locks(root)),
+        locks=tuple(_locks(extensions_folder())),
     )
-
-
-def _gsplat(root: Path, torch: checks.TorchBuild | None) -> str:
-    spec = importlib.util.find_spec("gsplat")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        if any(Path(folder).glob("csrc*.so")):
-            return "prebuilt"
-    if torch is None or torch.cuda is None:
-        return ""
-    python = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
-    build = root if "TORCH_EXTENSIONS_DIR" in os.environ else root / f"{python}_cu{torch.cuda[0]}{torch.cuda[1]}"
-    return "built" if (build / "gsplat_cuda" / "gsplat_cuda.so").is_file() else ""
 
 
 def _nvcc() -> Path | None:

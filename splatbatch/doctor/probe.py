@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from splatbatch.doctor.checks import OF_TRAINER, Finding, Machine, Probe, ok, problem, warning
+from splatbatch.doctor.checks import OF_TRAINER, Finding, Machine, Probe, ok, problem
 from splatbatch.fields import texts
 from splatbatch.supervisor.ask import Answer, ask
 
 PROBE, WARM = "splatbatch.training.probe", "splatbatch.training.cuda.warm"
 PROBE_S = 120.0
 WARM_S = 1800.0
-"""gsplat's build takes some minutes on a few cores."""
+"""gsplat's build takes some minutes on a few cores; ours some seconds."""
 
 
 def probe(machine: Machine) -> Probe:
@@ -23,27 +23,25 @@ def probe(machine: Machine) -> Probe:
     return Probe(
         error=str(record.get("error") or ""),
         launch_error=str(record.get("launch_error") or ""),
-        triton_error=str(record.get("triton_error") or ""),
-        has_native=record.get("has_native") is True,
-        **{name: texts(record.get(name)) for name in ("architectures", "kernels", "cached", "groups")},
+        kernels_error=str(record.get("kernels_error") or ""),
+        has_gsplat=record.get("has_gsplat") is True,
+        **{name: texts(record.get(name)) for name in ("architectures", "lacking")},
     )
 
 
-def warm(machine: Machine, groups: Sequence[str]) -> list[Finding]:
-    """Build the kernels of all groups, side by side; return what came of each."""
-    answers = ask([[WARM, group] for group in groups], WARM_S, _visible(machine))
-    return [_built(group, answer) for group, answer in zip(groups, answers, strict=True)]
+def warm(machine: Machine, wanted: Sequence[str]) -> list[Finding]:
+    """Build `kernels`, which are ours, or those of `gsplat`, side by side; return what came of each."""
+    answers = ask([[WARM, name] for name in wanted], WARM_S, _visible(machine))
+    return [_built(name, answer) for name, answer in zip(wanted, answers, strict=True)]
 
 
-def _built(group: str, answer: Answer) -> Finding:
+def _built(wanted: str, answer: Answer) -> Finding:
     error = answer.error if answer.record is None else str(answer.record.get("error") or "")
-    name = f"build {group}"
-    if not error:
-        seconds = (answer.record or {}).get("seconds")
-        return ok(name, f"done in {seconds:.0f} s" if isinstance(seconds, int | float) else "done")
-    if group == "gsplat":
-        return problem(name, error, "`splatbatch doctor` without --warm says what its build lacks.", OF_TRAINER)
-    return warning(name, error, "Training works without it, slower.")
+    name = f"build {wanted}"
+    if error:
+        return problem(name, error, "`splatbatch doctor` without --warm says what it lacks.", OF_TRAINER)
+    seconds = (answer.record or {}).get("seconds")
+    return ok(name, f"done in {seconds:.1f} s" if isinstance(seconds, int | float) else "done")
 
 
 def _visible(machine: Machine) -> dict[str, str]:

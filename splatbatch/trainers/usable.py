@@ -13,7 +13,7 @@ from splatbatch.config.trainers.programs import Program, names_in
 from splatbatch.errors import TrainerError
 
 OUR_PACKAGES = ("torch", "gsplat", "pycolmap")
-_REMEDY_OURS = "Install splatbatch with its constraints: pip install -c constraints.txt splatbatch"
+_REMEDY_OURS = "Install splatbatch with its constraints: pip install -c constraints.txt ."
 _REMEDY = "Mend trainers.{name} in the YAML, or install the program: `splatbatch doctor --trainers` says what is found."
 
 

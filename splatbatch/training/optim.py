@@ -64,9 +64,9 @@ def _adam(parameter: Parameter, rate: float, training: Training) -> Optimizer:
     if not cuda.serves(parameter, training):
         groups = [{"params": parameter, "lr": torch.tensor(rate, device=parameter.device)}]
         return torch.optim.Adam(groups, eps=EPSILON, fused=True, capturable=True)
-    from splatbatch.training.cuda.adam import Adam
+    from splatbatch.training.cuda.step import Adam
 
-    return Adam(parameter, rate, EPSILON)
+    return Adam(parameter, rate, EPSILON, cuda.loaded())
 
 
 def decay(optimizers: Optimizers, plan: Schedule) -> Tensor:

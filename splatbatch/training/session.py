@@ -100,8 +100,8 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     progress.phase("start")
     compiling = Compiling()
     if training.device != "cpu" and torch.version.cuda:
-        _load_kernels()
-        compiling = for_training(recipe, has_masks=settings.has_masks, is_evened=settings.is_evened)
+        compiling = for_training(recipe)
+        _load_kernels(training.kernels)
 
     progress.phase("load")
     reconstruction = read_shifted(Path(settings.sparse), settings.offset)
@@ -149,8 +149,8 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     recipe = prepared.recipe
 
     progress.phase("init")
+    device = open_device(recipe.training.device)  # a second that the compiler has beside it
     prepared.compiling.wait()
-    device = open_device(recipe.training.device)
     torch.manual_seed(recipe.training.seed)
     # what this process may come to take on its GPU, its context included
     free_mib = GPU_CONTEXT_MIB + torch.cuda.mem_get_info(device)[0] // MIB if device.type == "cuda" else None
@@ -190,14 +190,12 @@ def _checkpoints(folder: AttemptFolder, prepared: Prepared, progress: Progress, 
     return Checkpoints(folder.checkpoint, prepared.identity, every, prepared.resume, progress, stop)
 
 
-def _load_kernels() -> None:
-    """Load the kernels that were built beforehand, and what builds ours; building now would ask the GPU what it is."""
-    if importlib.util.find_spec("gsplat.csrc") is not None:
-        importlib.import_module("gsplat.csrc")
-    if importlib.util.find_spec("triton") is not None:
+def _load_kernels(wanted: str) -> None:
+    """Load what starts kernels, or gsplat's that its wheel has brought."""
+    if wanted == "auto":
         importlib.import_module("splatbatch.training.cuda.rasterization")
-        importlib.import_module("splatbatch.training.cuda.photometric")
-        importlib.import_module("splatbatch.training.cuda.adam")
+    elif importlib.util.find_spec("gsplat.csrc") is not None:
+        importlib.import_module("gsplat.csrc")
 
 
 def _versions(device: torch.device) -> dict[str, str]:
@@ -227,6 +225,6 @@ def open_device(wanted: str) -> torch.device:
 
 def open_ahead(prepared: Prepared) -> None:
     """Open the CUDA context of an attempt that stands by, and load what its training will use."""
-    prepared.compiling.wait()
     device = open_device(prepared.recipe.training.device)
+    prepared.compiling.wait()
     rehearse(prepared.views, prepared.gaussians, prepared.recipe.on(device.type), device)

@@ -67,12 +67,12 @@ class Step:
         training = self.recipe.training
         if not cuda.serves(colors, training):
             return photometric_loss(*masked(*photo.to_compare(colors), photo.valid()), training.ssim_lambda)
-        from splatbatch.training.cuda import native, photometric
+        from splatbatch.training.cuda.loss import even
+        from splatbatch.training.cuda.loss import photometric_loss as on_gpu
 
-        pixels = photo.target()
-        target = pixels if photo.tone is None else photometric.even(colors, pixels, photo.tone, photo.view.K)
-        as_taken = None if photo.tone is None else pixels
+        kernels, target = cuda.loaded(), photo.target()
+        as_taken = None if photo.tone is None else target
+        if photo.tone is not None:
+            target = even(colors, target, photo.tone, photo.view.K, kernels)
         seen, target = masked(colors, target, photo.valid())
-        if (library := native.chosen()) is not None:
-            return native.photometric_loss(seen, (target, as_taken), training.ssim_lambda, library)
-        return photometric.photometric_loss(seen, target, training.ssim_lambda, as_taken)
+        return on_gpu(seen, target, training.ssim_lambda, kernels, as_taken)

@@ -36,10 +36,9 @@ WELL = Machine(
     TorchBuild("2.11.0+cu130", (13, 0)),
     (64_000, 63_000),
     1 << 20,
-    {"triton": "3"},
 )
-TOOLS = Toolchain("", Path("/usr/local/cuda/bin/nvcc"), (13, 0), "/usr/bin/c++")
-SEEN = Probe("", ("sm_80", "sm_90", "compute_90"), "", "", ("_adam", "_count"), ("_adam", "_count"), (), True)
+TOOLS = Toolchain(Path("/usr/local/cuda/bin/nvcc"), (13, 0), "/usr/bin/c++")
+SEEN = Probe(architectures=("sm_80", "sm_90", "compute_90"), has_gsplat=True)
 BROKEN = replace(WELL, presence=Presence((), ("/dev/nvidia0",), "Driver/library version mismatch"))
 
 
@@ -48,8 +47,7 @@ def summary(finding: Finding) -> tuple[str, int]:
 
 
 def test_a_machine_that_is_well_has_nothing_but_ok() -> None:
-    tools = replace(TOOLS, gsplat="built")
-    found = [*checks.of_machine(WELL), *checks.of_kernels(WELL, tools, SEEN)]
+    found = [*checks.of_machine(WELL), *checks.of_kernels(WELL, TOOLS, SEEN, wants_gsplat=True)]
     assert {one.state for one in found} == {"ok"}
     assert worst_exit_code(found) == 0
 
@@ -136,7 +134,6 @@ def test_torch_must_have_kernels_for_the_gpu(seen: Probe, state: tuple[str, int]
     [
         ({}, ("warning", 0), "not built yet: some minutes with nvcc 13.0"),
         ({"nvcc": None}, ("problem", 4), "there is no nvcc"),
-        ({"gsplat": "prebuilt", "nvcc": None}, ("ok", 0), "prebuilt"),
         ({"nvcc_version": (12, 8)}, ("problem", 4), "nvcc is of CUDA 12.8, torch is built for CUDA 13.0"),
         ({"nvcc_version": None}, ("warning", 0), "not built yet"),
         ({"compiler": ""}, ("problem", 4), "no C++ compiler"),
@@ -144,28 +141,35 @@ def test_torch_must_have_kernels_for_the_gpu(seen: Probe, state: tuple[str, int]
     ],
 )
 def test_gsplat_is_built_or_can_be(changes: dict[str, object], state: tuple[str, int], words: str) -> None:
-    finding = checks.gsplat(WELL, replace(TOOLS, **changes), [(9, 0)])  # type: ignore[arg-type]
+    finding = checks.gsplat(WELL, replace(TOOLS, **changes), Probe(), [(9, 0)])  # type: ignore[arg-type]
     assert (summary(finding), words in finding.message) == (state, True), finding
 
 
 @pytest.mark.parametrize(
-    ("is_built", "changes", "words"),
+    ("changes", "state", "words"),
     [
-        (True, {"nvcc": None}, "are built"),
-        (False, {}, "not built yet: some seconds"),
-        (False, {"nvcc": None}, "cannot be: there is no nvcc"),
+        ({}, ("ok", 0), "compiled and work"),
+        ({"lacking": ("blend",)}, ("ok", 0), "compiled at first use, in seconds"),
+        ({"kernels_error": "no NVRTC"}, ("warning", 0), "do not work here: no NVRTC"),
+        ({"kernels_error": "no NVRTC", "has_gsplat": False}, ("problem", 4), "do not work here: no NVRTC"),
     ],
 )
-def test_our_cuda_kernels_are_built_or_gsplats_are_used(is_built: bool, changes: dict[str, object], words: str) -> None:
-    tools = replace(TOOLS, **changes)  # type: ignore[arg-type]
-    finding = checks.native(WELL, tools, replace(SEEN, has_native=is_built), [(9, 0)])
-    assert (summary(finding), words in finding.message) == (("ok" if is_built else "warning", 0), True), finding
+def test_our_kernels_work_or_gsplats_stand_in(changes: dict[str, object], state: tuple[str, int], words: str) -> None:
+    finding = checks.own_kernels(replace(SEEN, **changes))  # type: ignore[arg-type]
+    assert (summary(finding), words in finding.message) == (state, True), finding
+
+
+def test_no_toolkit_is_asked_for_but_by_who_trains_with_gsplat() -> None:
+    without = replace(SEEN, has_gsplat=False)
+    assert {one.state for one in checks.of_kernels(WELL, Toolchain(), without)} == {"ok"}
+    found = {one.check: one.state for one in checks.of_kernels(WELL, Toolchain(), without, wants_gsplat=True)}
+    assert found["gsplat"] == "problem"
 
 
 @pytest.mark.parametrize(("nvcc", "capability"), [((12, 4), (12, 0)), ((12, 4), (10, 0)), ((13, 0), (7, 0))])
 def test_a_toolkit_that_does_not_know_the_gpu_is_told(nvcc: tuple[int, int], capability: tuple[int, int]) -> None:
     here = replace(WELL, torch=TorchBuild("2.11", (nvcc[0], 0)))
-    finding = checks.gsplat(here, replace(TOOLS, nvcc_version=nvcc), [capability])
+    finding = checks.gsplat(here, replace(TOOLS, nvcc_version=nvcc), Probe(), [capability])
     assert "does not compile for compute capability" in finding.message
 
 
@@ -175,23 +179,6 @@ def test_a_toolkit_that_does_not_know_the_gpu_is_told(nvcc: tuple[int, int], cap
 def test_a_lock_is_stale_when_it_is_old_and_nothing_compiles(age_s: float, is_compiling: bool, state: str) -> None:
     (finding,) = checks.locks([Lock(Path("/tmp/lock"), age_s, is_compiling)])
     assert (finding.state, finding.remedy) == (state, "Remove it: rm /tmp/lock" if state == "warning" else "")
-
-
-@pytest.mark.parametrize(
-    ("facts", "tools", "seen", "words"),
-    [
-        (replace(WELL, versions={}), TOOLS, SEEN, "not installed"),
-        (WELL, replace(TOOLS, has_headers=False), SEEN, "python3-dev"),
-        (WELL, replace(TOOLS, compiler=""), SEEN, "build-essential"),
-        (WELL, TOOLS, replace(SEEN, triton_error="PTXASError"), "PTXASError"),
-        (WELL, TOOLS, replace(SEEN, cached=("_adam",)), "not compiled yet: 1 of our 2 kernels"),
-    ],
-)
-def test_without_our_own_kernels_training_is_slower_and_that_is_all(
-    facts: Machine, tools: Toolchain, seen: Probe, words: str
-) -> None:
-    (finding,) = checks.triton(facts, tools, seen, [(9, 0)])
-    assert (finding.state, words in finding.message) == ("warning", True), finding
 
 
 @pytest.mark.parametrize(

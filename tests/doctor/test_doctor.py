@@ -154,5 +154,5 @@ def test_a_build_lock_is_found_where_torch_builds(tmp_path: Path, monkeypatch: p
     lock.parent.mkdir(parents=True)
     lock.touch()
     os.utime(lock, (1, 1))
-    (found,) = inventory.toolchain(None).locks
+    (found,) = inventory.toolchain().locks
     assert (found.path, found.age_s > 3600) == (lock, True)

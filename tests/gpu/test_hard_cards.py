@@ -21,7 +21,8 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here"),
 ]
 ONLY_TRAINING = 'import os, sys\nif "splatbatch.training" in sys.orig_argv:\n    '
-NO_TRITON = "import splatbatch.training.cuda as ours; ours.why_not_here = lambda: 'RuntimeError: sm_61 is unknown'"
+UNSERVED = "import splatbatch.training.cuda as ours; ours.why_not_here = lambda: 'compute capability 6.1 is below 7.0'"
+WITHOUT_GSPLAT = "; import splatbatch.training.rendering.gsplats as theirs; theirs.is_built = lambda: False"
 OF_8_GIB = """os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
     import torch
     LIMIT, real = 8 << 30, torch.cuda.set_stream
@@ -33,7 +34,9 @@ OF_8_GIB = """os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:T
 """
 
 
-def trained(batch: FakeBatch, hook: str, steps: int = 300) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def trained(
+    batch: FakeBatch, hook: str, steps: int = 300, *, succeeds: bool = True
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Train p0 on the GPU, with something else than usual in every training process; return result and progress."""
     (batch.folder / "hook").mkdir()
     (batch.folder / "hook/sitecustomize.py").write_text(ONLY_TRAINING + hook)
@@ -41,6 +44,9 @@ def trained(batch: FakeBatch, hook: str, steps: int = 300) -> tuple[dict[str, An
     path = os.pathsep.join([str(batch.folder / "hook"), *sys.path])
     command = [sys.executable, "-m", "splatbatch", "train", "--no-verify", "--config", str(batch.config)]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    if not succeeds:
+        assert done.returncode == 1
+        return {"said": done.stderr}, []
     assert done.returncode == 0, done.stderr[-3000:]
     result = read_json(batch.output / "patches/p0/result.json") or {}
     return result, list(read_lines(batch.output / "patches/p0" / result["attempt"] / "progress.jsonl"))
@@ -49,9 +55,17 @@ def trained(batch: FakeBatch, hook: str, steps: int = 300) -> tuple[dict[str, An
 def test_a_gpu_that_our_kernels_do_not_serve_is_trained_on_with_gsplats_and_told(batch: FakeBatch) -> None:
     batch.make("p0")
     paint(batch.folder / "images")
-    result, progress = trained(batch, NO_TRITON)
+    result, progress = trained(batch, UNSERVED)
     assert result["metrics"]["final"]["psnr"] > 15
     assert any("gsplat's were used" in (line.get("warning") or "") for line in progress)
+
+
+def test_where_neither_ours_nor_gsplats_work_the_attempt_ends_at_once_with_the_reason(batch: FakeBatch) -> None:
+    batch.make("p0")
+    paint(batch.folder / "images")
+    result, _ = trained(batch, UNSERVED + WITHOUT_GSPLAT, succeeds=False)
+    assert "built for another kind of GPU" in result["said"]
+    assert not (batch.output / "patches/p0/attempt-02").exists()
 
 
 def test_photographs_of_48_megapixels_are_trained_on_a_card_of_8_gib_or_smaller_ones_are(batch: FakeBatch) -> None:

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <utility>
 #include <vector>
 
 struct float2 { float x, y; };
@@ -20,9 +21,6 @@ struct alignas(16) float4 { float x, y, z, w; };
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float3 make_float3(float x, float y, float z) { return {x, y, z}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-typedef int cudaError_t;
-inline int cudaGetLastError() { return 0; }
-inline const char* cudaGetErrorString(cudaError_t) { return "no error: this is the CPU"; }
 
 namespace emulated {
 constexpr int LANES = 32;
@@ -128,14 +126,22 @@ inline unsigned all_present() {
     return result;
 }
 inline int lane() { return thread.x - first_thread; }
+
+// Runs a kernel whose arguments lie at some addresses.
+template <typename... Arguments, size_t... I>
+void start(void (*kernel)(Arguments...), unsigned blocks, unsigned threads, void** at, std::index_sequence<I...>) {
+    launch(blocks, threads, [&] { kernel(*static_cast<Arguments*>(at[I])...); });
+}
+template <typename... Arguments>
+void start(void (*kernel)(Arguments...), unsigned blocks, unsigned threads, void** at) {
+    start(kernel, blocks, threads, at, std::index_sequence_for<Arguments...>{});
+}
 }  // namespace emulated
 
 #define threadIdx emulated::thread
 #define blockIdx emulated::block
 #define DEVICE inline
-#define KERNEL(...) void
-#define LAUNCH(kernel, blocks, threads, stream, ...) \
-    emulated::launch(blocks, threads, [&] { kernel(__VA_ARGS__); })
+#define KERNEL(threads) void
 #define __shared__ static
 #define __syncwarp() emulated::wait_at(__LINE__, 0)
 #define __shfl_sync(mask, value, from) emulated::shuffle(__LINE__, value, from)
@@ -160,4 +166,8 @@ inline void add_four(float* to, float a, float b, float c, float d) {
     to[0] += a, to[1] += b, to[2] += c, to[3] += d;
 }
 
+#define EXPORTED extern "C" __attribute__((visibility("default")))
 extern "C" inline __attribute__((used, visibility("default"))) void emulated_order(int order) { emulated::order = order; }
+// What a test starts a kernel by.
+#define STARTED_BY_TESTS(kernel) \
+    EXPORTED void start_##kernel(unsigned blocks, unsigned threads, void** at) { emulated::start(kernel, blocks, threads, at); }

@@ -11,9 +11,8 @@ from small_patch import paint
 from splatbatch.scene.patches import Patch
 
 if TYPE_CHECKING:
+    from emulated_kernels import OnCpu
     from fake_batch import FakeBatch
-
-    from splatbatch.training.cuda.native import Library
 
 
 @pytest.fixture
@@ -33,8 +32,8 @@ def what_is_not_written_is_nan() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    """Give our CUDA C++ kernels, compiled for the CPU."""
-    from emulated_native import emulated, shared_folder
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> OnCpu:
+    """Give our kernels, compiled for the CPU."""
+    from emulated_kernels import emulated, shared_folder
 
     return emulated(shared_folder(tmp_path_factory))

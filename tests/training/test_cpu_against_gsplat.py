@@ -18,7 +18,7 @@ from splatbatch.training.cpu import Cameras, Ellipsoids, project, view_colors
 from splatbatch.training.loss import photometric_loss
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
-from splatbatch.training.strategies.mcmc import compute_relocation, use_cpu_ops
+from splatbatch.training.strategies.mcmc import compute_relocation, use_our_relocation
 
 NUM_STEPS = 60
 
@@ -97,7 +97,8 @@ def test_relocation_equals_a_float64_loop():
 
 def train(strategy: DefaultStrategy | MCMCStrategy, *, num_dead: int = 0) -> torch.nn.ParameterDict:
     """Fit noise for a few steps, as a training loop would; `num_dead` Gaussians are faint and out of sight."""
-    use_cpu_ops()
+    use_our_relocation()
+    ops.quat_scale_to_covar_preci = _quat_scale_to_covar_preci  # gsplat takes it from its CUDA extension alone
     gaussians = torch.nn.ParameterDict(trainable(150, torch.float32))
     gaussians["means"].data[:num_dead, 2], gaussians["opacities"].data[:num_dead] = -50.0, -8.0
     optimizers = {name: torch.optim.Adam([values], lr=1e-3) for name, values in gaussians.items()}
@@ -130,13 +131,6 @@ def test_the_mcmc_strategy_grows_to_its_cap_and_relocates_the_dead():
     assert len(gaussians["means"]) == 180
     assert (gaussians["means"][:, 2] > -20).all()
     assert all(values.isfinite().all() for values in gaussians.values())
-
-
-def test_cpu_ops_are_installed_once():
-    use_cpu_ops()
-    installed = ops.compute_relocation, ops.quat_scale_to_covar_preci
-    use_cpu_ops()
-    assert installed == (ops.compute_relocation, ops.quat_scale_to_covar_preci)
 
 
 @pytest.mark.slow

@@ -1,4 +1,8 @@
-"""Our own kernels for NVIDIA GPUs, written in Triton; with them a step never waits for the GPU."""
+"""Our own kernels for NVIDIA GPUs, in CUDA C++: with them a step never waits for the GPU.
+
+Projection with colours, tile lists, blending, loss, evening, Adam and mcmc's noise. On p1 of caliterra with 200,000
+Gaussians (H200, 995 x 748) a recorded step takes 727 us with ours and 1,412 with gsplat's projection and blending.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +12,49 @@ import torch
 from torch import Tensor
 
 from splatbatch.config import Training
+from splatbatch.training.cuda.blend import Lists, blend
+from splatbatch.training.cuda.driver import TILE_PX, Kernels, OnGpu
+from splatbatch.training.cuda.loss import photometric_loss
+from splatbatch.training.cuda.project import NAMES, Shot, project
 
 
 def serves(tensor: Tensor, training: Training) -> bool:
-    """Return whether these kernels are to work on a tensor: on a GPU that they can, unless `kernels` says gsplat."""
+    """Return whether our kernels are to work on a tensor: on a GPU that they can, unless `kernels` says gsplat."""
     return tensor.is_cuda and training.kernels == "auto" and not why_not_here()
 
 
 @cache
-def why_not_here() -> str:
-    """Return why these kernels cannot run on this GPU, as on one that Triton does not know yet; "" if they can."""
-    try:
-        from splatbatch.training.cuda.photometric import photometric_loss
+def loaded() -> OnGpu:
+    """Return our kernels on this GPU, compiled now if they have never been.
 
+    Raises:
+        CompileError: they cannot be compiled or loaded here.
+    """
+    return OnGpu()
+
+
+@cache
+def why_not_here() -> str:
+    """Return why our kernels cannot be used on this GPU; "" if they can. Compiles them where they have never been.
+
+    Must be asked once before a step is recorded as a CUDA graph.
+    """
+    try:
         with torch.inference_mode(False), torch.enable_grad():  # the first to ask may be an evaluation
-            photo = torch.zeros(16, 16, 3, dtype=torch.uint8, device="cuda")
-            render = torch.full((16, 16, 3), 0.5, device="cuda", requires_grad=True)
-            photometric_loss(render, photo).backward()
+            _try(loaded())
         torch.cuda.synchronize()
-    except Exception as error:  # noqa: BLE001 - no compiler, no Triton, a new architecture: there is a slower way
-        return (
-            f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no reason given'}"
-        )
+    except Exception as error:  # noqa: BLE001 - an old driver, a new GPU, no NVRTC: gsplat's may be there
+        return (str(error).strip().splitlines() or [type(error).__name__])[0]
     return ""
+
+
+def _try(kernels: Kernels) -> None:
+    """See one Gaussian, blend it, compare that, and back."""
+    shapes = ((1, 3), (1, 4), (1, 3), (1,), (1, 1, 3), (1, 0, 3))
+    values = (torch.full(shape, 0.5, device="cuda", requires_grad=True) for shape in shapes)
+    camera = torch.eye(4, device="cuda")
+    shot = Shot(camera, camera[:3, :3].contiguous(), TILE_PX, TILE_PX, 0, 0.01, 1e10, antialiased=False)
+    seen = project(dict(zip(NAMES, values, strict=True)), shot, kernels)
+    starts = torch.zeros(1, dtype=torch.int32, device="cuda")
+    image, _ = blend(seen.footprints, Lists(starts, starts, None, 1, TILE_PX, TILE_PX), kernels)
+    torch.autograd.backward(photometric_loss(image[0], torch.zeros_like(image[0]), 0.2, kernels))

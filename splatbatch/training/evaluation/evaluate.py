@@ -7,7 +7,7 @@ import math
 import resource
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -172,9 +172,9 @@ def _ssim(recipe: Recipe, colors: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the SSIM of training: evaluation must not need more memory than that."""
     if not cuda.serves(colors, recipe.training):
         return ssim
-    from splatbatch.training.cuda import photometric
+    from splatbatch.training.cuda.loss import ssim as on_gpu
 
-    return photometric.ssim
+    return partial(on_gpu, kernels=cuda.loaded())
 
 
 @torch.inference_mode()

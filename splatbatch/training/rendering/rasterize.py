@@ -1,14 +1,14 @@
-"""Draw Gaussians as one camera sees them: our kernels around gsplat's for CUDA tensors, our own rasteriser for CPU."""
+"""Draw Gaussians as one camera sees them: our kernels or gsplat's for CUDA tensors, our own rasteriser for CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
 from splatbatch.training import cuda
 from splatbatch.training.cpu import Cameras, Ellipsoids, project, raster, view_colors
+from splatbatch.training.rendering import gsplats
 from splatbatch.training.rendering.view import RasterOptions, Rendering, View
 
 PLAINLY = RasterOptions()
@@ -27,33 +27,10 @@ def rasterize(
     if not gaussians["means"].is_cuda:
         return _rasterize_cpu(gaussians, view, options)
     if not options.fused or cuda.why_not_here():
-        return _rasterize_gsplat(gaussians, view, options)
+        return gsplats.rasterize(gaussians, view, options)
     from splatbatch.training.cuda import rasterization
 
-    return rasterization.rasterize(gaussians, view, options, capacity)
-
-
-def _rasterize_gsplat(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Rendering:
-    from gsplat import rasterization
-
-    colors, alphas, info = rasterization(
-        means=gaussians["means"],
-        quats=gaussians["quats"],
-        scales=gaussians["scales"].exp(),
-        opacities=gaussians["opacities"].sigmoid(),
-        colors=torch.cat((gaussians["sh0"], gaussians["shN"]), 1),
-        viewmats=view.viewmat[None],
-        Ks=view.K[None],
-        width=view.width,
-        height=view.height,
-        near_plane=options.near_plane,
-        far_plane=options.far_plane,
-        sh_degree=options.sh_degree,
-        packed=False,  # what is unseen has its row: less memory otherwise, but a patch fits, and trains slower so
-        absgrad=options.absgrad,
-        rasterize_mode="antialiased" if options.antialiased else "classic",
-    )
-    return Rendering(colors[0], alphas[0], info)
+    return rasterization.rasterize(gaussians, view, options, capacity, cuda.loaded())
 
 
 def _rasterize_cpu(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Rendering:

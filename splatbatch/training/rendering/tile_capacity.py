@@ -39,15 +39,13 @@ class TileCapacity:
         self.overflown = 0
         """Looks that found a list that had not fitted: its farthest Gaussians were not drawn in that step."""
         wanted = gaussians["means"].is_cuda and options.fused
-        self._why_none, self._why_not_ours = cuda.why_not_here() if wanted else "", ""
+        self._why_none = cuda.why_not_here() if wanted else ""
         if not wanted or self._why_none:
             return
-        from splatbatch.training.cuda import native
         from splatbatch.training.cuda.rasterization import num_entries
 
-        self._why_not_ours = native.why_not_here()
         drawn = surroundings.drawn_with(gaussians)
-        needed = torch.stack([num_entries(drawn, photo.view) for photo in photos])
+        needed = torch.stack([num_entries(drawn, photo.view, cuda.loaded()) for photo in photos])
         self._most = needed.max()
         self.entries = self._room(int(self._most))
 
@@ -91,8 +89,8 @@ class TileCapacity:
         found = []
         if self._why_none:
             found.append(f"our GPU kernels do not work here ({self._why_none}): gsplat's were used, which takes longer")
-        if self._why_not_ours:
-            found.append(f"no CUDA kernels of ours ({self._why_not_ours}): gsplat's were used, which takes longer")
+        if self._most is not None and (unkept := cuda.loaded().unkept):
+            found.append(f"our GPU kernels were compiled and not kept ({unkept}): every attempt compiles them again")
         if self.overflown:
             found.append(
                 f"tile lists were too short in {counted(self.overflown, 'check')}: some steps missed what lies farthest"

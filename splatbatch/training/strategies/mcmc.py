@@ -8,8 +8,10 @@ import torch
 from gsplat.strategy import MCMCStrategy, ops
 from torch import Tensor
 
-from splatbatch.config import Recipe
+from splatbatch.config import Recipe, Training
 from splatbatch.config.schedule import Schedule
+from splatbatch.training import cuda
+from splatbatch.training.cpu.projection import scaled_rotations
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
 from splatbatch.training.rendering.view import Rendering
@@ -28,10 +30,10 @@ class Mcmc(Strategy):
         self, gaussians: Parameters, optimizers: Optimizers, recipe: Recipe, plan: Schedule, scale: float
     ) -> None:
         del scale
-        use_cpu_ops()
+        use_our_relocation()
         self._gaussians, self._optimizers, self._plan = gaussians, optimizers, plan
         self._rule = MCMCStrategy(cap_max=recipe.training.cap(), min_opacity=recipe.refinement.prune_opa)
-        self._noise_lr = recipe.refinement.noise_lr
+        self._noise_lr, self._training = recipe.refinement.noise_lr, recipe.training
         self._binoms = self._rule.initialize_state()["binoms"].to(gaussians["means"].device)
 
     def regularise(self, loss: Tensor) -> Tensor:
@@ -42,7 +44,7 @@ class Mcmc(Strategy):
     def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
         """Explore: move every Gaussian a little, the more transparent it is the more."""
         del rendering
-        inject_noise(self._gaussians, means_rate * self._noise_lr)
+        inject_noise(self._gaussians, means_rate * self._noise_lr, self._training)
 
     def refine(self, step: int) -> bool:
         """Relocate what is dead, and add."""
@@ -70,48 +72,39 @@ class Mcmc(Strategy):
 
 
 @torch.no_grad()
-def inject_noise(gaussians: Parameters, strength: Tensor) -> None:
+def inject_noise(gaussians: Parameters, strength: Tensor, training: Training) -> None:
     """Add covariance x noise x strength to the means, in place; `strength` is [], and is not read by the host.
 
-    As gsplat's `inject_noise_to_position`, whose batched matrix product is slow for 3 x 3 matrices.
+    As gsplat's `inject_noise_to_position`, whose batched matrix product is slow for 3 x 3 matrices: in a kernel of ours
+    where they serve.
     """
-    opacities = gaussians["opacities"].sigmoid()
-    covariances, _ = ops.quat_scale_to_covar_preci(
-        gaussians["quats"], gaussians["scales"].exp(), compute_covar=True, compute_preci=False, triu=False
-    )
-    share = torch.sigmoid(STEEPNESS * (TRANSPARENT - opacities)) * strength
-    noise = torch.randn_like(gaussians["means"]) * share[:, None]
-    gaussians["means"].add_((covariances * noise[:, None, :]).sum(-1))
+    noise, fading = torch.randn_like(gaussians["means"]), (STEEPNESS, TRANSPARENT)
+    if cuda.serves(noise, training):
+        from splatbatch.training.cuda.step import explore
+
+        explore(gaussians, noise, strength, fading, cuda.loaded())
+        return
+    share = torch.sigmoid(STEEPNESS * (TRANSPARENT - gaussians["opacities"].sigmoid())) * strength
+    axes = scaled_rotations(gaussians["quats"], gaussians["scales"].exp())  # [N, 3, 3]
+    along = (axes * (noise * share[:, None])[:, :, None]).sum(1)  # M^T noise, of which M M^T noise follows
+    gaussians["means"].add_((axes * along[:, None, :]).sum(-1))
 
 
 @cache
-def use_cpu_ops() -> None:
-    """Teach `gsplat.strategy.ops` to look at the device; the first call does it, further ones do nothing.
+def use_our_relocation() -> None:
+    """Have `gsplat.strategy.ops` compute relocations by torch; the first call does it, further ones do nothing.
 
-    That module imports two CUDA-only functions by value, so they are replaced in it and nowhere else (gsplat 1.5.3).
-    DefaultStrategy uses neither.
+    Its own asks for gsplat's CUDA extension, which need not be built. That module imports it by value, so it is
+    replaced there and nowhere else (gsplat 1.5.3). DefaultStrategy does not use it.
     """
-    from gsplat.cuda._torch_impl import _quat_scale_to_covar_preci
-
-    relocation_cuda, covariances_cuda = ops.compute_relocation, ops.quat_scale_to_covar_preci
-
-    def relocation(opacities: Tensor, scales: Tensor, ratios: Tensor, binoms: Tensor) -> tuple[Tensor, Tensor]:
-        on_device = relocation_cuda if opacities.is_cuda else compute_relocation
-        new_opacities, new_scales = on_device(opacities, scales, ratios, binoms)
-        return new_opacities, new_scales
-
-    def covariances(quats: Tensor, *arguments: object, **options: bool) -> tuple[Tensor | None, Tensor | None]:
-        on_device = covariances_cuda if quats.is_cuda else _quat_scale_to_covar_preci
-        covars, precis = on_device(quats, *arguments, **options)
-        return covars, precis
-
-    ops.compute_relocation, ops.quat_scale_to_covar_preci = relocation, covariances
+    ops.compute_relocation = compute_relocation
 
 
 def compute_relocation(opacities: Tensor, scales: Tensor, ratios: Tensor, binoms: Tensor) -> tuple[Tensor, Tensor]:
     """New opacities `[N]` and scales `[N, 3]` of Gaussians that become `ratios` `[N]` copies in the same place.
 
-    Equation 9 of 3DGS-MCMC (Kheradmand 2024), as gsplat's RelocationCUDA.cu computes it: with n copies of opacity o',
+    Equation 9 of 3DGS-MCMC (Kheradmand 2024), as in gsplat's RelocationCUDA.cu, which sums in float32: with n copies of
+    opacity o',
 
         o' = 1 - (1 - o)^(1/n)
         scale' = scale * o / sum_{i=1..n} sum_{k=0..i-1} C(i-1, k) (-1)^k o'^(k+1) / sqrt(k+1)
@@ -123,7 +116,7 @@ def compute_relocation(opacities: Tensor, scales: Tensor, ratios: Tensor, binoms
     copies = ratios.clamp(1, num_max).long()
     old = opacities.double()
     new = 1 - (1 - old) ** (1 / copies)
-    k = torch.arange(num_max, dtype=torch.float64)
+    k = torch.arange(num_max, dtype=torch.float64, device=opacities.device)
     terms = (-1.0) ** k / (k + 1).sqrt() * new[:, None] ** (k + 1)  # [N, n_max]
     binom_sums = binoms.double().cumsum(0)  # row n - 1 is the sum over i <= n
     denominators = (binom_sums[copies - 1] * terms).sum(1)

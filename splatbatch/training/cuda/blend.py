@@ -1,0 +1,86 @@
+"""Blending as a differentiable function: buffers of fixed sizes and no wait, so that it can be recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from splatbatch.training.cuda.driver import PARTS, ROW, WARP, Drawn, Gradients, Kernels, Scene, address, num_slots
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Which Gaussians each tile blends, and the picture they make."""
+
+    offsets: Tensor  # [tiles] int32
+    ids: Tensor  # [entries] int32
+    masks: Tensor | None  # [tiles] bool, False where nothing is drawn
+    columns: int  # tiles across
+    width: int  # px
+    height: int  # px
+
+
+def blend(
+    footprints: tuple[Tensor, Tensor, Tensor, Tensor], lists: Lists, kernels: Kernels, *, absgrad: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Blend means2d [1, N, 2], conics [1, N, 3], colours [1, N, 3], opacities [1, N] over black.
+
+    Returns an image [1, H, W, 3] and its alpha [1, H, W, 1]. With `absgrad`, the backward pass also sets
+    `means2d.absgrad`, as gsplat does.
+    """
+    is_learning = torch.is_grad_enabled() and any(value.requires_grad for value in footprints)
+    tensors = (value.contiguous() for value in footprints)
+    image, alphas = Blend.apply(*tensors, lists, kernels, is_learning, absgrad)
+    return image, alphas
+
+
+class Blend(torch.autograd.Function):
+    """What `blend` says, of contiguous tensors."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:  # noqa: D102
+        *tensors, lists, kernels, is_learning, absgrad = inputs
+        image = tensors[0].new_empty(1, lists.height, lists.width, 3)
+        alphas = tensors[0].new_empty(1, lists.height, lists.width, 1)
+        kept = _to_keep(lists) if is_learning else ()
+        made = Drawn(*map(address, (image, alphas, *kept)))
+        num_threads = lists.offsets.numel() * PARTS * WARP
+        name = "blend_to_learn" if kept else "blend"
+        kernels.launch(name, num_threads, _scene(tensors, lists), made)
+        ctx.save_for_backward(*tensors, lists.offsets, lists.ids, lists.masks, image, alphas, *kept)
+        ctx.size, ctx.kernels, ctx.absgrad = (lists.columns, lists.width, lists.height), kernels, absgrad
+        ctx.set_materialize_grads(False)
+        return image, alphas
+
+    @staticmethod
+    def backward(ctx: Any, *v_outputs: Any) -> Any:  # noqa: D102
+        *tensors, offsets, ids, masks, image, alphas, contributors, num_batches = ctx.saved_tensors
+        v_image, v_alphas = (None if v is None else v.contiguous() for v in v_outputs)
+        v_image = torch.zeros_like(image) if v_image is None else v_image
+        rows = image.new_zeros(1, tensors[0].shape[1], ROW)
+        places = map(address, (image, alphas, v_image, v_alphas, contributors, num_batches, rows))
+        scene, given = _scene(tensors, Lists(offsets, ids, masks, *ctx.size)), Gradients(*places)
+        name = "blend_backward_absolute" if ctx.absgrad else "blend_backward"
+        ctx.kernels.launch(name, offsets.numel() * PARTS * WARP, scene, given)
+        means2d, conics, opacities, colors, _, absolute = rows.split((2, 3, 1, 3, 1, 2), -1)
+        if ctx.absgrad:
+            tensors[0].absgrad = absolute
+        return means2d, conics, colors, opacities[..., 0], None, None, None, None
+
+
+def _scene(tensors: list[Tensor], lists: Lists) -> Scene:
+    """`tensors` are means2d, conics, colours, opacities."""
+    return Scene(
+        *map(address, (*tensors, lists.offsets, lists.ids, lists.masks)),
+        *(len(lists.ids), lists.offsets.numel(), lists.columns, lists.width, lists.height),
+    )
+
+
+def _to_keep(lists: Lists) -> tuple[Tensor, Tensor]:
+    """Return room for what forward keeps for backward: contributors, and numbers of batches."""
+    num_tiles = lists.offsets.numel()
+    slots = num_slots(len(lists.ids), num_tiles)
+    return lists.ids.new_empty(slots, PARTS), lists.ids.new_empty(num_tiles, PARTS)

@@ -1,0 +1,307 @@
+"""Our kernels compiled for a GPU by NVRTC, which torch's own wheels bring: no toolkit, no compiler, no headers.
+
+The wheel carries machine code for most GPUs; what it lacks is compiled in seconds and kept in the user's cache. Called
+by ctypes: cuda-bindings would do as well, but lacks where torch is a build for CPUs, on which all of this is tested.
+Imports no torch, so that a wheel can be built without one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import lzma
+import os
+import re
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p, create_string_buffer
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from splatbatch.caches import own_cache
+
+SOURCE = Path(__file__).parent / "source"
+SHIPPED = Path(__file__).parent / "compiled"
+"""What a wheel carries."""
+FAST = ("--use_fast_math",)
+LOSS = ("compare_bytes", "compare_floats", "compare_backward_bytes", "compare_backward_floats")
+PROGRAMS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("blend", "project", "even", *LOSS), FAST),
+    **dict.fromkeys(("lists", "step"), ()),
+}
+"""Programs, each a file of `source/`, and the flags of each; optimising is NVRTC's default."""
+ARCHITECTURES = (75, 80, 86, 90, 100, 120)
+"""That a wheel carries machine code for. It runs on later GPUs of the same major version, too (CUDA C++ Programming
+Guide, binary compatibility): 8.6 serves 8.9, 10.0 serves 10.3, 12.0 serves 12.1."""
+LEAST_CAPABILITY = (7, 0)
+"""Lanes of a warp must be able to wait for one another: since Volta."""
+DIGEST_BYTES = 32
+MOST_KEPT = 99
+"""Files in the cache: of nine programs, eleven versions or kinds of GPUs."""
+
+
+class CompileError(RuntimeError):
+    """The kernels cannot be compiled for a GPU; the message says why, and what helps."""
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """A program as machine code, an ELF file."""
+
+    content: bytes
+    is_shipped: bool = False
+    unkept: str = ""
+    """Why it could not be kept for the next process."""
+
+
+def cubin(program: str, capability: tuple[int, int], *, shipped: bool = True) -> Cubin:
+    """Return a program for GPUs of a compute capability: as the wheel or the cache has it, else compiled now and kept.
+
+    Several processes may do this at once: each compiles its own aside, and the last one stays.
+
+    Args:
+        program: one of `PROGRAMS`.
+        capability: of the GPU.
+        shipped: whether the wheel's may be taken; an old driver may refuse what a newer NVRTC has made.
+
+    Raises:
+        CompileError: no NVRTC, or none that knows this GPU.
+    """
+    found = _shipped(program, capability) if shipped else None
+    if found is not None:
+        return Cubin(found, is_shipped=True)
+    if capability < LEAST_CAPABILITY:
+        raise CompileError(f"compute capability {_spelled(capability)} is below {_spelled(LEAST_CAPABILITY)}")
+    compiler = nvrtc()
+    architecture = compiler.architecture_for(capability)
+    path = _kept_at(program, architecture, compiler)
+    if (kept := _read(path)) is not None:
+        return Cubin(kept)
+    content = compiler.compile(program, architecture)
+    return Cubin(content, unkept=_keep(path, content))
+
+
+def lacking(capability: tuple[int, int]) -> tuple[str, ...]:
+    """Return the programs that neither the wheel nor the cache has for a GPU, and that must be compiled.
+
+    Raises:
+        CompileError: no NVRTC, or none that knows this GPU.
+    """
+    wanted = [program for program in PROGRAMS if _shipped(program, capability) is None]
+    if not wanted:
+        return ()
+    compiler = nvrtc()
+    architecture = compiler.architecture_for(capability)
+    return tuple(one for one in wanted if _read(_kept_at(one, architecture, compiler)) is None)
+
+
+@cache
+def compile_all(capability: tuple[int, int]) -> dict[str, Cubin]:
+    """Return all programs for a GPU, remembered; those to be compiled are compiled at once, a thread each.
+
+    Raises:
+        CompileError: no NVRTC, or none that knows this GPU.
+    """
+    with ThreadPoolExecutor(len(PROGRAMS)) as pool:
+        found = {program: pool.submit(cubin, program, capability) for program in PROGRAMS}
+        return {program: one.result() for program, one in found.items()}
+
+
+def ship(folder: Path) -> None:
+    """Write all programs for all of `ARCHITECTURES` into a folder: the wheel's `compiled/`. Needs no GPU.
+
+    Raises:
+        CompileError: no NVRTC, or an old one.
+        OSError: the folder cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    compiler = nvrtc()
+
+    for old in folder.iterdir():
+        old.unlink()
+
+    def one(program: str, architecture: int) -> None:
+        content = compiler.compile(program, architecture)
+        (folder / f"{_name(program, architecture)}.xz").write_bytes(lzma.compress(content))
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done in [pool.submit(one, program, number) for program in PROGRAMS for number in ARCHITECTURES]:
+            done.result()
+
+
+def _shipped(program: str, capability: tuple[int, int]) -> bytes | None:
+    """Return what the wheel has for a GPU; None: nothing, or nothing of these sources."""
+    architecture = best_of(ARCHITECTURES, capability)
+    if architecture is None:
+        return None
+    try:
+        return lzma.decompress((SHIPPED / f"{_name(program, architecture)}.xz").read_bytes())
+    except (OSError, lzma.LZMAError):
+        return None
+
+
+def best_of(architectures: tuple[int, ...], capability: tuple[int, int]) -> int | None:
+    """Return the highest of some architectures, such as 86, whose machine code runs on a GPU."""
+    own = 10 * capability[0] + capability[1]
+    return max((one for one in architectures if one // 10 == capability[0] and one <= own), default=None)
+
+
+@cache
+def _key(program: str) -> str:
+    """Return what tells a program from others of its name: sources and flags."""
+    digest = hashlib.sha256(repr(PROGRAMS[program]).encode())
+    for path in (SOURCE / f"{program}.cu", *sorted(SOURCE.glob("*.cuh"))):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _name(program: str, architecture: int) -> str:
+    return f"{program}.{_key(program)}.sm_{architecture}"
+
+
+def _kept_at(program: str, architecture: int, compiler: Nvrtc) -> Path:
+    version = "{}.{}".format(*compiler.version)
+    return own_cache() / "kernels" / f"{_name(program, architecture)}.nvrtc_{version}"
+
+
+def _read(path: Path) -> bytes | None:
+    """Return what was kept; None if it is not there, or not whole."""
+    try:
+        kept = path.read_bytes()
+    except OSError:
+        return None
+    content = kept[DIGEST_BYTES:]
+    return content if hashlib.sha256(content).digest() == kept[:DIGEST_BYTES] else None
+
+
+def _keep(path: Path, content: bytes) -> str:
+    """Write a file whole or not at all, and remove the oldest of too many; return why it could not be written."""
+    aside = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_bytes(hashlib.sha256(content).digest() + content)
+        aside.replace(path)
+        for old in sorted(path.parent.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)[MOST_KEPT:]:
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        return f"{path.parent}: {error.strerror or error}"
+    return ""
+
+
+class Nvrtc:
+    """NVIDIA's run-time compiler (docs.nvidia.com/cuda/nvrtc)."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        library.nvrtcGetErrorString.restype = c_char_p
+        library.nvrtcGetErrorString.argtypes = [c_int]
+        major, minor, num = c_int(), c_int(), c_int()
+        self._call("nvrtcVersion", byref(major), byref(minor))
+        self._call("nvrtcGetNumSupportedArchs", byref(num))
+        numbers = (c_int * num.value)()
+        self._call("nvrtcGetSupportedArchs", numbers)
+        self.version = major.value, minor.value
+        self.architectures = tuple(sorted(numbers))
+
+    def architecture_for(self, capability: tuple[int, int]) -> int:
+        """Return what to compile for, so that it runs on a GPU.
+
+        Raises:
+            CompileError: this NVRTC compiles for no such GPU.
+        """
+        architecture = best_of(self.architectures, capability)
+        if architecture is None:
+            least, most = (f"{one // 10}.{one % 10}" for one in (self.architectures[0], self.architectures[-1]))
+            other = "an older" if capability < (self.architectures[0] // 10, self.architectures[0] % 10) else "a newer"
+            said = "NVRTC {}.{} compiles for {} to {}".format(*self.version, least, most)
+            raise CompileError(f"{said}, this GPU has {_spelled(capability)}: install {other} torch, see pytorch.org")
+        return architecture
+
+    def compile(self, program: str, architecture: int) -> bytes:
+        """Return a program as machine code for an architecture, such as 90. The GIL is free meanwhile.
+
+        Raises:
+            CompileError: the compiler refuses it.
+        """
+        headers = sorted(SOURCE.glob("*.cuh"))
+        texts = (c_char_p * len(headers))(*(path.read_bytes() for path in headers))
+        names = (c_char_p * len(headers))(*(path.name.encode() for path in headers))
+        options = [f"--gpu-architecture=sm_{architecture}", "--std=c++17", *PROGRAMS[program]]
+        given = (c_char_p * len(options))(*(option.encode() for option in options))
+        handle, size = c_void_p(), c_size_t()
+        source = (SOURCE / f"{program}.cu").read_bytes()
+        name = f"{program}.cu".encode()
+        self._call("nvrtcCreateProgram", byref(handle), c_char_p(source), name, len(headers), texts, names)
+        try:
+            code = self._library.nvrtcCompileProgram(handle, len(options), given)
+            if code:
+                raise CompileError(f"NVRTC refuses {program}.cu for sm_{architecture}: {self._log(handle)}")
+            self._call("nvrtcGetCUBINSize", handle, byref(size))
+            content = create_string_buffer(size.value)
+            self._call("nvrtcGetCUBIN", handle, content)
+        finally:
+            self._library.nvrtcDestroyProgram(byref(handle))
+        return content.raw
+
+    def _log(self, handle: c_void_p) -> str:
+        size = c_size_t()
+        self._call("nvrtcGetProgramLogSize", handle, byref(size))
+        text = create_string_buffer(size.value)
+        self._call("nvrtcGetProgramLog", handle, text)
+        lines = text.value.decode(errors="replace").strip().splitlines()
+        return next((line for line in lines if "error" in line), "no reason given")
+
+    def _call(self, name: str, *arguments: object) -> None:
+        code = getattr(self._library, name)(*arguments)
+        if code:
+            raise CompileError(f"{name}: {self._library.nvrtcGetErrorString(code).decode()}")
+
+
+@cache
+def nvrtc() -> Nvrtc:
+    """Return the NVRTC that torch brings, or one that the system has.
+
+    Raises:
+        CompileError: there is none.
+    """
+    for name in _candidates():
+        try:
+            for builtins in sorted(Path(name).parent.glob("libnvrtc-builtins.so*")):
+                ctypes.CDLL(str(builtins))  # NVRTC asks for it by its name alone, which is found once it is loaded
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        library.nvrtcCompileProgram.argtypes = [c_void_p, c_int, POINTER(c_char_p)]
+        library.nvrtcDestroyProgram.argtypes = [POINTER(c_void_p)]
+        return Nvrtc(library)
+    raise CompileError("no NVRTC: torch's CUDA wheels bring it (nvidia-cuda-nvrtc), and this torch is none of these")
+
+
+def _candidates() -> Iterator[str]:
+    """Yield names of libraries; first those of the CUDA that torch was built for, and the newest."""
+    build = getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None)
+    wanted = f".so.{build.partition('.')[0]}" if build else ""
+    found = [path for folder in _folders() for path in folder.glob("libnvrtc*.so*") if _is_nvrtc(path.name)]
+    found.sort(key=lambda path: (bool(wanted) and path.name.endswith(wanted), path.name), reverse=True)
+    yield from map(str, found)
+    yield from sorted(("libnvrtc.so.13", "libnvrtc.so.12"), key=lambda name: not (wanted and name.endswith(wanted)))
+    yield "/usr/local/cuda/lib64/libnvrtc.so"
+
+
+def _is_nvrtc(name: str) -> bool:
+    return re.fullmatch(r"libnvrtc(-[0-9a-f]+)?\.so(\.[\d.]+)?", name) is not None
+
+
+def _folders() -> Iterator[Path]:
+    """Yield where wheels put NVRTC: the packages of NVIDIA, and torch's own folder."""
+    for package, below in (("nvidia", "*/lib"), ("torch", "lib")):
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            yield from Path(folder).glob(below)
+
+
+def _spelled(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}.{capability[1]}"

@@ -1,0 +1,59 @@
+"""Which Gaussians each tile of 16 x 16 pixels blends, front to back, without the host ever learning how many.
+
+gsplat's own `isect_tiles` reads the length of the list on the host, in the middle of every step. Here the list has a
+fixed capacity and the end of it is padding, so that a step can be recorded as a CUDA graph. As in 3DGS Gaussians are
+ordered by the depth of their centres; they are sorted by depth first and, in that order, by tile: two short sorts
+instead of one of 64-bit keys. Tiles that only the box around a Gaussian touches, but nothing visible of it, are left
+out: the picture is the same to the bit.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from splatbatch.training.cuda.driver import TILE_PX, Entries, Kernels, address
+from splatbatch.training.cuda.project import Sight
+
+MOST_SMALL_TILES = 32_766  # tile numbers that 16 bits hold, with one to spare: half the passes of the sort
+
+
+@dataclass(frozen=True)
+class TileLists:
+    """What is blended, with one row of tiles below the image that holds the padding."""
+
+    offsets: Tensor  # [1, rows + 1, columns] int32, where the list of each tile begins
+    ids: Tensor  # [capacity] int32, Gaussians
+    masks: Tensor  # [1, rows + 1, columns] bool, False for the row of padding
+    num: Tensor  # [] int64, entries there should be; more than the capacity: the farthest Gaussians are missing
+
+
+@torch.no_grad()
+def tile_lists(seen: Sight, size: tuple[int, int], capacity: int, kernels: Kernels) -> TileLists:
+    """List the Gaussians of every tile of an image of width x height. Nothing here waits for the GPU."""
+    columns, rows = -(-size[0] // TILE_PX), -(-size[1] // TILE_PX)
+    device = seen.counts.device
+    order = seen.distances.sort().indices
+    ends = seen.counts[order].cumsum(0)
+
+    small = rows * columns <= MOST_SMALL_TILES
+    tiles = torch.empty(capacity, dtype=torch.int16 if small else torch.int32, device=device)
+    ids = torch.empty(capacity, dtype=torch.int32, device=device)
+    tensors = (seen.means2d, seen.radii, seen.conics, seen.opacities, order, ends, tiles, ids)
+    entries = Entries(*map(address, tensors), len(seen.counts), capacity, columns, rows)
+    kernels.launch("emit_short" if small else "emit_int", capacity, entries)
+    tiles, places = tiles.sort(stable=True)
+    first, masks = _frame(rows, columns, tiles.dtype, device)
+    offsets = torch.searchsorted(tiles, first, out_int32=True).view(1, rows + 1, columns)
+    return TileLists(offsets, ids[places], masks, ends[-1])
+
+
+@cache
+@torch.inference_mode(False)  # the first caller may be an evaluation
+def _frame(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the number of every tile, the row of padding included, and which tiles are drawn."""
+    first = torch.arange((rows + 1) * columns, device=device).to(dtype)
+    masks = torch.ones(1, rows + 1, columns, dtype=torch.bool, device=device)
+    masks[:, rows] = False
+    return first, masks

@@ -1,0 +1,4 @@
+// The derivative of the loss against a photo of bytes: a program of its own, so that all four are compiled side by side.
+#include "loss.cuh"
+
+KERNEL(STRIP_THREADS) compare_backward_bytes(Comparison of) { derive<true>(of); }

@@ -1,0 +1,4 @@
+// The loss against a photo of bytes: a program of its own, so that all four are compiled side by side.
+#include "loss.cuh"
+
+KERNEL(STRIP_THREADS) compare_bytes(Comparison of) { measure<true>(of); }

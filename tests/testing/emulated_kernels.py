@@ -1,0 +1,67 @@
+"""Our kernels compiled for the CPU by g++, their lanes run as fibres: see cuda_on_cpu.h."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from ctypes import Structure, addressof, c_void_p
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from splatbatch.training.cuda.compile import PROGRAMS, SOURCE
+from splatbatch.training.cuda.driver import KERNELS
+
+COMPILER = shutil.which("g++")
+FLAGS = (
+    *("-std=c++17", "-O2", "-march=native", "-ffp-contract=off", "-shared", "-fPIC"),
+    *("-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-Wno-unknown-pragmas"),
+)
+
+
+@dataclass(frozen=True)
+class OnCpu:
+    """The kernels, a library for each program."""
+
+    programs: dict[str, ctypes.CDLL]
+
+    def launch(self, name: str, num: int, *arguments: Structure) -> None:
+        """Run a kernel with at least `num` threads, one after the other."""
+        program, threads = KERNELS[name]
+        places = (c_void_p * len(arguments))(*map(addressof, arguments))
+        self.programs[program][f"start_{name}"](-(-num // threads), threads, places)
+
+    def in_order(self, order: int) -> None:
+        """Run the lanes of a warp in rising (1) or falling (-1) order."""
+        for library in self.programs.values():
+            library["emulated_order"](order)
+
+
+@cache
+def emulated(folder: Path) -> OnCpu:
+    """Return the kernels, built into a folder unless they are there."""
+    return OnCpu({program: _built(program, folder) for program in PROGRAMS})
+
+
+def _built(program: str, folder: Path) -> ctypes.CDLL:
+    assert COMPILER is not None
+    file = folder / f"{program}.so"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        aside = folder / f"{file.name}.{os.getpid()}"
+        started = "".join(f"STARTED_BY_TESTS({name})\n" for name, (of, _) in KERNELS.items() if of == program)
+        command = [COMPILER, "-x", "c++", *FLAGS, "-I", str(Path(__file__).parent), "-I", str(SOURCE), "-"]
+        source = f'#include "{program}.cu"\n{started}'
+        subprocess.run([*command, "-o", str(aside)], input=source, text=True, check=True)
+        aside.replace(file)
+    return ctypes.CDLL(str(file))
+
+
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return where all processes of a test run build them."""
+    own = factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "emulated"
