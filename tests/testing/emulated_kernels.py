@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from splatbatch.training.cuda.compile import PROGRAMS, SOURCE
-from splatbatch.training.cuda.driver import KERNELS
+from splatbatch.training.cuda.sources import kernels
 
 COMPILER = shutil.which("g++")
 FLAGS = (
@@ -31,9 +31,9 @@ class OnCpu:
 
     def launch(self, name: str, num: int, *arguments: Structure) -> None:
         """Run a kernel with at least `num` threads, one after the other."""
-        program, threads = KERNELS[name]
+        kernel = kernels()[name]
         places = (c_void_p * len(arguments))(*map(addressof, arguments))
-        self.programs[program][f"start_{name}"](-(-num // threads), threads, places)
+        self.programs[kernel.program][f"start_{name}"](-(-num // kernel.threads), kernel.threads, places)
 
     def in_order(self, order: int) -> None:
         """Run the lanes of a warp in rising (1) or falling (-1) order."""
@@ -53,7 +53,7 @@ def _built(program: str, folder: Path) -> ctypes.CDLL:
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
         aside = folder / f"{file.name}.{os.getpid()}"
-        started = "".join(f"STARTED_BY_TESTS({name})\n" for name, (of, _) in KERNELS.items() if of == program)
+        started = "".join(f"STARTED_BY_TESTS({name})\n" for name, one in kernels().items() if one.program == program)
         command = [COMPILER, "-x", "c++", *FLAGS, "-I", str(Path(__file__).parent), "-I", str(SOURCE), "-"]
         source = f'#include "{program}.cu"\n{started}'
         subprocess.run([*command, "-o", str(aside)], input=source, text=True, check=True)

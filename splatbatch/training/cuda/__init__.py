@@ -13,7 +13,8 @@ from torch import Tensor
 
 from splatbatch.config import Training
 from splatbatch.training.cuda.blend import Lists, blend
-from splatbatch.training.cuda.driver import TILE_PX, Kernels, OnGpu
+from splatbatch.training.cuda.driver import Kernels, OnGpu
+from splatbatch.training.cuda.lists import TILE_PX
 from splatbatch.training.cuda.loss import photometric_loss
 from splatbatch.training.cuda.project import NAMES, Shot, project
 

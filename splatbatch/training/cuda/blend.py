@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from ctypes import Structure
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from splatbatch.training.cuda.driver import PARTS, ROW, WARP, Drawn, Gradients, Kernels, Scene, address, num_slots
+from splatbatch.training.cuda.driver import Kernels, address
+from splatbatch.training.cuda.sources import constant, struct
+
+Scene, Drawn, Gradients = struct("Scene"), struct("Drawn"), struct("Gradients")
+WARP, PARTS, ROW = constant("WARP"), constant("PARTS"), constant("ROW")
+"""Entries per slot, warps of a tile, gradients per Gaussian."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Blend(torch.autograd.Function):
         return means2d, conics, colors, opacities[..., 0], None, None, None, None
 
 
-def _scene(tensors: list[Tensor], lists: Lists) -> Scene:
+def _scene(tensors: list[Tensor], lists: Lists) -> Structure:
     """`tensors` are means2d, conics, colours, opacities."""
     return Scene(
         *map(address, (*tensors, lists.offsets, lists.ids, lists.masks)),
@@ -82,5 +88,5 @@ def _scene(tensors: list[Tensor], lists: Lists) -> Scene:
 def _to_keep(lists: Lists) -> tuple[Tensor, Tensor]:
     """Return room for what forward keeps for backward: contributors, and numbers of batches."""
     num_tiles = lists.offsets.numel()
-    slots = num_slots(len(lists.ids), num_tiles)
+    slots = len(lists.ids) // WARP + num_tiles + 1  # see `slots` in gaussians.cuh
     return lists.ids.new_empty(slots, PARTS), lists.ids.new_empty(num_tiles, PARTS)

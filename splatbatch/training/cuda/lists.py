@@ -13,9 +13,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from splatbatch.training.cuda.driver import TILE_PX, Entries, Kernels, address
+from splatbatch.training.cuda.driver import Kernels, address
 from splatbatch.training.cuda.project import Sight
+from splatbatch.training.cuda.sources import constant, struct
 
+Entries, TILE_PX = struct("Entries"), constant("TILE_PX")
 MOST_SMALL_TILES = 32_766  # tile numbers that 16 bits hold, with one to spare: half the passes of the sort
 
 

@@ -9,18 +9,20 @@ a blur again: blur(d/d mu_x) + 2 x blur(d/d E[x^2]) + y blur(d/d E[x y]).
 from __future__ import annotations
 
 import ctypes
+from ctypes import Structure
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from splatbatch.training.cuda.driver import Comparison, Evening, Kernels, address
+from splatbatch.training.cuda.driver import Kernels, address
+from splatbatch.training.cuda.sources import constant, struct
 from splatbatch.training.loss import C1, C2, CLIPPED, CLIPPED_COUNTS, WINDOW_PX, window
 from splatbatch.training.photos.tones import num_coefficients
 
-STRIP_THREADS, STRIP_ROWS, WARP = 128, 23, 32
-"""As in loss.cuh."""
+Comparison, Evening = struct("Comparison"), struct("Evening")
+STRIP_THREADS, STRIP_ROWS, WARP = constant("STRIP_THREADS"), constant("STRIP_ROWS"), constant("WARP")
 
 
 def photometric_loss(
@@ -92,7 +94,7 @@ def _num_blocks(render: Tensor) -> int:
     return -(-height // STRIP_ROWS) * -(-width * channels // STRIP_THREADS)
 
 
-def _launch(name: str, comparison: Comparison, photo: Tensor, kernels: Kernels) -> None:
+def _launch(name: str, comparison: Structure, photo: Tensor, kernels: Kernels) -> None:
     kind = "floats" if photo.is_floating_point() else "bytes"
     kernels.launch(f"{name}_{kind}", _num_blocks(photo) * STRIP_THREADS, comparison)
 
@@ -102,7 +104,7 @@ def _weights() -> tuple[float, ...]:
     return tuple(window(torch.float64, torch.device("cpu")).tolist())
 
 
-def _comparison(render: Tensor, photo: Tensor, slopes: Tensor, **others: Tensor | None) -> Comparison:
+def _comparison(render: Tensor, photo: Tensor, slopes: Tensor, **others: Tensor | None) -> Structure:
     height, width, channels = render.shape
     tensors = {"render": render, "photo": photo, "slopes": slopes, **others}
     return Comparison(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ctypes import Structure
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from splatbatch.training.cuda.driver import Kernels, Projected, Scenery, Slopes, address
+from splatbatch.training.cuda.driver import Kernels, address
+from splatbatch.training.cuda.sources import struct
 
+Scenery, Projected, Slopes = struct("Scenery"), struct("Projected"), struct("Slopes")
 SH_COUNTS = (0, 3, 8, 15)
 """Coefficients above degree 0, by degree."""
 NAMES = ("means", "quats", "scales", "opacities", "sh0", "shN")
@@ -86,7 +89,7 @@ class Project(torch.autograd.Function):
         return *results, None, None
 
 
-def _scenery(tensors: list[Tensor], shot: Shot) -> Scenery:
+def _scenery(tensors: list[Tensor], shot: Shot) -> Structure:
     """`tensors` are those of `NAMES`."""
     return Scenery(
         *map(address, (*tensors, shot.viewmat, shot.K)),

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from splatbatch.training.cuda import driver
-from splatbatch.training.cuda.driver import Exploration, Kernels, address
+from splatbatch.training.cuda.driver import Kernels, address
+from splatbatch.training.cuda.sources import struct
 
+Exploration, Moved = struct("Exploration"), struct("Moved")
 BETAS = (0.9, 0.999)
 
 
@@ -49,7 +50,7 @@ class Adam:
         gradient, rate = parameter.grad.contiguous(), self.param_groups[0]["lr"]
         tensors = (parameter, gradient, state["exp_avg"], state["exp_avg_sq"], state["step"], rate)
         logarithms = (math.log(beta) for beta in BETAS)
-        moved = driver.Parameter(*map(address, tensors), parameter.numel(), *BETAS, *logarithms, self._eps)
+        moved = Moved(*map(address, tensors), parameter.numel(), *BETAS, *logarithms, self._eps)
         self._kernels.launch("adam", parameter.numel(), moved)
 
     def zero_grad(self, set_to_none: bool = True) -> None:

@@ -6,7 +6,7 @@
 #endif
 #define INFINITY __int_as_float(0x7f800000)
 #define DEVICE __device__ __forceinline__
-// A kernel that Python starts by its name, in blocks of so many threads: see driver.py.
+// A kernel that Python starts by its name, in blocks of so many threads: see sources.py.
 #define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
 
 DEVICE float exp2_fast(float x) {

@@ -1,7 +1,6 @@
 // Photographs evened before they are compared: see training/photos/tones.py.
 #include "device.cuh"
 
-// Mirrored field by field in driver.py.
 struct Evening {
     const float* render;         // [H, W, 3]
     const unsigned char* photo;  // [H, W, 3]

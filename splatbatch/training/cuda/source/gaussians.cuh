@@ -21,7 +21,7 @@ constexpr float FAINTEST = -7.9943534368588578f;  // log2(1 / 255)
 constexpr float LOG2_E = 1.4426950408889634f;
 constexpr int CHANNELS = 3;
 
-// What is drawn: mirrored field by field in driver.py.
+// What is drawn.
 struct Scene {
     const float* means2d;      // [N, 2], px
     const float* conics;       // [N, 3]: xx, xy, yy

@@ -5,7 +5,6 @@ constexpr int EMIT_THREADS = 256;
 constexpr int TILE_PX = 16;
 constexpr float ROUNDING = 0.01f;  // of a falloff, in which 1 is a factor of e
 
-// Mirrored field by field in driver.py.
 struct Entries {
     const float* means2d;      // [N, 2], px
     const int* radii;          // [N, 2], px

@@ -12,7 +12,6 @@ constexpr int TAPS = 11;
 constexpr int STRIP_THREADS = 128;  // columns of values
 constexpr int STRIP_ROWS = 23;      // so that, with ten more, they are three times eleven
 
-// Mirrored field by field in driver.py.
 struct Comparison {
     const float* render;         // [H, W, 3]
     const void* photo;           // [H, W, 3], uint8 or float

@@ -12,7 +12,7 @@ constexpr float LEAST_RATIO = 1e-12f;     // of determinants, so that the root's
 constexpr float LEAST_ALPHA = 1.0f / 255.0f;
 constexpr int LIST_TILE_PX = 16;
 
-// Gaussians and the camera: mirrored field by field in driver.py.
+// Gaussians and the camera.
 struct Scenery {
     const float* means;      // [N, 3]
     const float* quats;      // [N, 4], w first, of any length

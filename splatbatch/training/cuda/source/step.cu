@@ -3,8 +3,7 @@
 
 constexpr int STEP_THREADS = 256;
 
-// Mirrored field by field in driver.py.
-struct Parameter {
+struct Moved {
     float* values;
     const float* gradients;
     float* means;         // of gradients, and of their squares
@@ -16,7 +15,7 @@ struct Parameter {
 };
 
 // Adam (Kingma 2015, algorithm 1).
-KERNEL(STEP_THREADS) adam(Parameter of) {
+KERNEL(STEP_THREADS) adam(Moved of) {
     const long long place = static_cast<long long>(blockIdx.x) * STEP_THREADS + threadIdx.x;
     if (place >= of.num) return;
     const float gradient = of.gradients[place], steps = *of.steps;
@@ -29,7 +28,6 @@ KERNEL(STEP_THREADS) adam(Parameter of) {
     of.values[place] -= *of.rate / correction1 * mean / (sqrtf(square / correction2) + of.eps);
 }
 
-// Mirrored field by field in driver.py.
 struct Exploration {
     float* means;            // [N, 3]
     const float* quats;      // [N, 4], w first, of any length
