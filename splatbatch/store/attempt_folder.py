@@ -82,6 +82,8 @@ class AttemptFolder:
     """Training process, or the supervisor from its log: phase, step, loss, number of Gaussians."""
     metrics = FileIn("metrics.json")
     """Training process: hold-out metrics, per photograph and in the mean."""
+    covered = FileIn("covered.json")
+    """Training process: which pixels of held-out photographs training photographs see, and their hash."""
     views = FileIn("renders/views.json")
     """Training process: which held-out views are pictured, by rank: worst, median, best."""
     tensorboard = FileIn("tb")

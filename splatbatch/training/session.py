@@ -7,6 +7,7 @@ import importlib.util
 import os
 import platform
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,8 +18,9 @@ from torch import Tensor
 from splatbatch.config import NO_OFFSET, Offset, Recipe
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import MIB, aside, write_json
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Extent, estimate, extent_of
-from splatbatch.scene.frame import read_shifted
+from splatbatch.scene.frame import shifted
 from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.splats import offset_comments, read_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -30,13 +32,14 @@ from splatbatch.training.border.surroundings import as_trained, surroundings_of,
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.cuda.ahead import Compiling, for_training
 from splatbatch.training.ending import StopRequest
+from splatbatch.training.evaluation.covered import covered_of
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import chosen, export, first_values, from_splat, to_parameters
 from splatbatch.training.loop import train
 from splatbatch.training.photos.coarse import content_of
 from splatbatch.training.photos.repeats import find_repeats
-from splatbatch.training.photos.views import Folders, Views, decode_views
+from splatbatch.training.photos.views import Folders, Views, decode_views, with_covered
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.progress.tensorboard import open_tensorboard
 from splatbatch.training.standby import rehearse, wait_for_go
@@ -104,12 +107,15 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
         _load_kernels(training.kernels)
 
     progress.phase("load")
-    reconstruction = read_shifted(Path(settings.sparse), settings.offset)
-    if not len(reconstruction.points):
+    whole = read_reconstruction(Path(settings.sparse), tracks=True)
+    if not len(whole.points):
         raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
-    reconstruction = as_trained(reconstruction, settings, training)
+    reconstruction = as_trained(shifted(whole, settings.offset), settings, training)
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
-    views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tone_in(settings))
+    with ThreadPoolExecutor(max_workers=1) as beside:  # while photographs are decoded, which waits for the disk
+        covering = beside.submit(covered_of, settings, whole)
+        views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tone_in(settings))
+    views = with_covered(views, covering.result())
     for warning in views.warnings:
         progress.warn(warning)
     progress.found(find_repeats(views.training))
@@ -174,6 +180,8 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
         final = evaluator.measure_written(gaussians, step)
         evaluator.measure_first(to_parameters(prepared.gaussians, device))
         made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": _versions(device)}
+        if scene.covered is not None:
+            write_json(folder.covered, scene.covered.to_record())
         write_json(folder.metrics, {**evaluator.to_record(), **made})
         picture_views(folder, scene.surroundings.drawn_with(gaussians), scene.holdout, final, recipe)
         progress.phase("export")

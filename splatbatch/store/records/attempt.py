@@ -227,6 +227,8 @@ class Progress(TypedRecord):
     psnr_even: float | None = None
     """In the evened space, where photographs are evened; `psnr` is on the photographs as they are."""
     ssim_even: float | None = None
+    psnr_covered: float | None = None
+    """On the pixels that are covered; `psnr` is on all that count."""
     health: str = ""
     """The health rule that ended the run."""
     warning: str = ""

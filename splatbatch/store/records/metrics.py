@@ -26,6 +26,16 @@ class Figures(TypedRecord):
     """Evened photographs against renderings as they are; `psnr`: photographs as they are against renderings brought to
     their tone. None where no photograph of the patch has a tone."""
     ssim_even: float | None = None
+    psnr_covered: float | None = None
+    """As `psnr`, on the pixels alone that at least three training photographs see: the figure that decides."""
+    ssim_covered: float | None = None
+    covered_share: float | None = None
+    """Of the pixels; of photographs of which next to nothing is covered too, which `psnr_covered` leaves out."""
+
+    @property
+    def deciding(self) -> float | None:
+        """Return the PSNR by which splats are compared, ranked and accepted: the covered one, where there is one."""
+        return self.psnr if self.psnr_covered is None else self.psnr_covered
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,16 @@ class Resolution(TypedRecord):
 
 
 @dataclass(frozen=True)
+class CoveredSet(TypedRecord):
+    """Which pixels figures are of."""
+
+    hash: str = ""
+    """Of the held-out photographs and their covered pixels; empty: nobody has looked."""
+    why: str = ""
+    """Nothing is covered."""
+
+
+@dataclass(frozen=True)
 class Metrics(KeptRecord):
     """metrics.json, and what result.json repeats of it; also photograph by photograph, and notes, as written."""
 
@@ -61,6 +81,7 @@ class Metrics(KeptRecord):
     final: Figures = Figures()
     peak: MemoryPeaks = MemoryPeaks()
     resolution: Resolution | None = None
+    covered: CoveredSet = CoveredSet()
     made_with: dict[str, str] = field(default_factory=dict)
     """Versions, and under "on" the name of the GPU, or CPU."""
 

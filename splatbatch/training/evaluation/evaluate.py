@@ -38,6 +38,7 @@ class Evaluator:
     def __init__(self, views: Views, recipe: Recipe, progress: Progress, device: torch.device) -> None:
         self._recipe, self._plan, self._progress = recipe, schedule(recipe), progress
         self._holdout, self._sample = views.holdout, _spread(views.training, TRAINING_VIEWS)
+        self._covered = views.covered
         self._is_evened, self._surroundings = views.are_evened, views.surroundings
         self._peaks = MemoryPeaks(device)
         self.evaluations: list[Metrics] = []
@@ -113,7 +114,9 @@ class Evaluator:
         )
         last = self.evaluations[-1] if self.evaluations else None
         figures = {"initial": first[0] if first else None, "final": last, "between": later[:-1]}
-        facts = {"resumed_from": self.resumed_from or None, "stopped_early_at": self.stopped_at}
+        facts: Metrics = {"resumed_from": self.resumed_from or None, "stopped_early_at": self.stopped_at}
+        if self._covered is not None:
+            facts["covered"] = {"hash": self._covered.hash, "why": self._covered.why}
         notes = [self._lpips] if isinstance(self._lpips, str) and self._lpips else []
         return {**figures, **facts, "notes": notes, "peak": self._peaks.to_record()}
 
@@ -152,14 +155,40 @@ def _measure(
     if is_evened and photo.tone is not None:
         target = photo.evened()  # may exceed 1, as the rendering then should
         of_even = _figures(recipe, *masked(colors.clamp_min(0), target, mask), mask)
-    colors, target = masked(photo.as_taken(colors).clamp(0, 1), photo.target(), mask)
+    taken = photo.as_taken(colors).clamp(0, 1)
+    colors, target = masked(taken, photo.target(), mask)
     figures = _figures(recipe, colors, target, mask)
     if math.isnan(figures["psnr"]):
         raise TrainerError(f"health: nan_loss: the rendering of {photo.name} is not finite")
     evened = {f"{name}_even": value for name, value in (of_even or figures).items()} if is_evened else {}
     if lpips and min(colors.shape[:2]) >= SMALLEST_PX:
         figures["lpips"] = float(lpips(colors, target if mask is not None else target.float() / 255))
-    return figures | evened
+    return figures | evened | covered_figures(taken, photo, recipe)
+
+
+def covered_figures(taken: Tensor, photo: Photo, recipe: Recipe) -> dict[str, float]:
+    """Return `psnr_covered`, `ssim_covered` and `covered_share` of a rendering, [H, W, 3] in [0, 1], as taken.
+
+    They are of the pixels of a held-out photograph that are covered, of whose share they are told; of those that are
+    too few nothing is measured.
+    """
+    if photo.covered_share is None:
+        return {}
+    share, covered = {"covered_share": photo.covered_share}, photo.covered_pixels()
+    if covered is None:
+        return share
+    figures = _figures(recipe, *masked(taken, photo.target(), covered), covered)
+    return share | {f"{name}_covered": value for name, value in figures.items()}
+
+
+def covered_psnr(taken: Tensor, photo: Photo) -> float | None:
+    """Return the PSNR in dB of the covered pixels alone, as `covered_figures` has it; None where they are too few."""
+    covered = photo.covered_pixels()
+    if covered is None:
+        return None
+    colors, target = masked(taken, photo.target(), covered)
+    found = of_what_counts({"psnr": float(psnr(colors, target)), "ssim": 0.0}, covered)["psnr"]
+    return min(found, MOST_PSNR_DB)
 
 
 def _figures(recipe: Recipe, colors: Tensor, target: Tensor, mask: Tensor | None) -> dict[str, float]:

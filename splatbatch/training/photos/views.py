@@ -19,6 +19,7 @@ from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.colors.tone import Tone, ToneOf, neutral
+from splatbatch.scene.covered import LEAST_SHARE, Covered
 from splatbatch.scene.photos.folders import DIVISORS, Photographs, choose_photographs, find_masks
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.photos.decode import Decoded, Source, decode
@@ -44,6 +45,8 @@ class Photo:
     pixels: Tensor  # [H, W, 3] uint8, where it fits
     mask: Tensor | None = None  # [H, W] bool, true where a pixel counts; lies beside the pixels; None: everywhere
     tone: Tensor | None = None  # as `photos.tones` makes it, on the device that renders; None: neutral
+    covered: Tensor | None = None  # [H, W] bool, as `scene.covered` has it, of held-out ones, beside the pixels
+    covered_share: float | None = None  # of the pixels that its own mask leaves; None: nobody has looked
 
     def target(self) -> Tensor:
         """Return the pixels on the device that renders; from pinned memory the upload does not wait."""
@@ -52,6 +55,10 @@ class Photo:
     def valid(self) -> Tensor | None:
         """Return the mask on the device that renders."""
         return None if self.mask is None else self.mask.to(self.view.viewmat.device, non_blocking=True)
+
+    def covered_pixels(self) -> Tensor | None:
+        """Return which pixels [H, W] are covered, on the device that renders; None: too few to judge by."""
+        return None if self.covered is None else self.covered.to(self.view.viewmat.device, non_blocking=True)
 
     def as_taken(self, colors: Tensor) -> Tensor:
         """Return a rendering [H, W, 3] as the photograph would show it, not clamped."""
@@ -86,6 +93,8 @@ class Views:
     """What bounds the patch, and what is drawn behind it."""
     content: Mapping[int, float] | None = None
     """What `coarse.content_of` finds; None: nobody has looked."""
+    covered: Covered | None = None
+    """Of the held-out photographs; None: nobody has looked."""
 
     @property
     def are_evened(self) -> bool:
@@ -154,6 +163,23 @@ def photo_in(image: Image, decoded: Decoded, frame: Frame, tone: Tone) -> Photo:
     return Photo(image.name, view, pixels, mask, tone_of(tone, decoded))
 
 
+def with_covered(views: Views, covered: Covered) -> Views:
+    """Return views whose held-out photographs know which of their pixels are covered."""
+    return replace(views, covered=covered, holdout=tuple(_with_covered(photo, covered) for photo in views.holdout))
+
+
+def _with_covered(photo: Photo, covered: Covered) -> Photo:
+    found = covered.of(photo.name, photo.view.width, photo.view.height)
+    if found is None:
+        return replace(photo, covered_share=0.0)
+    pixels = torch.from_numpy(found)
+    num = pixels.numel()
+    if photo.mask is not None:
+        pixels, num = pixels & photo.mask, int(photo.mask.sum())
+    share = float(pixels.sum()) / max(1, num)
+    return replace(photo, covered=pixels if share >= LEAST_SHARE else None, covered_share=share)
+
+
 def settled(photo: Photo, home: torch.device, device: torch.device) -> Photo:
     """Return a photograph with its camera on `device` and its pixels at home; pinned in host memory to upload fast."""
     view = replace(photo.view, viewmat=photo.view.viewmat.to(device), K=photo.view.K.to(device))
@@ -163,9 +189,9 @@ def settled(photo: Photo, home: torch.device, device: torch.device) -> Photo:
             return tensor.to(home, non_blocking=True)
         return tensor.pin_memory() if device.type == "cuda" else tensor
 
-    mask = None if photo.mask is None else settle(photo.mask)
+    mask, covered = (None if one is None else settle(one) for one in (photo.mask, photo.covered))
     tone = None if photo.tone is None else photo.tone.to(device)
-    return replace(photo, view=view, pixels=settle(photo.pixels), mask=mask, tone=tone)
+    return replace(photo, view=view, pixels=settle(photo.pixels), mask=mask, tone=tone, covered=covered)
 
 
 def _size_warnings(sources: Sequence[Source], decoded: Sequence[Decoded], chosen: Photographs) -> tuple[str, ...]:

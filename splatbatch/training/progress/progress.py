@@ -69,7 +69,7 @@ class Progress:
         """Note the figures of an evaluation, and judge them."""
         if not metrics:
             return
-        names = ("psnr", "ssim", "lpips", "training_psnr", "psnr_even", "ssim_even")
+        names = ("psnr", "ssim", "lpips", "training_psnr", "psnr_even", "ssim_even", "psnr_covered")
         self._write(**{name: metrics[name] for name in names if metrics.get(name) is not None})
         self.found(judge_evaluation(metrics.get("training_psnr"), metrics.get("psnr")))
 

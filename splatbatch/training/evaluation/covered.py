@@ -1,0 +1,32 @@
+"""Which pixels of held-out photographs a splat is judged on: the same for every attempt and program."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from splatbatch.errors import SceneError
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
+from splatbatch.scene.colmap.rigs import read_rigs
+from splatbatch.scene.covered import Covered, covered
+from splatbatch.scene.partition.border import Border
+from splatbatch.store.records.metrics import TrainingSettings
+
+
+def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) -> Covered:
+    """Return what is covered of the held-out photographs of a patch; of the whole scene behind patches, nothing.
+
+    Args:
+        settings: of a training, an inspection or an evaluation.
+        model: of the patch, as its files have it, with tracks; None: it is read.
+
+    Raises:
+        ModelError: a file of the model is missing, unreadable, cut or garbage.
+    """
+    if settings.is_backdrop or not settings.holdout:
+        return Covered(why="nobody judges it by held-out photographs")
+    rigs, sparse = None, Path(settings.sparse)
+    with contextlib.suppress(SceneError):  # the audit's to report: without them each photograph is one place
+        rigs = read_rigs(sparse)
+    whole = model or read_reconstruction(sparse, tracks=True)
+    return covered(whole, frozenset(settings.holdout), Border.from_record(settings.border), rigs)

@@ -1,0 +1,92 @@
+"""A splat is judged on the pixels that training photographs see; every attempt at a patch on the same ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from small_patch import recipe, trained
+from test_evaluate import with_evaluation
+
+from splatbatch.files import read_json
+from splatbatch.scene.covered import Covered
+from splatbatch.scene.patches import Patch
+from splatbatch.training.evaluation import evaluate
+from splatbatch.training.evaluation.evaluate import covered_figures, covered_psnr
+from splatbatch.training.photos.views import Photo, Views, with_covered
+from splatbatch.training.rendering.view import View
+
+HEIGHT, WIDTH = 40, 60
+
+
+def photo(mask: torch.Tensor | None = None) -> Photo:
+    generator = torch.Generator().manual_seed(4)
+    pixels = torch.randint(0, 256, (HEIGHT, WIDTH, 3), generator=generator, dtype=torch.uint8)
+    return Photo("a", View(torch.eye(4), torch.eye(3), WIDTH, HEIGHT), pixels, mask)
+
+
+def half_covered(one: Photo, columns: int = WIDTH // 2) -> Photo:
+    cells = torch.zeros(HEIGHT, WIDTH, dtype=torch.bool)
+    cells[:, :columns] = True
+    views = Views((), (one,), None, (), {})  # type: ignore[arg-type]
+    return with_covered(views, Covered({"a": cells.numpy()})).holdout[0]
+
+
+def spoilt(one: Photo, columns: slice, by: float) -> torch.Tensor:
+    taken = one.pixels.float() / 255
+    taken[:, columns] = (taken[:, columns] + by).clamp(0, 1)
+    return taken
+
+
+def test_what_is_wrong_where_nobody_looked_changes_no_covered_figure() -> None:
+    one = half_covered(photo())
+    fair, invented = (spoilt(one, slice(start, None), 0.1) for start in (0, 0))
+    invented[:, WIDTH // 2 + 10 :] = 0
+    assert covered_figures(fair, one, recipe()) == pytest.approx(covered_figures(invented, one, recipe()), abs=1e-3)
+    assert covered_figures(fair, one, recipe())["covered_share"] == 0.5
+
+
+def test_the_covered_psnr_is_of_the_covered_pixels_alone() -> None:
+    one = half_covered(photo())
+    taken = spoilt(one, slice(None), 0.1)
+    error = (taken - one.pixels.float() / 255)[:, : WIDTH // 2].square().mean()
+    assert covered_psnr(taken, one) == pytest.approx(-10 * float(error.log10()), abs=1e-4)
+    assert covered_figures(taken, one, recipe())["psnr_covered"] == covered_psnr(taken, one)
+
+
+def test_a_photograph_of_which_next_to_nothing_is_covered_is_not_judged_by_it() -> None:
+    one = half_covered(photo(), columns=1)
+    assert covered_figures(one.pixels.float() / 255, one, recipe()) == {"covered_share": pytest.approx(1 / WIDTH)}
+    assert covered_psnr(one.pixels.float() / 255, one) is None
+
+
+def test_masked_pixels_are_never_covered() -> None:
+    mask = torch.ones(HEIGHT, WIDTH, dtype=torch.bool)
+    mask[:, : WIDTH // 2] = False
+    one = half_covered(photo(mask), columns=WIDTH // 2 + 15)
+    assert one.covered_share == 0.5
+    assert covered_figures(spoilt(one, slice(0, WIDTH // 2 - 5), 0.5), one, recipe())["psnr_covered"] == 100.0
+
+
+def facts(patch: Patch, name: str, **training: Any) -> dict[str, Any]:
+    folder, _ = trained(patch, recipe(**training), name)
+    metrics, written = read_json(folder.metrics) or {}, read_json(folder.covered) or {}
+    assert metrics["covered"]["hash"] == written["hash"]
+    return metrics
+
+
+def test_the_covered_pixels_are_the_same_whatever_trains(patch: Patch) -> None:
+    settings: tuple[dict[str, Any], ...] = ({}, {"seed": 7}, {"max_steps": 3}, {"strategy": "mcmc", "max_steps": 3})
+    found = [facts(patch, f"attempt-{number:02d}", **one) for number, one in enumerate(settings, start=1)]
+    assert len({one["covered"]["hash"] for one in found}) == 1
+    shares = {one["final"]["covered_share"] for one in found}
+    assert len(shares) == 1
+    assert all("psnr_covered" in one["final"] for one in found) == (max(shares) > 0)
+
+
+def test_every_evaluation_has_the_covered_figures(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate, "TRAINING_VIEWS", 1)
+    folder, _ = trained(patch, with_evaluation(every=30))
+    metrics = read_json(folder.metrics) or {}
+    assert {"psnr_covered", "ssim_covered", "covered_share"} <= metrics["between"][0].keys()
