@@ -58,6 +58,8 @@ LEAST_POINTS = 10
 """Of a photograph for its plane."""
 LEAST_SHARE = 0.02
 """Of the pixels of a photograph, from which on those that are covered are judged."""
+SAMPLES = 64
+"""Of the places that a photograph shows, by which the photographs are found that show them, too."""
 FITS = 10
 """Rounds of reweighting, after which the plane is the one with the least absolute errors."""
 TRACKLESS = "no point of the model names the photographs that see it"
@@ -311,13 +313,28 @@ def _covered_in(view: _View, training: Sequence[_View], border: Border | None) -
     return found
 
 
+def _looking_at(places: Floats, training: Sequence[_View]) -> list[_View]:
+    """Return the photographs that show some of a sample of places [n, 3], those that show most of it first."""
+    sample = places[:: max(1, -(-len(places) // SAMPLES))]
+    matrices = np.array([one.matrix for one in training]).reshape(-1, 4, 4)
+    local = np.einsum("tij,nj->tni", matrices[:, :3, :3], sample) + matrices[:, None, :3, 3]
+    focal, middle, size = (
+        np.array([getter(one.camera) for one in training]).reshape(-1, 1, 2)
+        for getter in (lambda of: (of.fx, of.fy), lambda of: (of.cx, of.cy), lambda of: (of.width, of.height))
+    )
+    with np.errstate(all="ignore"):
+        pixels = local[..., :2] / local[..., 2:] * focal + middle
+        num = ((local[..., 2] > 0) & (pixels >= 0).all(axis=2) & (pixels < size).all(axis=2)).sum(axis=1)
+    return [training[at] for at in np.argsort(-num, kind="stable") if num[at]]
+
+
 def _is_seen(places: Floats, training: Sequence[_View]) -> Mask:
     """Return which places [n, 3] training photographs see from so many places that are so far apart."""
     num = np.zeros(len(places), np.int64)
     rays = np.zeros((len(places), PLACES, 3))  # to those that were found first
     taken = np.zeros((len(places), PLACES), np.int64)
     least = np.cos(np.radians(APART_DEG))
-    for one in training:
+    for one in _looking_at(places, training):
         left = np.flatnonzero(num < PLACES)
         if not len(left):
             break
