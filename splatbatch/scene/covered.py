@@ -318,10 +318,9 @@ def _looking_at(places: Floats, training: Sequence[_View]) -> list[_View]:
     sample = places[:: max(1, -(-len(places) // SAMPLES))]
     matrices = np.array([one.matrix for one in training]).reshape(-1, 4, 4)
     local = np.einsum("tij,nj->tni", matrices[:, :3, :3], sample) + matrices[:, None, :3, 3]
-    focal, middle, size = (
-        np.array([getter(one.camera) for one in training]).reshape(-1, 1, 2)
-        for getter in (lambda of: (of.fx, of.fy), lambda of: (of.cx, of.cy), lambda of: (of.width, of.height))
-    )
+    cameras = [one.camera for one in training]
+    intrinsics = np.array([(of.fx, of.fy, of.cx, of.cy, of.width, of.height) for of in cameras]).reshape(-1, 1, 6)
+    focal, middle, size = intrinsics[..., :2], intrinsics[..., 2:4], intrinsics[..., 4:]
     with np.errstate(all="ignore"):
         pixels = local[..., :2] / local[..., 2:] * focal + middle
         num = ((local[..., 2] > 0) & (pixels >= 0).all(axis=2) & (pixels < size).all(axis=2)).sum(axis=1)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from splatbatch.identity import FileFacts, difference
 from splatbatch.plain_text import spell_files
 from splatbatch.store.records.fingerprint import is_content
+from splatbatch.store.records.metrics import Figures
 from splatbatch.store.records.result import Result
 
 CLEARLY_DB = 0.05
@@ -50,7 +51,7 @@ def choose(new: Result, accepted: Result | None, rules: Rules, differ: Sequence[
         return Choice(
             takes_new=True, words=f"replaces {earlier}; they cannot be compared: {reason}" if rules.is_retry else ""
         )
-    figures = f"{abs(gain_db):.1f} dB {'better' if gain_db >= 0 else 'worse'} than {earlier}"
+    figures = f"{_better_or_worse(gain_db)} than {earlier}{_of_all_pixels(new, accepted)}"
     if rules.is_retry and rules.keeps_better and gain_db < 0:
         return Choice(takes_new=False, words=f"{figures}: kept {earlier}")
     if rules.is_retry:
@@ -97,16 +98,64 @@ def why_not_comparable(one: Result, other: Result, differ: Sequence[str] = ()) -
         return f"other files than then: {spell_files(differ)}"
     if ours.inputs != theirs.inputs:
         return "their model or hold-out differ"
+    if _has_measured(one, other) or _has_measured(other, one):
+        return _other_trainer(ours.trainer, theirs.trainer)  # measured on the very same photographs and pixels
     if _resolution(one) != _resolution(other):
         return f"measured at {_resolution(one) or 'an unknown size'} and at {_resolution(other) or 'an unknown size'}"
-    if ours.trainer != theirs.trainer:
-        return f"trained by {ours.trainer} and by {theirs.trainer}"
-    return ""
+    if one.metrics.covered.hash and other.metrics.covered.hash and not _is_same_set(one, other):
+        return "measured on other covered pixels"
+    return _other_trainer(ours.trainer, theirs.trainer)
+
+
+def _other_trainer(one: str, other: str) -> str:
+    return f"trained by {one} and by {other}" if one != other else ""
 
 
 def _difference_db(new: Result, accepted: Result) -> float | None:
-    ours, theirs = new.metrics.final.psnr, accepted.metrics.final.psnr
-    return None if ours is None or theirs is None else ours - theirs
+    """Return by how much the new one is better: on covered pixels where both were measured on the same ones."""
+    ours, theirs = on_one_set(new, accepted)
+    covered = _less(ours.psnr_covered, theirs.psnr_covered)
+    return _less(ours.psnr, theirs.psnr) if covered is None else covered
+
+
+def on_one_set(one: Result, other: Result) -> tuple[Figures, Figures]:
+    """Return the figures of two splats of which the covered ones are of the same pixels, or absent.
+
+    Where the later one was measured on other pixels, its training has measured the earlier one on those, too.
+    """
+    ours, theirs = one.metrics, other.metrics
+    if _has_measured(one, other):
+        return ours.final, ours.earlier.final
+    if _has_measured(other, one):
+        return theirs.earlier.final, theirs.final
+    if _is_same_set(one, other):
+        return ours.final, theirs.final
+    return ours.final.of_all_pixels(), theirs.final.of_all_pixels()
+
+
+def _has_measured(one: Result, other: Result) -> bool:
+    return bool(other.sha256) and one.metrics.earlier.sha256 == other.sha256
+
+
+def _is_same_set(one: Result, other: Result) -> bool:
+    return one.metrics.covered.hash == other.metrics.covered.hash
+
+
+def _less(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one - other
+
+
+def _better_or_worse(gain_db: float) -> str:
+    return f"{abs(gain_db):.1f} dB {'better' if gain_db >= 0 else 'worse'}"
+
+
+def _of_all_pixels(new: Result, accepted: Result) -> str:
+    """Return, where covered pixels decide, what all pixels say: " on covered pixels (0.3 dB worse on all)"."""
+    ours, theirs = on_one_set(new, accepted)
+    if _less(ours.psnr_covered, theirs.psnr_covered) is None:
+        return ""
+    on_all = _less(ours.psnr, theirs.psnr)
+    return " on covered pixels" + ("" if on_all is None else f" ({_better_or_worse(on_all)} on all)")
 
 
 def _resolution(result: Result) -> str:

@@ -18,7 +18,7 @@ from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders import PatchFolder
 from splatbatch.store.records.colors import as_photographed
-from splatbatch.store.records.metrics import Metrics, TrainingSettings, surroundings
+from splatbatch.store.records.metrics import EarlierSplat, Metrics, TrainingSettings, surroundings
 
 CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
 """What gsplat's rasteriser takes."""
@@ -37,7 +37,8 @@ class BuiltinTrainer:
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Write settings.json and return the command of the training process."""
         settings = settings_for(self._recipe, patch, folder.task)
-        settings = dataclasses.replace(settings, resume=self._checkpoint_before(folder))
+        resume, earlier = self._checkpoint_before(folder), earlier_splat(PatchFolder(folder.path.parent))
+        settings = dataclasses.replace(settings, resume=resume, earlier=earlier)
         write_json(folder.settings, settings.to_record())
         return (sys.executable, "-m", "splatbatch.training", str(folder.path))
 
@@ -54,6 +55,16 @@ class BuiltinTrainer:
         if isinstance(splat, Splat):
             return dataclasses.replace(splat, metrics=(folder.read_metrics() or Metrics()).to_record())
         return splat
+
+
+def earlier_splat(folder: PatchFolder) -> EarlierSplat:
+    """Return the accepted splat of a patch, for which the one that is trained now may take the place."""
+    result = folder.read_result()
+    if result is None or not result.sha256:
+        return EarlierSplat()
+    metrics, resolution = result.metrics, result.metrics.resolution
+    largest = resolution.largest if resolution else None
+    return EarlierSplat(str(folder.splat_of(result)), result.sha256, metrics.covered.hash, largest)
 
 
 def settings_for(recipe: Recipe, patch: Patch, task: str) -> TrainingSettings:

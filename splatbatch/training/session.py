@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.splats import offset_comments, read_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.colors import tone_in
-from splatbatch.store.records.metrics import TrainingSettings
+from splatbatch.store.records.metrics import EarlierSplat, TrainingSettings
 from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.cover import covered
 from splatbatch.training.border.surroundings import as_trained, surroundings_of, why_alone
@@ -62,6 +63,8 @@ class Prepared:
     """Was taken off the coordinates of the model."""
     resume: Path | None = None
     """Checkpoint of an earlier attempt with the same settings."""
+    earlier: EarlierSplat = field(default_factory=EarlierSplat)
+    """The splat that is accepted now."""
     identity: str = ""
     """Of all that the training depends on: of this a checkpoint must be."""
     compiling: Compiling = field(default_factory=Compiling)
@@ -133,7 +136,8 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     gaussians = covered(gaussians, views.surroundings.cover, settled.training.cap())
     who = identity(settled, views, gaussians)  # read through here, where no GPU waits for it
     views = replace(views, content=content_of(views.training, recipe))
-    return Prepared(settled, views, gaussians, extent, settings.offset, resume, who, compiling)
+    of_settings = (settings.offset, resume, settings.earlier)
+    return Prepared(settled, views, gaussians, extent, *of_settings, who, compiling)
 
 
 def _within_reach(first: dict[str, Tensor], views: Views, settings: TrainingSettings) -> dict[str, Tensor]:
@@ -178,11 +182,10 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
         write_splat(written, export(gaussians, scene.frame), step, planned, offset_comments(prepared.offset))
         gaussians = from_splat(read_splat(written), scene.frame, device)
         final = evaluator.measure_written(gaussians, step)
+        evaluator.measure_earlier(prepared.earlier, scene.frame, prepared.offset)
         evaluator.measure_first(to_parameters(prepared.gaussians, device))
         made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": _versions(device)}
-        if scene.covered is not None:
-            write_json(folder.covered, scene.covered.to_record())
-        write_json(folder.metrics, {**evaluator.to_record(), **made})
+        _write_figures(folder, scene, {**evaluator.to_record(), **made})
         picture_views(folder, scene.surroundings.drawn_with(gaussians), scene.holdout, final, recipe)
         progress.phase("export")
     with contextlib.suppress(OSError):
@@ -191,6 +194,12 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     if device.type == "cuda":
         # everything is given back by the end of the process; this only makes sure that no error is still on its way
         torch.cuda.synchronize()
+
+
+def _write_figures(folder: AttemptFolder, scene: Views, metrics: Mapping[str, Any]) -> None:
+    if scene.covered is not None:
+        write_json(folder.covered, scene.covered.to_record())
+    write_json(folder.metrics, dict(metrics))
 
 
 def _checkpoints(folder: AttemptFolder, prepared: Prepared, progress: Progress, stop: StopRequest) -> Checkpoints:

@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from small_patch import recipe, trained
+from small_patch import prepared, recipe, trained
 from test_evaluate import with_evaluation
 
-from splatbatch.files import read_json
+from splatbatch.files import read_json, write_json
 from splatbatch.scene.covered import Covered
 from splatbatch.scene.patches import Patch
 from splatbatch.training.evaluation import evaluate
 from splatbatch.training.evaluation.evaluate import covered_figures, covered_psnr
 from splatbatch.training.photos.views import Photo, Views, with_covered
 from splatbatch.training.rendering.view import View
+from splatbatch.training.session import train_attempt
 
 HEIGHT, WIDTH = 40, 60
 
@@ -90,3 +91,19 @@ def test_every_evaluation_has_the_covered_figures(patch: Patch, monkeypatch: pyt
     folder, _ = trained(patch, with_evaluation(every=30))
     metrics = read_json(folder.metrics) or {}
     assert {"psnr_covered", "ssim_covered", "covered_share"} <= metrics["between"][0].keys()
+
+
+def test_an_accepted_splat_is_measured_on_the_pixels_of_the_new_one_where_its_own_are_others(patch: Patch) -> None:
+    first, splat = trained(patch, recipe(max_steps=3))
+    told = {"path": str(splat.path), "sha256": "s", "largest": [32, 24]}
+    ours = read_json(first.metrics) or {}
+    for number, known in ((2, "others"), (3, ours["covered"]["hash"])):
+        folder = prepared(patch, recipe(max_steps=5), f"attempt-{number:02d}")
+        settings = read_json(folder.settings) or {}
+        write_json(folder.settings, settings | {"earlier": {**told, "covered": known}})
+        train_attempt(folder)
+        found = (read_json(folder.metrics) or {}).get("earlier")
+        assert (found is not None) == (known == "others")
+        if found:
+            assert found["sha256"] == "s"
+            assert found["final"]["psnr_covered"] == pytest.approx(ours["final"]["psnr_covered"], abs=0.01)

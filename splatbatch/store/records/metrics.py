@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from splatbatch.fields import mapping
 from splatbatch.store.records.fingerprint import ORIGIN, Place, tones_in
@@ -36,6 +36,10 @@ class Figures(TypedRecord):
     def deciding(self) -> float | None:
         """Return the PSNR by which splats are compared, ranked and accepted: the covered one, where there is one."""
         return self.psnr if self.psnr_covered is None else self.psnr_covered
+
+    def of_all_pixels(self) -> Self:
+        """Return it without what is of covered pixels alone."""
+        return replace(self, psnr_covered=None, ssim_covered=None, covered_share=None)
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,15 @@ class CoveredSet(TypedRecord):
 
 
 @dataclass(frozen=True)
+class EarlierFigures(TypedRecord):
+    """How good an earlier splat is on what a new one was measured on."""
+
+    sha256: str = ""
+    """Of its file."""
+    final: Figures = Figures()
+
+
+@dataclass(frozen=True)
 class Metrics(KeptRecord):
     """metrics.json, and what result.json repeats of it; also photograph by photograph, and notes, as written."""
 
@@ -82,6 +95,8 @@ class Metrics(KeptRecord):
     peak: MemoryPeaks = MemoryPeaks()
     resolution: Resolution | None = None
     covered: CoveredSet = CoveredSet()
+    earlier: EarlierFigures = EarlierFigures()
+    """The splat that was accepted before, where its own figures are of other pixels; else blank."""
     made_with: dict[str, str] = field(default_factory=dict)
     """Versions, and under "on" the name of the GPU, or CPU."""
 
@@ -128,6 +143,18 @@ class Finding(KeptRecord):
 
 
 @dataclass(frozen=True)
+class EarlierSplat(TypedRecord):
+    """The splat that is accepted while another one is trained, and what its figures are of."""
+
+    path: str = ""
+    sha256: str = ""
+    covered: str = ""
+    """Hash of the covered pixels; empty: nobody had looked."""
+    largest: tuple[float, float] | None = None
+    """Width and height of its largest photograph."""
+
+
+@dataclass(frozen=True)
 class TrainingSettings(TypedRecord):
     """settings.json: what a training process is to do; an external trainer is told by its argv instead."""
 
@@ -150,6 +177,8 @@ class TrainingSettings(TypedRecord):
     backdrop: str = ""
     """The splat that is drawn behind it; empty: none."""
     backdrop_sha256: str = ""
+    earlier: EarlierSplat = EarlierSplat()
+    """Is measured, too, where its figures are of other pixels than those of the new one; blank: there is none."""
     is_backdrop: bool = False
     """The whole scene is trained, coarsely, to be drawn behind its patches."""
 

@@ -8,19 +8,23 @@ import resource
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from splatbatch.config import Evaluation, Recipe
+from splatbatch.config import Evaluation, Offset, Recipe
 from splatbatch.config.schedule import Schedule, schedule
 from splatbatch.errors import TrainerError
 from splatbatch.files import MIB
+from splatbatch.splats import read_header, read_splat
+from splatbatch.store.records.metrics import EarlierSplat
 from splatbatch.training import cuda
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
-from splatbatch.training.gaussians import Parameters
+from splatbatch.training.gaussians import Parameters, from_splat
 from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
+from splatbatch.training.photos.frame import Frame
 from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.rasterize import rasterize
@@ -38,7 +42,9 @@ class Evaluator:
     def __init__(self, views: Views, recipe: Recipe, progress: Progress, device: torch.device) -> None:
         self._recipe, self._plan, self._progress = recipe, schedule(recipe), progress
         self._holdout, self._sample = views.holdout, _spread(views.training, TRAINING_VIEWS)
-        self._covered = views.covered
+        self._covered, self._device, self._earlier = views.covered, device, Metrics()
+        width, height = views.loaded.get("largest") or (None, None)
+        self._largest = None if width is None or height is None else (width, height)
         self._is_evened, self._surroundings = views.are_evened, views.surroundings
         self._peaks = MemoryPeaks(device)
         self.evaluations: list[Metrics] = []
@@ -97,6 +103,34 @@ class Evaluator:
         on_training = {"training_psnr": statistics.fmean(sample.values()), "training_images": sample}
         return {"step": step, **figures, **on_training}
 
+    def measure_earlier(self, earlier: EarlierSplat, frame: Frame, offset: Offset) -> None:
+        """Measure the splat that was accepted before, unless its figures are of the very pixels that ours are of.
+
+        Two splats are compared on one set of photographs and pixels. What cannot be read is not compared.
+        """
+        last = self.evaluations[-1] if self.evaluations else None
+        if last is None or not earlier.sha256 or self._is_of_our_set(earlier):
+            return
+        try:
+            splat, header = read_splat(Path(earlier.path)), read_header(Path(earlier.path))
+        except (OSError, ValueError):
+            return
+        if header.offset != offset:
+            return
+        degree = math.isqrt(splat.shN.shape[1] + 1) - 1  # as its file has it, which other settings may have made
+        recipe = self._recipe.model_copy(
+            update={"training": self._recipe.training.model_copy(update={"sh_degree": degree})}
+        )
+        with self._peaks.evaluating(), contextlib.suppress(TrainerError):  # it was whole when it was accepted
+            gaussians = self._surroundings.drawn_with(from_splat(splat, frame, self._device))
+            figures = evaluate(gaussians, self._holdout, recipe, is_evened=self._is_evened) or {}
+            of_all = {name: value for name, value in figures.items() if name != "images"}
+            self._earlier = {"sha256": earlier.sha256, "final": of_all}
+
+    def _is_of_our_set(self, earlier: EarlierSplat) -> bool:
+        ours = self._covered.hash if self._covered else ""
+        return earlier.covered == ours and earlier.largest == self._largest
+
     def measure_written(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         """Measure the splat as its file holds it, which is what counts, in place of the one in memory.
 
@@ -114,7 +148,8 @@ class Evaluator:
         )
         last = self.evaluations[-1] if self.evaluations else None
         figures = {"initial": first[0] if first else None, "final": last, "between": later[:-1]}
-        facts: Metrics = {"resumed_from": self.resumed_from or None, "stopped_early_at": self.stopped_at}
+        facts: Metrics = {"earlier": self._earlier} if self._earlier else {}
+        facts |= {"resumed_from": self.resumed_from or None, "stopped_early_at": self.stopped_at}
         if self._covered is not None:
             facts["covered"] = {"hash": self._covered.hash, "why": self._covered.why}
         notes = [self._lpips] if isinstance(self._lpips, str) and self._lpips else []
