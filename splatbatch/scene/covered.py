@@ -93,6 +93,10 @@ class Covered:
             digest.update(np.packbits(cells).tobytes())
         return digest.hexdigest()[:16]
 
+    def facts(self) -> dict[str, str]:
+        """Return what metrics.json says of it."""
+        return {"hash": self.hash, "why": self.why}
+
     def to_record(self) -> dict[str, Any]:
         """Return it as covered.json holds it: cells row by row, a bit each, in base64."""
         photos = {

@@ -58,6 +58,8 @@ class AttemptFolder:
     """Parent, before the start: what the training process is to do."""
     watch = FileIn("watch.json")
     """Parent, before the start: how an external trainer is watched, for the supervisor."""
+    measuring = FileIn("measuring.json")
+    """Parent, before the start of an external trainer: what our own evaluation of its splat is told."""
     output = FileIn("output")
     """Training process, if it is an external trainer: all that it writes."""
     staging = FileIn("scene")
@@ -160,6 +162,12 @@ class AttemptFolder:
         from splatbatch.store.records.metrics import TrainingSettings
 
         return self._read(self.settings, TrainingSettings) or TrainingSettings()
+
+    def read_measuring(self) -> TrainingSettings:
+        """Return what our own evaluation of an external trainer's splat is told; blank where nobody measures it."""
+        from splatbatch.store.records.metrics import TrainingSettings
+
+        return self._read(self.measuring, TrainingSettings) or TrainingSettings()
 
     def read_evaluation_settings(self) -> EvaluationSettings:
         """Return what is asked of settings.json where a scene is measured; blank without it."""

@@ -218,6 +218,19 @@ def what_follows(job: Job, end: Exit) -> Job | None:
         return None
 
 
+def what_measures(job: Job, end: Exit) -> Job | None:
+    """Return the job that measures the splat that the program has left; None where nobody does, or there is none."""
+    watch = job.watch
+    if watch is None or not watch.measure or isinstance(end, Cancelled | NotStarted):
+        return None
+    artifacts = Artifacts.of(watch.final())
+    try:
+        product = artifacts.newest() if artifacts and artifacts.all_there() else None
+    except (TooSlow, TooManyFiles):  # the parent says so when it looks for the splat
+        return None
+    return job.measure(watch, artifacts.real_file(product)) if artifacts and product else None
+
+
 class ExternalWatch:
     """Reads progress from the log, and notices a program that is done but does not end."""
 

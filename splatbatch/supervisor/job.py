@@ -32,6 +32,11 @@ class Job:
         second = replace(watch, finish=then.finish, phase=then.phase, then=None)
         return replace(self, spec=replace(self.spec, argv=argv), watch=second)
 
+    def measure(self, watch: Watch, splat: Path) -> Job:
+        """Return the job of the command that measures a splat: ours, without the variables of the program."""
+        env = {name: value for name, value in self.spec.env.items() if name not in watch.env}
+        return replace(self, spec=replace(self.spec, argv=(*watch.measure, str(splat)), env=env), watch=None)
+
 
 def read_job(folder: AttemptFolder) -> Job | None:
     """Return the job of an attempt, the GPU named where the program wants its name; None without job.json."""

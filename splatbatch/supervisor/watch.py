@@ -94,11 +94,14 @@ def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopRequest) -> None:
 
 
 def _run_all(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonitor) -> Exit:
-    """Run the command, then the one that makes a splat of what it left, if it left all it should."""
+    """Run the command, then the one that makes a splat of what it left, if it left all it should; then measure that."""
     end = _run(folder, job, stop, host)
     then = external.what_follows(job, end)
     after = _run(folder, then, stop, host) if then else Exited(0)
-    return end if after == Exited(0) else after
+    end = end if after == Exited(0) else after
+    if measuring := external.what_measures(job, end):
+        _run(folder, measuring, stop, host)  # how this ends says nothing of the splat
+    return end
 
 
 def _run(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonitor) -> Exit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import glob
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from splatbatch.config import Recipe
 from splatbatch.config.trainers.programs import Program, fill, in_words, names_in
 from splatbatch.errors import SceneError
-from splatbatch.files import PRIVATE, TooManyFiles, write_json
+from splatbatch.files import PRIVATE, Record, TooManyFiles, write_json
 from splatbatch.outcome import Exit, Exited, Lost, Rejected, Splat
 from splatbatch.scene.colors.evened import write_evened
 from splatbatch.scene.frame import write_shifted
@@ -21,12 +22,14 @@ from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.records.attempt import Finish, JobSpec, Then, Watch
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.results import whose_splat
 from splatbatch.supervisor.external import Artifacts, TooSlow
 from splatbatch.supervisor.job import GPU_PLACE
 from splatbatch.supervisor.log import Secrets, shown_anyway
+from splatbatch.trainers.builtin import earlier_splat, settings_for
 from splatbatch.trainers.last_step import (
     SILENT,
     Words,
@@ -37,6 +40,8 @@ from splatbatch.trainers.last_step import (
     written_at,
 )
 from splatbatch.trainers.measures import read_measures
+
+MEASURING = "splatbatch.training.evaluation"
 
 
 class ExternalTrainer:
@@ -60,8 +65,17 @@ class ExternalTrainer:
         recipe = self._recipe.model_dump(mode="json")
         settings = TrainingSettings(folder.task, recipe, argv, holdout=self._held_out(patch))
         write_json(folder.settings, settings.to_record())
+        if told := self._measuring(patch, folder, settings):
+            write_json(folder.measuring, told.to_record())
         write_json(folder.watch, self._watch(folder, values).to_record(), PRIVATE)
         return argv
+
+    def _measuring(self, patch: Patch, folder: AttemptFolder, settings: TrainingSettings) -> TrainingSettings | None:
+        """Return what our own evaluation of its splat is told; None where there is none, or nothing is held out."""
+        if not self._program.metrics.evaluate or not settings.holdout:
+            return None
+        told = dataclasses.replace(settings_for(self._recipe, patch, folder.task), backdrop="", backdrop_sha256="")
+        return dataclasses.replace(told, earlier=earlier_splat(PatchFolder(folder.path.parent)))
 
     def _held_out(self, patch: Patch) -> tuple[str, ...]:
         """Return what the settings hold out: whether the program does is its own matter."""
@@ -107,7 +121,9 @@ class ExternalTrainer:
         is_believed = words.heard.highest is None and not artifacts.name_last_step()
         figures = read_measures(self._program.metrics, artifacts, watch.metrics, folder.read_progress())
         max_steps, warnings = self._recipe.training.max_steps, (SILENT,) if is_believed else ()
-        return dataclasses.replace(splat, step=max_steps, metrics=figures, warnings=warnings)
+        return dataclasses.replace(
+            splat, step=max_steps, metrics=_as_measured(folder, splat, figures), warnings=warnings
+        )
 
     def _why_not_trusted(self, folder: AttemptFolder, artifacts: Artifacts) -> str:
         if not artifacts.all_there():
@@ -163,7 +179,16 @@ class ExternalTrainer:
             finished_after_s=artifact.finished_after_s,
             then=Then(_filled(artifact.export, values), product) if artifact.export else None,
             metrics=metrics,
+            measure=(sys.executable, "-m", MEASURING, str(folder.path)) if folder.measuring.exists() else (),
         )
+
+
+def _as_measured(folder: AttemptFolder, splat: Splat, by_itself: Record) -> Record:
+    """Return the figures of our own evaluation, with those of the program beside them; these alone without one."""
+    measured = folder.read_metrics()
+    if measured is None or not measured.measured_by or measured.splat != str(splat.path):
+        return by_itself
+    return {**measured.to_record(), "by_itself": by_itself.get("final", {})}
 
 
 def _why_not_its_own(folder: AttemptFolder, splat: Path) -> str:

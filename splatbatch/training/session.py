@@ -36,6 +36,7 @@ from splatbatch.training.ending import StopRequest
 from splatbatch.training.evaluation.covered import covered_of
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.evaluation.pictures import picture_views
+from splatbatch.training.evaluation.splat_file import SplatFiles
 from splatbatch.training.gaussians import chosen, export, first_values, from_splat, to_parameters
 from splatbatch.training.loop import train
 from splatbatch.training.photos.coarse import content_of
@@ -182,9 +183,9 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
         write_splat(written, export(gaussians, scene.frame), step, planned, offset_comments(prepared.offset))
         gaussians = from_splat(read_splat(written), scene.frame, device)
         final = evaluator.measure_written(gaussians, step)
-        evaluator.measure_earlier(prepared.earlier, scene.frame, prepared.offset)
+        evaluator.measure_earlier(prepared.earlier, _files_of(scene, prepared, device).figures)
         evaluator.measure_first(to_parameters(prepared.gaussians, device))
-        made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": _versions(device)}
+        made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": versions(device)}
         _write_figures(folder, scene, {**evaluator.to_record(), **made})
         picture_views(folder, scene.surroundings.drawn_with(gaussians), scene.holdout, final, recipe)
         progress.phase("export")
@@ -194,6 +195,11 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     if device.type == "cuda":
         # everything is given back by the end of the process; this only makes sure that no error is still on its way
         torch.cuda.synchronize()
+
+
+def _files_of(scene: Views, prepared: Prepared, device: torch.device) -> SplatFiles:
+    where = (scene.frame, prepared.recipe, device, prepared.offset)
+    return SplatFiles(scene.holdout, *where, scene.surroundings, is_evened=scene.are_evened)
 
 
 def _write_figures(folder: AttemptFolder, scene: Views, metrics: Mapping[str, Any]) -> None:
@@ -215,7 +221,7 @@ def _load_kernels(wanted: str) -> None:
         importlib.import_module("gsplat.csrc")
 
 
-def _versions(device: torch.device) -> dict[str, str]:
+def versions(device: torch.device) -> dict[str, str]:
     """Return what the result was made with, for whoever compares it with another one."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     versions = {"python": platform.python_version(), "torch": str(torch.__version__), "on": name}

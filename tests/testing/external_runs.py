@@ -13,7 +13,12 @@ from splatbatch.config import Recipe, Training
 from splatbatch.config.trainers.programs import Program
 
 COMMAND = [sys.executable, external_program.__file__, "--steps={steps}", "--output={output}", "--do={setting.do}"]
-RUN = {"command": COMMAND, "settings": {"do": "train"}, "artifact": {"ply": "point_cloud_*.ply"}}
+RUN = {
+    "command": COMMAND,
+    "settings": {"do": "train"},
+    "artifact": {"ply": "point_cloud_*.ply"},
+    "metrics": {"evaluate": False},
+}
 SAYS = {"step": r"step (\d+)/"}
 STEPLESS = {"ply": "splat.ply", "step": "", "finished_after_s": 0.3}
 """A splat whose name tells no step; many programs write it again and again, from early on."""

@@ -87,12 +87,14 @@ class Artifact(Section):
 
 
 class Measures(Section):
-    """Where the program says how good its splat is; its own hold-out, its own way of measuring."""
+    """How good its splat is: measured by us, and where the program says it; its own hold-out, its own way."""
 
     file: str = ""
     """Glob of a JSON file below {output}; of many the one of the highest step counts."""
     keys: dict[Metric, str] = {}
     """Where a figure lies in it: names with dots between, numbers into lists, * for the only or the last member."""
+    evaluate: bool = True
+    """Measure its splat as ours are measured, too, once it is there: on held-out photographs and covered pixels."""
     log: dict[Metric, Pattern] = {}
     """Figures in the log, each captured by a regular expression; the last match counts."""
 

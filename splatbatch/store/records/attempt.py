@@ -184,6 +184,8 @@ class Watch(TypedRecord):
     then: Then | None = None
     metrics: tuple[str, ...] = ()
     """Globs of the file that holds its own figures."""
+    measure: tuple[str, ...] = ()
+    """The command that measures its splat, whose path is added; run in our own environment once all is there."""
     shown: tuple[str, ...] = ()
     """Variables whose values are no secrets: settings that are shown anyway."""
 

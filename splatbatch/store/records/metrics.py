@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -93,6 +93,10 @@ class Metrics(KeptRecord):
     """Before the first step."""
     final: Figures = Figures()
     peak: MemoryPeaks = MemoryPeaks()
+    measured_by: str = ""
+    """Who has measured: "the program itself", or "splatbatch" where an external trainer's splat was; empty: ours."""
+    splat: str = ""
+    """The file, where an external trainer has written it."""
     resolution: Resolution | None = None
     covered: CoveredSet = CoveredSet()
     earlier: EarlierFigures = EarlierFigures()
@@ -152,6 +156,10 @@ class EarlierSplat(TypedRecord):
     """Hash of the covered pixels; empty: nobody had looked."""
     largest: tuple[float, float] | None = None
     """Width and height of its largest photograph."""
+
+    def is_of(self, covered: str, largest: Sequence[float] | None) -> bool:
+        """Return whether its figures are of these covered pixels, at this size of photographs."""
+        return self.covered == covered and (self.largest and [*self.largest]) == (largest and [*largest])
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splatbatch.config import Evaluation, Offset, Recipe
+from splatbatch.config import Evaluation, Recipe
 from splatbatch.config.schedule import Schedule, schedule
 from splatbatch.errors import TrainerError
 from splatbatch.files import MIB
-from splatbatch.splats import read_header, read_splat
 from splatbatch.store.records.metrics import EarlierSplat
 from splatbatch.training import cuda
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
-from splatbatch.training.gaussians import Parameters, from_splat
+from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
-from splatbatch.training.photos.frame import Frame
 from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.rasterize import rasterize
@@ -34,6 +32,8 @@ MOST_PSNR_DB = 100.0  # equal images have an infinite PSNR, which JSON cannot ho
 TRAINING_VIEWS = 4
 """Measured beside the held-out ones, to see what was merely memorised."""
 Metrics = dict[str, Any]
+MeasuredFile = Callable[[Path], Metrics]
+"""Reads a splat and returns its figures; raises OSError, ValueError or TrainerError where it cannot."""
 
 
 class Evaluator:
@@ -42,9 +42,8 @@ class Evaluator:
     def __init__(self, views: Views, recipe: Recipe, progress: Progress, device: torch.device) -> None:
         self._recipe, self._plan, self._progress = recipe, schedule(recipe), progress
         self._holdout, self._sample = views.holdout, _spread(views.training, TRAINING_VIEWS)
-        self._covered, self._device, self._earlier = views.covered, device, Metrics()
-        width, height = views.loaded.get("largest") or (None, None)
-        self._largest = None if width is None or height is None else (width, height)
+        self._covered, self._earlier = views.covered, Metrics()
+        self._largest = views.loaded.get("largest")
         self._is_evened, self._surroundings = views.are_evened, views.surroundings
         self._peaks = MemoryPeaks(device)
         self.evaluations: list[Metrics] = []
@@ -103,33 +102,18 @@ class Evaluator:
         on_training = {"training_psnr": statistics.fmean(sample.values()), "training_images": sample}
         return {"step": step, **figures, **on_training}
 
-    def measure_earlier(self, earlier: EarlierSplat, frame: Frame, offset: Offset) -> None:
+    def measure_earlier(self, earlier: EarlierSplat, measured: MeasuredFile) -> None:
         """Measure the splat that was accepted before, unless its figures are of the very pixels that ours are of.
 
         Two splats are compared on one set of photographs and pixels. What cannot be read is not compared.
         """
-        last = self.evaluations[-1] if self.evaluations else None
-        if last is None or not earlier.sha256 or self._is_of_our_set(earlier):
+        ours = self._covered.hash if self._covered else ""
+        if not self.evaluations or not earlier.sha256 or earlier.is_of(ours, self._largest):
             return
-        try:
-            splat, header = read_splat(Path(earlier.path)), read_header(Path(earlier.path))
-        except (OSError, ValueError):
-            return
-        if header.offset != offset:
-            return
-        degree = math.isqrt(splat.shN.shape[1] + 1) - 1  # as its file has it, which other settings may have made
-        recipe = self._recipe.model_copy(
-            update={"training": self._recipe.training.model_copy(update={"sh_degree": degree})}
-        )
-        with self._peaks.evaluating(), contextlib.suppress(TrainerError):  # it was whole when it was accepted
-            gaussians = self._surroundings.drawn_with(from_splat(splat, frame, self._device))
-            figures = evaluate(gaussians, self._holdout, recipe, is_evened=self._is_evened) or {}
+        with self._peaks.evaluating(), contextlib.suppress(OSError, ValueError, TrainerError):
+            figures = measured(Path(earlier.path))
             of_all = {name: value for name, value in figures.items() if name != "images"}
             self._earlier = {"sha256": earlier.sha256, "final": of_all}
-
-    def _is_of_our_set(self, earlier: EarlierSplat) -> bool:
-        ours = self._covered.hash if self._covered else ""
-        return earlier.covered == ours and earlier.largest == self._largest
 
     def measure_written(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         """Measure the splat as its file holds it, which is what counts, in place of the one in memory.
@@ -151,7 +135,7 @@ class Evaluator:
         facts: Metrics = {"earlier": self._earlier} if self._earlier else {}
         facts |= {"resumed_from": self.resumed_from or None, "stopped_early_at": self.stopped_at}
         if self._covered is not None:
-            facts["covered"] = {"hash": self._covered.hash, "why": self._covered.why}
+            facts["covered"] = self._covered.facts()
         notes = [self._lpips] if isinstance(self._lpips, str) and self._lpips else []
         return {**figures, **facts, "notes": notes, "peak": self._peaks.to_record()}
 

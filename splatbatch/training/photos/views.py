@@ -144,6 +144,33 @@ def decode_views(
     return Views(kept, held_out, frame, warnings, _as_loaded(chosen, decoded))
 
 
+def decode_held_out(
+    model: Reconstruction,
+    folders: Folders,
+    holdout: frozenset[str],
+    training: Training,
+    tone_of_photo: ToneOf = neutral,
+) -> Views:
+    """Decode the held-out photographs alone, as `decode_views` does: of the others none is needed.
+
+    Raises:
+        SceneError: a photograph is missing or unreadable, or a lens cannot be undistorted.
+    """
+    chosen = choose_photographs(folders.images, model.images, model.cameras, training.resolution)
+    images = [image for image in model.images if image.name in holdout]
+    masks = find_masks(folders.masks, (image.name for image in images))
+    sources = [
+        Source(chosen.folder / image.name, model.cameras[image.camera_id], chosen.shrink, masks.get(image.name))
+        for image in images
+    ]
+    decoded, frame = _decode_all(sources, training.workers), frame_of(model.images)
+    photos = [
+        photo_in(image, one, frame, tone_of_photo(image.name)) for image, one in zip(images, decoded, strict=True)
+    ]
+    kept = tuple(photo for photo in photos if photo.counts())
+    return Views((), kept, frame, tuple(filter(None, [chosen.note])), _as_loaded(chosen, decoded) if decoded else {})
+
+
 def _decode_all(sources: Sequence[Source], workers: int | Literal["auto"]) -> list[Decoded]:
     """Decode photographs, in threads: Pillow and SciPy let go of Python's lock while they work."""
     count = min(16, os.cpu_count() or 1) if workers == "auto" else workers

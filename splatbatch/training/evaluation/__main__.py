@@ -1,0 +1,62 @@
+"""`python -m splatbatch.training.evaluation <attempt folder> <splat>`: measure what an external trainer has made."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+# before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
+os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+
+from splatbatch.config import Recipe
+from splatbatch.errors import SceneError
+from splatbatch.files import write_json
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.frame import shifted
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.colors import tone_in
+from splatbatch.training.ending import exit_code_of
+from splatbatch.training.evaluation.covered import covered_of
+from splatbatch.training.evaluation.lpips import Lpips, load_lpips
+from splatbatch.training.evaluation.splat_file import SplatFiles
+from splatbatch.training.photos.views import Folders, decode_held_out, with_covered
+from splatbatch.training.session import open_device, versions
+
+MEASURED_BY = "splatbatch"
+
+
+def measure(folder: AttemptFolder, splat: Path) -> None:
+    """Measure a splat on the photographs that the attempt's settings hold out, into metrics.json.
+
+    Raises:
+        SplatbatchError: the splat, the model or a photograph cannot be read, or a rendering is not finite.
+    """
+    settings = folder.read_measuring()
+    recipe = Recipe.model_validate(settings.recipe)
+    whole = read_reconstruction(Path(settings.sparse), tracks=True)
+    folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    model, holdout = shifted(whole, settings.offset), frozenset(settings.holdout)
+    views = decode_held_out(model, folders, holdout, recipe.training, tone_in(settings))
+    covered = covered_of(settings, whole)
+    device = open_device(recipe.training.device)
+    views = with_covered(views, covered).to(device, "host")
+    is_evened, lpips = settings.is_evened, load_lpips()
+    files = SplatFiles(views.holdout, views.frame, recipe, device, settings.offset, is_evened=is_evened)
+    try:
+        figures = files.figures(splat, lpips if isinstance(lpips, Lpips) else None)
+        earlier, record = settings.earlier, dict[str, Any]()
+        if figures and earlier.sha256 and not earlier.is_of(covered.hash, views.loaded.get("largest")):
+            of_all = {name: value for name, value in files.figures(Path(earlier.path)).items() if name != "images"}
+            record = {"earlier": {"sha256": earlier.sha256, "final": of_all}}
+    except (OSError, ValueError) as error:
+        raise SceneError(f"{splat}: cannot be measured ({error})") from error
+    write_json(folder.covered, covered.to_record())
+    record |= {"final": figures or None, "covered": covered.facts(), "resolution": dict(views.loaded)}
+    record |= {"made_with": versions(device), "measured_by": MEASURED_BY, "splat": str(splat)}
+    write_json(folder.metrics, record)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code_of(lambda: measure(AttemptFolder(Path(sys.argv[1])), Path(sys.argv[2]))))

@@ -1,0 +1,50 @@
+"""The splat of an external trainer is measured as ours are: on held-out photographs, and on covered pixels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from attempted import Attempted
+from external_runs import Run
+from small_patch import paint
+
+from splatbatch.outcome import Splat
+from splatbatch.scene.patches import Patch
+from splatbatch.store.records.attempt import JobSpec, Watch
+from splatbatch.store.records.metrics import Metrics
+from splatbatch.supervisor.job import Job
+
+MEASURED: dict[str, Any] = {"metrics": {"evaluate": True}}
+
+
+def made(attempted: Attempted) -> Metrics:
+    attempted.process.wait(60)
+    splat = attempted.collect()
+    assert isinstance(splat, Splat), splat
+    return Metrics.from_record(splat.metrics)
+
+
+def test_a_splat_of_another_program_has_our_figures(run: Run, patch: Patch) -> None:
+    paint(patch.images)
+    metrics = made(run(**MEASURED))
+    assert (metrics.measured_by, metrics.written["by_itself"]) == ("splatbatch", {})
+    assert metrics.final.psnr is not None
+    assert metrics.covered.hash
+    assert metrics.final.covered_share is not None
+
+
+def test_a_splat_that_we_cannot_measure_counts_all_the_same(run: Run, patch: Patch) -> None:
+    for photo in patch.images.iterdir():
+        photo.write_bytes(b"none")
+    metrics = made(attempted := run(**MEASURED))
+    assert not metrics.measured_by
+    assert "cannot identify image file" in attempted.folder.log.read_text()
+
+
+def test_our_evaluation_has_none_of_the_variables_of_the_program() -> None:
+    watch = Watch(env={"PYTHONPATH": "theirs"}, measure=("measure",))
+    job = Job(JobSpec(argv=("train",), env={"PYTHONPATH": "theirs", "CUDA_VISIBLE_DEVICES": "0"}), watch)
+    measuring = job.measure(watch, Path("a.ply"))
+    assert (measuring.spec.argv, measuring.spec.env) == (("measure", "a.ply"), {"CUDA_VISIBLE_DEVICES": "0"})
+    assert measuring.watch is None
