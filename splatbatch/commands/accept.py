@@ -9,6 +9,7 @@ import typer
 from splatbatch.commands.compare import attempt_table, rows_of
 from splatbatch.commands.output import open_console
 from splatbatch.night.accept import accept as accept_attempt
+from splatbatch.store.records.metrics import spell_figures
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.task import the_task
 
@@ -17,8 +18,8 @@ def accept(config: Path | None, name: str, number: int) -> None:
     """Make the splat of an attempt the product, and say so."""
     batch = open_batch(config, [name])
     task = the_task(batch.tasks, name)
-    psnr = accept_attempt(batch, name, number).metrics.final.psnr
-    figures = f", {psnr:.2f} dB" if psnr is not None else ""
+    figures = spell_figures(accept_attempt(batch, name, number).metrics.final)
+    figures = f", {figures}" if figures else ""
     typer.echo(f"{task.name}: attempt {number} accepted{figures}; `train` keeps it until settings or inputs change")
     console = open_console()
     console.print(attempt_table(rows_of(batch, task), console.width))

@@ -50,14 +50,17 @@ def rows_of(batch: Batch, task: Task) -> tuple[AttemptRow, ...]:
 
 def attempt_table(rows: Sequence[AttemptRow], width: int) -> Table:
     """Return attempts as a table for a terminal; what is changed is held against the YAML of today."""
-    headings = ("attempt", "outcome", "unlike the YAML", "PSNR dB", "SSIM", "Gaussians", "time", "")
+    headings = ("attempt", "outcome", "unlike the YAML", "covered dB", "PSNR dB", "SSIM", "Gaussians", "time", "")
     table = open_table(headings, ("outcome", "unlike the YAML", ""))
+    sets = {row.covered_set for row in rows if row.kept}
     for row in rows:
         outcome = f"{row.outcome}: {in_words(row.cause)}" if row.cause else row.outcome
         note = "kept" if row.kept else "" if row.has_splat or row.outcome != "trained" else "splat removed"
-        cells = (_shown(row.psnr, ".2f"), _shown(row.ssim, ".4f"), _shown(row.num_gaussians, ",d"), clock(row.seconds))
-        table.add_row(str(row.number), one_line(outcome), one_line(assignments(row.changes)), *cells, note)
-    return narrowed(table, (9, 7, 6, 8, 2, 3, 4, 5), width)
+        note += ", on other pixels" if row.psnr_covered is not None and sets and row.covered_set not in sets else ""
+        figures = (*(_shown(one, ".2f") for one in (row.psnr_covered, row.psnr)), _shown(row.ssim, ".4f"))
+        cells = (*figures, _shown(row.num_gaussians, ",d"), clock(row.seconds), note.removeprefix(", "))
+        table.add_row(str(row.number), one_line(outcome), one_line(assignments(row.changes)), *cells)
+    return narrowed(table, (10, 7, 6, 9, 8, 2, 3, 4, 5), width)
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,16 @@ class PatchPair:
     """A patch in two runs; None where a run has no splat of it."""
 
     patch: str
+    psnr_covered: tuple[float | None, float | None]
+    """None also where the covered pixels are others in the two."""
     psnr: tuple[float | None, float | None]
     num_gaussians: tuple[int | None, int | None]
     seconds: tuple[float | None, float | None]
 
     @property
     def gain_db(self) -> float | None:
-        """PSNR of the second less that of the first."""
-        first, second = self.psnr
+        """PSNR of the second less that of the first: on covered pixels where both are of the same."""
+        first, second = self.psnr if None in self.psnr_covered else self.psnr_covered
         return None if first is None or second is None else second - first
 
 
@@ -94,13 +99,15 @@ def _compare_runs(one: OutputFolder, other: OutputFolder, names: tuple[str, str]
         records = [{**asdict(pair), "gain_db": pair.gain_db} for pair in pairs]
         print_json({"runs": list(names), "patches": records, "mean_gain_db": mean})
         return
-    table = open_table(("patch", "PSNR dB", "", "gain", "Gaussians", "", "time", ""), ("patch",))
+    headings = ("patch", "covered dB", "", "PSNR dB", "", "gain", "Gaussians", "", "time", "")
+    table = open_table(headings, ("patch",))
     for pair in pairs:
-        figures = [*(_shown(value, ".2f") for value in pair.psnr), _shown(pair.gain_db, "+.2f")]
+        figures = [_shown(value, ".2f") for value in (*pair.psnr_covered, *pair.psnr)]
+        figures.append(_shown(pair.gain_db, "+.2f"))
         counts = [_shown(value, ",d") for value in pair.num_gaussians]
         table.add_row(one_line(pair.patch), *figures, *counts, *(clock(value) for value in pair.seconds))
     console = open_console()
-    narrowed(table, (9, 5, 5, 8, 3, 3, 1, 1), console.width)
+    narrowed(table, (9, 6, 6, 5, 5, 8, 3, 3, 1, 1), console.width)
     console.print(f"first: {one_line(names[0])}, second: {one_line(names[1])}", markup=False)
     console.print(table)
     console.print(
@@ -111,7 +118,9 @@ def _compare_runs(one: OutputFolder, other: OutputFolder, names: tuple[str, str]
 def _pair(name: str, first: Mapping[str, PatchStatus], second: Mapping[str, PatchStatus]) -> PatchPair:
     one, other = first.get(name, PatchStatus(name, "waiting")), second.get(name, PatchStatus(name, "waiting"))
     counts = (one.num_gaussians, other.num_gaussians)
-    return PatchPair(name, (one.psnr, other.psnr), counts, (one.seconds, other.seconds))
+    is_same_set = one.covered_set == other.covered_set
+    covered = (one.psnr_covered, other.psnr_covered) if is_same_set else (None, None)
+    return PatchPair(name, covered, (one.psnr, other.psnr), counts, (one.seconds, other.seconds))
 
 
 def _shown(value: float | None, form: str) -> str:

@@ -6,8 +6,8 @@ The command of `notify.command` gets one JSON object on stdin:
     event        "patches_failed" or "batch_ended"
     output       the output folder; host: where the batch runs
     summary      one line
-    patches      those that failed since the last message, or all: [{"patch", "state", "cause", "advice", "psnr",
-                 "num_gaussians", "seconds"}]
+    patches      those that failed since the last message, or all: [{"patch", "state", "cause", "advice",
+                 "psnr_covered", "psnr", "num_gaussians", "seconds"}]
     stopped      why the batch was stopped, as "SIGTERM"; empty if it was not
     afterwards   what follows the training: [{"what", "state", "words", "command", "at"}]; what: inspect, merge,
                  evaluate, publish; state: done, partly, left out; command: what makes it good
@@ -38,7 +38,7 @@ TIMEOUT_S = 30.0
 """A command, or a delivery, that takes longer is ended: a mail server that greylists answers within some seconds."""
 PATIENCE_S = 5.0
 """So long the last message waits for an earlier one that is still being delivered."""
-SHOWN = ("patch", "state", "cause", "advice", "psnr", "num_gaussians", "seconds")
+SHOWN = ("patch", "state", "cause", "advice", "psnr_covered", "psnr", "num_gaussians", "seconds")
 
 
 class Notifier:

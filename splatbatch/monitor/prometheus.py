@@ -25,6 +25,7 @@ PER_PATCH = (
     ("step", "step", "Training steps done."),
     ("max_steps", "max_steps", "Training steps to do."),
     ("loss", "loss", "Loss of the latest step told."),
+    ("psnr_covered", "psnr_covered_db", "PSNR on the pixels of held-out photographs that training photographs see."),
     ("psnr", "psnr_db", "PSNR on held-out photographs."),
     ("num_gaussians", "gaussians", "Gaussians."),
     ("seconds", "seconds", "Time of the latest attempt."),

@@ -53,6 +53,8 @@ def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
     table = Table(box=None, pad_edge=False)
     has_nodes = len({one.node for one in statuses if one.node}) > 1
     columns = [column for column in COLUMNS if column.narrow or width >= WIDE]
+    if all(one.psnr_covered is None for one in statuses):
+        columns.remove(COVERED)
     columns += [NODE] if has_nodes and width >= WIDE else []
     for column in columns:
         longest = LONGEST.get(column.heading) if width < WIDE else None
@@ -124,6 +126,8 @@ def _number(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
 
 
+COVERED = Column("covered dB", lambda status: _number(status.psnr_covered, ".2f"), narrow=True, worth=7)
+"""Only where there is one."""
 COLUMNS = (
     Column("patch", lambda status: _text(status.patch), narrow=True, is_text=True, worth=9),
     Column("state", _state, narrow=True, is_text=True, worth=8),
@@ -132,6 +136,7 @@ COLUMNS = (
     Column("step", _step),
     Column("it/s", lambda status: _number(status.steps_per_s, ".1f")),
     Column("loss", lambda status: _number(status.loss, ".4f"), narrow=True),
+    COVERED,
     Column("PSNR dB", lambda status: _number(status.psnr, ".2f"), narrow=True, worth=7),
     Column("Gaussians", lambda status: _number(status.num_gaussians, ",d")),
     Column("GPU MiB", lambda status: _number(status.gpu_used_mib, ",d")),

@@ -58,7 +58,7 @@ class Published:
     views: TrainingSettings
     """With which photographs it is compared, and how."""
     figures: Mapping[str, float]
-    """What is known of its quality: "psnr", "ssim", "num_photos"."""
+    """What is known of its quality: "psnr_covered", "psnr", "ssim", "num_photos"."""
     patches: tuple[Patch, ...] = ()
     """Whose cameras looked at it."""
     warnings: tuple[str, ...] = ()
@@ -175,7 +175,8 @@ def _patch(batch: Batch, task: Task) -> Published:
 
 
 def _figures_of(metrics: Metrics) -> dict[str, float]:
-    known = {"psnr": metrics.final.psnr, "ssim": metrics.final.ssim, "num_photos": len(metrics.photos())}
+    names = ("psnr_covered", "psnr", "ssim")
+    known = {name: getattr(metrics.final, name) for name in names} | {"num_photos": len(metrics.photos())}
     return {name: float(value) for name, value in known.items() if value is not None}
 
 
@@ -209,7 +210,8 @@ def _scene(batch: Batch) -> Published:
     holes = tuple(f"{hole.patch}: {hole.reason}: a hole in the scene" for hole in merged.holes)
     found = batch.output.scene.read_evaluation()
     known = found.total if found and found.num_gaussians == header.num_gaussians else None
-    figures = {"psnr": known.psnr, "ssim": known.ssim, "num_photos": known.num_photos} if known else {}
+    names = ("psnr_covered", "psnr", "ssim", "num_photos")
+    figures = {name: getattr(known, name) for name in names} if known else {}
     return Published(
         SCENE,
         files.splat,

@@ -117,6 +117,8 @@ def _as_its_folder_says(attempt: Attempt, folder: AttemptFolder, product: Result
         setup_s=None if begun is None or started_at is None else max(0.0, round(begun - started_at, 2)),
         pace_s=pace_s(lines),
         torch_peak_mib=metrics.peak.highest(),
+        psnr_covered=final.psnr_covered,
+        covered_set=(own.metrics if own.metrics.written else metrics).covered.hash,
         psnr=final.psnr,
         ssim=final.ssim,
         num_gaussians=own.num_gaussians,
@@ -140,8 +142,13 @@ def gain_db(attempts: Sequence[Attempt], since: float) -> float | None:
     kept = next((one for one in attempts if one.is_kept), None)
     if kept is None or kept.psnr is None or (kept.started_at or 0.0) + 1 < since:
         return None
-    before = [one.psnr for one in attempts if one.number < kept.number and one.outcome == "trained"]
-    return kept.psnr - before[-1] if before and before[-1] is not None else None
+    before = [one for one in attempts if one.number < kept.number and one.outcome == "trained"]
+    if not before:
+        return None
+    last, is_same_set = before[-1], before[-1].covered_set == kept.covered_set
+    if is_same_set and kept.psnr_covered is not None and last.psnr_covered is not None:
+        return kept.psnr_covered - last.psnr_covered
+    return None if last.psnr is None else kept.psnr - last.psnr
 
 
 def deadline_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 from splatbatch.config import Variant
 from splatbatch.report.facts import Figures, ReportedPatch, Sweep, UnderVariant, VariantRow
 
-FIGURES = ("psnr", "ssim", "num_gaussians", "bytes", "seconds")
-HIGHER = ("psnr", "ssim")
+FIGURES = ("psnr_covered", "psnr", "ssim", "num_gaussians", "bytes", "seconds")
+HIGHER = ("psnr_covered", "psnr", "ssim")
 """Figures of which more is better; of the others, less."""
 
 
@@ -34,9 +34,17 @@ def compare(patches: Sequence[ReportedPatch], variants: Sequence[Variant]) -> Sw
         variants=tuple(rows),
         best={key: _best({row.variant: row.mean.of(key) for row in comparable}, key) for key in FIGURES},
         best_of_patch={
-            patch: _best({row.variant: row.patches[patch].psnr for row in rows}, "psnr") for patch in of_patches
+            patch: _best({row.variant: row.patches[patch].of(by) for row in rows}, by)
+            for patch in of_patches
+            for by in [deciding_of([row.patches[patch] for row in rows])]
         },
     )
+
+
+def deciding_of(figures: Iterable[Figures]) -> str:
+    """Return by which PSNR splats are compared: the covered one, unless one has only the other."""
+    known = [one for one in figures if one.psnr is not None]
+    return "psnr_covered" if known and all(one.psnr_covered is not None for one in known) else "psnr"
 
 
 def spelt(value: Any) -> str:
@@ -63,7 +71,7 @@ def _figures(task: ReportedPatch | None) -> UnderVariant:
         return UnderVariant()
     if task.state != "trained":
         return UnderVariant(state=task.state, changes=task.changes)
-    figures = (task.psnr, task.ssim, task.num_gaussians, task.bytes, task.seconds)
+    figures = (task.psnr_covered, task.psnr, task.ssim, task.num_gaussians, task.bytes, task.seconds)
     return UnderVariant(*figures, task.state, task.changes)
 
 

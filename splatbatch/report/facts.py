@@ -74,10 +74,13 @@ class Attempt:
     """By this attempt, as NVML sees it."""
     torch_peak_mib: float | None = None
     """Of that, what torch had allocated."""
+    psnr_covered: float | None = None
     psnr: float | None = None
     ssim: float | None = None
     num_gaussians: int | None = None
     """Of its splat."""
+    covered_set: str = ""
+    """Hash of the covered pixels."""
     pace_s: float | None = None
     """Of a step, but for the first, which compiles kernels."""
     choice: str = ""
@@ -127,7 +130,8 @@ class ReportedPatch(PatchStatus):
     outliers: tuple[str, ...] = ()
     """How it differs from the other patches."""
     gain_db: float | None = None
-    """Of its PSNR by the latest run; None where that has not replaced it."""
+    """Of its PSNR, the covered one if both are of the same pixels, by the latest run; None where that has not replaced
+    it."""
     attempts: tuple[Attempt, ...] = ()
     of_patch: str = ""
     variant: str = ""
@@ -145,6 +149,7 @@ class ReportedPatch(PatchStatus):
 class Figures:
     """What is compared in a sweep, of a patch or in the mean over the trained ones."""
 
+    psnr_covered: float | None = None
     psnr: float | None = None
     ssim: float | None = None
     num_gaussians: float | None = None
@@ -193,7 +198,7 @@ class Sweep:
     best: dict[str, str | None]
     """Variant by figure."""
     best_of_patch: dict[str, str | None]
-    """Variant by patch, after its PSNR."""
+    """Variant by patch, after its PSNR; the covered one where every variant has one."""
 
 
 @dataclass(frozen=True)

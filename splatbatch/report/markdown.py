@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from splatbatch.plain_text import assignments, one_line, plain
 from splatbatch.report.comparison import spelt
 from splatbatch.report.facts import CutScene, Item, Report, ReportedColors, ReportedPatch, Sweep, Worker
-from splatbatch.report.page.comparison_page import HEADINGS, is_best, short, shown
+from splatbatch.report.page.comparison_page import headings_of, is_best, short, shown
 from splatbatch.report.quality import exceeded
 from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
 from splatbatch.report.todo import MOST_NAMED
@@ -18,7 +18,8 @@ from splatbatch.scene.patches import spell
 from splatbatch.store.records.quality import grade_in_words
 
 SPECIAL = re.compile(r"[\\`*\[|]")
-_FIRST = ("patch", "state", "photographs", "PSNR dB (before)", "SSIM", "Gaussians", "MiB")
+COVERED = "covered dB"
+_FIRST = ("patch", "state", "photographs", COVERED, "PSNR dB (before)", "SSIM", "Gaussians", "MiB")
 _HEADINGS = (*_FIRST, "seconds", "attempt", "changed")
 _OF_WORKERS = ("worker", "node", "job", "since", "attempts", "trained")
 
@@ -86,11 +87,11 @@ def _comparison(sweep: Sweep | None) -> list[str]:
     if not sweep:
         return []
     names = (_plain(short(setting)) for setting in sweep.settings)
-    rows: list[Sequence[str]] = [("variant", *names, "trained", *HEADINGS.values())]
+    rows: list[Sequence[str]] = [("variant", *names, "trained", *headings_of(sweep).values())]
     for row in sweep.variants:
         means = [
             f"**{figure}**" if is_best(sweep, row, key) else figure
-            for key in HEADINGS
+            for key in headings_of(sweep)
             for figure in [shown(key, row.mean.of(key))]
         ]
         settings = [_plain(spelt(row.settings[key])) for key in sweep.settings]
@@ -99,10 +100,12 @@ def _comparison(sweep: Sweep | None) -> list[str]:
 
 
 def _patches(patches: Sequence[ReportedPatch]) -> list[str]:
-    """Return the patches as a table; the last column names their nodes where there is more than one."""
-    if len(nodes_of(patches)) < 2:
-        return _table([_HEADINGS, *(_row(patch) for patch in patches)])
-    return _table([(*_HEADINGS, "node"), *((*_row(patch), _plain(patch.node)) for patch in patches)])
+    """Return the patches as a table: with covered figures where there are such, with nodes where there are several."""
+    rows = [(*_HEADINGS, "node"), *((*_row(patch), _plain(patch.node)) for patch in patches)]
+    left_out = {COVERED} if all(patch.psnr_covered is None for patch in patches) else set()
+    left_out |= {"node"} if len(nodes_of(patches)) < 2 else set()
+    kept = [place for place, heading in enumerate(rows[0]) if heading not in left_out]
+    return _table([[row[place] for place in kept] for row in rows])
 
 
 def _workers(workers: Sequence[Worker]) -> list[str]:
@@ -127,6 +130,7 @@ def _row(patch: ReportedPatch) -> tuple[str, ...]:
         _plain(patch.patch),
         patch.state,
         _plain(photographs(patch.resolution)),
+        shown("psnr_covered", patch.psnr_covered),
         f"{psnr:.2f} ({before:.2f})" if psnr is not None and before is not None else shown("psnr", psnr),
         shown("ssim", patch.ssim),
         f"{patch.num_gaussians:,}" if patch.num_gaussians else "",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from splatbatch.config import TaskId
+from splatbatch.store.records.metrics import deciding
 from splatbatch.tasks.status import PatchStatus
 
 FEWEST = 4
@@ -38,7 +39,7 @@ def outliers(
 def _outliers(statuses: Sequence[PatchStatus]) -> dict[str, tuple[str, ...]]:
     trained = [status for status in statuses if status.state == "trained"]
     marks: dict[str, list[str]] = {status.patch: [] for status in statuses}
-    for patch, value, median in _far({status.patch: status.psnr for status in trained}):
+    for patch, value, median in _far({status.patch: deciding(status) for status in trained}):
         if median - value >= LEAST_DB:
             marks[patch].append(f"PSNR {median - value:.1f} dB under the median")
     for patch, value, median in _far({status.patch: status.num_gaussians for status in trained}):

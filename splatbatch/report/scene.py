@@ -144,7 +144,8 @@ def in_words(scene: CutScene) -> str:
     if found is None:
         return "The merged scene has not been measured: splatbatch evaluate."
     total, across, within = found.total, found.across, found.within
-    words = f"Merged: {_db(total.psnr)} on {counted(total.num_photos, 'held-out photograph')}"
+    on_covered = f"{_db(total.psnr_covered)} on covered pixels, " if total.psnr_covered is not None else ""
+    words = f"Merged: {on_covered}{_db(total.psnr)} on {counted(total.num_photos, 'held-out photograph')}"
     words += f", {_db(across.psnr)} on those across a seam, {_db(within.psnr)} on the others"
     words += f"; the patches' own splats {_db(total.own_psnr)}."
     return words + (" The scene was merged again since." if scene.is_stale else "")

@@ -28,8 +28,10 @@ class AttemptRow:
     cause: str = ""
     changes: dict[str, Any] = field(default_factory=dict)
     """Settings in which it differs from what the YAML says today."""
+    psnr_covered: float | None = None
+    """On the pixels of held-out photographs that training photographs see, in dB: the figure that decides."""
     psnr: float | None = None
-    """On held-out photographs, in dB."""
+    """On all their pixels."""
     ssim: float | None = None
     num_gaussians: int | None = None
     seconds: float | None = None
@@ -37,6 +39,8 @@ class AttemptRow:
     """Its splat is the product."""
     has_splat: bool = False
     """Its splat is still there, so that `accept` can bring it back."""
+    covered_set: str = ""
+    """Hash of the covered pixels: of another set figures are not compared."""
 
 
 def attempt_rows(
@@ -61,12 +65,14 @@ def _row(attempt: AttemptFolder, end: AttemptEnded | None, product: Result, toda
         (end and end.outcome) or ("trained" if kept else "running"),
         end.cause if end else "",
         _changes(attempt, today),
+        metrics.final.psnr_covered,
         metrics.final.psnr,
         metrics.final.ssim,
         own.num_gaussians or attempt.last_progress().num_gaussians,
         own.seconds if own.seconds is not None else end.seconds if end else None,
         kept,
         attempt.splat.exists(),
+        metrics.covered.hash,
     )
 
 

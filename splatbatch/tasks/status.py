@@ -45,9 +45,15 @@ class PatchStatus:
     step: int = 0
     max_steps: int = 0
     loss: float | None = None
+    psnr_covered: float | None = None
+    """In dB on held-out photographs, on the pixels that training photographs see: the figure that decides."""
+    covered_share: float | None = None
+    """Of their pixels."""
+    covered_set: str = ""
+    """Hash of these pixels: of another set figures are not compared."""
     psnr: float | None = None
     psnr_even: float | None = None
-    """In dB on held-out photographs, as they are, and evened; `training_psnr` far above them means memorised."""
+    """On all pixels, as they are, and evened; `training_psnr` far above `psnr_covered` means memorised."""
     ssim: float | None = None
     initial_psnr: float | None = None
     training_psnr: float | None = None
@@ -210,6 +216,7 @@ def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
         step=step,
         max_steps=max_steps,
         loss=of_step.loss,
+        psnr_covered=measured.psnr_covered,
         psnr=measured.psnr,
         psnr_even=measured.psnr_even,
         ssim=measured.ssim,
@@ -236,6 +243,9 @@ def _with_figures(output: OutputFolder, status: PatchStatus) -> PatchStatus:
         phase="done",
         step=result.step or 0,
         max_steps=result.step or 0,
+        psnr_covered=final.psnr_covered,
+        covered_share=final.covered_share,
+        covered_set=result.metrics.covered.hash,
         psnr=final.psnr,
         psnr_even=final.psnr_even,
         ssim=final.ssim,

@@ -143,6 +143,7 @@ def output(tmp_path: Path) -> MadeOutput:
 def test_the_same_comparison_stands_in_all_three_reports(output: MadeOutput) -> None:
     report = write_report(output.output, [], [variant("a", cap=5), variant("b", cap=7)])
     assert report.sweep and report.sweep.best == {
+        "psnr_covered": None,
         "psnr": "b",
         "ssim": "b",
         "num_gaussians": None,

@@ -23,8 +23,8 @@ LOOK_S = 2.0
 REST = 20.0
 """Times what a report takes to make, for which it stands: a batch of hundreds takes seconds."""
 OF_A_PATCH = (
-    "patch", "phase", "step", "max_steps", "loss", "psnr", "num_gaussians", "steps_per_s", "eta_s", "gpu_used_mib",
-    "gpu_temperature_c", "node",
+    "patch", "phase", "step", "max_steps", "loss", "psnr_covered", "psnr", "num_gaussians", "steps_per_s", "eta_s",
+    "gpu_used_mib", "gpu_temperature_c", "node",
 )  # fmt: skip
 
 

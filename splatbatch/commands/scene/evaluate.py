@@ -16,10 +16,9 @@ from splatbatch.store.records.evaluation import Measured, SceneEvaluation, SeamM
 from splatbatch.tasks.batch import open_batch
 
 NOT_WHOLE = 1
-OF_PHOTOS = ("photographs", "number", "PSNR dB", "SSIM", "LPIPS", "patches' own dB", "gain dB")
-OF_SEAMS = (
-    *("seam", "across", "PSNR dB", "views", "between dB", "colour /255", "depth step %", "density", "pixels %", "note"),
-)
+OF_PHOTOS = ("photographs", "number", "covered dB", "PSNR dB", "SSIM", "LPIPS", "patches' own dB", "gain dB")
+_ACROSS = ("seam", "across", "covered dB", "PSNR dB")
+OF_SEAMS = (*_ACROSS, "views", "between dB", "colour /255", "depth step %", "density", "pixels %", "note")
 
 
 def evaluate(config: Path | None, splat: Path | None, *, as_json: bool) -> None:
@@ -62,12 +61,14 @@ def tables(found: SceneEvaluation) -> Iterator[Table]:
 
 
 def _of_photos(one: Measured) -> list[str]:
-    figures = ((one.psnr, ".2f"), (one.ssim, ".3f"), (one.lpips, ".3f"), (one.own_psnr, ".2f"), (one.gain_db, "+.2f"))
+    figures = [(one.psnr_covered, ".2f"), (one.psnr, ".2f"), (one.ssim, ".3f"), (one.lpips, ".3f")]
+    figures += [(one.own_psnr, ".2f"), (one.gain_db, "+.2f")]
     return [str(one.num_photos), *(figure(value, form) for value, form in figures)]
 
 
 def _of_seam(seam: SeamMeasured) -> list[str]:
-    across = [str(seam.across.num_photos), figure(seam.across.psnr, ".2f"), str(seam.num_views)]
+    figures_across = (figure(value, ".2f") for value in (seam.across.psnr_covered, seam.across.psnr))
+    across = [str(seam.across.num_photos), *figures_across, str(seam.num_views)]
     step, share = ((None if one is None else 100 * one) for one in (seam.depth_step, seam.share))
     figures = ((seam.psnr_between, ".2f"), (seam.color_offset, ".2f"), (step, "+.2f"), (seam.density_ratio, ".2f"))
     return [*across, *(figure(value, form) for value, form in (*figures, (share, ".0f"))), one_line(seam.problem)]

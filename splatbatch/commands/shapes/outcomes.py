@@ -24,6 +24,7 @@ class Pair(TypedDict):
     """A patch in two runs; null where a run has no splat of it."""
 
     patch: str
+    psnr_covered: tuple[float | None, float | None]
     psnr: tuple[float | None, float | None]
     num_gaussians: tuple[int | None, int | None]
     seconds: tuple[float | None, float | None]

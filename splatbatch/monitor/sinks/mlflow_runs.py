@@ -22,7 +22,19 @@ from splatbatch.store.ledger import judged_attempts
 from splatbatch.store.records.metrics import Metrics
 
 BATCH, ATTEMPT, PARENT = "splatbatch.batch", "splatbatch.attempt", "mlflow.parentRunId"
-CURVES = ("loss", "grad_norm", "num_gaussians", "peak_mib", "psnr", "ssim", "lpips", "training_psnr", "psnr_even")
+CURVES = (
+    "loss",
+    "grad_norm",
+    "num_gaussians",
+    "peak_mib",
+    "psnr",
+    "ssim",
+    "lpips",
+    "training_psnr",
+    "psnr_even",
+    "psnr_covered",
+)
+FINAL = ("psnr_covered", "psnr", "ssim_covered", "ssim", "lpips", "training_psnr", "covered_share")
 MOST_CHARS = 500
 """Of a parameter's value."""
 METRICS_AT_ONCE, PARAMS_AT_ONCE, RUNS_AT_ONCE = 1000, 100, 1000
@@ -156,7 +168,7 @@ def _figures(folder: AttemptFolder, event: AttemptEnded, end_ms: int) -> Iterato
                 yield name, float(value), round(1000 * (line.t or 0.0)), line.step
     last, final = event.step or 0, (folder.read_metrics() or Metrics()).final
     whole = {"seconds": event.seconds, "final_num_gaussians": event.num_gaussians, "gpu_peak_mib": event.gpu_peak_mib}
-    whole |= {f"final_{name}": getattr(final, name) for name in ("psnr", "ssim", "lpips", "training_psnr")}
+    whole |= {f"final_{name}": getattr(final, name) for name in FINAL}
     for name, total in whole.items():
         if total is not None:
             yield name, float(total), end_ms, last

@@ -46,6 +46,7 @@ NICE = (1, 2, 5, 10)
 LEAST_LABEL = 26.0
 """Of a box's width: what is narrower says its name under the cursor."""
 FIGURES = {
+    "psnr_covered": ("PSNR, held out, covered pixels", "{:.2f} dB"),
     "psnr": ("PSNR, held out", "{:.2f} dB"),
     "ssim": ("SSIM", "{:.3f}"),
     "num_photos": ("photographs", "{:.0f}"),

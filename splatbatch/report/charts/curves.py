@@ -15,7 +15,12 @@ from splatbatch.store.records.metrics import Metrics
 
 MOST_POINTS = 160
 MOST_ATTEMPTS = 4
-TRAINING = (("loss", "loss", ""), ("psnr", "hold-out PSNR", "dB"), ("num_gaussians", "Gaussians", ""))
+TRAINING = (
+    ("loss", "loss", ""),
+    ("psnr", "hold-out PSNR", "dB"),
+    ("psnr_covered", "PSNR on covered pixels", "dB"),
+    ("num_gaussians", "Gaussians", ""),
+)
 MACHINE = (
     ("used_mib", "GPU memory", "MiB"),
     ("temperature_c", "GPU temperature", "°C"),

@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from splatbatch.files import MIB
-from splatbatch.report.comparison import spelt
+from splatbatch.report.comparison import deciding_of, spelt
 from splatbatch.report.facts import Sweep, VariantRow
 from splatbatch.report.page.html import Html, join, table, tag
 from splatbatch.report.units import duration, figure
 
-FIGURES = {"psnr": "hold-out PSNR, dB", "num_gaussians": "Gaussians", "seconds": "time, s"}
+FIGURES = {
+    "psnr_covered": "PSNR on covered pixels, dB",
+    "psnr": "hold-out PSNR, dB",
+    "num_gaussians": "Gaussians",
+    "seconds": "time, s",
+}
 WIDTH, HEIGHT = 360, 176
 LEFT, TOP, RIGHT, BOTTOM = 46, 26, 14, 24
 INNER_WIDTH, INNER_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
@@ -23,7 +28,8 @@ MARGIN = 0.08
 """Share of the height left free above and below the values."""
 COLOURS = 6
 LONGEST_LABEL = 14
-HEADINGS = {"psnr": "PSNR dB", "ssim": "SSIM", "num_gaussians": "Gaussians", "bytes": "MiB", "seconds": "time"}
+_FIRST = {"psnr_covered": "covered dB", "psnr": "PSNR dB", "ssim": "SSIM"}
+HEADINGS = {**_FIRST, "num_gaussians": "Gaussians", "bytes": "MiB", "seconds": "time"}
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ def shown(key: str, value: float | None) -> str:
     if value is None:
         return ""
     match key:
-        case "psnr":
+        case "psnr" | "psnr_covered":
             return f"{value:.2f}"
         case "ssim":
             return f"{value:.3f}"
@@ -126,6 +132,12 @@ def shown(key: str, value: float | None) -> str:
             return duration(value)
         case _:
             return f"{value:,.0f}"
+
+
+def headings_of(sweep: Sweep) -> dict[str, str]:
+    """Return the figures that are shown of variants, each with its heading; covered ones only where there are such."""
+    has_covered = any(row.mean.psnr_covered is not None for row in sweep.variants)
+    return {key: words for key, words in HEADINGS.items() if has_covered or key != "psnr_covered"}
 
 
 def is_best(sweep: Sweep, row: VariantRow, key: str) -> bool:
@@ -139,19 +151,19 @@ def short(setting: str) -> str:
     return setting.rpartition(".")[2]
 
 
-def _is_best_of(sweep: Sweep, patch: str, psnr: float | None) -> bool:
+def _is_best_of(sweep: Sweep, patch: str, psnr: float | None, by: str) -> bool:
     best = next((one for one in sweep.variants if one.variant == sweep.best_of_patch[patch]), None)
-    return best is not None and shown("psnr", psnr) == shown("psnr", best.patches[patch].psnr)
+    return best is not None and shown(by, psnr) == shown(by, best.patches[patch].of(by))
 
 
 def _means(sweep: Sweep) -> Html:
-    heads = ["variant", *map(short, sweep.settings), "trained", *HEADINGS.values()]
+    heads = ["variant", *map(short, sweep.settings), "trained", *headings_of(sweep).values()]
     rows = []
     for row in sweep.variants:
         cells = [tag("td", row.variant)]
         cells += [_cell(row.settings[key], spelt(row.settings[key])) for key in sweep.settings]
         cells.append(_cell(row.trained, f"{row.trained} of {row.of}"))
-        for key in HEADINGS:
+        for key in headings_of(sweep):
             cells.append(_cell(row.mean.of(key), shown(key, row.mean.of(key)), is_best=is_best(sweep, row, key)))
         rows.append(tag("tr", *cells, class_=None if row.is_comparable else "quiet"))
     return table(heads, rows, ("variant",), "table compared", name="Variants")
@@ -180,12 +192,13 @@ def _by_patch(sweep: Sweep) -> Html:
         cells = [tag("td", row.variant)]
         for patch in sweep.patches:
             figures = row.patches[patch]
-            words = shown("psnr", figures.psnr) or figures.state
+            by = deciding_of([one.patches[patch] for one in sweep.variants])
+            words = shown(by, figures.of(by)) or figures.state
             cells.append(
                 _cell(
-                    figures.psnr,
+                    figures.of(by),
                     f"{words}*" if figures.changes else words,
-                    is_best=_is_best_of(sweep, patch, figures.psnr),
+                    is_best=_is_best_of(sweep, patch, figures.of(by), by),
                 )
             )
         rows.append(tag("tr", *cells))

@@ -15,14 +15,17 @@ from splatbatch.report.todo import cause_in_words, verdict
 from splatbatch.report.units import SIGNS, duration, photographs
 from splatbatch.report.workers import nodes_of
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.metrics import deciding, spell_figures
 from splatbatch.tasks.status import STATES
 
 LEAST_GAIN_DB = 0.005
 """Less reads as nothing."""
-FIRST = ("patch", "state", "node", "photographs", "PSNR dB", "change", "evened", "before", "SSIM")
+FIRST = ("patch", "state", "node", "photographs", "covered dB", "PSNR dB", "change", "evened", "before", "SSIM")
 HEADINGS = (*FIRST, "Gaussians", "MiB", "time", "GPU peak", "attempts", "notes")
 EVENED = "evened"
 """Column of the PSNR in the evened space, beside that on the photographs as they are; only where there is one."""
+COVERED = "covered dB"
+"""Column of the PSNR on covered pixels, which decides; only where there is one."""
 NODE = "node"
 """Column of the host that trained a patch; only where there is more than one."""
 CHANGE = "change"
@@ -46,7 +49,7 @@ def contact_sheet(
 
 def worst_first(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
     """Return the patches as one looks at them: what is not trained, then by PSNR."""
-    return sorted(patches, key=lambda one: (one.state == "trained", one.psnr is not None, one.psnr or 0.0))
+    return sorted(patches, key=lambda one: (one.state == "trained", deciding(one) is not None, deciding(one) or 0.0))
 
 
 def _tile(output: OutputFolder, patch: ReportedPatch, link: str, budget: Budget) -> Html:
@@ -67,8 +70,8 @@ def _caption(patch: ReportedPatch) -> Iterator[Html]:
     state, gain = patch.state, patch.gain_db
     yield tag("span", SIGNS[state], class_=f"sign {state}", aria_hidden="true")
     yield tag("b", patch.patch)
-    if patch.psnr is not None:
-        yield tag("span", f"{patch.psnr:.2f} dB")
+    if (psnr := deciding(patch)) is not None:
+        yield tag("span", f"{psnr:.2f} dB", title=spell_figures(patch))
     if gain is not None and abs(gain) >= LEAST_GAIN_DB:
         said = f"{gain:+.2f} dB".replace("-", "−")
         yield tag("span", said, class_="better" if gain > 0 else "worse", title="since the run before")
@@ -81,6 +84,7 @@ def patch_table(patches: Sequence[ReportedPatch], links: dict[str, str]) -> Html
     if not patches:
         return Html("")
     left_out = set() if any(patch.psnr_even is not None for patch in patches) else {EVENED}
+    left_out |= set() if any(patch.psnr_covered is not None for patch in patches) else {COVERED}
     left_out |= set() if len(nodes_of(patches)) > 1 else {NODE}
     left_out |= set() if any(patch.gain_db is not None for patch in patches) else {CHANGE}
     headings = [heading for heading in HEADINGS if heading not in left_out]
@@ -104,6 +108,7 @@ def _row(patch: ReportedPatch, link: str, left_out: Container[str]) -> Html:
         "state": tag("td", tag("span", SIGNS[state], class_=f"sign {state}", aria_hidden="true"), f" {state}"),
         NODE: tag("td", patch.node),
         "photographs": tag("td", photographs(patch.resolution)),
+        COVERED: number(patch.psnr_covered, ".2f"),
         "PSNR dB": number(patch.psnr, ".2f"),
         CHANGE: number(patch.gain_db, "+.2f"),
         EVENED: number(patch.psnr_even, ".2f"),
@@ -153,9 +158,13 @@ def _header(report: Report) -> Html:
 
 def _totals(report: Report) -> Iterator[tuple[str, str]]:
     patches = report.patches
+    if covered := [patch.psnr_covered for patch in patches if patch.psnr_covered is not None]:
+        yield "dB mean PSNR on covered pixels", f"{statistics.fmean(covered):.2f}"
+        yield "dB in the worst patch", f"{min(covered):.2f}"
     if known := [patch.psnr for patch in patches if patch.psnr is not None]:
-        yield "dB mean hold-out PSNR", f"{statistics.fmean(known):.2f}"
-        yield "dB in the worst patch", f"{min(known):.2f}"
+        yield f"dB mean hold-out PSNR{' on all' if covered else ''}", f"{statistics.fmean(known):.2f}"
+        if not covered:
+            yield "dB in the worst patch", f"{min(known):.2f}"
     if gaussians := sum(patch.num_gaussians or 0 for patch in patches):
         yield "Gaussians", f"{gaussians:,}"
     attempts = [attempt for patch in patches for attempt in patch.attempts]

@@ -18,8 +18,8 @@
     bar.value = one.step;
     bar.setAttribute("aria-label", `${one.patch}: step ${one.step} of ${one.max_steps}`);
     const gpu = [one.gpu_used_mib === null ? "" : `${one.gpu_used_mib} MiB`, one.gpu_temperature_c === null ? "" : `${one.gpu_temperature_c} °C`];
-    const words = [one.patch, one.phase, bar, `${one.step} of ${one.max_steps}`, shown(one.loss, 4), shown(one.psnr, 2), shown(one.steps_per_s, 1), clock(one.eta_s), gpu.filter(Boolean).join(", "), one.node];
-    const TEXTS = [0, 1, 2, 8, 9];
+    const words = [one.patch, one.phase, bar, `${one.step} of ${one.max_steps}`, shown(one.loss, 4), shown(one.psnr_covered, 2), shown(one.psnr, 2), shown(one.steps_per_s, 1), clock(one.eta_s), gpu.filter(Boolean).join(", "), one.node];
+    const TEXTS = [0, 1, 2, 9, 10];
     words.forEach((word, place) => {
       const cell = tr.appendChild(document.createElement("td"));
       cell.className = TEXTS.includes(place) ? "" : "number";

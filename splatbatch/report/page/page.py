@@ -22,12 +22,13 @@ from splatbatch.report.page.pictures import Budget
 from splatbatch.report.page.scene_section import scene_section, workers_section
 from splatbatch.report.viewer.viewer import Previews, viewer_script, what_is_missing
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.metrics import deciding
 
 PICTURE_BYTES = 16 << 20
 SMALL_BYTES = 3 << 20
 """Of the contact sheet, and of variants side by side."""
 STRIP_BYTES = 1 << 20
-RUNNING = ("patch", "phase", "", "step", "loss", "PSNR dB", "steps/s", "to go", "GPU", "node")
+RUNNING = ("patch", "phase", "", "step", "loss", "covered dB", "PSNR dB", "steps/s", "to go", "GPU", "node")
 """Columns of what is in training, which live.js fills."""
 MOST_WARNINGS = 200
 MOST_PATCHES = 500
@@ -101,7 +102,8 @@ def most_telling(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
 
 
 def _psnr(patch: ReportedPatch) -> float:
-    return math.inf if patch.psnr is None else float(patch.psnr)
+    psnr = deciding(patch)
+    return math.inf if psnr is None else psnr
 
 
 def _left_out(number: int) -> Iterator[Html]:

@@ -15,9 +15,10 @@ from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.viewer.viewer import Previews
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.metrics import spell_figures
 from splatbatch.store.records.quality import grade_in_words
 
-HEADINGS = ("attempt", "outcome", "what was changed", "PSNR dB", "SSIM", "Gaussians", "time", "splat")
+HEADINGS = ("attempt", "outcome", "what was changed", "covered dB", "PSNR dB", "SSIM", "Gaussians", "time", "splat")
 WORDS = ("outcome", "what was changed", "splat")
 MOST_SHOWN = 12
 Shown = tuple[str, AttemptFolder]
@@ -45,6 +46,7 @@ def _row(attempt: Attempt) -> Html:
         number(attempt.number, "d"),
         tag("td", tag("span", SIGNS.get(outcome, "…"), class_=f"sign {outcome}", aria_hidden="true"), said),
         tag("td", changed, class_=None if attempt.changes else "quiet"),
+        number(attempt.psnr_covered, ".2f"),
         number(attempt.psnr, ".2f"),
         number(attempt.ssim, ".4f"),
         number(attempt.num_gaussians, ",d"),
@@ -141,13 +143,20 @@ def patch_section(patch: ReportedPatch, link: str, budget: Budget, previews: Pre
     return tag("details", tag("summary", *heading), *parts, class_="patch", id=link, open=is_open)
 
 
+def _share(patch: ReportedPatch) -> str:
+    """Return which share of the held-out pixels is covered."""
+    if patch.psnr_covered is None or patch.covered_share is None:
+        return ""
+    return f" ({100 * patch.covered_share:.0f} % covered)"
+
+
 def _key_figures(patch: ReportedPatch) -> list[str]:
     figures: list[str] = [patch.state]
     if patch.psnr is not None:
         trained_on = patch.training_psnr
         beside = f" ({trained_on:.2f} on training views)" if trained_on is not None else ""
         evened = f", {patch.psnr_even:.2f} evened" if patch.psnr_even is not None else ""
-        figures.append(f"PSNR {patch.psnr:.2f} dB{evened}{beside}")
+        figures.append(f"PSNR {spell_figures(patch)}{_share(patch)}{evened}{beside}")
     if patch.quality:
         figures.append(grade_in_words(patch.quality.grade))
     if patch.num_gaussians:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from splatbatch.fields import number
-from splatbatch.store.records.metrics import Figures, TrainingSettings
+from splatbatch.store.records.metrics import CoveredSet, Figures, TrainingSettings
 from splatbatch.store.records.record import TypedRecord, reads
 
 
@@ -84,6 +84,8 @@ class SceneEvaluation(TypedRecord):
     num_gaussians: int | None = None
     inputs: str = ""
     """Hash of what it was measured from; the same again gives the same."""
+    covered: CoveredSet = field(default_factory=CoveredSet)
+    """Which pixels covered figures are of: those that photographs of any patch see which were trained on."""
     total: Measured = Measured()
     """On all photographs that no patch was trained on."""
     across: Measured = Measured()

@@ -5,11 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from splatbatch.fields import mapping
 from splatbatch.store.records.fingerprint import ORIGIN, Place, tones_in
 from splatbatch.store.records.record import KeptRecord, TypedRecord, reads
+
+
+class Judged(Protocol):
+    """Whatever has the PSNR of a splat."""
+
+    @property
+    def psnr(self) -> float | None:
+        """On all pixels that count, in dB."""
+        ...
+
+    @property
+    def psnr_covered(self) -> float | None:
+        """On those alone that training photographs see."""
+        ...
+
+
+def deciding(one: Judged) -> float | None:
+    """Return the PSNR by which splats are ranked and compared: the covered one, else that of all pixels."""
+    return one.psnr if one.psnr_covered is None else one.psnr_covered
+
+
+def spell_figures(one: Judged) -> str:
+    """Return both, the one that decides first: "36.04 dB on covered pixels, 33.53 on all"; empty without any."""
+    if one.psnr_covered is None:
+        return "" if one.psnr is None else f"{one.psnr:.2f} dB"
+    return f"{one.psnr_covered:.2f} dB on covered pixels" + ("" if one.psnr is None else f", {one.psnr:.2f} on all")
 
 
 @dataclass(frozen=True)
@@ -34,8 +60,8 @@ class Figures(TypedRecord):
 
     @property
     def deciding(self) -> float | None:
-        """Return the PSNR by which splats are compared, ranked and accepted: the covered one, where there is one."""
-        return self.psnr if self.psnr_covered is None else self.psnr_covered
+        """Return the PSNR by which splats are ranked and compared."""
+        return deciding(self)
 
     def of_all_pixels(self) -> Self:
         """Return it without what is of covered pixels alone."""

@@ -32,7 +32,7 @@ from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.settled.holdout import held_out
 from splatbatch.tasks.task import Task, patches_of
 
-VERSION = 3
+VERSION = 4
 """Raise it when something is measured otherwise: scenes are then measured again."""
 HELD_SHARE = "held_share"
 LESS_MEMORY: tuple[Rung, ...] = ({HELD_SHARE: "x0.25"}, {HELD_SHARE: "x0.25"})

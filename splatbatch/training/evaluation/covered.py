@@ -7,7 +7,7 @@ from pathlib import Path
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
-from splatbatch.scene.colmap.rigs import read_rigs
+from splatbatch.scene.colmap.rigs import Rigs, read_rigs
 from splatbatch.scene.covered import Covered, covered
 from splatbatch.scene.partition.border import Border
 from splatbatch.store.records.metrics import TrainingSettings
@@ -25,8 +25,13 @@ def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) 
     """
     if settings.is_backdrop or not settings.holdout:
         return Covered(why="nobody judges it by held-out photographs")
-    rigs, sparse = None, Path(settings.sparse)
-    with contextlib.suppress(SceneError):  # the audit's to report: without them each photograph is one place
-        rigs = read_rigs(sparse)
+    sparse = Path(settings.sparse)
     whole = model or read_reconstruction(sparse, tracks=True)
-    return covered(whole, frozenset(settings.holdout), Border.from_record(settings.border), rigs)
+    return covered(whole, frozenset(settings.holdout), Border.from_record(settings.border), rigs_of(sparse))
+
+
+def rigs_of(sparse: Path) -> Rigs | None:
+    """Return the rigs of a model; None where there are none, or they cannot be read: the audit reports that."""
+    with contextlib.suppress(SceneError):
+        return read_rigs(sparse)
+    return None

@@ -192,14 +192,15 @@ def photo_in(image: Image, decoded: Decoded, frame: Frame, tone: Tone) -> Photo:
 
 def with_covered(views: Views, covered: Covered) -> Views:
     """Return views whose held-out photographs know which of their pixels are covered."""
-    return replace(views, covered=covered, holdout=tuple(_with_covered(photo, covered) for photo in views.holdout))
+    return replace(views, covered=covered, holdout=tuple(covered_in(photo, covered) for photo in views.holdout))
 
 
-def _with_covered(photo: Photo, covered: Covered) -> Photo:
+def covered_in(photo: Photo, covered: Covered) -> Photo:
+    """Return a photograph that knows which of its pixels are covered."""
     found = covered.of(photo.name, photo.view.width, photo.view.height)
     if found is None:
         return replace(photo, covered_share=0.0)
-    pixels = torch.from_numpy(found)
+    pixels = torch.from_numpy(found).to(photo.pixels.device)
     num = pixels.numel()
     if photo.mask is not None:
         pixels, num = pixels & photo.mask, int(photo.mask.sum())

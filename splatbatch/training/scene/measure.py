@@ -17,10 +17,10 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import Progress
 from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
-from splatbatch.store.records.metrics import Figures
+from splatbatch.store.records.metrics import CoveredSet, Figures
 from splatbatch.training.evaluation.evaluate import MemoryPeaks, evaluate, psnr_on
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
-from splatbatch.training.photos.views import Folders
+from splatbatch.training.photos.views import Folders, covered_in
 from splatbatch.training.scene.opened import Scene
 from splatbatch.training.scene.photographs import Photographs
 from splatbatch.training.scene.sides import Sides
@@ -79,6 +79,7 @@ def measure(scene: Scene, folder: AttemptFolder) -> SceneEvaluation:
     own = ANSWERED_FOR if scene.is_answered_for else ""
     evaluation = SceneEvaluation(
         splat=settings.splat,
+        covered=CoveredSet.from_record(scene.covered.facts()),
         num_gaussians=num_gaussians,
         splat_sha256=settings.splat_sha256,
         inputs=settings.inputs,
@@ -107,7 +108,8 @@ def _measured_photos(scene: Scene, photographs: Photographs, told: Telling, lpip
         if not shot.photo.counts():
             continue
         gaussians = store.seen_from(shot.standpoint, shot.photo.view)
-        figures = evaluate(gaussians, [shot.photo], recipe, lpips, is_evened=scene.settings.is_evened) or {}
+        seen = covered_in(shot.photo, scene.covered)
+        figures = evaluate(gaussians, [seen], recipe, lpips, is_evened=scene.settings.is_evened) or {}
         found = PhotoMeasured.from_record(figures.get("images", {}).get(name))
         own = {patch: behind.get(patch) for patch, known in scene.settings.own.items() if name in known}
         photo_of = {patch: one.answered_for(shot) if one else shot.photo for patch, one in own.items()}

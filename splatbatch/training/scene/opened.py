@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -13,12 +13,14 @@ from splatbatch.errors import SceneError
 from splatbatch.files import MIB
 from splatbatch.machine.slots import available_mib
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
+from splatbatch.scene.covered import Covered, covered
 from splatbatch.scene.frame import shifted
 from splatbatch.scene.partition.border import Shares, reach_of, shares_of
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition, read_partition
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.store.records.evaluation import EvaluationSettings
+from splatbatch.training.evaluation.covered import rigs_of
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.scene.drawn import Backdrop, Drawn, Place
 from splatbatch.training.scene.photographs import usual_unit
@@ -40,6 +42,7 @@ class Scene:
     """In the splats' frame."""
     shares: Shares
     device: torch.device
+    covered: Covered = field(default_factory=Covered)
 
     @property
     def held_out(self) -> list[str]:
@@ -126,7 +129,7 @@ def open_scene(settings: EvaluationSettings, recipe: Recipe, device: torch.devic
     scene = Scene(settings, recipe, partition, shifted(world, settings.offset), shares, device)
     if not scene.held_out:
         raise SceneError(f"{partition.source}: has none of the photographs that are to be measured on")
-    return scene
+    return replace(scene, covered=covered(world, set(scene.held_out), rigs=rigs_of(partition.source)))
 
 
 def _free_bytes(device: torch.device) -> int:

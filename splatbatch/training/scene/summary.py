@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from splatbatch.store.records.evaluation import Measured, PhotoMeasured
 from splatbatch.store.records.metrics import Figures
 
-FIGURES = ("psnr", "ssim", "lpips", "psnr_even", "ssim_even")
+FIGURES = (
+    *("psnr", "ssim", "lpips", "psnr_even", "ssim_even"),
+    *("psnr_covered", "ssim_covered", "covered_share"),
+)
 
 
 @dataclass(frozen=True)
