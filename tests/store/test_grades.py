@@ -8,6 +8,7 @@ from pathlib import Path
 import splatbatch
 from splatbatch.store.records.quality import (
     HEALTH_RULES,
+    NEEDED,
     Inspection,
     QualityFigure,
     grade,
@@ -38,6 +39,12 @@ def test_every_rule_of_health_that_speaks_of_a_splat_counts() -> None:
     assert health_rules(["health: shrunk: 3", "shrunk: 4"]) == ("shrunk",)
 
 
+def test_nothing_is_graded_a_without_the_figures_of_held_out_photographs() -> None:
+    shown, unknown = (QualityFigure(NEEDED, value, 0) for value in (0.0, None))
+    assert [grade((*SOUND, *more)) for more in ((shown,), (unknown,), ())] == ["A", "B", "A"]
+    assert grade((*SOUND, unknown, QualityFigure("veil", 0.5, 0.4))) == "B"
+
+
 def test_a_grade_says_what_was_found_and_not_how_good_it_is() -> None:
-    assert grade_in_words("A") == "grade A: no sickness found"
+    assert grade_in_words("A").startswith("grade A: no sickness found, and held-out photographs are shown")
     assert grade_in_words("") == "grade unknown"

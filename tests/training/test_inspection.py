@@ -14,6 +14,7 @@ from sick_trainings import quarry, trained
 from splatbatch.scene.patches import Patch
 from splatbatch.store.records.quality import Inspection, QualityFigure, grade
 from splatbatch.training.inspection import between, limits, surface
+from splatbatch.training.inspection.fidelity import Fidelity, blur_of
 from splatbatch.training.inspection.opened import open_subject
 
 CHEAP = ("floaters", "haze", "depth", "needles", "misregistered", "exposure")
@@ -38,7 +39,7 @@ def test_a_sound_splat_has_no_sickness_and_every_figure(sound: Inspection) -> No
     assert all(figure.advice and (figure.value is None) == bool(figure.why) for figure in sound.figures)
     assert [figure.name for figure in sound.figures if figure.why] == ["falloff"]
     assert {"cover", "blur", "exposure", "registration", "shift"} <= set(min(sound.photos.items())[1])
-    assert sum("psnr" in one and "distance" in one for one in sound.photos.values()) == 3
+    assert sum({"psnr", "psnr_covered", "distance"} <= one.keys() for one in sound.photos.values()) == 3
     assert sound.digits is not None and 1 < sound.digits < 4
     assert sound.cells and all(cell["photos"] >= 1 for cell in sound.cells)
     assert {"x", "y", "z", "size", "photos", "angle", "resolution", "weak"} == set(sound.cells[0])
@@ -72,6 +73,20 @@ def test_the_record_is_read_as_it_was_written(sound: Inspection) -> None:
 )
 def test_the_grade_is_of_what_exceeds_its_limits(values: tuple[float | None, ...], expected: str) -> None:
     assert grade(tuple(QualityFigure("x", value, 2.0) for value in values)) == expected
+
+
+def test_a_splat_is_held_against_a_blur_of_the_photographs_up_to_a_good_figure() -> None:
+    assert Fidelity({"a": 20.0, "b": 22.0}, {"a": 25.0, "b": 23.0}).worse_db == 3
+    assert Fidelity({"a": 31.0}, {"a": 40.0}).worse_db == 0
+    assert Fidelity({}, {}).worse_db is None
+
+
+def test_a_blur_keeps_the_mean_colours_of_squares_alone(bed: Bed) -> None:
+    photo = open_subject(bed.settings, bed.splat, torch.device("cpu")).holdout[0].small
+    blur = blur_of(photo)
+    assert blur.shape == photo.pixels.shape
+    assert torch.allclose(blur.mean(), photo.pixels.float().mean() / 255, atol=0.01)
+    assert blur.std() < photo.pixels.float().std() / 255
 
 
 def test_a_camera_moved_to_its_right_stands_there(bed: Bed) -> None:

@@ -18,12 +18,14 @@ State = Literal["fine", "weak", "bad", "unknown"]
 HEALTH_RULES = ("loss_not_falling", "holdout_gap", "no_densification", "no_growth", "shrunk", "repeated_images")
 """Begin what a training warns of itself and of its splat: "loss_not_falling: loss 0.2 at the start, ..."."""
 GRADES = {
-    "A": "no sickness found",
-    "B": "one sickness found",
+    "A": "no sickness found, and held-out photographs are shown where others see the place",
+    "B": "one sickness found, or no held-out photograph to hold it against",
     "C": "several sicknesses found, or a bad one",
     "D": "several bad sicknesses found",
 }
-"""What grades mean. A is no measure of quality: a splat of few steps that is blurred all over may have no sickness."""
+"""What grades mean: A needs the figures of held-out photographs on covered pixels, and a training without warnings."""
+NEEDED = "fidelity"
+"""The figure without which nothing is graded A; earlier versions had none."""
 BAD = 3.0
 """Times its limit, from which on a figure is bad and not merely weak."""
 
@@ -92,7 +94,8 @@ class Inspection(TypedRecord):
     figures: tuple[QualityFigure, ...] = ()
     photos: dict[str, dict[str, float]] = field(default_factory=dict)
     """By photograph: where it was taken from, x, y, z in the splat's coordinates; cover, blur, exposure, registration,
-    shift; of held-out ones psnr, distance in baselines, and piece: 1 where those around it are held out, too."""
+    shift; of held-out ones psnr and psnr_covered of small copies, distance in baselines, and piece: 1 where those
+    around it are held out, too."""
     thumbnails: dict[str, str] = field(default_factory=dict)
     """Of photographs that figures name: files in the folder of pictures."""
     attempt: str = ""
@@ -133,11 +136,15 @@ class Inspection(TypedRecord):
 
 
 def grade(figures: tuple[QualityFigure, ...]) -> str:
-    """Return A where every figure is within its limit, B for a weak one, C for several or a bad one, D for more."""
+    """Return A where every figure is within its limit, B for a weak one, C for several or a bad one, D for more.
+
+    Where it is not known how held-out photographs are shown it is B at best.
+    """
     states = [one.state for one in figures]
     weak, bad = states.count("weak"), states.count("bad")
     if "fine" not in states and not weak + bad:
         return ""
+    weak = weak or any(one.name == NEEDED and one.state == "unknown" for one in figures)
     return "D" if bad > 1 else "C" if bad or weak > 1 else "B" if weak else "A"
 
 
@@ -194,8 +201,9 @@ class Certificate(TypedRecord):
     inputs: dict[str, str] = field(default_factory=dict)
     """SHA-256 of each file that it was made from."""
     holdout: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Of each photograph that it was not trained on: psnr in dB; x, y, z, where it was taken from, in the splat's
-    coordinates; distance to the nearest trained one in baselines; piece: 1 where those around it are held out, too."""
+    """Of each photograph that it was not trained on: psnr in dB, psnr_covered, covered_share; x, y, z, where it was
+    taken from, in the splat's coordinates; distance to the nearest trained one in baselines; piece: 1 where those
+    around it are held out, too."""
     offset: Place = ORIGIN
     """Was taken off the coordinates of the model."""
     made_with: dict[str, str] = field(default_factory=dict)

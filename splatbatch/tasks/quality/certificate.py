@@ -15,6 +15,7 @@ from splatbatch.splats import read_header
 from splatbatch.store.folders import MERGE, RESULT, InspectingFolder, PatchFolder, SceneFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.merge import Merge
+from splatbatch.store.records.metrics import Figures
 from splatbatch.store.records.quality import (
     Certificate,
     Inspection,
@@ -32,6 +33,7 @@ from splatbatch.tasks.product import Product
 from splatbatch.tasks.quality.inspection import SCENE, open_named
 from splatbatch.tasks.task import Task, of_patches
 
+FIGURES = ("psnr_covered", "covered_share", "psnr")
 FEW = 3
 """Names that a message holds."""
 INSPECTION = "inspection.json"
@@ -49,7 +51,7 @@ def certificate_of(task: Task, result: Result, found: Inspection) -> Certificate
 def _by_records(name: str, result: Result, found: Inspection) -> Certificate:
     """Return what records say of a product, but for the files that it was made from."""
     depends = result.trained_from
-    psnrs = {name: one.psnr for name, one in result.metrics.photos().items()}
+    photos = result.metrics.photos()
     return Certificate(
         patch=name,
         grade=found.grade,
@@ -58,7 +60,7 @@ def _by_records(name: str, result: Result, found: Inspection) -> Certificate:
         num_gaussians=result.num_gaussians,
         settings=depends.settings,
         settings_hash=depends.effective or depends.recipe,
-        holdout={name: _known_of(found, name, psnr) for name, psnr in psnrs.items() if psnr is not None},
+        holdout={name: _known_of(found, name, _told_of(one)) for name, one in photos.items() if one.psnr is not None},
         offset=depends.offset,
         made_with=_versions(result),
     )
@@ -77,7 +79,7 @@ def certificate_of_scene(folder: SceneFolder, settings: InspectionSettings, foun
         settings=settings.recipe.get("training", {}),
         settings_hash=merged.key,
         inputs=_parts(merged),
-        holdout={name: _known_of(found, name, one["psnr"]) for name, one in held_out.items()},
+        holdout={name: _known_of(found, name, _told_in(one)) for name, one in held_out.items()},
         offset=settings.offset,
         made_with={"splatbatch": merged.version} if merged.version else {},
     ).sealed()
@@ -99,10 +101,20 @@ def _versions(result: Result) -> dict[str, str]:
     return {**result.metrics.made_with, "splatbatch": result.version}
 
 
-def _known_of(found: Inspection, name: str, psnr: float) -> dict[str, float]:
-    """Return what is said of a held-out photograph: its PSNR at full size, and where it stands."""
+def _known_of(found: Inspection, name: str, figures: Mapping[str, float]) -> dict[str, float]:
+    """Return what is said of a held-out photograph: its figures, and where it stands."""
     known = found.photos.get(name, {})
-    return {key: known[key] for key in ("x", "y", "z", "distance", "piece") if key in known} | {"psnr": psnr}
+    return {key: known[key] for key in ("x", "y", "z", "distance", "piece") if key in known} | dict(figures)
+
+
+def _told_of(one: Figures) -> dict[str, float]:
+    """Return the PSNR of a photograph at full size: on covered pixels, of which share, and on all."""
+    told = {"psnr_covered": one.psnr_covered, "covered_share": one.covered_share, "psnr": one.psnr}
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def _told_in(photo: Mapping[str, float]) -> dict[str, float]:
+    return {key: photo[key] for key in ("psnr_covered", "psnr") if key in photo}
 
 
 def problems_of_file(file: Path) -> list[str]:
@@ -282,7 +294,7 @@ def _other_photographs(said: Certificate, known: Certificate, file: str) -> Iter
     for name in sorted(said.holdout.keys() & known.holdout.keys()):
         here, there = said.holdout[name], known.holdout[name]
         for key in sorted(key for key in here.keys() | there.keys() if here.get(key) != there.get(key)):
-            source = file if key == "psnr" else INSPECTION
+            source = file if key in FIGURES else INSPECTION
             yield f"says {key} {_number(here.get(key))} of {name}, {source} {_number(there.get(key))}"
 
 

@@ -12,6 +12,7 @@ import torch
 from splatbatch.store.records.quality import Inspection, as_numbers, grade
 from splatbatch.training.inspection import between, coverage, memorised, photographs, shapes, surface
 from splatbatch.training.inspection.consistency import consistency
+from splatbatch.training.inspection.fidelity import fidelity
 from splatbatch.training.inspection.limits import (
     ERROR_TIMES,
     EXPOSED_STOPS,
@@ -28,6 +29,7 @@ from splatbatch.training.inspection.subject import Floats, Subject
 
 STAGES = ("surface", "shapes", "between", "coverage", "photographs", "consistency")
 ALL_NEAR = "the held-out views are all about as near to trained ones: evaluation.holdout: both has some further away"
+NOT_COVERED = "of no held-out photograph enough pixels are seen by three that were trained on"
 SAMPLED = "not all photographs were looked at"
 ByPhoto = Mapping[str, Mapping[str, float]]
 
@@ -98,13 +100,15 @@ def _between(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
     found = between.between(subject, subject.points)
     held_out, away = memorised.psnrs(subject, subject.holdout), coverage.distances(subject)
     near = {name: psnr for name, psnr in held_out.items() if name not in subject.piece} or held_out
+    shown = fidelity(subject)
     values = {
+        "fidelity": Value(shown.worse_db, why=NOT_COVERED),
         "memorised": Value(memorised.gap_db(subject, near)),
         "falloff": Value(coverage.falloff_db(held_out, away), why=ALL_NEAR),
     }
     if found:
         values |= {name: Value(getattr(found, name)) for name in ("holes", "jumps", "noise")}
-    return values, {"psnr": held_out, "distance": away}
+    return values, {"psnr": held_out, "psnr_covered": shown.splat, "distance": away}
 
 
 def _coverage(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:

@@ -79,6 +79,11 @@ TABLE = (
         "the fine structure that is seen from the cameras themselves appears half a baseline beside them",
         "Lower training.cap_max or add photographs: each photograph was memorised by itself.",
     ),
+    Row(  # 0; after 20 steps of mcmc 0.5 (quarry, full size) and 5.3 (caliterra, a quarter)
+        *("fidelity", 0, "dB"),
+        "are held-out photographs shown worse than a blur of them, on the pixels that training photographs see",
+        "Train longer, or with more Gaussians; if it stays, check the poses: splatbatch verify-dims --deep.",
+    ),
     Row(  # 0.75, 2.29
         *("memorised", 1.8, "dB"),
         "are photographs better that were trained on than those that were not",

@@ -10,17 +10,19 @@ import torch
 
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.sightings import read_sightings
-from splatbatch.scene.frame import read_shifted
+from splatbatch.scene.frame import shifted
 from splatbatch.splats import read_splat
 from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.records.quality import InspectionSettings
 from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.surroundings import surroundings_of
+from splatbatch.training.evaluation.covered import covered_of
 from splatbatch.training.gaussians import from_splat
 from splatbatch.training.inspection.subject import Model, Subject, subject_of
-from splatbatch.training.photos.views import Folders, decode_views
+from splatbatch.training.photos.views import Folders, decode_views, with_covered
 
 
 def open_subject(settings: TrainingSettings, splat: Path, device: torch.device) -> Subject:
@@ -30,13 +32,15 @@ def open_subject(settings: TrainingSettings, splat: Path, device: torch.device) 
         SceneError: the splat, the model or a photograph cannot be read.
     """
     recipe = Recipe.model_validate(settings.recipe)
-    model = read_shifted(Path(settings.sparse), settings.offset)
+    whole = read_reconstruction(Path(settings.sparse), tracks=True)
+    model = shifted(whole, settings.offset)
     told = settings if isinstance(settings, InspectionSettings) else InspectionSettings()
     most, num = told.most_photos or len(model.images), len(model.images)
     if most < num:
         model = replace(model, images=tuple(model.images[place * num // most] for place in range(most)))
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     views = decode_views(model, folders, frozenset(settings.holdout), recipe.training, tone_in(settings))
+    views = with_covered(views, covered_of(settings, whole))
     views = replace(views, surroundings=surroundings_of(settings, views.frame, recipe.training))
     views = answered_for(views.to(device, "host"))
     try:

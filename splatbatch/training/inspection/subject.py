@@ -137,14 +137,15 @@ def smaller(photo: Photo) -> Photo:
     scale = view.K.new_tensor([[width / view.width], [height / view.height], [1.0]])
     pixels = photo.pixels.movedim(-1, 0)[None].float()
     reduced = interpolate(pixels, size=(height, width), mode="area")[0].movedim(0, -1).round().to(torch.uint8)
-    mask = None
-    if photo.mask is not None:
-        mask = interpolate(photo.mask[None, None].float(), size=(height, width), mode="area")[0, 0] > 0.5
+    mask, covered = (
+        None if one is None else interpolate(one[None, None].float(), size=(height, width), mode="area")[0, 0] > 0.5
+        for one in (photo.mask, photo.covered)
+    )
     tone = None if photo.tone is None else photo.tone.clone()
     if tone is not None:
         tone[3] /= factor**2  # one over the square of half the diagonal
     small = View(view.viewmat, scale * view.K, width, height)
-    return replace(photo, view=small, pixels=reduced, mask=mask, tone=tone)
+    return replace(photo, view=small, pixels=reduced, mask=mask, tone=tone, covered=covered)
 
 
 def subject_of(own: Mapping[str, Tensor], views: Views, model: Model, recipe: Recipe) -> Subject:

@@ -25,6 +25,8 @@ from splatbatch.training.scene.depth import depth_of
 WIDEST_PX, THUMBNAIL_PX = 360, 160
 MOST_THUMBNAILS = 12
 QUALITY = 70
+UNCOVERED = 4
+"""By so much pixels are darker that are not covered."""
 RED, GREEN = (220, 40, 40), (60, 200, 90)
 Pixels = NDArray[np.uint8]
 
@@ -70,6 +72,7 @@ def _picture(subject: Subject, found: Inspection, figure: QualityFigure) -> Pixe
     return draw(subject, look)
 
 
+_BY_PSNR = {"memorised": "psnr", "falloff": "psnr", "fidelity": "psnr_covered"}
 _BY_PHOTO = {"haze": "cover", "veil": "cover", "floaters": "cover", "blurred": "blur", "misregistered": "registration"}
 
 
@@ -78,8 +81,8 @@ def _worst(subject: Subject, found: Inspection, figure: QualityFigure) -> Look |
     by_name = {look.photo.name: look for look in subject.looks}
     if figure.subjects:
         return by_name.get(figure.subjects[0])
-    if figure.name in ("memorised", "falloff"):
-        psnrs = {name: one["psnr"] for name, one in found.photos.items() if "psnr" in one and name in by_name}
+    if (of_psnr := _BY_PSNR.get(figure.name)) is not None:
+        psnrs = {name: one[of_psnr] for name, one in found.photos.items() if of_psnr in one and name in by_name}
         return by_name[min(psnrs, key=psnrs.__getitem__)] if psnrs else None
     of_photo = _BY_PHOTO.get(figure.name, "")
     values = {name: one[of_photo] for name, one in found.photos.items() if of_photo in one and name in by_name}
@@ -107,6 +110,15 @@ def _beside(subject: Subject, look: Look) -> Pixels:
     """Return photograph and rendering side by side."""
     colors = rasterize(subject.drawn, look.small.view, subject.options).colors
     return np.concatenate([_photo(look), _bytes(look.small.as_taken(colors))], axis=1)
+
+
+def _covered(subject: Subject, look: Look) -> Pixels:
+    """Return photograph and rendering side by side, dark where no three training photographs see the place."""
+    picture = _beside(subject, look)
+    if look.small.covered is None:
+        return picture
+    covered = look.small.covered.cpu().numpy()
+    return np.where(np.concatenate([covered, covered], axis=1)[..., None], picture, picture // UNCOVERED)
 
 
 def _depth(subject: Subject, look: Look) -> Pixels:
@@ -205,7 +217,14 @@ def _lines(pair: consistency.Pair) -> Iterator[tuple[list[float], list[float]]]:
 _DRAWN: Mapping[str, Callable[[Subject, Look], Pixels | None]] = {
     **{"depth": _depth, "haze": _front, "veil": _front, "floaters": _front, "needles": _shapes, "giants": _shapes},
     **{"ballast": _opacities, "holes": _holes, "jumps": _jumps, "noise": _noise, "memorised": _beside},
-    **{"falloff": _beside, "consistency": _pair, "blurred": _beside, "exposure": _beside, "misregistered": _beside},
+    **{
+        "falloff": _beside,
+        "fidelity": _covered,
+        "consistency": _pair,
+        "blurred": _beside,
+        "exposure": _beside,
+        "misregistered": _beside,
+    },
 }
 
 

@@ -1,0 +1,59 @@
+"""Fidelity: whether a splat shows held-out photographs better than a blur of them would, where others see the place."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d, interpolate
+
+from splatbatch.training.evaluation.evaluate import covered_psnr
+from splatbatch.training.inspection.subject import Look, Subject
+from splatbatch.training.photos.views import Photo
+from splatbatch.training.rendering.rasterize import rasterize
+
+BLUR_PX = 8
+"""Side of the squares whose mean colour makes a blur, in the small copies that are inspected."""
+MOST_DB = 30.0
+"""Of a blur: better than that a splat need not be, however little detail a scene has."""
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """The PSNR of small copies of held-out photographs on covered pixels, in dB: of the splat, and of a blur."""
+
+    splat: dict[str, float]
+    blur: dict[str, float]
+
+    @property
+    def worse_db(self) -> float | None:
+        """Return by how much the splat is worse than a blur, in the mean; None where no pixel is covered."""
+        if not self.splat:
+            return None
+        return max(0.0, min(MOST_DB, statistics.fmean(self.blur.values())) - statistics.fmean(self.splat.values()))
+
+
+@torch.inference_mode()
+def fidelity(subject: Subject) -> Fidelity:
+    """Measure the splat on the held-out photographs."""
+    found = Fidelity({}, {})
+    for look in subject.holdout:
+        drawn = rasterize(subject.drawn, look.small.view, subject.options).colors
+        ours, blurred = covered_psnr(look.small.as_taken(drawn).clamp(0, 1), look.small), _of_blur(look)
+        if ours is not None and blurred is not None:
+            found.splat[look.photo.name], found.blur[look.photo.name] = ours, blurred
+    return found
+
+
+def _of_blur(look: Look) -> float | None:
+    return covered_psnr(blur_of(look.small), look.small)
+
+
+def blur_of(photo: Photo) -> Tensor:
+    """Return a photograph, [H, W, 3] in [0, 1], of whose squares only the mean colours are left."""
+    pixels = (photo.target().float() / 255).movedim(-1, 0)[None]
+    means = avg_pool2d(pixels, BLUR_PX, ceil_mode=True)
+    size = (photo.view.height, photo.view.width)
+    return interpolate(means, size=size, mode="bilinear", align_corners=False)[0].movedim(0, -1)
