@@ -7,10 +7,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import conv2d
+from torch.nn.functional import pad
 
 # Wang 2004, for images in [0, 1], as 3DGS (Kerbl 2023) uses it: an 11 x 11 Gaussian window, zeros beyond the border.
 WINDOW_PX = 11
@@ -82,14 +83,36 @@ def _ssim(image: Tensor, target: Target) -> Tensor:
 
 
 def _blur(maps: Tensor) -> Tensor:
-    """`[M, H, W]` through the window, which is separable: across, then down.
+    """`[M, H, W]` through the window, zeros beyond the border."""
+    blurred: Tensor = _Blur.apply(maps)  # type: ignore[no-untyped-call]
+    return blurred
 
-    One depthwise convolution over M channels: as a batch of M one-channel images it takes 9 times as long on CPU.
+
+class _Blur(torch.autograd.Function):
+    """The window is symmetric: what comes back goes through it just so."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        return _along(_along(inputs[0], -1), -2)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Tensor:
+        return _along(_along(gradients[0], -1), -2)
+
+
+def _along(maps: Tensor, axis: int) -> Tensor:
+    """Return maps through the window along one axis: shifted copies, added up.
+
+    On the CPU a fifth of the time that a depthwise convolution takes: 9 maps of 995x748 in 0.04 s, which took 0.21.
     """
-    num_maps, half = len(maps), WINDOW_PX // 2
-    taps = window(maps.dtype, maps.device)
-    across = conv2d(maps[None], taps.view(1, 1, 1, -1).expand(num_maps, 1, 1, -1), padding=(0, half), groups=num_maps)
-    return conv2d(across, taps.view(1, 1, -1, 1).expand(num_maps, 1, -1, 1), padding=(half, 0), groups=num_maps)[0]
+    half, size = WINDOW_PX // 2, maps.shape[axis]
+    taps = window(torch.float64, torch.device("cpu")).tolist()
+    padded = pad(maps, (half, half) if axis == -1 else (0, 0, half, half))
+    total: Tensor = padded.narrow(axis, half, size) * taps[half]
+    for place in range(half):
+        for start in (place, WINDOW_PX - 1 - place):
+            total.add_(padded.narrow(axis, start, size), alpha=taps[place])
+    return total
 
 
 @cache
