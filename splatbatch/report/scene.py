@@ -98,7 +98,7 @@ def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder)
     for image, place in zip(images, places.tolist(), strict=True):
         if np.isfinite(place).all():
             name = image.name if image.name in held_out else ""
-            psnr = found.photos[name].psnr if name in found.photos else None
+            psnr = found.photos[name].deciding if name in found.photos else None
             cameras.append(CameraPlace(place_from_above(place), name, psnr))
     return tuple(cameras)
 
@@ -224,7 +224,7 @@ def _box(patch: str, places: Places, least: float) -> CoreBox:
 
 def _held_out(output: OutputFolder, patch: str) -> Mapping[str, float | None]:
     result = output.patch(patch).read_result() or Result()
-    return {name: figures.psnr for name, figures in result.metrics.photos().items()}
+    return {name: figures.deciding for name, figures in result.metrics.photos().items()}
 
 
 def _cameras_of_patches(

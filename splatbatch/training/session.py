@@ -41,7 +41,7 @@ from splatbatch.training.gaussians import chosen, export, first_values, from_spl
 from splatbatch.training.loop import train
 from splatbatch.training.photos.coarse import content_of
 from splatbatch.training.photos.repeats import find_repeats
-from splatbatch.training.photos.views import Folders, Views, decode_views, with_covered
+from splatbatch.training.photos.views import Folders, Views, decode_views, why_not_covered, with_covered
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.progress.tensorboard import open_tensorboard
 from splatbatch.training.standby import rehearse, wait_for_go
@@ -120,7 +120,7 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
         covering = beside.submit(covered_of, settings, whole)
         views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tone_in(settings))
     views = with_covered(views, covering.result())
-    for warning in views.warnings:
+    for warning in (*views.warnings, *filter(None, [why_not_covered(views)])):
         progress.warn(warning)
     progress.found(find_repeats(views.training))
     views = replace(views, surroundings=surroundings_of(settings, views.frame, training))

@@ -201,3 +201,15 @@ def test_no_retry_deletes_a_splat_that_was_measured_better(trained: FakeBatch) -
     assert {"attempt-01", "attempt-04"} <= {splat.parent.name for splat in splats}
     assert trained.run("clean").returncode == 0
     assert (trained.output / "patches/p0/attempt-01/splat.ply").exists()
+
+
+def test_the_splat_is_kept_that_is_better_where_photographs_see_it_and_the_report_says_both(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["measure 30.1 10 36.0", "measure 33.5 10 35.0"]).run("train")  # it invents less
+    ended = retry(batch, *SET)
+    assert "1.0 dB worse than attempt 1 on covered pixels (3.4 dB better on all): kept attempt 1" in ended.stderr
+    assert kept(batch) == "attempt-01"
+    report = json.loads((batch.output / "report.json").read_text())["patches"][0]
+    assert [(one["psnr_covered"], one["psnr"]) for one in report["attempts"]] == [(36.0, 30.1), (35.0, 33.5)]
+    assert (report["psnr_covered"], report["psnr"], report["covered_share"]) == (36.0, 30.1, 0.9)
+    page = (batch.output / "report.html").read_text()
+    assert "36.00 dB on covered pixels, 30.10 on all (90 % covered)" in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +10,15 @@ import torch
 from small_patch import prepared, recipe, trained
 from test_evaluate import with_evaluation
 
+from splatbatch.config import Recipe
 from splatbatch.files import read_json, write_json
 from splatbatch.scene.covered import Covered
 from splatbatch.scene.patches import Patch
+from splatbatch.store.records.metrics import Metrics
+from splatbatch.training import session
 from splatbatch.training.evaluation import evaluate
 from splatbatch.training.evaluation.evaluate import covered_figures, covered_psnr
+from splatbatch.training.evaluation.pictures import ranked
 from splatbatch.training.photos.views import Photo, Views, with_covered
 from splatbatch.training.rendering.view import View
 from splatbatch.training.session import train_attempt
@@ -84,6 +89,32 @@ def test_the_covered_pixels_are_the_same_whatever_trains(patch: Patch) -> None:
     shares = {one["final"]["covered_share"] for one in found}
     assert len(shares) == 1
     assert all("psnr_covered" in one["final"] for one in found) == (max(shares) > 0)
+
+
+def test_where_nothing_is_covered_it_is_said_and_all_pixels_decide(
+    patch: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "covered_of", lambda *_: Covered({}, "no point names its photographs"))
+    folder, _ = trained(patch, recipe(max_steps=3))
+    metrics = Metrics.from_record(read_json(folder.metrics))
+    assert (metrics.covered.why, metrics.final.psnr_covered) == ("no point names its photographs", None)
+    assert metrics.final.deciding == metrics.final.psnr
+    warnings = [line.warning for line in folder.read_progress() if line.warning]
+    assert any("no point names its photographs: the PSNR of all pixels decides" in one for one in warnings)
+
+
+def test_a_single_held_out_photograph_is_judged_alone(patch: Patch, tmp_path: Path) -> None:
+    (tmp_path / "names").write_text("img4.png")
+    settings = {**recipe(max_steps=3).model_dump(), "evaluation": {"holdout_list": str(tmp_path / "names")}}
+    folder, _ = trained(patch, Recipe.model_validate(settings))
+    final = (read_json(folder.metrics) or {})["final"]
+    assert final["psnr_covered"] == final["images"]["img4.png"]["psnr_covered"]
+    assert final["num_images"] == 1
+
+
+def test_the_worst_view_is_the_one_that_is_worst_where_others_look() -> None:
+    views = {"a": {"psnr": 18.0, "psnr_covered": 36.0}, "b": {"psnr": 30.0, "psnr_covered": 31.0}, "c": {"psnr": 9.0}}
+    assert ranked(views) == {"worst": "b", "best": "a"}
 
 
 def test_every_evaluation_has_the_covered_figures(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from splatbatch.report.page.html import Attribute, Html, join, number, table, ta
 from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.workers import HEADINGS
+from splatbatch.store.records.metrics import deciding
 
 WIDTH_PX = 600
 MOST_HEIGHT_PX, LEAST_HEIGHT_PX = 460, 120
@@ -66,7 +67,7 @@ def draw_map(scene: facts.SceneMap, patches: Sequence[facts.ReportedPatch], link
     """Return the map; what it shows by colours it also says by signs, strokes and in words."""
     scale = _scale(scene)
     states = _of_places(patches)
-    shades = _shades([one.psnr for one in states.values()])
+    shades = _shades([deciding(one) for one in states.values()])
     cores = [_core(core, states.get(core.patch), links, scale, shades) for core in scene.cores]
     width, height = scale.size
     drawing = tag(
@@ -87,7 +88,7 @@ def _of_places(patches: Sequence[facts.ReportedPatch]) -> dict[str, facts.Report
     found: dict[str, facts.ReportedPatch] = {}
     for patch in patches:
         place = patch.of_patch or patch.patch
-        if place not in found or (patch.psnr or 0.0) > (found[place].psnr or 0.0):
+        if place not in found or (deciding(patch) or 0.0) > (deciding(found[place]) or 0.0):
             found[place] = patch
     return found
 
@@ -118,7 +119,7 @@ def _core(
 ) -> tuple[Html, Html]:
     """Return the area of a patch, a link to it, and what is written on it, which is said of the link in words."""
     place, state = core.patch, patch.state if patch else "waiting"
-    name, psnr = (patch.patch, patch.psnr) if patch else (place, None)
+    name, psnr = (patch.patch, deciding(patch)) if patch else (place, None)
     (x0, y1), (x1, y0) = scale.of(core.lower), scale.of(core.upper)
     said = f"{psnr:.2f} dB" if psnr is not None else state
     words = f"{name}: {state}{f', {said}' if psnr is not None else ''}"

@@ -14,6 +14,7 @@ from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
 from splatbatch.files import write_json
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.covered import Covered
 from splatbatch.scene.frame import shifted
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.colors import tone_in
@@ -39,7 +40,7 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     model, holdout = shifted(whole, settings.offset), frozenset(settings.holdout)
     views = decode_held_out(model, folders, holdout, recipe.training, tone_in(settings))
-    covered = covered_of(settings, whole)
+    covered = covered_of(settings, whole) or Covered()
     device = open_device(recipe.training.device)
     views = with_covered(views, covered).to(device, "host")
     is_evened, lpips = settings.is_evened, load_lpips()

@@ -13,8 +13,8 @@ from splatbatch.scene.partition.border import Border
 from splatbatch.store.records.metrics import TrainingSettings
 
 
-def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) -> Covered:
-    """Return what is covered of the held-out photographs of a patch; of the whole scene behind patches, nothing.
+def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) -> Covered | None:
+    """Return what is covered of the held-out photographs of a patch; None where none is, and of what lies behind.
 
     Args:
         settings: of a training, an inspection or an evaluation.
@@ -24,7 +24,7 @@ def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) 
         ModelError: a file of the model is missing, unreadable, cut or garbage.
     """
     if settings.is_backdrop or not settings.holdout:
-        return Covered(why="nobody judges it by held-out photographs")
+        return None
     sparse = Path(settings.sparse)
     whole = model or read_reconstruction(sparse, tracks=True)
     return covered(whole, frozenset(settings.holdout), Border.from_record(settings.border), rigs_of(sparse))

@@ -52,8 +52,13 @@ def picture_views(
 
 
 def ranked(images: dict[str, dict[str, float]]) -> dict[str, str]:
-    """Return the names of the worst, the best and the median view by PSNR; of fewer than three, those there are."""
-    names = sorted(images, key=lambda name: images[name]["psnr"])
+    """Return the names of the worst, the best and the median view by PSNR; of fewer than three, those there are.
+
+    Views count of which enough is covered, by the PSNR there; all of them where there is none such.
+    """
+    by = "psnr_covered" if any("psnr_covered" in one for one in images.values()) else "psnr"
+    known = {name: one[by] for name, one in images.items() if by in one}
+    names = sorted(known, key=known.__getitem__)
     views = {"worst": names[0]}
     if len(names) > 1:
         views["best"] = names[-1]

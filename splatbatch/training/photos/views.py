@@ -190,9 +190,19 @@ def photo_in(image: Image, decoded: Decoded, frame: Frame, tone: Tone) -> Photo:
     return Photo(image.name, view, pixels, mask, tone_of(tone, decoded))
 
 
-def with_covered(views: Views, covered: Covered) -> Views:
-    """Return views whose held-out photographs know which of their pixels are covered."""
+def with_covered(views: Views, covered: Covered | None) -> Views:
+    """Return views whose held-out photographs know which of their pixels are covered; None: nobody has looked."""
+    if covered is None:
+        return views
     return replace(views, covered=covered, holdout=tuple(covered_in(photo, covered) for photo in views.holdout))
+
+
+def why_not_covered(views: Views) -> str:
+    """Say why all pixels of the held-out photographs decide, and not those that others see; empty if these do."""
+    if not views.holdout or views.covered is None or any(photo.covered is not None for photo in views.holdout):
+        return ""
+    why = views.covered.why or f"of each held-out photograph less than {100 * LEAST_SHARE:.0f} % is"
+    return f"no pixel to judge by is covered: {why}: the PSNR of all pixels decides"
 
 
 def covered_in(photo: Photo, covered: Covered) -> Photo:

@@ -71,7 +71,7 @@ class Progress:
             return
         names = ("psnr", "ssim", "lpips", "training_psnr", "psnr_even", "ssim_even", "psnr_covered")
         self._write(**{name: metrics[name] for name in names if metrics.get(name) is not None})
-        self.found(judge_evaluation(metrics.get("training_psnr"), metrics.get("psnr")))
+        self.found(judge_evaluation(metrics.get("training_psnr"), metrics.get("psnr_covered", metrics.get("psnr"))))
 
     def found(self, finding: Finding | None) -> None:
         """Warn of a finding, once for each rule; a hopeless one ends the run.
