@@ -164,7 +164,6 @@ class _View:
         """Return where it was taken, [3]."""
         return -self.matrix[:3, :3].T @ self.matrix[:3, 3]
 
-    @cached_property
     def rays(self) -> Floats:
         """Return x / z, y / z and 1 of the middle of each cell, [rows * columns, 3]."""
         rows, columns = self.shape
@@ -180,28 +179,36 @@ class _View:
         return found
 
     @cached_property
-    def surface(self) -> tuple[Floats, Floats]:
-        """Return for each cell, [rows * columns], the depth of what it shows, and behind which depth all is hidden.
+    def hides(self) -> NDArray[np.float32]:
+        """Return behind which depth all is hidden, of each cell, [rows * columns]; infinite where nothing is known."""
+        cell, depths, steps = self._triangulated()
+        found = np.full(self.shape[0] * self.shape[1], np.inf, dtype=np.float32)
+        found[cell] = np.fmax(depths, steps)
+        return found
 
-        NaN where the depth is not known; infinite where nothing is known to hide anything.
+    def depths(self) -> Floats:
+        """Return the depth of what each cell shows, [rows * columns]; NaN where it is not known."""
+        cell, depths, _ = self._triangulated()
+        found = self._plane()
+        found[cell] = depths
+        return found
+
+    def _triangulated(self) -> tuple[Ints, Floats, Floats]:
+        """Return the cells [n] over which triangles lie, the depth there [n], and the far end of a step in depth [n].
+
+        Either of these is NaN: a triangle that spans a step says no depth.
         """
-        num = len(self.rays)
-        depths, hides = np.full(num, np.nan), np.full(num, np.inf)
-        triangles = _triangles(self.in_cells(self.points))
+        places = self.in_cells(self.points)
+        triangles = _triangles(places)
+        of, cell, weights = _filled(places[triangles], self.shape)
         corners = self.points[triangles]  # [t, 3, 3]
-        of, cell, weights = _filled(self.in_cells(self.points)[triangles], self.shape)
-        z = corners[..., 2]
+        z, is_step = corners[..., 2], _is_step(corners)[of]
         inner = 1 / (weights / z[of]).sum(axis=1)
-        is_step = _is_step(corners)[of]
-        hides[cell] = np.where(is_step, z.max(axis=1)[of], inner)
-        depths[cell] = np.where(is_step, np.nan, inner)
-        outside = np.isinf(hides)
-        depths[outside] = self._plane()[outside]
-        return depths, hides
+        return cell, np.where(is_step, np.nan, inner), np.where(is_step, z.max(axis=1)[of], np.nan)
 
     def _plane(self) -> Floats:
         """Return the depth of each cell on the plane that fits its points; NaN where they do not lie on one."""
-        unknown, z = np.full(len(self.rays), np.nan), self.points[:, 2]
+        unknown, z = np.full(self.shape[0] * self.shape[1], np.nan), self.points[:, 2]
         if len(z) < LEAST_POINTS:
             return unknown
         rays, weights = self.points / z[:, None], np.ones(len(z))
@@ -217,7 +224,7 @@ class _View:
         if np.median(off * z) > FLAT:
             return unknown
         with np.errstate(all="ignore"):
-            depths = 1 / (self.rays @ plane)
+            depths = 1 / (self.rays() @ plane)
         return np.where((depths > z.min() / BEYOND) & (depths < z.max() * BEYOND), depths, np.nan)
 
 
@@ -305,9 +312,9 @@ def _filled(corners: Floats, shape: tuple[int, int]) -> tuple[Ints, Ints, Floats
 
 def _covered_in(view: _View, training: Sequence[_View], border: Border | None) -> Mask:
     """Return which cells of a held-out photograph are covered, [rows, columns]."""
-    depths, _ = view.surface
+    depths = view.depths()
     known = np.flatnonzero(np.isfinite(depths))
-    places = (view.rays[known] * depths[known, None] - view.matrix[:3, 3]) @ view.matrix[:3, :3]  # world
+    places = (view.rays()[known] * depths[known, None] - view.matrix[:3, 3]) @ view.matrix[:3, :3]  # world
     if border is not None:
         own = places @ np.array(border.axes).T
         within = ((own >= border.reach.lower) & (own < border.reach.upper)).all(axis=1)
@@ -364,6 +371,5 @@ def _sees(view: _View, places: Floats) -> Mask:
     inside = np.flatnonzero(seen)
     if len(inside):
         column, row = at[inside].astype(np.int64).T
-        _, hides = view.surface
-        seen[inside] = local[inside, 2] <= (1 + HIDDEN) * hides[row * columns + column]
+        seen[inside] = local[inside, 2] <= (1 + HIDDEN) * view.hides[row * columns + column]
     return seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -157,3 +158,16 @@ def test_most_of_what_drone_photographs_show_counts(name: str) -> None:
     model = read_reconstruction(sparse, tracks=True)
     found = covered(model, {image.name for image in model.images[::8]})
     assert np.mean([cells.mean() for cells in found.cells.values()]) >= 0.8
+
+
+@pytest.mark.slow
+def test_pixels_of_400_photographs_take_ten_seconds_of_cpu_at_most(record_property: pytest.RecordProperty) -> None:
+    points = ground(num=30_000) * (0.2 * 14, 0.25, 1) + (50, 0, 0)
+    model = taken_from(np.arange(400) / 4, points)
+    names = {image.name for image in model.images[::8]}
+    begun = time.process_time()
+    found = covered(model, names)
+    seconds = time.process_time() - begun
+    record_property("did", f"{seconds:.1f} s of CPU for {len(names)} of 400 photographs")
+    assert np.mean([cells.mean() for cells in found.cells.values()]) > 0.9
+    assert seconds <= 10
