@@ -12,7 +12,9 @@ from cut_quarry import QUARRY, lay_out, quarry_splat
 from splatbatch.config import Recipe
 from splatbatch.identity import sha256_of
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.colmap.rigs import read_rigs
 from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.covered import covered
 from splatbatch.scene.partition.border import border_of
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.colors import tone_in, tones_to_record
@@ -22,7 +24,7 @@ from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.surroundings import surroundings_of
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import from_splat
-from splatbatch.training.photos.views import Folders, decode_views
+from splatbatch.training.photos.views import Folders, decode_views, with_covered
 from splatbatch.training.scene.measure import measure
 from splatbatch.training.scene.opened import open_scene
 from splatbatch.training.scene.summary import Pair, measured
@@ -45,20 +47,20 @@ def test_a_photograph_is_measured_as_in_training(tmp_path: Path, tones: dict[str
         lacking={"p0": "not trained yet"},
     )
     found = measure(open_scene(settings, RECIPE, CPU), AttemptFolder(tmp_path))
-    views = decode_views(
-        read_reconstruction(QUARRY / "sparse/0"),
-        Folders(QUARRY / "images"),
-        frozenset(names),
-        RECIPE.training,
-        tone_in(settings),
-    )
+    model = read_reconstruction(QUARRY / "sparse/0", tracks=True)
+    views = decode_views(model, Folders(QUARRY / "images"), frozenset(names), RECIPE.training, tone_in(settings))
+    pixels = covered(model, names, rigs=read_rigs(QUARRY / "sparse/0"))
+    views = with_covered(views, pixels)
     splat = from_splat(quarry_splat(), views.frame, CPU)
     expected = evaluate(splat, views.holdout, RECIPE, is_evened=bool(tones))
     assert expected is not None and found.photos.keys() == expected["images"].keys() == set(names)
     for name, figures in expected["images"].items():
         assert found.photos[name].psnr == pytest.approx(figures["psnr"], abs=0.01)
         assert found.photos[name].ssim == pytest.approx(figures["ssim"], abs=0.001)
+        assert found.photos[name].psnr_covered == pytest.approx(figures["psnr_covered"], abs=0.01)
         assert found.photos[name].psnr_even == pytest.approx(figures.get("psnr_even"), abs=0.01)
+    assert found.total.psnr_covered == pytest.approx(expected["psnr_covered"], abs=0.01)
+    assert found.covered.hash == pixels.hash
     assert "p0: not trained yet" in found.seams[0].problem
 
 
