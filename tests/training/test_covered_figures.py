@@ -49,8 +49,10 @@ def test_what_is_wrong_where_nobody_looked_changes_no_covered_figure() -> None:
     one = half_covered(photo())
     fair, invented = (spoilt(one, slice(start, None), 0.1) for start in (0, 0))
     invented[:, WIDTH // 2 + 10 :] = 0
-    assert covered_figures(fair, one, recipe()) == pytest.approx(covered_figures(invented, one, recipe()), abs=1e-3)
-    assert covered_figures(fair, one, recipe())["covered_share"] == 0.5
+    assert covered_figures(fair, one.pixels, one, recipe()) == pytest.approx(
+        covered_figures(invented, one.pixels, one, recipe()), abs=1e-3
+    )
+    assert covered_figures(fair, one.pixels, one, recipe())["covered_share"] == 0.5
 
 
 def test_the_covered_psnr_is_of_the_covered_pixels_alone() -> None:
@@ -58,12 +60,14 @@ def test_the_covered_psnr_is_of_the_covered_pixels_alone() -> None:
     taken = spoilt(one, slice(None), 0.1)
     error = (taken - one.pixels.float() / 255)[:, : WIDTH // 2].square().mean()
     assert covered_psnr(taken, one) == pytest.approx(-10 * float(error.log10()), abs=1e-4)
-    assert covered_figures(taken, one, recipe())["psnr_covered"] == covered_psnr(taken, one)
+    assert covered_figures(taken, one.pixels, one, recipe())["psnr_covered"] == covered_psnr(taken, one)
 
 
 def test_a_photograph_of_which_next_to_nothing_is_covered_is_not_judged_by_it() -> None:
     one = half_covered(photo(), columns=1)
-    assert covered_figures(one.pixels.float() / 255, one, recipe()) == {"covered_share": pytest.approx(1 / WIDTH)}
+    assert covered_figures(one.pixels.float() / 255, one.pixels, one, recipe()) == {
+        "covered_share": pytest.approx(1 / WIDTH)
+    }
     assert covered_psnr(one.pixels.float() / 255, one) is None
 
 
@@ -72,7 +76,9 @@ def test_masked_pixels_are_never_covered() -> None:
     mask[:, : WIDTH // 2] = False
     one = half_covered(photo(mask), columns=WIDTH // 2 + 15)
     assert one.covered_share == 0.5
-    assert covered_figures(spoilt(one, slice(0, WIDTH // 2 - 5), 0.5), one, recipe())["psnr_covered"] == 100.0
+    assert (
+        covered_figures(spoilt(one, slice(0, WIDTH // 2 - 5), 0.5), one.pixels, one, recipe())["psnr_covered"] == 100.0
+    )
 
 
 def facts(patch: Patch, name: str, **training: Any) -> dict[str, Any]:

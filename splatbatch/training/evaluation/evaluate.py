@@ -174,29 +174,30 @@ def _measure(
     if is_evened and photo.tone is not None:
         target = photo.evened()  # may exceed 1, as the rendering then should
         of_even = _figures(recipe, *masked(colors.clamp_min(0), target, mask), mask)
-    taken = photo.as_taken(colors).clamp(0, 1)
-    colors, target = masked(taken, photo.target(), mask)
+    taken, pixels = photo.as_taken(colors).clamp(0, 1), photo.target()
+    colors, target = masked(taken, pixels, mask)
     figures = _figures(recipe, colors, target, mask)
-    if math.isnan(figures["psnr"]):
+    on_covered = covered_figures(taken, pixels, photo, recipe)
+    if math.isnan(figures["psnr"] + on_covered.get("psnr_covered", 0.0)):
         raise TrainerError(f"health: nan_loss: the rendering of {photo.name} is not finite")
     evened = {f"{name}_even": value for name, value in (of_even or figures).items()} if is_evened else {}
     if lpips and min(colors.shape[:2]) >= SMALLEST_PX:
         figures["lpips"] = float(lpips(colors, target if mask is not None else target.float() / 255))
-    return figures | evened | covered_figures(taken, photo, recipe)
+    return figures | evened | on_covered
 
 
-def covered_figures(taken: Tensor, photo: Photo, recipe: Recipe) -> dict[str, float]:
+def covered_figures(taken: Tensor, pixels: Tensor, photo: Photo, recipe: Recipe) -> dict[str, float]:
     """Return `psnr_covered`, `ssim_covered` and `covered_share` of a rendering, [H, W, 3] in [0, 1], as taken.
 
-    They are of the pixels of a held-out photograph that are covered, of whose share they are told; of those that are
-    too few nothing is measured.
+    `pixels` are the photograph's, where the rendering lies. The figures are of the pixels of a held-out photograph
+    that are covered; of those that are too few nothing but the share is told.
     """
     if photo.covered_share is None:
         return {}
     share, covered = {"covered_share": photo.covered_share}, photo.covered_pixels()
     if covered is None:
         return share
-    figures = _figures(recipe, *masked(taken, photo.target(), covered), covered)
+    figures = _figures(recipe, *masked(taken, pixels, covered), covered)
     return share | {f"{name}_covered": value for name, value in figures.items()}
 
 
