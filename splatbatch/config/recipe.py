@@ -14,6 +14,11 @@ AUTO_OPACITY = {"default": 0.1, "mcmc": 0.5}
 """First sizes and opacities by strategy: gsplat's presets, but for mcmc's scale of 0.1, which starts worse here."""
 
 
+STOPS_AFTER, STOPS_ABOVE_STEPS = 2, 10_000
+"""What `evaluation.stop_after: auto` stands for, and in runs of more steps than which: shorter ones end as planned."""
+LEAST_GAIN_DB = 0.05
+"""Half of the 0.1 dB that an early end may cost: what is left to gain is estimated."""
+
 WITHOUT_EFFECT = (
     "training.checkpoint_every",
     "training.images",
@@ -165,10 +170,14 @@ class Evaluation(Section):
     """Evaluate after these steps too; the end always is."""
     every: Annotated[int, Field(ge=0)] = 0
     """Evaluate every so many steps too; 0: not."""
-    stop_after: Annotated[int, Field(ge=0)] = 0
-    """End the training after so many evaluations without gain, once nothing is refined any more; 0: never."""
-    least_gain_db: Annotated[float, Field(gt=0)] = 0.02
-    """Gain in mean hold-out PSNR that counts for `stop_after`."""
+    stop_after: Annotated[
+        Literal["auto"] | Annotated[int, Field(ge=0)], either("a whole number from 0 on, or auto")
+    ] = "auto"
+    """End the training early, after so many checks in a row by which the steps that are left gain less than
+    `least_gain_db`, and a twentieth of `max_steps` in which the rate of the means falls to its last value; 0: never;
+    auto: 2 where `max_steps` exceeds 10,000, else 0."""
+    least_gain_db: Annotated[float, Field(gt=0)] = LEAST_GAIN_DB
+    """What `stop_after` takes for a gain, in PSNR over the covered pixels of held-out photographs."""
     tensorboard: bool = False
     """Write event files for TensorBoard into each attempt's folder; needs the package tensorboard."""
     inspect: bool = False
@@ -209,11 +218,25 @@ class Recipe(Section):
         """Return the recipe for a training on "cuda" or "cpu"."""
         return self.model_copy(update={"training": self.training.model_copy(update={"device": device})})
 
+    def stops_after(self) -> int:
+        """Return after how many checks in a row without gain a training ends early; 0: it never does."""
+        if self.program is not None:
+            return 0
+        asked = self.evaluation.stop_after
+        if asked == "auto":
+            return STOPS_AFTER if self.training.max_steps > STOPS_ABOVE_STEPS else 0
+        return asked
+
+    def in_full(self) -> Recipe:
+        """Return the recipe of a training that makes all its steps."""
+        return self.model_copy(update={"evaluation": self.evaluation.model_copy(update={"stop_after": 0})})
+
     @model_validator(mode="after")
-    def _stops_by_evaluations(self) -> Recipe:
+    def _stops_by_photographs(self) -> Recipe:
         evaluation = self.evaluation
-        if evaluation.stop_after and not (evaluation.every or len(evaluation.steps) > evaluation.stop_after):
-            raise ValueError("evaluation.stop_after needs evaluations to go by: set evaluation.every too")
+        holds_none_out = not evaluation.holdout_every and not evaluation.holdout_list and evaluation.holdout == "every"
+        if evaluation.stop_after not in ("auto", 0) and holds_none_out:
+            raise ValueError("evaluation.stop_after needs held-out photographs: set evaluation.holdout_every too")
         return self
 
     def settings(self) -> dict[str, Any]:

@@ -62,9 +62,13 @@ class Setup:
 
     @cached_property
     def counting(self) -> tuple[Recipe, ...]:
-        """The recipes whose splats are fresh: of a deadline also those with more steps, none at all given up first."""
+        """The recipes whose splats are fresh: of a deadline also those with more steps, none at all given up first.
+
+        A splat that made all its steps is fresh where it might have ended early, if nobody asks for that by number.
+        """
         others = (self.recipe, self.without_deadline.recipe) if self.paces else (self.recipe,)
-        return (*others, *(replace(self, paces=(pace,)).recipe for pace in self.paces[1:]))
+        every = (*others, *(replace(self, paces=(pace,)).recipe for pace in self.paces[1:]))
+        return (*every, *(one.in_full() for one in every if one.evaluation.stop_after == "auto" and one.stops_after()))
 
     @cached_property
     def trainer(self) -> Trainer:

@@ -28,7 +28,7 @@ from splatbatch.training.progress.health import Finding
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.strategies import Strategy
 
-FORMAT = 2
+FORMAT = 3
 PIXEL_STRIDE = 16
 """Of photographs every 16th pixel, along both axes, tells whether they are the same ones."""
 
@@ -55,6 +55,7 @@ class Changing:
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
             "strategy": self.strategy.state(),
             "evaluations": json.dumps(self.evaluator.evaluations),
+            "early_stopping": json.dumps(self.evaluator.early.state()),
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
         }
@@ -71,6 +72,7 @@ class Changing:
                 group.update(_moved(group, device))  # rates that are tensors
         self.strategy.restore(_moved(record["strategy"], device))
         self.evaluator.evaluations[:] = json.loads(record["evaluations"])
+        self.evaluator.early.restore(json.loads(record["early_stopping"]))
         torch.set_rng_state(record["random"])
         if device.type == "cuda" and record["random_cuda"] is not None:
             torch.cuda.set_rng_state(record["random_cuda"], device)

@@ -46,7 +46,7 @@ def train(
     graphed = GraphedStep(one_step) if capacity.entries else None
     chosen = islice(shuffled(views.training, training.seed), start, None)
     photos = prefetch(Pyramid(sizes).over(chosen, start), gaussians["means"].device)
-    for step in range(start, training.max_steps):
+    for step in evaluator.early.steps(one_step, sizes, start):
         photo = next(photos)
         if (growth := sizes.factor(max(start, step - 1)) / sizes.factor(step)) > 1:
             capacity.resize(growth**2)
@@ -61,10 +61,10 @@ def train(
             (graphed or one_step)(photo, degree)
         has_changed = one_step.refine(step)
         has_changed |= (is_due or has_changed) and capacity.review()
+        has_changed |= evaluator.early.step_done(step)
         if graphed and has_changed:
             graphed.forget()
-        if evaluator.ends(gaussians, step + 1):
-            break
+        evaluator.step_done(gaussians, step + 1)
         checkpoints.step_done(step + 1, changing)
     for warning in capacity.warnings():
         progress.warn(warning)

@@ -69,8 +69,8 @@ def _adam(parameter: Parameter, rate: float, training: Training) -> Optimizer:
     return Adam(parameter, rate, EPSILON, cuda.loaded())
 
 
-def decay(optimizers: Optimizers, plan: Schedule) -> Tensor:
-    """Lower the rate of the means by one step's share; return it, []."""
+def decay(optimizers: Optimizers, factor: float) -> Tensor:
+    """Lower the rate of the means by the factor of one step; return it, []."""
     group = optimizers["means"].param_groups[0]
-    group["lr"] *= LAST_MEANS_RATE ** (1 / plan.max_steps)
+    group["lr"] *= factor
     return torch.as_tensor(group["lr"])

@@ -174,8 +174,7 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     progress.phase("train")
     with StopRequest() as stop:
         gaussians = train(gaussians, scene, recipe, evaluator, _checkpoints(folder, prepared, progress, stop))
-    planned = recipe.training.max_steps
-    step = evaluator.stopped_at or planned
+    step, planned = evaluator.early.last_step, recipe.training.max_steps
 
     progress.phase("eval")
     scene.surroundings.hold_back(gaussians)

@@ -13,7 +13,7 @@ from splatbatch.training import cuda
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, photometric_loss
-from splatbatch.training.optim import Optimizers, decay
+from splatbatch.training.optim import LAST_MEANS_RATE, Optimizers, decay
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
@@ -32,6 +32,8 @@ class Step:
     plan: Schedule
     capacity: TileCapacity
     surroundings: Surroundings = NONE
+    means_decay: float | None = None
+    """Factor on the rate of the means; None: the one by which it reaches its last value at the last step."""
 
     def __call__(self, photo: Photo, sh_degree: int) -> None:
         """Learn from a photo."""
@@ -53,7 +55,8 @@ class Step:
         for optimizer in self.optimizers.values():
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        self.strategy.step_post_backward(rendering, decay(self.optimizers, self.plan))
+        factor = LAST_MEANS_RATE ** (1 / self.plan.max_steps) if self.means_decay is None else self.means_decay
+        self.strategy.step_post_backward(rendering, decay(self.optimizers, factor))
 
     def refine(self, step: int) -> bool:
         """Add, move and remove Gaussians if it is time; return whether steps are different from now on."""

@@ -59,8 +59,12 @@ def test_what_is_not_said_has_the_fields_own_values(tmp_path: Path, text: str) -
         ("output:\n  folder: 3\n", ["line 2, output.folder: 3", "path"]),
         ("training:\n  cap_max: 2y\n", ["line 2, training.cap_max: '2y': should be a whole number above 0, or a"]),
         ("trainers:\n  x: {settings: {}}\n", ["line 2, trainers.x.command: missing"]),
-        ("evaluation: {stop_after: 3}\n", ["evaluation.stop_after needs evaluations"]),
-        ("patches:\n  p0:\n    evaluation: {stop_after: 3}\n", ["line 2, patches.p0: evaluation.stop_after needs"]),
+        ("evaluation: {stop_after: 3, holdout_every: 0}\n", ["evaluation.stop_after needs held-out photographs"]),
+        (
+            "patches:\n  p0:\n    evaluation: {stop_after: 3, holdout_every: 0}\n",
+            ["line 2, patches.p0: evaluation.stop_after needs"],
+        ),
+        ("evaluation: {stop_after: never}\n", ["'never': should be a whole number from 0 on, or auto"]),
         ("notify:\n  command: mail me\n", ["line 2, notify.command: should be a list of words"]),
     ],
 )

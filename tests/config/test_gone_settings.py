@@ -61,7 +61,17 @@ def test_what_an_earlier_version_trained_with_its_defaults_stays_trained(strateg
     tree["training"] |= {"exposure": False, "coarse_to_fine": False, "packed": False}
     for section, setting in NEW:
         del tree[section][setting]
-    assert recipe_hash(settings) == short_hash(json.dumps(tree, sort_keys=True))
+    tree["evaluation"] |= {"stop_after": 0, "least_gain_db": 0.02}
+    assert recipe_hash(settings.in_full()) == short_hash(json.dumps(tree, sort_keys=True))
+
+
+def test_a_short_training_is_the_same_whether_it_may_end_early_or_not() -> None:
+    def hash_of(max_steps: int, stop_after: str | int) -> str:
+        tree = {"training": {"max_steps": max_steps}, "evaluation": {"stop_after": stop_after}}
+        return recipe_hash(Recipe.model_validate(tree))
+
+    assert hash_of(7_000, "auto") == hash_of(7_000, 0) != hash_of(7_000, 2)
+    assert hash_of(30_000, "auto") != hash_of(30_000, 0)
 
 
 def test_coarse_to_fine_that_is_turned_off_or_on_is_another_training() -> None:

@@ -178,11 +178,14 @@ def test_settings_of_a_program_are_compared_and_so_are_programs(tmp_path: Path) 
     ("text", "words"),
     [
         ("{include: [{training.trainer: theirs, setting.cap: 3}]}", []),
-        ("{include: [{evaluation.stop_after: 1, evaluation.every: 5}]}", []),
+        ("{include: [{evaluation.stop_after: 0, evaluation.holdout_every: 0}]}", []),
         ("{matrix: {training.trainer: [gsplat, their]}}", ["1: 'their': no such trainer. Did you mean theirs?"]),
         ("{matrix: {setting.cup: [3]}}", ["sweep.matrix.setting.cup.0: unknown setting"]),
         ("{include: [{setting.cap: 3}]}", ["include.0: {'setting.cap': 3}: unknown setting"]),
-        ("{matrix: {evaluation.stop_after: [0, 1]}}", ["stop_after needs evaluations to go by"]),
+        (
+            "{matrix: {evaluation.stop_after: [0, 1], evaluation.holdout_every: [0]}}",
+            ["stop_after needs held-out photographs"],
+        ),
     ],
 )  # fmt: skip
 def test_a_combination_is_checked_as_a_whole(tmp_path: Path, text: str, words: list[str]) -> None:

@@ -176,9 +176,10 @@ def test_a_rung_that_a_patch_of_its_own_kind_cannot_take_costs_that_patch_alone(
 
 def test_values_that_do_not_go_together_cost_only_the_patch_that_would_have_had_them(simulation: Simulation) -> None:
     simulation.patches(p0=Script(log="torch.OutOfMemoryError: CUDA out of memory."), p1=Script(10))
-    outcomes = simulation.run(retry={"ladders": {"gpu_memory": [{"evaluation.stop_after": 3}]}})
+    rungs = [{"evaluation.stop_after": 3}]
+    outcomes = simulation.run(evaluation={"holdout_every": 0}, retry={"ladders": {"gpu_memory": rungs}})
     assert isinstance(outcomes["p1"], Trained)
-    assert "set evaluation.every too" in simulation.batch.events("gave_up")[0]["reason"]
+    assert "set evaluation.holdout_every too" in simulation.batch.events("gave_up")[0]["reason"]
 
 
 def test_a_standby_that_had_died_when_it_was_told_to_go_counts_for_nothing(simulation: Simulation) -> None:

@@ -144,3 +144,14 @@ def assigned(path: Path) -> set[str]:
                 owner = one.value if isinstance(one, ast.Subscript) else one
                 found |= {owner.attr} if isinstance(owner, ast.Attribute) else set()
     return found
+
+
+@pytest.mark.parametrize(("asked", "max_steps", "counting"), [("auto", 30_000, 2), ("auto", 7_000, 1), (3, 30_000, 1)])
+def test_a_splat_that_made_all_its_steps_counts_where_one_may_end_early(
+    batch: FakeBatch, asked: str | int, max_steps: int, counting: int
+) -> None:
+    batch.make("p0", training={"max_steps": max_steps}, evaluation={"stop_after": asked})
+    (task,) = open_batch(batch.config).tasks
+    recipes = task.today.counting
+    assert len(recipes) == counting
+    assert [one.stops_after() for one in recipes[1:]] == [0] * (counting - 1)

@@ -34,17 +34,17 @@ def growing(strategy: str, **training: Any) -> Recipe:
     return Recipe.model_validate({**settings, "refinement": GROWING, "evaluation": {"every": 10}})
 
 
-def died(patch: Patch, settings: Recipe, name: str = "attempt-01") -> AttemptFolder:
+def died(patch: Patch, settings: Recipe, name: str = "attempt-01", dies_at: int = DIES_AT) -> AttemptFolder:
     """An attempt that died after its checkpoint."""
-    folder, measure = prepared(patch, settings, name), Evaluator.ends
+    folder, measure = prepared(patch, settings, name), Evaluator.step_done
 
-    def ends(self: Evaluator, gaussians: Any, step: int) -> bool:
-        if step == DIES_AT:
+    def step_done(self: Evaluator, gaussians: Any, step: int) -> None:
+        if step == dies_at:
             raise Died
-        return measure(self, gaussians, step)
+        measure(self, gaussians, step)
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(Evaluator, "ends", ends)
+        monkeypatch.setattr(Evaluator, "step_done", step_done)
         with pytest.raises(Died):
             train_attempt(folder)
     return folder

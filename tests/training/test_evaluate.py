@@ -1,4 +1,4 @@
-"""What is measured on photographs, when, at which cost in memory; and when a run may end since nothing is gained."""
+"""What is measured on photographs, when, and at which cost in memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import torch
 from small_patch import recipe, trained
 from torch import nn
 
-from splatbatch.config import Evaluation, Recipe
-from splatbatch.config.schedule import schedule
-from splatbatch.errors import ConfigError, TrainerError
+from splatbatch.config import Recipe
+from splatbatch.errors import TrainerError
 from splatbatch.files import read_json, read_lines
 from splatbatch.scene.patches import Patch
 from splatbatch.training.evaluation import evaluate
-from splatbatch.training.evaluation.evaluate import has_stalled, settled_at
 from splatbatch.training.evaluation.lpips import ALEXNET_FILE, LAYERS, Lpips, load_lpips
 from splatbatch.training.photos.views import Photo
 
@@ -144,40 +142,3 @@ def test_lpips_is_that_of_torchmetrics(tmp_path: Path, monkeypatch: pytest.Monke
     lpips = load_lpips()
     assert isinstance(lpips, Lpips)
     assert float(lpips(one, other)) == pytest.approx(float(expected), rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("psnrs", "stalled"),
-    [
-        ([], False),
-        ([20.0, 21.0, 21.0], False),
-        ([21.0, 21.0, 21.0, 21.0], True),
-        ([21.0, 21.01, 21.02, 21.03], True),
-        ([21.0, 21.0, 21.0, 21.06], False),
-        ([21.0, 20.0, 20.5, 20.9], True),
-    ],
-)
-def test_a_plateau_is_so_many_evaluations_without_gain(psnrs: list[float], stalled: bool) -> None:
-    assert has_stalled(psnrs, Evaluation(stop_after=3, least_gain_db=0.05, every=1)) == stalled
-    assert not has_stalled(psnrs, Evaluation())
-
-
-@pytest.mark.parametrize("strategy", ["default", "mcmc"])
-def test_a_plateau_counts_only_when_refining_and_colours_are_done(strategy: str) -> None:
-    settings = recipe(strategy=strategy, max_steps=30_000)
-    plan = schedule(settings)
-    assert settled_at(settings, plan) >= max(plan.refine_stop, 3 * plan.sh_every)
-    assert settled_at(settings, plan) < 30_000
-
-
-def test_a_run_that_stops_early_leaves_a_whole_splat_that_says_so(patch: Patch) -> None:
-    settings = with_evaluation(120, every=5, stop_after=2, least_gain_db=9.0)
-    folder, splat = trained(patch, settings)
-    assert settled_at(settings, schedule(settings)) <= splat.step < 120
-    assert f"comment splatbatch step {splat.step} of 120, stopped early\n".encode() in folder.splat.read_bytes()
-    assert splat.metrics["stopped_early_at"] == splat.metrics["final"]["step"] == splat.step
-
-
-def test_to_stop_at_a_plateau_one_has_to_evaluate() -> None:
-    with pytest.raises((ConfigError, ValueError), match=r"set evaluation\.every too"):
-        with_evaluation(stop_after=3)

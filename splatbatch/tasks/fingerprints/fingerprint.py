@@ -9,7 +9,7 @@ from typing import Any
 
 from splatbatch import __version__
 from splatbatch.config import Recipe
-from splatbatch.config.recipe import Refinement
+from splatbatch.config.recipe import LEAST_GAIN_DB, Refinement
 from splatbatch.identity import hash_of, short_hash
 from splatbatch.scene.patches import Patch
 from splatbatch.store.folders import PatchFolder
@@ -24,6 +24,9 @@ NEWER = (
     ("refinement", "prune_loss_db", Refinement().prune_loss_db),
 )
 """Settings that earlier versions had no word for: at their defaults no part of the hash, so that results stay fresh."""
+
+LEAST_GAIN_BEFORE = 0.02
+"""The default of `evaluation.least_gain_db` up to 0.2.0; where no training ends early it decides nothing."""
 
 GONE_FROM_TRAINING = {"exposure": False, "packed": False}
 """Settings that earlier versions had: at what was their default they stay part of the hash, for the same reason."""
@@ -72,6 +75,10 @@ def earlier_hashes(recipe: Recipe) -> tuple[str, ...]:
 
 def _hash(recipe: Recipe, coarse_to_fine: bool | str, *, has_paths: bool = False) -> str:
     tree = recipe.decisive() if has_paths else without_places(recipe.decisive())
+    if "program" not in tree and not recipe.stops_after():
+        tree["evaluation"] |= {"stop_after": 0}  # `auto` in a short run: all its steps, as earlier versions made them
+        if recipe.evaluation.least_gain_db == LEAST_GAIN_DB:
+            tree["evaluation"] |= {"least_gain_db": LEAST_GAIN_BEFORE}
     for section, setting, default in NEWER:
         if tree.get(section, {}).get(setting) == default:
             del tree[section][setting]

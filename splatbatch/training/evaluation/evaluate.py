@@ -14,21 +14,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splatbatch.config import Evaluation, Recipe
-from splatbatch.config.schedule import Schedule, schedule
+from splatbatch.config import Recipe
 from splatbatch.errors import TrainerError
 from splatbatch.files import MIB
 from splatbatch.store.records.metrics import EarlierSplat
 from splatbatch.training import cuda
+from splatbatch.training.evaluation.early_stopping import EarlyStopping
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
+from splatbatch.training.loss import MOST_PSNR_DB, masked, of_what_counts, psnr, ssim
 from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
 
-MOST_PSNR_DB = 100.0  # equal images have an infinite PSNR, which JSON cannot hold
 TRAINING_VIEWS = 4
 """Measured beside the held-out ones, to see what was merely memorised."""
 Metrics = dict[str, Any]
@@ -40,35 +39,30 @@ class Evaluator:
     """Measures a splat now and then, and keeps every evaluation for metrics.json."""
 
     def __init__(self, views: Views, recipe: Recipe, progress: Progress, device: torch.device) -> None:
-        self._recipe, self._plan, self._progress = recipe, schedule(recipe), progress
+        self._recipe, self._progress = recipe, progress
         self._holdout, self._sample = views.holdout, _spread(views.training, TRAINING_VIEWS)
         self._covered, self._earlier = views.covered, Metrics()
         self._largest = views.loaded.get("largest")
         self._is_evened, self._surroundings = views.are_evened, views.surroundings
         self._peaks = MemoryPeaks(device)
+        self.early = EarlyStopping(views, recipe, progress)
+        """What may end the run before its last step."""
         self.evaluations: list[Metrics] = []
         """In the order they were made; each has its step."""
         self.resumed_from: Metrics = {}
         """The attempt and its step that the run went on from; empty: it began at the beginning."""
-        self.stopped_at: int | None = None
-        """The step after which the run ended early; None: it did not."""
 
     @cached_property
     def _lpips(self) -> Lpips | str:
         """The metric, or why there is none; its weights are not read before somebody asks for a figure."""
         return load_lpips() if self._holdout else ""
 
-    def ends(self, gaussians: Parameters, step: int) -> bool:
-        """Measure if it is time after so many steps, not at the last; return whether the run may end here."""
+    def step_done(self, gaussians: Parameters, step: int) -> None:
+        """Measure if it is time after so many steps; the last is measured on the written splat."""
         evaluation = self._recipe.evaluation
         is_every = evaluation.every > 0 and step % evaluation.every == 0
-        if step >= self._plan.max_steps or not (is_every or step in evaluation.steps):
-            return False
-        self.measure(gaussians, step)
-        start = settled_at(self._recipe, self._plan)
-        if has_stalled([one["psnr"] for one in self.evaluations if one["step"] >= start], evaluation):
-            self.stopped_at = step
-        return self.stopped_at is not None
+        if step < self.early.last_step and (is_every or step in evaluation.steps):
+            self.measure(gaussians, step)
 
     def measure(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         """Measure the splat after so many steps; None without held-out photographs.
@@ -133,7 +127,8 @@ class Evaluator:
         last = self.evaluations[-1] if self.evaluations else None
         figures = {"initial": first[0] if first else None, "final": last, "between": later[:-1]}
         facts: Metrics = {"earlier": self._earlier} if self._earlier else {}
-        facts |= {"resumed_from": self.resumed_from or None, "stopped_early_at": self.stopped_at}
+        facts |= {"resumed_from": self.resumed_from or None}
+        facts["early_stopping"] = self.early.to_record((last or {}).get("images", {}))
         if self._covered is not None:
             facts["covered"] = self._covered.facts()
         notes = [self._lpips] if isinstance(self._lpips, str) and self._lpips else []
@@ -244,22 +239,6 @@ def _spread(photos: tuple[Photo, ...], most: int) -> tuple[Photo, ...]:
     """Return at most so many photographs, evenly spread over all."""
     count = min(most, len(photos))
     return tuple(photos[index * len(photos) // count] for index in range(count))
-
-
-def has_stalled(psnrs: Sequence[float], evaluation: Evaluation) -> bool:
-    """Return whether none of the last `stop_after` PSNRs, in dB, is `least_gain_db` above the best before them."""
-    count = evaluation.stop_after
-    if not count or len(psnrs) <= count:
-        return False
-    return max(psnrs[-count:]) < max(psnrs[:-count]) + evaluation.least_gain_db
-
-
-def settled_at(recipe: Recipe, plan: Schedule) -> int:
-    """Return the step from which on a run may end early: nothing is refined, no colour gains a degree any more.
-
-    A run that ends there is a whole run, not one that was torn off in the middle of its growth.
-    """
-    return max(plan.refine_stop, plan.sh_every * recipe.training.sh_degree)
 
 
 class MemoryPeaks:

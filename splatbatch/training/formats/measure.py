@@ -18,8 +18,7 @@ from splatbatch.scene.frame import shifted
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.evaluation import ComparisonSettings
-from splatbatch.training.evaluation.evaluate import MOST_PSNR_DB
-from splatbatch.training.loss import masked, psnr
+from splatbatch.training.loss import MOST_PSNR_DB, masked, psnr
 from splatbatch.training.photos.views import Folders, Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions

@@ -6,6 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class Progress:
     def __init__(self, path: Path, max_steps: int) -> None:
         self._path = path
         self._max_steps = max_steps
+        self._planned_steps: int | None = None  # where the run ends earlier
         self._every = max(1, min(MOST_STEPS_BETWEEN, max_steps // RECORDS_PER_RUN))
         self._phase = "start"
         self._step = 0
@@ -44,6 +46,13 @@ class Progress:
     def expect(self, expected: Expectations) -> None:
         """Say what the steps to come are judged by."""
         self._expected = expected
+
+    def end_at(self, step: int) -> None:
+        """Count to another last step from now on: the run ends early."""
+        self._planned_steps, self._max_steps = self._planned_steps or self._max_steps, step
+        if self._expected is not None:
+            self._expected = replace(self._expected, max_steps=step)
+        self._write()
 
     def show_on(self, tensorboard: TensorBoard | str | None) -> None:
         """Let TensorBoard show all figures from now on; a text says why it cannot."""
@@ -120,7 +129,8 @@ class Progress:
 
     def _write(self, **figures: Any) -> None:
         now, seconds = round(time.time(), 2), round(time.monotonic() - self._started, 2)
-        line = attempt.Progress(now, seconds, self._phase, self._step, self._max_steps, **figures)
+        told = {"max_steps": self._max_steps, "planned_steps": self._planned_steps, **figures}
+        line = attempt.Progress(now, seconds, self._phase, self._step, **told)
         with contextlib.suppress(OSError):  # a full disk must not end a good training
             append_line(self._path, line.to_record(), durable=False)
         self._on_tensorboard(lambda board: board.scalars(self._step, figures))

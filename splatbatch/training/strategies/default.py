@@ -95,6 +95,13 @@ class Default(Strategy):
         if outside is not None and outside.any():
             remove(self._gaussians, self._optimizers, self._state, outside)
 
+    def has_grown(self, step: int) -> bool:
+        """Return whether it has split, pruned and reset for the last time."""
+        return step >= max(self._plan.refine_stop, self._plan.prune_at)
+
+    def end(self) -> None:
+        """Nothing is left to be ended: it grows until its last refinement."""
+
     def limit(self, most: int) -> None:
         """Grow no further than that."""
         self._rule.cap_max = most

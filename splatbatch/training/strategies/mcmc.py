@@ -34,6 +34,7 @@ class Mcmc(Strategy):
         self._gaussians, self._optimizers, self._plan = gaussians, optimizers, plan
         self._rule = MCMCStrategy(cap_max=recipe.training.cap(), min_opacity=recipe.refinement.prune_opa)
         self._noise_lr, self._training = recipe.refinement.noise_lr, recipe.training
+        self._has_ended = False
         self._binoms = self._rule.initialize_state()["binoms"].to(gaussians["means"].device)
 
     def regularise(self, loss: Tensor) -> Tensor:
@@ -49,7 +50,7 @@ class Mcmc(Strategy):
     def refine(self, step: int) -> bool:
         """Relocate what is dead, and add."""
         plan = self._plan
-        if not plan.refine_start < step < plan.refine_stop or step % plan.refine_every:
+        if self._has_ended or not plan.refine_start < step < plan.refine_stop or step % plan.refine_every:
             return False
         self._relocate()
         self._rule._add_new_gs(self._gaussians, self._optimizers, self._binoms)
@@ -65,6 +66,14 @@ class Mcmc(Strategy):
         dead = (self._gaussians["opacities"].sigmoid() <= min_opacity) | outside
         if dead.any() and not dead.all():
             ops.relocate(self._gaussians, self._optimizers, {}, dead, self._binoms, min_opacity)
+
+    def has_grown(self, step: int) -> bool:
+        """Return whether it is at its cap: from there on it only moves dead Gaussians onto live ones."""
+        return step >= self._plan.refine_stop or len(self._gaussians["means"]) >= self._training.cap()
+
+    def end(self) -> None:
+        """Relocate no more."""
+        self._has_ended = True
 
     def limit(self, most: int) -> None:
         """Add no further than that."""

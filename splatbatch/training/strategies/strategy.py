@@ -43,6 +43,14 @@ class Strategy:
         """Add, move and remove Gaussians if it is time; return whether steps are different from now on."""
         raise NotImplementedError
 
+    def has_grown(self, step: int) -> bool:
+        """Return whether the rule adds no Gaussians any more after a step, and `end` takes nothing from the splat."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Refine no more from now on."""
+        raise NotImplementedError
+
     def limit(self, most: int) -> None:
         """Let there be at most so many Gaussians from now on; more than that are kept."""
         raise NotImplementedError

@@ -1,0 +1,289 @@
+"""Early stopping: held-out photographs are checked while a run trains, and at their plateau its tail begins.
+
+A check renders windows of a few held-out photographs and reads one tensor: it waits for the GPU once, takes forward
+passes of one and a half photographs at most, and no more memory than a step.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from splatbatch.config import Recipe
+from splatbatch.plain_text import counted
+from splatbatch.training.evaluation.plateau import Rule, gain_left_db, is_plateau
+from splatbatch.training.loss import MOST_PSNR_DB
+from splatbatch.training.optim import LAST_MEANS_RATE
+from splatbatch.training.photos.coarse import CoarseToFine
+from splatbatch.training.photos.views import Photo, Views
+from splatbatch.training.progress.progress import Progress
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions
+from splatbatch.training.step import Step
+
+MOST_PHOTOS = 6
+"""Of each half; of each a quarter is rendered."""
+WINDOW_PX, SMALLEST_WINDOW_PX = 512, 64
+"""Sides of a window, at most and at least."""
+
+Covered = Callable[[Photo], Tensor | None]
+"""Returns which pixels of a held-out photograph training photographs show, [H, W] bool; None: nobody knows."""
+Record = dict[str, Any]
+
+
+def _unknown(_: Photo) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Half:
+    """Every other held-out photograph by name: one half chooses the end, the other tells what that flatters."""
+
+    names: tuple[str, ...]
+    windows: tuple[Photo, ...]
+    """Of some of them; the mask is true where a pixel counts."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was seen after a step: the mean PSNR of the windows of each half, in dB."""
+
+    step: int
+    chooses: float
+    watches: float | None = None
+    """At the first check, at the plateau and at the end of the run."""
+
+
+class EarlyStopping:
+    """Ends a run at the plateau of its held-out photographs; everything it decides by is in its state."""
+
+    def __init__(self, views: Views, recipe: Recipe, progress: Progress, covered: Covered = _unknown) -> None:
+        self.rule = Rule.of(recipe)
+        self._recipe, self._progress, self._surroundings = recipe, progress, views.surroundings
+        self._halves, self._is_covered, self.note = halves_of(views.holdout if self.rule.in_a_row else (), covered)
+        if self.rule.in_a_row and self.note:
+            progress.warn(f"evaluation.stop_after: {self.note}")
+        self.checks: list[Check] = []
+        self.tail_from: int | None = None
+        """The step after which the tail begins; None: not yet."""
+        self._seen_from, self._closed_at = (0, 0.0), 0.0  # the tail, in this process, by time.monotonic()
+
+    @property
+    def is_on(self) -> bool:
+        """Return whether the run may end early at all."""
+        return self.rule.in_a_row > 0 and len(self._halves) == 2
+
+    @property
+    def last_step(self) -> int:
+        """Return after how many steps the run ends, as far as is known now."""
+        return self.rule.max_steps if self.tail_from is None else self.tail_from + self.rule.tail
+
+    def means_decay(self) -> float:
+        """Return the factor on the rate of the means per step from now on.
+
+        It falls to a hundredth of the first rate by the last step; in the tail from where it has come by then.
+        """
+        if self.tail_from is None:
+            return float(LAST_MEANS_RATE ** (1 / self.rule.max_steps))
+        steps_left = 1 - self.tail_from / self.rule.max_steps
+        return float(LAST_MEANS_RATE ** (steps_left / self.rule.tail))
+
+    def steps(self, one_step: Step, sizes: CoarseToFine, start: int) -> Iterator[int]:
+        """Yield the numbers of the steps of a run, counted from 0, of which so many are done; a tail goes on."""
+        self._one_step, self._sizes = one_step, sizes
+        if self.tail_from is not None:
+            self._begin_tail(self.tail_from, start)
+        step = start
+        while step < self.last_step:
+            yield step
+            step += 1
+        if self.checks and self.checks[-1].step < self.last_step:
+            self._check(self.last_step, both=True)  # what has come of a run that was checked
+        self._closed_at = time.monotonic()
+
+    def step_done(self, step: int) -> bool:
+        """Check if it is time after the step of a number; return whether the tail begins.
+
+        Steps are different from then on: nothing is refined, and the rate of the means falls faster.
+        """
+        done = step + 1
+        if not self.is_on or self.tail_from is not None or not (self.rule.is_check(done) and self._has_settled(step)):
+            return False
+        self._check(done, both=not self.checks)
+        if is_plateau(self._series(), self.rule):
+            self.checks[-1] = replace(self.checks[-1], watches=self._psnrs(self._halves[1:])[0])
+            self._begin_tail(done, done)
+        return self.tail_from is not None
+
+    def _has_settled(self, step: int) -> bool:
+        """Return whether nothing is added any more: no Gaussian, no degree of the colours, no pixel."""
+        has_degrees = step >= self._one_step.plan.sh_every * self._recipe.training.sh_degree
+        return has_degrees and self._sizes.factor(step) == 1 and self._one_step.strategy.has_grown(step)
+
+    def _begin_tail(self, tail_from: int, step: int) -> None:
+        self.tail_from, self._seen_from = tail_from, (step, time.monotonic())
+        self._one_step.strategy.end()
+        self._one_step.means_decay = self.means_decay()
+        self._progress.end_at(self.last_step)
+
+    def state(self) -> Record:
+        """Return what a checkpoint keeps, as JSON."""
+        return {"checks": [astuple(one) for one in self.checks], "tail_from": self.tail_from}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.checks, self.tail_from = [Check(*one) for one in state["checks"]], state["tail_from"]
+
+    def to_record(self, images: Mapping[str, Mapping[str, float]]) -> Record | None:
+        """Return what metrics.json says of it; None where the run was never to end early.
+
+        Args:
+            images: figures of the written splat for each held-out photograph, at full size.
+        """
+        if not self.rule.in_a_row:
+            return None
+        ended = self.tail_from is not None
+        saved, left = self.rule.max_steps - self.last_step, gain_left_db(self._series(), self.rule)
+        first, began = self._seen_from
+        pace_s = max(0.0, self._closed_at - began) / max(1, self.last_step - first)  # of a step of the tail
+        return {
+            "max_steps": self.rule.max_steps,
+            "tail_from": self.tail_from,
+            "ended_at": self.last_step if ended else None,
+            "saved_steps": saved,
+            "saved_s": round(pace_s * saved, 1),
+            "expected_loss_db": left if ended else None,
+            "pixels": "covered" if self._is_covered else "all",
+            "chosen_by": self._of_half(0, images),
+            "checked_by": self._of_half(1, images),
+            "checks": [[one.step, _finite(one.chooses), _finite(one.watches)] for one in self.checks],
+            "note": self.note,
+        }
+
+    def _series(self) -> list[tuple[int, float]]:
+        """Return the checks that decide: that of the end says nothing of when the tail should begin."""
+        last = self.rule.max_steps - 1 if self.tail_from is None else self.tail_from
+        return [(one.step, one.chooses) for one in self.checks if one.step <= last]
+
+    def _of_half(self, index: int, images: Mapping[str, Mapping[str, float]]) -> Record | None:
+        if len(self._halves) < 2:
+            return None
+        half = self._halves[index]
+        ends = [self.checks[0], self.checks[-1]] if self.checks else []
+        finite = [psnr for one in ends if (psnr := _finite((one.chooses, one.watches)[index])) is not None]
+        key = "psnr_covered" if self._is_covered else "psnr"
+        finals = [images[name][key] for name in half.names if key in images.get(name, {})]
+        return {
+            "photographs": list(half.names),
+            "psnr": statistics.fmean(finals) if finals else None,
+            "gain_db": round(finite[1] - finite[0], 4) if len(finite) == 2 else None,
+        }
+
+    def _check(self, step: int, *, both: bool) -> None:
+        chooses, *watches = self._psnrs(self._halves if both else self._halves[:1])
+        self.checks.append(Check(step, chooses, *watches))
+
+    @torch.inference_mode()
+    def _psnrs(self, halves: Sequence[Half]) -> list[float]:
+        """Return the mean PSNR of the windows of each half, in dB: the one wait for the GPU."""
+        gaussians, capacity = self._one_step.gaussians, self._one_step.capacity.entries
+        drawn, options = self._surroundings.drawn_with(gaussians), RasterOptions.of(self._recipe)
+        means = [
+            torch.stack([psnr_in(drawn, one, options, capacity) for one in half.windows]).mean() for half in halves
+        ]
+        found: list[float] = torch.stack(means).tolist()
+        return found
+
+
+def _finite(figure: float | None) -> float | None:
+    return figure if figure is not None and math.isfinite(figure) else None
+
+
+def psnr_in(gaussians: Mapping[str, Tensor], window: Photo, options: RasterOptions, capacity: int | None) -> Tensor:
+    """Return the PSNR of a rendering, brought to the tone of the photograph, where its mask is true; in dB, []."""
+    colors = window.as_taken(rasterize(gaussians, window.view, options, capacity).colors).clamp(0, 1)
+    square, counts = (colors - window.target() / 255).square().mean(dim=-1), window.valid()
+    error = square.mean() if counts is None else torch.where(counts, square, 0).sum() / counts.sum()
+    return (-10 * error.log10()).clamp_max(MOST_PSNR_DB)
+
+
+def halves_of(holdout: Sequence[Photo], covered: Covered) -> tuple[tuple[Half, ...], bool, str]:
+    """Return both halves, whether their covered pixels count or all of them, and what is to be said of that.
+
+    No half at all with fewer than two photographs: nobody would tell how much the choice flatters.
+    """
+    known = {photo.name: covered(photo) for photo in holdout}
+    masks = {photo.name: _counting(mask, photo) for photo in holdout if (mask := known[photo.name]) is not None}
+    seen = [photo for photo in holdout if photo.name in masks and bool(masks[photo.name].any())]
+    is_covered, note = len(seen) > 1, ""
+    if not is_covered:
+        seen = list(holdout)
+        note = "hardly any held-out pixel is covered: all of them tell when the training ends" if masks else ""
+    if len(seen) < 2:
+        return (), False, f"{counted(len(seen), 'held-out photograph')}, and 2 are needed: it makes all its steps"
+    counting = [replace(photo, mask=masks[photo.name]) if is_covered else photo for photo in seen]
+    by_name = sorted(counting, key=lambda photo: photo.name)
+    return (_half(by_name[::2]), _half(by_name[1::2])), is_covered, note
+
+
+def _counting(mask: Tensor, photo: Photo) -> Tensor:
+    mask = mask.to(photo.pixels.device)
+    return mask if photo.mask is None else mask & photo.mask
+
+
+def _half(photos: Sequence[Photo]) -> Half:
+    count = min(MOST_PHOTOS, len(photos))
+    chosen = [photos[index * len(photos) // count] for index in range(count)]
+    return Half(tuple(photo.name for photo in photos), tuple(map(window_of, chosen)))
+
+
+def window_of(photo: Photo) -> Photo:
+    """Return a part of a photograph at full size, up to half as wide and high, where most of its pixels count.
+
+    A photograph rendered at a smaller size would be cheap, too; but Gaussians smaller than its pixels become too large
+    there (Mip-Splatting, Yu 2024), so that its PSNR falls as detail is learned.
+    """
+    height, width = photo.pixels.shape[:2]
+    down, across = (max(min(side, SMALLEST_WINDOW_PX), min(WINDOW_PX, side // 2)) for side in (height, width))
+    top, left = (height - down) // 2, (width - across) // 2
+    if photo.mask is not None:
+        top, left = _fullest(photo.mask, (down, across))
+    K = photo.view.K.clone()
+    K[0, 2] -= left
+    K[1, 2] -= top
+    view, inside = (
+        replace(photo.view, K=K, width=across, height=down),
+        (slice(top, top + down), slice(left, left + across)),
+    )
+    mask = None if photo.mask is None else _beside(photo, photo.mask[inside].clone())
+    return replace(photo, view=view, pixels=_beside(photo, photo.pixels[inside]), mask=mask)
+
+
+def _fullest(mask: Tensor, size: tuple[int, int]) -> tuple[int, int]:
+    """Return the top and left of the window in which most pixels count, of some that overlap by half."""
+    tops, lefts = (
+        torch.tensor(sorted({*range(0, side - part, max(1, part // 2)), side - part}))
+        for side, part in zip(mask.shape, size, strict=True)
+    )
+    above = torch.nn.functional.pad(mask.cpu().int().cumsum(0).cumsum(1), (1, 0, 1, 0))  # counts up to a pixel
+    bottoms, rights = tops[:, None] + size[0], lefts[None] + size[1]
+    inside = (
+        above[bottoms, rights]
+        - above[tops[:, None], rights]
+        - above[bottoms, lefts[None]]
+        + above[tops[:, None], lefts[None]]
+    )
+    best = int(inside.argmax())
+    return int(tops[best // len(lefts)]), int(lefts[best % len(lefts)])
+
+
+def _beside(photo: Photo, part: Tensor) -> Tensor:
+    """Return a part where the photograph lies: on a GPU that is the same memory, in the host one to upload from."""
+    return part.contiguous().pin_memory() if photo.pixels.is_pinned() else part

@@ -1,0 +1,220 @@
+"""A training ends at the plateau of its held-out photographs, by its own rules, and says what that saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_patch import recipe, trained
+from test_checkpoint import died
+
+from splatbatch.config import Recipe
+from splatbatch.files import read_lines
+from splatbatch.scene.patches import Patch
+from splatbatch.splats import read_header
+from splatbatch.store.records.metrics import Metrics
+from splatbatch.training.evaluation.early_stopping import halves_of, psnr_in, window_of
+from splatbatch.training.evaluation.plateau import Rule
+from splatbatch.training.gaussians import Parameters, to_parameters
+from splatbatch.training.photos.views import Photo
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, View
+from splatbatch.training.step import Step
+
+STEPS = 60
+EASY = {"stop_after": 1, "least_gain_db": 99.0}
+"""With these whatever is checked nine times is a plateau."""
+AT_ITS_CAP = 10
+"""Gaussians: the scene begins with more."""
+
+
+def early(strategy: str = "mcmc", evaluation: dict[str, Any] | None = None, **training: Any) -> Recipe:
+    tree = recipe(**{"max_steps": STEPS, "strategy": strategy, "sh_degree": 0, **training}).model_dump()
+    return Recipe.model_validate({**tree, "evaluation": {**EASY, **(evaluation or {})}})
+
+
+def photo(name: str, width: int = 40, height: int = 30, mask: torch.Tensor | None = None) -> Photo:
+    K = torch.tensor([[30.0, 0, width / 2], [0, 30.0, height / 2], [0, 0, 1]])
+    pixels = torch.randint(0, 256, (height, width, 3), generator=torch.Generator().manual_seed(len(name))).byte()
+    return Photo(name, View(torch.eye(4), K, width, height), pixels, mask)
+
+
+def cloud() -> Parameters:
+    random = torch.Generator().manual_seed(3)
+    means = torch.rand(200, 3, generator=random) * torch.tensor([4.0, 3.0, 1.0]) - torch.tensor([2.0, 1.5, -2.5])
+    values = {
+        "means": means,
+        "scales": torch.full((200, 3), -3.0),
+        "quats": torch.tensor([[1.0, 0, 0, 0]]).repeat(200, 1),
+        "opacities": torch.zeros(200),
+        "sh0": torch.rand(200, 1, 3, generator=random),
+        "shN": torch.zeros(200, 0, 3),
+    }
+    return to_parameters(values, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+def test_a_run_at_its_plateau_ends_after_a_tail_and_leaves_a_whole_splat(patch: Patch, strategy: str) -> None:
+    settings = early(strategy, cap_max=AT_ITS_CAP)
+    folder, splat = trained(patch, settings)
+    told = splat.metrics["early_stopping"]
+    assert told["tail_from"] < splat.step == told["ended_at"] == told["tail_from"] + Rule.of(settings).tail < STEPS
+    assert read_header(folder.splat).planned == STEPS
+    assert f"comment splatbatch step {splat.step} of {STEPS}, stopped early\n".encode() in folder.splat.read_bytes()
+    assert splat.metrics["final"]["step"] == splat.step
+    assert told["saved_steps"] == STEPS - splat.step
+    record = Metrics.from_record(splat.metrics).early_stopping
+    assert record is not None
+    assert record.in_words().startswith(f"ended early, at its plateau, after {splat.step} of {STEPS} steps")
+    assert [one["max_steps"] for one in read_lines(folder.progress)][-1] == splat.step
+
+
+def test_mcmc_refines_no_more_in_its_tail(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    refined: list[int] = []
+    of_step = Step.refine
+
+    def refine(self: Step, step: int) -> bool:
+        has_changed = of_step(self, step)
+        refined.extend([step] if has_changed else [])
+        return has_changed
+
+    monkeypatch.setattr(Step, "refine", refine)
+    tree = early(cap_max=60, max_steps=120).model_dump() | {"refinement": {"refine_start_iter": 0, "refine_every": 1}}
+    _, splat = trained(patch, Recipe.model_validate(tree))
+    assert refined[-1] + 1 == splat.metrics["early_stopping"]["tail_from"] < 100  # by its schedule it goes on to 100
+
+
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+def test_in_the_tail_the_rate_of_the_means_falls_to_a_hundredth(
+    patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    rates: list[float] = []
+    of_step = Step.update
+
+    def update(self: Step, rendering: Any) -> None:
+        rates.append(float(self.optimizers["means"].param_groups[0]["lr"]))
+        of_step(self, rendering)
+        rates.append(float(self.optimizers["means"].param_groups[0]["lr"]))
+
+    monkeypatch.setattr(Step, "update", update)
+    trained(patch, early(strategy))
+    assert rates[-1] == pytest.approx(0.01 * rates[0], rel=1e-3)
+    assert all(after < before for before, after in zip(rates[::2], rates[1::2], strict=True))
+
+
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+def test_nothing_ends_before_the_splat_has_grown(patch: Patch, strategy: str) -> None:
+    settings = early(strategy, cap_max=100_000)  # mcmc never reaches it
+    told = trained(patch, settings)[1].metrics["early_stopping"]
+    assert told["checks"][0][0] > {"default": STEPS / 2, "mcmc": STEPS * 5 / 6}[strategy]
+
+
+@pytest.mark.parametrize("dies_at", [30, 37, 39])  # before the plateau is found, then within the tail
+def test_a_run_that_was_killed_ends_where_it_would_have_ended_bit_by_bit(patch: Patch, dies_at: int) -> None:
+    settings = early(checkpoint_every=4, cap_max=AT_ITS_CAP, max_steps=100)
+    _, straight = trained(patch, settings, "straight-01")
+    told = straight.metrics["early_stopping"]
+    assert (told["tail_from"], straight.step) == (34, 39)
+    died(patch, settings, dies_at=dies_at)
+    _, again = trained(patch, settings, "attempt-02")
+    assert again.metrics["resumed_from"]["attempt"] == "attempt-01"
+    assert again.path.read_bytes() == straight.path.read_bytes()
+    timeless = [{**one.metrics["early_stopping"], "saved_s": 0} for one in (straight, again)]
+    assert timeless[0] == timeless[1]
+
+
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+def test_a_short_run_is_as_if_nobody_had_thought_of_its_end(patch: Patch, strategy: str) -> None:
+    splats = [
+        trained(patch, early(strategy, {"stop_after": asked}), name)[1]
+        for name, asked in (("auto-01", "auto"), ("never-01", 0))
+    ]
+    assert [one.step for one in splats] == [STEPS, STEPS]
+    assert splats[0].path.read_bytes() == splats[1].path.read_bytes()
+    assert [one.metrics["early_stopping"] for one in splats] == [None, None]
+
+
+def test_checks_change_nothing_of_a_run_that_goes_on(patch: Patch) -> None:
+    checked = trained(patch, early(evaluation={"stop_after": 100}, cap_max=AT_ITS_CAP), "checked-01")[1]
+    never = trained(patch, early(evaluation={"stop_after": 0}, cap_max=AT_ITS_CAP), "never-01")[1]
+    assert checked.path.read_bytes() == never.path.read_bytes()
+    assert len(checked.metrics["early_stopping"]["checks"]) > 9
+    assert checked.metrics["early_stopping"]["ended_at"] is None
+
+
+def test_the_half_that_chooses_and_the_other_are_told_apart(patch: Patch) -> None:
+    settings = early(evaluation={"holdout_every": 2})
+    splat = trained(patch, settings)[1]
+    told, images = splat.metrics["early_stopping"], splat.metrics["final"]["images"]
+    chosen_by, checked_by = told["chosen_by"], told["checked_by"]
+    assert set(chosen_by["photographs"]).isdisjoint(checked_by["photographs"])
+    assert sorted([*chosen_by["photographs"], *checked_by["photographs"]]) == sorted(images)
+    psnrs = [images[name]["psnr"] for name in checked_by["photographs"]]
+    assert checked_by["psnr"] == pytest.approx(sum(psnrs) / len(psnrs))
+    assert told["checks"][-1][0] == splat.step
+    assert checked_by["gain_db"] == pytest.approx(told["checks"][-1][2] - told["checks"][0][2], abs=1e-3)
+
+
+def test_with_one_held_out_photograph_a_run_makes_all_its_steps_and_says_why(patch: Patch, tmp_path: Path) -> None:
+    (tmp_path / "held.txt").write_text("img0.png\n")
+    folder, splat = trained(patch, early(evaluation={"holdout_list": str(tmp_path / "held.txt")}))
+    assert splat.step == STEPS
+    assert "1 held-out photograph, and 2 are needed" in splat.metrics["early_stopping"]["note"]
+    assert any("evaluation.stop_after: 1 held-out" in one.get("warning", "") for one in read_lines(folder.progress))
+
+
+def test_where_hardly_anything_is_covered_all_pixels_count_and_that_is_said() -> None:
+    photos = [photo(f"{index}.png") for index in range(5)]
+    nothing = torch.zeros(30, 40, dtype=torch.bool)
+    halves, is_covered, note = halves_of(photos, lambda _: nothing)
+    assert not is_covered
+    assert "all of them tell" in note
+    assert [len(half.windows) for half in halves] == [3, 2]
+    assert all(window.mask is None for half in halves for window in half.windows)
+
+
+def test_a_photograph_of_which_nothing_is_covered_is_left_out() -> None:
+    masks = {f"{index}.png": torch.full((30, 40), index != 2) for index in range(5)}
+    halves, is_covered, note = halves_of([photo(name) for name in masks], lambda one: masks[one.name])
+    assert is_covered
+    assert not note
+    assert sorted(name for half in halves for name in half.names) == ["0.png", "1.png", "3.png", "4.png"]
+
+
+def test_of_many_photographs_a_few_are_checked() -> None:
+    halves, _, _ = halves_of([photo(f"{index:03}.png") for index in range(40)], lambda _: None)
+    assert [len(half.names) for half in halves] == [20, 20]
+    assert [len(half.windows) for half in halves] == [6, 6]
+
+
+@pytest.mark.parametrize("size", [(32, 24), (300, 200), (1500, 1200)])
+def test_a_window_is_small_and_shows_what_the_photograph_shows_there(size: tuple[int, int]) -> None:
+    whole = photo("a.png", *size)
+    part, gaussians = window_of(whole), cloud()
+    assert part.view.width <= max(64, min(512, size[0] // 2))
+    left, top = (round(float(whole.view.K[axis, 2] - part.view.K[axis, 2])) for axis in (0, 1))
+    inside = (slice(top, top + part.view.height), slice(left, left + part.view.width))
+    assert torch.equal(part.pixels, whole.pixels[inside])
+    drawn = [rasterize(gaussians, one.view, RasterOptions(0)).colors for one in (whole, part)]
+    assert torch.allclose(drawn[0][inside], drawn[1], atol=1e-3)
+
+
+@pytest.mark.parametrize("corner", [(0, 0), (150, 250), (199, 299), (1500, 700), (1999, 2999)])
+def test_a_window_lies_where_most_pixels_count(corner: tuple[int, int]) -> None:
+    size = (2000, 3000) if corner[0] > 200 else (200, 300)
+    mask = torch.zeros(size, dtype=torch.bool)
+    mask[corner[0] : corner[0] + 40, corner[1] : corner[1] + 40] = True
+    part = window_of(photo("a.png", size[1], size[0], mask))
+    assert part.mask is not None
+    assert int(part.mask.sum()) >= int(mask.sum()) / 2
+
+
+def test_the_psnr_of_a_window_is_that_of_the_pixels_that_count() -> None:
+    mask, gaussians = torch.zeros(30, 40, dtype=torch.bool), cloud()
+    mask[:10, :20] = True
+    one = photo("a.png", mask=mask)
+    colors = rasterize(gaussians, one.view, RasterOptions(0)).colors.detach().clamp(0, 1)
+    expected = -10 * (colors - one.pixels / 255).square()[:10, :20].mean().log10()
+    assert torch.allclose(psnr_in(gaussians, one, RasterOptions(0), None), expected, atol=1e-4)
