@@ -115,6 +115,7 @@ def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
     """Return how far a training is: "p3: train 1200/30000 (4%), 31.2 steps/s, loss 0.0831, 0:12:30 to go, GPU …"."""
     share = f" ({100 * status.step // status.max_steps}%)" if status.max_steps else ""
     parts = [f"{status.patch}: {status.phase} {status.step}/{status.max_steps}{share}"]
+    parts += [f"ends early of {status.planned_steps} steps"] if status.planned_steps else []
     parts += [f"{status.steps_per_s:.1f} steps/s"] if status.steps_per_s else []
     parts += [f"loss {status.loss:.4f}"] if status.loss is not None else []
     parts += [f"{clock(status.eta_s)} to go"] if status.eta_s is not None else []
@@ -179,8 +180,9 @@ def _short(words: str) -> str:
 def _attempt_ended(event: AttemptEnded) -> str:
     who = f"{event.patch}: attempt {event.attempt}"
     if event.outcome == "trained":
-        choice = f": {event.choice}" if event.choice else ""
-        return f"{who} trained {event.num_gaussians or 0:,} Gaussians in {event.seconds or 0:.0f} s{choice}"
+        said = "; ".join(filter(None, (event.ended_early, event.choice)))
+        figures = f"{event.num_gaussians or 0:,} Gaussians in {event.seconds or 0:.0f} s"
+        return f"{who} trained {figures}{f': {said}' if said else ''}"
     if event.is_well:
         return f"{who} done in {event.seconds or 0:.0f} s"
     if event.diagnosis:

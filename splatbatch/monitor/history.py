@@ -54,6 +54,7 @@ def _end(event: AttemptEnded, output: OutputFolder) -> Iterator[str]:
     where = f"in phase {event.phase or 'start'}, step {event.step or 0}"
     if event.outcome == "trained":
         yield f"  trained: {event.num_gaussians or 0:,} Gaussians in {seconds:.0f} s"
+        yield from ([f"  {event.ended_early}"] if event.ended_early else [])
         yield from ([f"  {event.choice}"] if event.choice else [])
         yield from (f"  warning: {warning}" for warning in event.warnings or ())
     elif event.is_well:

@@ -144,7 +144,8 @@ def _row(patch: ReportedPatch) -> tuple[str, ...]:
 def _troubles(patch: ReportedPatch) -> list[str]:
     even = patch.psnr_even
     evened = [f"PSNR {even:.2f} dB in the evened space, beside that on the photographs as they are"] if even else []
-    lines = [f"- {_plain(warning)}" for warning in (*patch.outliers, *evened, *patch.warnings)]
+    said = (*patch.outliers, *patch.ended_early, *evened, *patch.warnings)
+    lines = [f"- {_plain(words)}" for words in said]
     if patch.cause:
         phase = f" in phase {_plain(patch.phase)}" if patch.phase else ""
         lines = [f"**{_plain(patch.cause)}**{phase}: {_plain(patch.advice)}", *lines]

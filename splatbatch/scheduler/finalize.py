@@ -103,4 +103,6 @@ def _take_in(ending: Ending, trained: Trained, facts: AttemptFacts) -> dict[str,
     elif accepted:
         results.pin(folder, accepted, attempt.depends_on, follows)
     said = {"choice": choice.words} if choice.words else {}
+    if (early := new.metrics.early_stopping) and (words := early.in_words()):
+        said["ended_early"] = words
     return {"accepted": choice.takes_new, **said}

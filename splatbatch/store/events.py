@@ -124,6 +124,8 @@ class AttemptEnded(Event, event="attempt_ended"):
     accepted: bool | None = None
     choice: str = ""
     """Which of two splats was kept, and why."""
+    ended_early: str = ""
+    """After how many of its steps, and what that has saved."""
     adopted: bool = False
     """By a later run."""
     traceback: str = ""

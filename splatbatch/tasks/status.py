@@ -44,6 +44,11 @@ class PatchStatus:
     phase: str = ""
     step: int = 0
     max_steps: int = 0
+    """After which it ends, as far as is known now."""
+    planned_steps: int | None = None
+    """While it ends early: those that it was to make."""
+    ended_early: tuple[str, ...] = ()
+    """After how many of its steps a training ended, what that has saved, and how far it flatters the hold-out."""
     loss: float | None = None
     psnr_covered: float | None = None
     """In dB on held-out photographs, on the pixels that training photographs see: the figure that decides."""
@@ -215,6 +220,7 @@ def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
         phase=last.phase or "start",
         step=step,
         max_steps=max_steps,
+        planned_steps=last.planned_steps,
         loss=of_step.loss,
         psnr_covered=measured.psnr_covered,
         psnr=measured.psnr,
@@ -236,7 +242,7 @@ def _with_figures(output: OutputFolder, status: PatchStatus) -> PatchStatus:
         attempt = AttemptFolder(folder.path / status.attempt)
         return replace(status, node=attempt.read_start().host, worker=(attempt.read_job() or JobSpec()).claim.worker)
     result = folder.read_result() or Result()
-    final = result.metrics.final
+    final, early = result.metrics.final, result.metrics.early_stopping
     return replace(
         status,
         attempt=result.attempt,
@@ -246,6 +252,7 @@ def _with_figures(output: OutputFolder, status: PatchStatus) -> PatchStatus:
         psnr_covered=final.psnr_covered,
         covered_share=final.covered_share,
         covered_set=result.metrics.covered.hash,
+        ended_early=tuple(filter(None, (early.in_words(), early.flattered_by()))) if early else (),
         psnr=final.psnr,
         psnr_even=final.psnr_even,
         ssim=final.ssim,

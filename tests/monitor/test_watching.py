@@ -103,6 +103,8 @@ def test_the_batch_is_told_in_one_line() -> None:
 def test_a_heartbeat_says_how_far_for_how_long_and_how_the_gpu_is() -> None:
     said = heartbeat(replace(RUNNING, patch="p0", phase="train", step=1200, max_steps=3000, loss=0.0831, node="n7"))
     assert said == "p0: train 1200/3000 (40%), 101.5 steps/s, loss 0.0831, 0:00:18 to go, GPU 9,123 MiB 71 °C"
+    tail = heartbeat(replace(RUNNING, patch="p0", phase="train", step=170, max_steps=180, planned_steps=300))
+    assert tail.startswith("p0: train 170/180 (94%), ends early of 300 steps")
     assert heartbeat(PatchStatus("p1", "running", phase="load", node="n7"), has_nodes=True) == "p1: load 0/0, on n7"
 
 
@@ -135,6 +137,12 @@ def test_two_at_once_take_half_the_time_but_no_less_than_the_longest() -> None:
 )
 def test_the_pace_is_that_of_the_latest_records(records: list[dict[str, Any]], throughput: float | None) -> None:
     assert steps_per_s([Progress.from_record(record) for record in records]) == throughput
+
+
+def test_a_training_that_ended_early_says_so() -> None:
+    said = {"patch": "p0", "attempt": 1, "outcome": "trained", "num_gaussians": 7, "seconds": 9.0}
+    line = in_words(AttemptEnded.from_record({**said, "ended_early": "ended early", "choice": "8.1 dB worse"}))
+    assert line == "p0: attempt 1 trained 7 Gaussians in 9 s: ended early; 8.1 dB worse"
 
 
 def test_three_hundred_lines_of_a_log_are_one_line_beside_the_table() -> None:

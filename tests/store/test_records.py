@@ -30,7 +30,7 @@ from splatbatch.store.records.attempt import (
     Watch,
 )
 from splatbatch.store.records.fingerprint import Fingerprint
-from splatbatch.store.records.metrics import Figures, Metrics, TrainingSettings, Views
+from splatbatch.store.records.metrics import EarlyStopping, Figures, HalfOfHoldout, Metrics, TrainingSettings, Views
 from splatbatch.store.records.record import TypedRecord
 from splatbatch.store.records.result import Result, SplatFacts
 from splatbatch.store.records.run import CancelRequest, Holder, RunIdentity
@@ -71,6 +71,7 @@ WHOLE: list[TypedRecord] = [
         5,
         1,
         True,
+        30,
     ),
     GpuSample(1.0, 900, 2000, 9, 50, 70.5, True, (7, 8), (5, None), 5),
     Watch("/cwd", {"X": "1"}, {"step": "s"}, 30, "start", FINISH, 2.0, Then(("a",), FINISH), ("m",)),
@@ -79,6 +80,7 @@ WHOLE: list[TypedRecord] = [
     Holder("host", 7, "boot", 9, 3, "yesterday"),
     CancelRequest(RunIdentity(7, "boot", 9), ("p0",), "me"),
     Figures(21.0, 0.5, 0.1, 25.0, 20.5, 0.4, 23.0, 0.6, 0.9),
+    EarlyStopping(30, 16, 18, 12, 1.5, 0.1, "all", HalfOfHoldout(("a.jpg",), 20.0, 0.1), HalfOfHoldout(), "n"),
     TrainingSettings("p0", {"a": 1}, ("b",), tones={"a.jpg": [0.8, 1.0, 1.2, -0.1]}),
     SplatFacts("s", 5, 6, 7),
     Metrics.from_record(METRICS),

@@ -130,6 +130,7 @@ def patch_section(patch: ReportedPatch, link: str, budget: Budget, previews: Pre
     parts = [
         *(tag("p", mark, class_="mark") for mark in patch.outliers),
         *_trouble(patch),
+        *(tag("p", f"{words[0].upper()}{words[1:]}.", class_="quiet") for words in patch.ended_early),
         *quality_section(patch.quality, budget),
         previews.of(patch),
         *attempts_section(patch),

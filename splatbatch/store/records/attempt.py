@@ -214,6 +214,7 @@ class Progress(TypedRecord):
     """start, load, standby, init, train, eval, export, done."""
     step: int | None = field(default=None, metadata=reads(_step))
     max_steps: int | None = field(default=None, metadata=reads(_step))
+    """After which it ends, as far as is known now."""
     loss: float | None = None
     grad_norm: float | None = None
     """Norm of all gradients."""
@@ -240,6 +241,8 @@ class Progress(TypedRecord):
     """The most between a step named and the next."""
     steps_unheard: bool = False
     """Not all of its log was read."""
+    planned_steps: int | None = field(default=None, metadata=reads(_step))
+    """In the tail of a training that ends early: those that it was to make."""
 
     def to_record(self) -> dict[str, Any]:
         """Return it as a JSON object that holds what was new, and nothing else."""

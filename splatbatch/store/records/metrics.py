@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from splatbatch.fields import mapping
+from splatbatch.plain_text import clock
 from splatbatch.store.records.fingerprint import ORIGIN, Place, tones_in
 from splatbatch.store.records.record import KeptRecord, TypedRecord, reads
 
@@ -112,6 +113,53 @@ class EarlierFigures(TypedRecord):
 
 
 @dataclass(frozen=True)
+class HalfOfHoldout(TypedRecord):
+    """Every other held-out photograph."""
+
+    photographs: tuple[str, ...] = ()
+    psnr: float | None = None
+    """In dB, of the splat as it was written."""
+    gain_db: float | None = None
+    """From the first check of the run to the last."""
+
+
+@dataclass(frozen=True)
+class EarlyStopping(TypedRecord):
+    """What came of `evaluation.stop_after`; metrics.json also holds every check."""
+
+    max_steps: int = 0
+    tail_from: int | None = None
+    """The step after which the plateau was found; None: it was not, and the run made all its steps."""
+    ended_at: int | None = None
+    saved_steps: int = 0
+    saved_s: float | None = None
+    """At the pace of the tail."""
+    expected_loss_db: float | None = None
+    """What all steps would have gained over those made, as it was expected when the tail began."""
+    pixels: str = ""
+    """Which of the held-out photographs count: covered, all."""
+    chosen_by: HalfOfHoldout | None = None
+    checked_by: HalfOfHoldout | None = None
+    """It had no part in the choice: what the other half gains beyond it, that half was flattered by."""
+    note: str = ""
+
+    def in_words(self) -> str:
+        """Return what an early end has saved; empty where there was none."""
+        if self.ended_at is None:
+            return ""
+        saved = f" and saved about {clock(self.saved_s)}" if self.saved_s else ""
+        return f"ended early, at its plateau, after {self.ended_at:,} of {self.max_steps:,} steps{saved}"
+
+    def flattered_by(self) -> str:
+        """Return what choosing the end by held-out photographs has done to their figures; empty where nobody knows."""
+        chosen, other = self.chosen_by, self.checked_by
+        if self.ended_at is None or not chosen or not other or chosen.gain_db is None or other.gain_db is None:
+            return ""
+        gains = f"{chosen.gain_db:+.2f} dB in the half that chose the end, {other.gain_db:+.2f} dB in the other"
+        return f"held-out photographs since the first check: {gains}"
+
+
+@dataclass(frozen=True)
 class Metrics(KeptRecord):
     """metrics.json, and what result.json repeats of it; also photograph by photograph, and notes, as written."""
 
@@ -127,6 +175,8 @@ class Metrics(KeptRecord):
     covered: CoveredSet = CoveredSet()
     earlier: EarlierFigures = EarlierFigures()
     """The splat that was accepted before, where its own figures are of other pixels; else blank."""
+    early_stopping: EarlyStopping | None = None
+    """None: the run was to make all its steps."""
     made_with: dict[str, str] = field(default_factory=dict)
     """Versions, and under "on" the name of the GPU, or CPU."""
 
