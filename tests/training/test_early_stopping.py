@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from splatbatch.files import read_lines
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header
 from splatbatch.store.records.metrics import Metrics
-from splatbatch.training.evaluation.early_stopping import halves_of, psnr_in, window_of
+from splatbatch.training.evaluation.early_stopping import EarlyStopping, halves_of, psnr_in, window_of
 from splatbatch.training.evaluation.plateau import Rule
 from splatbatch.training.gaussians import Parameters, to_parameters
+from splatbatch.training.photos.coarse import CoarseToFine
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, View
@@ -102,6 +104,32 @@ def test_in_the_tail_the_rate_of_the_means_falls_to_a_hundredth(
     trained(patch, early(strategy))
     assert rates[-1] == pytest.approx(0.01 * rates[0], rel=1e-3)
     assert all(after < before for before, after in zip(rates[::2], rates[1::2], strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+def test_recorded_steps_follow_the_tail(patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
+    optimizers: list[Any] = []
+    of_run = EarlyStopping.steps
+
+    def steps(self: EarlyStopping, one_step: Step, sizes: CoarseToFine, start: int) -> Iterator[int]:
+        optimizers.append(one_step.optimizers["means"])
+        first = float(optimizers[0].param_groups[0]["lr"])
+        yield from of_run(self, one_step, sizes, start)
+        assert float(optimizers[0].param_groups[0]["lr"]) == pytest.approx(0.01 * first, rel=1e-2)
+
+    monkeypatch.setattr(EarlyStopping, "steps", steps)
+    splat = trained(patch, early(strategy, cap_max=AT_ITS_CAP, max_steps=200, device="cuda"))[1]
+    assert splat.step == splat.metrics["early_stopping"]["ended_at"]
+    peak = splat.metrics["peak"]
+    assert peak["training_mib"] <= trained_in_full(patch, strategy)["training_mib"] + 1
+
+
+def trained_in_full(patch: Patch, strategy: str) -> dict[str, float]:
+    settings = early(strategy, {"stop_after": 0}, cap_max=AT_ITS_CAP, max_steps=200, device="cuda")
+    peak: dict[str, float] = trained(patch, settings, "full-01")[1].metrics["peak"]
+    return peak
 
 
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
