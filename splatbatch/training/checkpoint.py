@@ -134,13 +134,14 @@ class Checkpoints:
 def identity(recipe: Recipe, views: Views, first: Mapping[str, Tensor]) -> str:
     """Return a hash of all that a run depends on.
 
-    Settings with an effect, photographs with camera and tone, first values, and what surrounds the patch.
+    Settings with an effect, photographs with camera, tone and covered pixels, by which a run may end, first values, and
+    what surrounds the patch.
     """
     digest = hashlib.sha256(json.dumps(recipe.decisive(), sort_keys=True).encode())
     for photo in (*views.training, *views.holdout):
         digest.update(photo.name.encode())
         thinned = photo.pixels[::PIXEL_STRIDE, ::PIXEL_STRIDE]
-        for tensor in (photo.view.viewmat, photo.view.K, thinned, photo.mask, photo.tone):
+        for tensor in (photo.view.viewmat, photo.view.K, thinned, photo.mask, photo.tone, photo.covered):
             digest.update(b"" if tensor is None else tensor.contiguous().cpu().numpy().tobytes())
     for values in (first, views.surroundings.to_hash()):
         for name in sorted(values):

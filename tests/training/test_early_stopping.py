@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,8 @@ def test_the_half_that_chooses_and_the_other_are_told_apart(patch: Patch) -> Non
     chosen_by, checked_by = told["chosen_by"], told["checked_by"]
     assert set(chosen_by["photographs"]).isdisjoint(checked_by["photographs"])
     assert sorted([*chosen_by["photographs"], *checked_by["photographs"]]) == sorted(images)
-    psnrs = [images[name]["psnr"] for name in checked_by["photographs"]]
+    assert told["pixels"] == "covered"
+    psnrs = [images[name]["psnr_covered"] for name in checked_by["photographs"]]
     assert checked_by["psnr"] == pytest.approx(sum(psnrs) / len(psnrs))
     assert told["checks"][-1][0] == splat.step
     assert checked_by["gain_db"] == pytest.approx(told["checks"][-1][2] - told["checks"][0][2], abs=1e-3)
@@ -193,26 +195,32 @@ def test_with_one_held_out_photograph_a_run_makes_all_its_steps_and_says_why(pat
     assert any("evaluation.stop_after: 1 held-out" in one.get("warning", "") for one in read_lines(folder.progress))
 
 
-def test_where_hardly_anything_is_covered_all_pixels_count_and_that_is_said() -> None:
-    photos = [photo(f"{index}.png") for index in range(5)]
-    nothing = torch.zeros(30, 40, dtype=torch.bool)
-    halves, is_covered, note = halves_of(photos, lambda _: nothing)
+def test_where_nothing_is_covered_all_pixels_count_and_that_is_said() -> None:
+    photos = [replace(photo(f"{index}.png"), covered_share=0.0) for index in range(5)]
+    halves, is_covered, note = halves_of(photos)
     assert not is_covered
-    assert "all of them tell" in note
+    assert "all pixels tell when it ends" in note
     assert [len(half.windows) for half in halves] == [3, 2]
     assert all(window.mask is None for half in halves for window in half.windows)
+    assert not halves_of([photo(f"{index}.png") for index in range(5)])[2]  # of a backdrop nobody has looked
 
 
 def test_a_photograph_of_which_nothing_is_covered_is_left_out() -> None:
-    masks = {f"{index}.png": torch.full((30, 40), index != 2) for index in range(5)}
-    halves, is_covered, note = halves_of([photo(name) for name in masks], lambda one: masks[one.name])
+    seen = torch.zeros(30, 40, dtype=torch.bool)
+    seen[:, :10] = True
+    photos = [
+        replace(photo(f"{index}.png"), covered=None if index == 2 else seen, covered_share=0.0 if index == 2 else 0.25)
+        for index in range(5)
+    ]
+    halves, is_covered, note = halves_of(photos)
     assert is_covered
     assert not note
     assert sorted(name for half in halves for name in half.names) == ["0.png", "1.png", "3.png", "4.png"]
+    assert all(torch.equal(window.mask, seen) for half in halves for window in half.windows)
 
 
 def test_of_many_photographs_a_few_are_checked() -> None:
-    halves, _, _ = halves_of([photo(f"{index:03}.png") for index in range(40)], lambda _: None)
+    halves, _, _ = halves_of([photo(f"{index:03}.png") for index in range(40)])
     assert [len(half.names) for half in halves] == [20, 20]
     assert [len(half.windows) for half in halves] == [6, 6]
 

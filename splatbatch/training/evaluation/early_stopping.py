@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
@@ -33,13 +33,7 @@ MOST_PHOTOS = 6
 WINDOW_PX, SMALLEST_WINDOW_PX = 512, 64
 """Sides of a window, at most and at least."""
 
-Covered = Callable[[Photo], Tensor | None]
-"""Returns which pixels of a held-out photograph training photographs show, [H, W] bool; None: nobody knows."""
 Record = dict[str, Any]
-
-
-def _unknown(_: Photo) -> None:
-    return None
 
 
 @dataclass(frozen=True)
@@ -64,10 +58,10 @@ class Check:
 class EarlyStopping:
     """Ends a run at the plateau of its held-out photographs; everything it decides by is in its state."""
 
-    def __init__(self, views: Views, recipe: Recipe, progress: Progress, covered: Covered = _unknown) -> None:
+    def __init__(self, views: Views, recipe: Recipe, progress: Progress) -> None:
         self.rule = Rule.of(recipe)
         self._recipe, self._progress, self._surroundings = recipe, progress, views.surroundings
-        self._halves, self._is_covered, self.note = halves_of(views.holdout if self.rule.in_a_row else (), covered)
+        self._halves, self._is_covered, self.note = halves_of(views.holdout if self.rule.in_a_row else ())
         if self.rule.in_a_row and self.note:
             progress.warn(f"evaluation.stop_after: {self.note}")
         self.checks: list[Check] = []
@@ -214,28 +208,21 @@ def psnr_in(gaussians: Mapping[str, Tensor], window: Photo, options: RasterOptio
     return (-10 * error.log10()).clamp_max(MOST_PSNR_DB)
 
 
-def halves_of(holdout: Sequence[Photo], covered: Covered) -> tuple[tuple[Half, ...], bool, str]:
+def halves_of(holdout: Sequence[Photo]) -> tuple[tuple[Half, ...], bool, str]:
     """Return both halves, whether their covered pixels count or all of them, and what is to be said of that.
 
     No half at all with fewer than two photographs: nobody would tell how much the choice flatters.
     """
-    known = {photo.name: covered(photo) for photo in holdout}
-    masks = {photo.name: _counting(mask, photo) for photo in holdout if (mask := known[photo.name]) is not None}
-    seen = [photo for photo in holdout if photo.name in masks and bool(masks[photo.name].any())]
+    seen = [replace(photo, mask=photo.covered) for photo in holdout if photo.covered is not None]
     is_covered, note = len(seen) > 1, ""
     if not is_covered:
         seen = list(holdout)
-        note = "hardly any held-out pixel is covered: all of them tell when the training ends" if masks else ""
+        was_looked_at = any(photo.covered_share is not None for photo in holdout)
+        note = "fewer than 2 held-out photographs are covered: all pixels tell when it ends" if was_looked_at else ""
     if len(seen) < 2:
         return (), False, f"{counted(len(seen), 'held-out photograph')}, and 2 are needed: it makes all its steps"
-    counting = [replace(photo, mask=masks[photo.name]) if is_covered else photo for photo in seen]
-    by_name = sorted(counting, key=lambda photo: photo.name)
+    by_name = sorted(seen, key=lambda photo: photo.name)
     return (_half(by_name[::2]), _half(by_name[1::2])), is_covered, note
-
-
-def _counting(mask: Tensor, photo: Photo) -> Tensor:
-    mask = mask.to(photo.pixels.device)
-    return mask if photo.mask is None else mask & photo.mask
 
 
 def _half(photos: Sequence[Photo]) -> Half:
