@@ -22,6 +22,8 @@ from splatbatch.outcome import Diagnosis
 from splatbatch.scene.footprint import Footprint
 from splatbatch.store.records.attempt import GpuSample
 
+CORES = "cpu"
+"""Name of the slot of what takes no GPU, beside those of GPUs."""
 CONTEXT_MIB = 1024.0
 """What a process that has opened its CUDA context, and computed something small, holds of a GPU at most."""
 MARGIN_MIB = 1024
@@ -113,17 +115,21 @@ class Readiness:
 
     def is_open(self, now: float, footprint_mib: float | None = None) -> bool:
         """Return whether an attempt of this footprint may start on a free seat; else `reason` says why not."""
-        if now - self._released_at < self._cooldown.floor_s:
-            self.reason = "cooling down"
-        else:
-            self.reason = self._why_not(self._sample(), footprint_mib)
-            if not self.reason:
-                self._waiting_since = None  # what was due may have failed at the door: the next wait is another one
-            elif self._waiting_since is None and not self._tenants:
-                self._waiting_since = now
+        self.reason = self.why_shut(now, footprint_mib)
+        if not self.reason:
+            self._waiting_since = None  # what was due may have failed at the door: the next wait is another one
+        elif self._waiting_since is None and not self._tenants and not self._cools_down(now):
+            self._waiting_since = now
         if self.reason and not self._tenants:
             self.shut = Wait(self.shut.since if self.shut else now, self.reason)
         return not self.reason
+
+    def why_shut(self, now: float, footprint_mib: float | None = None) -> str:
+        """Return why no attempt of this footprint may start on a free seat; empty if one may."""
+        return "cooling down" if self._cools_down(now) else self._why_not(self._sample(), footprint_mib)
+
+    def _cools_down(self, now: float) -> bool:
+        return now - self._released_at < self._cooldown.floor_s
 
     def _sample(self) -> GpuSample:
         return gpu.sample(self.slot.gpu) if self.slot.gpu else GpuSample()
@@ -190,6 +196,8 @@ class Slots:
     def __init__(self, slots: Sequence[Slot], cooldown: Cooldown, shared_mib: float = 0.0) -> None:
         self._gates = [Readiness(slot, cooldown, shared_mib) for slot in slots]
         self._given_up: list[Readiness] = []
+        self._beside = [Readiness(Slot(CORES), cooldown)] if all(slot.gpu for slot in slots) else []
+        """For what takes no GPU, one at a time, where all slots are GPUs; elsewhere it takes a slot as any other."""
 
     def __len__(self) -> int:
         return len(self._gates)
@@ -234,6 +242,17 @@ class Slots:
                 refused.append(gate)
         return Wait(now, refused[0].reason if refused else "every slot is taken")
 
+    @property
+    def has_cores(self) -> bool:
+        """Return whether what takes no GPU has a slot of its own."""
+        return bool(self._beside)
+
+    def offer_cores(self, now: float, *, or_gpu: bool) -> Slot | None:
+        """Return the slot of what takes no GPU, or None: it is taken; whoever may have one gets a GPU that is ready."""
+        gates = [gate for gate in self._beside if gate.has_seat()]
+        ready = [gate for gate in self._gates if not gate.tenants() and not gate.why_shut(now)] if or_gpu else []
+        return next((gate.slot for gate in (*ready, *gates)), None)
+
     def offer_standby(self, slot: Slot, footprint: Footprint | None, now: float) -> Slot | Wait:
         """Return a slot that is taken for a process that only prepares, or why the host has no memory for one."""
         wanted_mib = (footprint.host_mib if footprint else UNKNOWN_HOST_MIB) + HOST_RESERVE_MIB
@@ -242,7 +261,7 @@ class Slots:
 
     def take(self, key: Key, slot: Slot, footprint: Footprint | None, *, alone: bool = False) -> None:
         """An attempt runs on a slot that was offered."""
-        gate = next(gate for gate in self._gates if gate.slot.name == slot.name)
+        gate = next(gate for gate in (*self._gates, *self._beside) if gate.slot.name == slot.name)
         gate.take(key, footprint.gpu_mib if footprint else None, alone=alone)
 
     def release(self, key: Key, now: float) -> None:
@@ -251,7 +270,7 @@ class Slots:
 
     def waited(self, slot: Slot) -> Wait | None:
         """Return since when, and for what, a slot that was due stood empty; None if it did not."""
-        return next(gate.shut for gate in self._gates if gate.slot.name == slot.name)
+        return next((gate.shut for gate in self._gates if gate.slot.name == slot.name), None)
 
     def company(self, key: Key) -> tuple[Key, ...]:
         """Return all attempts on the slot of one, itself included."""
@@ -319,7 +338,7 @@ class Slots:
         return any(gate.is_tight() for gate in self._gates)
 
     def _gate_of(self, key: Key) -> Readiness:
-        return next(gate for gate in (*self._gates, *self._given_up) if key in gate.tenants())
+        return next(gate for gate in (*self._gates, *self._beside, *self._given_up) if key in gate.tenants())
 
 
 def available_mib() -> int:

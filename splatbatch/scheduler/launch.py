@@ -137,7 +137,8 @@ class Launcher:
             claim = task.claim or Claimed(follows=home.newest_accepted())
             attempt = Attempt(task.name, folder, dict(task.setup.told), is_retry=self._is_retry, claim=claim)
         key, audited = self._key(attempt), self.audited.get(task.name, "")
-        what = Preparation(task, attempt, key, slot, standby, self._config.limits, audited)
+        limits = self._config.limits.model_copy(update=dict(task.kind.limits))
+        what = Preparation(task, attempt, key, slot, standby, limits, audited)
         return Running(task, attempt, key, handle="", slot=slot, preparing=reader.USUAL(prepare, [what]))
 
     def _key(self, attempt: Attempt) -> str:

@@ -86,7 +86,13 @@ class Runner:
 
     def run(self, tasks: Sequence[Task], rounds: Rounds) -> Mapping[str, Outcome]:
         """Train tasks; return the last outcome of each that was tried."""
-        self._queue = Queue(tasks, longest_first=len(self._slots) > 1, claimer=rounds.claimer, begun=self._begun)
+        self._queue = Queue(
+            tasks,
+            longest_first=len(self._slots) > 1,
+            claimer=rounds.claimer,
+            begun=self._begun,
+            needs_no_gpu=self._needs_no_gpu,
+        )
         self._retries.claimer = rounds.claimer
         self._launcher.pacer = rounds.pacer or self._launcher.pacer
         self._launcher.audited = rounds.audited
@@ -137,11 +143,32 @@ class Runner:
             self._running[key].begins_again = True
         ask_to_end(self._executor, {key: self._running[key] for key in again})
 
+    def _needs_no_gpu(self, task: Task) -> bool:
+        """Return whether a task starts whatever the GPUs do."""
+        return task.kind.takes != "gpu" and self._slots.has_cores
+
     def _start_due(self) -> None:
-        if not len(self._slots):  # whatever waits, also what comes back from a GPU that was given up
+        while self._starts_beside():
+            pass
+        if not len(self._slots) and next(self._queue.due(self._clock.now(), beside=True), None) is None:
+            # whatever waits, also what comes back from a GPU that was given up
             self._retries.none_started(self._waiting(), self._slots.diagnosis())
         while self._starts_next():
             pass
+
+    def _starts_beside(self) -> bool:
+        """Start what takes no GPU, or takes one only if it is ready; return whether there was such a task, and room."""
+        now = self._clock.now()
+        if not any(map(self._needs_no_gpu, self._queue)) or not self._has_room():
+            return False
+        if self._slots.offer_cores(now, or_gpu=False) is None:  # nothing is claimed that others could start sooner
+            return False
+        if (task := next(self._queue.due(now, beside=True), None)) is None:
+            return False
+        if slot := self._slots.offer_cores(now, or_gpu=task.kind.takes == "any"):
+            self._queue.take(task)
+            self._start(task, slot)
+        return slot is not None
 
     def _starts_next(self) -> bool:
         """Start whatever is next, if there is a slot for it; return whether there was."""

@@ -99,6 +99,7 @@ class Queue:
         longest_first: bool,
         claimer: Claimer | None = None,
         begun: Callable[[], Iterable[Task]] = tuple,
+        needs_no_gpu: Callable[[Task], bool] = lambda _: False,
     ) -> None:
         """Take in tasks.
 
@@ -107,6 +108,7 @@ class Queue:
             longest_first: or as they come.
             claimer: says which are ours; without one all are.
             begun: returns what was taken and has not ended.
+            needs_no_gpu: says whether a task starts beside the slots of the others.
         """
         self._tasks = deque(sorted(tasks, key=lambda task: -task.length) if longest_first else tasks)
         self._not_before: dict[TaskId, float] = {}
@@ -114,6 +116,7 @@ class Queue:
         self._ids = {task.id for task in self._tasks}
         self._needed = {name for task in tasks for name in task.kind.needs(task)}
         self._begun = begun
+        self._needs_no_gpu = needs_no_gpu
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -125,12 +128,17 @@ class Queue:
         """Return whether a task of this name waits, whatever it would be trained by."""
         return task.id in self._ids
 
-    def due(self, now: float) -> Iterator[Task]:
-        """Yield what may start now and is ours, in turn; what is made from the product of another task waits."""
+    def due(self, now: float, *, beside: bool = False) -> Iterator[Task]:
+        """Yield what may start now and is ours, in turn; what is made from the product of another task waits.
+
+        Args:
+            now: by the clock of the loop, s.
+            beside: only what starts beside the slots of GPUs, instead of only what does not.
+        """
         place, open_ones = 0, {name for name in self._needed if self._is_open(name)}
         while place < len(self._tasks):
             task = self._tasks[place]
-            is_due = self._not_before.get(task.id, 0.0) <= now
+            is_due = self._needs_no_gpu(task) == beside and self._not_before.get(task.id, 0.0) <= now
             is_due = is_due and not (open_ones and open_ones.intersection(task.kind.needs(task)))
             match self._claimer.look(task) if is_due else None:
                 case Ours(task=ours):

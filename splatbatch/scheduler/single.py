@@ -45,7 +45,7 @@ def make(config: Config, task: Task, rounds: Rounds, verb: str, ledger: Ledger =
     home = task.home(OutputFolder(config.output.folder))
     before = len(home.attempts())
     begins = f"{verb}: " if verb else ""
-    limits = config.limits.model_copy(update={"free_disk_mib": 0, **task.kind.limits})
+    limits = config.limits.model_copy(update={"free_disk_mib": 0})
     with contextlib.closing(_executor(config, task.kind)) as executor:
         runner = Runner(config.model_copy(update={"limits": limits}), executor, ledger)
         outcome = runner.run([task], rounds).get(task.name, Stopped(rounds.stop()))

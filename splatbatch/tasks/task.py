@@ -118,7 +118,10 @@ class Kind(ABC):
     """
 
     takes: ClassVar[Literal["gpu", "any", "cpu"]] = "gpu"
-    """A slot as the batch has them; "any": one of the CPU where no GPU can be used; "cpu": never one of a GPU."""
+    """A slot as the batch has them; "cpu": never one of a GPU; "any": a GPU that is ready, else one of the CPU.
+
+    Only what takes a GPU, or trains on a CPU, waits until one is free and cool.
+    """
     limits: ClassVar[Mapping[str, float]] = {}
     """Those of the YAML that are others for it."""
 

@@ -10,6 +10,8 @@ from simulated import TOTAL_MIB, Script, Simulation
 
 from splatbatch.outcome import Failed, Trained
 from splatbatch.scheduler import judge
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.tasks.task import Training
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
 
@@ -189,3 +191,47 @@ def test_a_standby_that_had_died_when_it_was_told_to_go_counts_for_nothing(simul
     assert len(simulation.batch.events("attempt_ended")) == 3
     assert simulation.batch.events("retry") == []
     assert sorted(world.order()) == ["p0", "p1", "p2"]
+
+
+class OnCores(Training):
+    """What is trained so takes no GPU."""
+
+    takes = "cpu"
+    limits = {"wall_s": 77.0}
+
+
+class OnAny(Training):
+    """What is trained so takes a GPU that is free, and waits for none."""
+
+    takes = "any"
+
+
+def given(simulation: Simulation, name: str) -> tuple[str, float]:
+    """Return the slot of a task's first attempt, and its limit of time."""
+    job = AttemptFolder(simulation.batch.output / "patches" / name / "attempt-01").read_job()
+    assert job is not None
+    return job.slot, job.limits.wall_s
+
+
+def test_what_takes_no_gpu_waits_for_none_and_has_the_limits_of_its_kind(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(50), p1=Script(5), p2=Script(5))
+    simulation.kinds = {"p1": OnCores(), "p2": OnCores()}
+    simulation.run(limits={"wall_s": 900, "free_disk_mib": 0})
+    assert world.at("begins", "p1") < 1 and 5 < world.at("begins", "p2") < 7
+    assert [given(simulation, name) for name in ("p0", "p1", "p2")] == [("gpu0", 900), ("cpu", 77), ("cpu", 77)]
+
+
+def test_what_takes_any_slot_has_the_gpu_that_is_ready_and_otherwise_the_cpu(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(5), p1=Script(5))
+    simulation.kinds = {"p0": OnAny(), "p1": OnAny()}
+    world.squatter_mib = lambda time, _: 5000 if time > 2 else 0
+    simulation.run()
+    assert world.time < 12 and (given(simulation, "p0")[0], given(simulation, "p1")[0]) == ("gpu0", "cpu")
+
+
+def test_a_gpu_that_is_given_up_takes_nothing_from_what_takes_none(simulation: Simulation) -> None:
+    world = simulation.patches(p0=Script(5), p1=Script(50), p2=Script(50), p3=Script(5))
+    simulation.kinds = {"p1": OnCores(), "p2": OnCores()}
+    world.squatter_mib = lambda time, _: 5000 if time else 0
+    outcomes = simulation.run(cooldown={"longest_s": 10})
+    assert [isinstance(outcomes[name], Trained) for name in ("p0", "p1", "p2", "p3")] == [True, True, True, False]

@@ -23,6 +23,7 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.attempt import GpuSample
 from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.task import Kind
 
 TOTAL_MIB = 100_000
 CONTEXT_MIB = 600
@@ -222,7 +223,8 @@ class Simulation:
         patch.setattr("splatbatch.machine.slots.available_mib", lambda: 1 << 20)
         patch.setattr("splatbatch.failures.retry.FIRST_WAIT_S", 0.1)
         patch.setattr(reader, "USUAL", reader.Here)  # their time is that of the world
-        self.needs: dict[str, Footprint] = {}
+        self.kinds: dict[str, Kind] = {}
+        """Of tasks that are not just trained."""
 
     def patches(self, **scripts: Script | list[Script]) -> World:
         self.batch.make(*scripts, training={"device": "auto"}, limits={"free_disk_mib": 0})
@@ -234,7 +236,8 @@ class Simulation:
         self.batch.change(**sections)
         opened = open_batch(self.batch.config)
         opened.output.create()
-        tasks = [replace(task, footprint=self.need(task.name)) for task in opened.tasks]
+        kinds = {task.name: self.kinds.get(task.name, task.kind) for task in opened.tasks}
+        tasks = [replace(task, footprint=self.need(task.name), kind=kinds[task.name]) for task in opened.tasks]
         runner = Runner(opened.config, self.world, Ledger(opened.output.ledger), self.world)
         return runner.run(tasks, Rounds(stop=lambda: "", beat=lambda: None))
 
