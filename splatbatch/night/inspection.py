@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
 from splatbatch.errors import Interrupted, SplatbatchError
 from splatbatch.files import write_json
 from splatbatch.monitor.telling import tell
 from splatbatch.night.interruption import Interruption
-from splatbatch.plain_text import one_line
+from splatbatch.plain_text import one_line, spell_some
 from splatbatch.report.quality import drop_in_words
 from splatbatch.scene.patches import spell
 from splatbatch.scheduler import single
 from splatbatch.scheduler.rounds import Rounds
 from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.store.ledger import Ledger
-from splatbatch.store.records.quality import Certificate, Inspection, grade_in_words
+from splatbatch.store.records.quality import Inspection, grade_in_words
 from splatbatch.store.records.run import DONE, LEFT_OUT, PARTLY, Afterwards
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.quality import certificate
@@ -29,8 +27,6 @@ from splatbatch.tasks.task import Task, of_patches
 
 MOST_NAMED = 5
 Found = Mapping[str, Inspection]
-Inspects = Callable[[Task], bool]
-"""Inspects a splat unless that is done; returns whether it was just now."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +63,12 @@ def inspect_tasks(
 ) -> tuple[Found, Mapping[str, str]]:
     """Inspect splat by splat; the output lock must be held. One that fails does not keep the others from it."""
     found, failed = dict[str, Inspection](), dict[str, str]()
-    each = [(task.name, partial(_of_task, batch, task)) for task in of_patches(batch.tasks)]
-    for name, measured in (*each, *([(SCENE, partial(_of_scene, batch))] if how.of_scene else [])):
+    for task in (*of_patches(batch.tasks), *([None] if how.of_scene else [])):
+        name = task.name if task else SCENE
         if rounds.stop():
             break
         try:
-            found[name], is_new = measured(partial(_inspect, batch, rounds, how, ledger), how)
+            found[name], is_new = _inspected(batch, task, rounds, how, ledger)
         except SplatbatchError as error:
             failed[name] = f"{error.message} {error.hint}" if error.hint else error.message
             continue
@@ -119,43 +115,34 @@ def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[st
     state = PARTLY if found and failed else LEFT_OUT if failed or not found else DONE
     lacking = [name for name in wanted if name not in found and name not in failed]
     parts = [f"inspected: {spell([*found], MOST_NAMED)}"] if found else []
-    parts += [f"not inspected: {name}: {why}" for name, why in [*failed.items()][:MOST_NAMED]]
-    parts += [f"and {len(failed) - MOST_NAMED} more"] if len(failed) > MOST_NAMED else []
+    why = spell_some((f"not inspected: {name}: {why}" for name, why in failed.items()), MOST_NAMED, "; ")
+    parts += [why] if why else []
     parts += [f"not inspected, for want of a splat: {spell(lacking, MOST_NAMED)}"] if lacking else []
     command = "splatbatch inspect" if failed else "splatbatch train" if state == LEFT_OUT else ""
     return Afterwards("inspect", state, one_line("; ".join(parts)), command, time.time())
 
 
-def _of_task(batch: Batch, task: Task, inspects: Inspects, how: Closely) -> tuple[Inspection, bool]:
-    """Inspect a patch's splat unless that is done, and certify it; return what was found, and whether just now."""
-    folder = batch.output.patch(task.name)
-    told = order(batch, task, measures_drop=how.measures_drop)
-    is_new = inspects(inspecting(batch, told, folder))
+def _inspected(
+    batch: Batch, task: Task | None, rounds: Rounds, how: Closely, ledger: Ledger
+) -> tuple[Inspection, bool]:
+    """Inspect the splat of a task, or of the merged scene, unless that is done, and certify it.
+
+    Returns:
+        what was found, and whether just now.
+    """
+    folder = batch.output.patch(task.name) if task else batch.output.scene
+    told = order(batch, task, measures_drop=how.measures_drop) if task else order_scene(batch)
+    made = inspecting(batch, told, folder)
+    if is_new := how.is_again or not made.is_fresh(batch.output):
+        single.make(batch.config, made, rounds, f"inspect {told.patch}", ledger)
     found = folder.read_inspection() or Inspection()
-    _certify(folder.certificate, certificate_of(task, accepted(folder), found))
+    if task:
+        certified = certificate_of(task, accepted(batch.output.patch(task.name)), found)
+    else:
+        certified = certificate_of_scene(batch.output.scene, told, found)
+    if not certificate.product(folder.certificate, certified).is_fresh:
+        write_json(folder.certificate, certified.to_record())
     return found, is_new
-
-
-def _of_scene(batch: Batch, inspects: Inspects, how: Closely) -> tuple[Inspection, bool]:
-    """Inspect the merged scene unless that is done, and certify it; return what was found, and whether just now."""
-    folder, told = batch.output.scene, order_scene(batch)
-    is_new = inspects(inspecting(batch, told, folder))
-    found = folder.read_inspection() or Inspection()
-    _certify(folder.certificate, certificate_of_scene(folder, told, found))
-    return found, is_new
-
-
-def _inspect(batch: Batch, rounds: Rounds, how: Closely, ledger: Ledger, task: Task) -> bool:
-    """Inspect a splat unless that is done; return whether it was just now."""
-    if is_new := how.is_again or not task.is_fresh(batch.output):
-        single.make(batch.config, task, rounds, f"inspect {task.patch.name}", ledger)
-    return is_new
-
-
-def _certify(file: Path, made: Certificate) -> None:
-    """Write a certificate unless it lies there."""
-    if not certificate.product(file, made).is_fresh:
-        write_json(file, made.to_record())
 
 
 def _in_words(name: str, found: Inspection) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from splatbatch.identity import FileFacts
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import Quality
-from splatbatch.store.folders import PICTURES, PatchFolder, SceneFolder
+from splatbatch.store.folders import PICTURES, PatchFolder, SceneFolder, SplatFolder
 from splatbatch.store.records.quality import Dropped, Inspection, QualityFigure, read_certificate
 
 FIGURES = ("figure", "value", "limit", "state", "what")
@@ -30,7 +30,7 @@ def quality_of_scene(folder: SceneFolder) -> Quality | None:
     return _quality(found, folder)
 
 
-def _quality(found: Inspection, folder: PatchFolder | SceneFolder) -> Quality:
+def _quality(found: Inspection, folder: SplatFolder) -> Quality:
     certificate = read_certificate(folder.certificate) or {}
     named = found.attempt if Path(found.attempt).name == found.attempt else ""
     return Quality(

@@ -45,18 +45,13 @@ def names_in(folder: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class PatchFolder:
-    """What lies in the output folder for one patch."""
+class SplatFolder:
+    """What lies in the output folder for one splat: of a patch, or of the whole scene."""
 
     path: Path
 
     splat = FileIn(SPLAT)
     """The accepted product."""
-    result = FileIn(RESULT)
-    """Its manifest; written after the splat, so that a manifest never stands without its product."""
-    preview = FileIn("preview.compressed.ply")
-    """The report: a few MB of the splat, to look at in the page."""
-
     inspection = FileIn("inspection.json")
     """How good the product is beyond PSNR; `inspect` copies it here from its attempt."""
     certificate = FileIn("certificate.json")
@@ -69,9 +64,17 @@ class PatchFolder:
 
     def read_inspection(self) -> Inspection | None:
         """Return how good the product was found to be; None if nobody has inspected it."""
-        from splatbatch.store.records.quality import Inspection  # of which `status` knows nothing
-
         return Inspection.read(self.inspection)
+
+
+@dataclass(frozen=True)
+class PatchFolder(SplatFolder):
+    """What lies in the output folder for one patch."""
+
+    result = FileIn(RESULT)
+    """Its manifest; written after the splat, so that a manifest never stands without its product."""
+    preview = FileIn("preview.compressed.ply")
+    """The report: a few MB of the splat, to look at in the page."""
 
     def accepted(self, number: int) -> Path:
         """Return where an accepted record is made: which attempt's splat is the product; the newest counts."""
@@ -209,12 +212,9 @@ class MergedFiles:
 
 
 @dataclass(frozen=True)
-class SceneFolder:
+class SceneFolder(SplatFolder):
     """What lies in the output folder for the whole scene, as merged from its patches."""
 
-    path: Path
-
-    splat = FileIn(SPLAT)
     merge = FileIn(MERGE)
     """What the splat was merged from."""
     evaluation = FileIn("evaluation.json")
@@ -230,23 +230,6 @@ class SceneFolder:
         from splatbatch.store.records.evaluation import SceneEvaluation  # of which `status` knows nothing
 
         return SceneEvaluation.read(self.evaluation_of(splat or self.splat))
-
-    inspection = FileIn("inspection.json")
-    """How good it is beyond PSNR; `inspect scene` copies it here from its attempt."""
-
-    certificate = FileIn("certificate.json")
-    """Grade, figures and hashes, for whoever is given the scene."""
-
-    def read_inspection(self) -> Inspection | None:
-        """Return how good the merged splat was found to be; None if nobody has inspected it."""
-        from splatbatch.store.records.quality import Inspection
-
-        return Inspection.read(self.inspection)
-
-    @property
-    def inspecting(self) -> PatchFolder:
-        """The attempts at inspecting it."""
-        return PatchFolder(self.path / "inspecting")
 
     @property
     def evaluating(self) -> PatchFolder:

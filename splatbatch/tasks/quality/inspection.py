@@ -10,7 +10,7 @@ from splatbatch.errors import SceneError
 from splatbatch.identity import FileFacts
 from splatbatch.scene.partition.record import read_partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES
-from splatbatch.store.folders import PatchFolder, SceneFolder
+from splatbatch.store.folders import PatchFolder, SplatFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.quality import Inspection, InspectionSettings, health_rules
 from splatbatch.store.records.result import Result
@@ -131,6 +131,6 @@ class Inspecting(Measuring):
         return Product(self.told.inputs, found.inputs if found and is_whole else None)
 
 
-def inspecting(batch: Batch, told: InspectionSettings, folder: PatchFolder | SceneFolder) -> Task:
+def inspecting(batch: Batch, told: InspectionSettings, folder: SplatFolder) -> Task:
     """Return the task that inspects a splat."""
     return Inspecting(told, folder.inspecting, folder.inspection).task(batch.config, f"{told.patch}/inspection")
