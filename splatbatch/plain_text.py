@@ -48,11 +48,11 @@ def seconds_of(words: str) -> float | None:
     return sum(float(number) * unit for number, unit in zip(parts.groups(), (3600, 60, 1), strict=True) if number)
 
 
-def spell_files(keys: Iterable[str], most: int = 3) -> str:
-    """Return some files in words: "images/a.jpg, images/b.jpg and 12 more"."""
-    names = list(keys)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def spell_some(things: Iterable[str], most: int = 3, between: str = ", ") -> str:
+    """Return some things in words: "images/a.jpg, images/b.jpg and 12 more"; between clauses stands "; "."""
+    every = list(things)
+    more = f"{' ' if between == ', ' else between}and {len(every) - most:,} more" if len(every) > most else ""
+    return between.join(every[:most]) + more
 
 
 def spell_place(place: Iterable[float]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from splatbatch.config import Executor
 from splatbatch.engines import open_engine
 from splatbatch.engines.engine import Ended, Engine, Handle, Pending, Running, Seen, Unknown
-from splatbatch.plain_text import counted
+from splatbatch.plain_text import counted, spell_some
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.submissions import Submission, open_submissions
 
@@ -135,5 +135,4 @@ def _summary(workers: Iterable[Seen]) -> str:
 
 def _spell(those: Mapping[str, int]) -> str:
     named = [f"{name} ({number})" if number > 1 else name for name, number in sorted(those.items())]
-    more = f" and {len(named) - MOST_NODES} more" if len(named) > MOST_NODES else ""
-    return ", ".join(named[:MOST_NODES]) + more
+    return spell_some(named, MOST_NODES)

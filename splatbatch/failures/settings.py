@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from splatbatch.outcome import Diagnosis
+from splatbatch.plain_text import spell_some
 
 RATES = re.compile(r"learning_rates\..*|refinement\.(grow_\w+|prune_\w+|noise_lr)|training\.init_\w+")
 FAR = 10.0
@@ -123,9 +124,7 @@ def in_the_light_of(found: Sequence[Difference], verdict: Diagnosis) -> Diagnosi
 
 def in_words(found: Sequence[Difference]) -> str:
     """Return differences in a line."""
-    more = len(found) - MOST_SHOWN
-    shown = "; ".join(one.in_words() for one in found[:MOST_SHOWN])
-    return f"{shown}; and {more} more" if more > 0 else shown
+    return spell_some((one.in_words() for one in found), MOST_SHOWN, "; ")
 
 
 def is_number(value: Any) -> bool:

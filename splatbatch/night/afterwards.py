@@ -18,7 +18,7 @@ from splatbatch.files import open_regular
 from splatbatch.night import products
 from splatbatch.night.interruption import Interruption
 from splatbatch.night.making import making
-from splatbatch.plain_text import counted, one_line
+from splatbatch.plain_text import counted, one_line, spell_some
 from splatbatch.publish.publish import Wish
 from splatbatch.reader import Patience, ToldToStop, answer
 from splatbatch.scene.partition.record import partition_of
@@ -236,5 +236,4 @@ def _lacking_in_scene(batch: Batch) -> tuple[dict[str, str], bool]:
 
 def _listed(lacking: Mapping[str, str]) -> str:
     """Return what is lacking: "p1: failed: a package is missing"."""
-    named = [f"{name}: {why}" for name, why in [*lacking.items()][:MOST_NAMED]]
-    return "; ".join([*named, *([f"and {len(lacking) - MOST_NAMED} more"] if len(lacking) > MOST_NAMED else [])])
+    return spell_some((f"{name}: {why}" for name, why in lacking.items()), MOST_NAMED, "; ")

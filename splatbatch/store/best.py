@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from splatbatch.identity import FileFacts, difference
-from splatbatch.plain_text import spell_files
+from splatbatch.plain_text import spell_some
 from splatbatch.store.records.fingerprint import is_content
 from splatbatch.store.records.metrics import Figures
 from splatbatch.store.records.result import Result
@@ -95,7 +95,7 @@ def why_not_comparable(one: Result, other: Result, differ: Sequence[str] = ()) -
     """Say why the hold-out PSNR of two splats says nothing about which is better; empty if it does."""
     ours, theirs = one.trained_from, other.trained_from
     if differ:
-        return f"other files than then: {spell_files(differ)}"
+        return f"other files than then: {spell_some(differ)}"
     if ours.inputs != theirs.inputs:
         return "their model or hold-out differ"
     if _has_measured(one, other) or _has_measured(other, one):

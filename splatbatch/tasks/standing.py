@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from splatbatch import __version__
 from splatbatch.config import Config, Recipe
 from splatbatch.identity import FileFact, FileFacts, Stamp, Stamps, stamp_of
-from splatbatch.plain_text import spell_files
+from splatbatch.plain_text import spell_some
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.store.endings import Endings
@@ -301,16 +301,16 @@ class Standing:
             cut_anew = [key for key in elsewhere if key.startswith(CORE) and self._is_resized(key, then, task)]
             others = (*found.changed, *found.unknown, *cut_anew)
             is_unread = bool(found.unread) or not all(is_content(key.rstrip("/")) for key in elsewhere)
-            return f"changed on disk: {spell_files(others)}" if others else "", is_unread and bool(then)
+            return f"changed on disk: {spell_some(others)}" if others else "", is_unread and bool(then)
         now = self._inputs(task)
         found = differences(then, now.files, places(patch, recipe), self._facts)
         if others := (*found.changed, *found.unknown):
             what = "model or photographs" if any(key.startswith(MODEL) for key in others) else "photographs"
-            return f"{what} have changed: {spell_files(others)}", False
+            return f"{what} have changed: {spell_some(others)}", False
         if now.hash == held.inputs:
             return "", False
         lists = [key for key in elsewhere if key in then and not is_content(key.rstrip("/"))]
-        return f"model, core or hold-out have changed{f': {spell_files(lists)}' if lists else ''}", False
+        return f"model, core or hold-out have changed{f': {spell_some(lists)}' if lists else ''}", False
 
     def _is_resized(self, key: str, then: Mapping[str, FileFact], task: Task) -> bool:
         now = self._facts.of(locate(key, task.patch, task.recipe))

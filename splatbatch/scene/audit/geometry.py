@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from splatbatch.plain_text import counted
+from splatbatch.plain_text import spell_some
 from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.audit.photographs import FIX, CameraRow
 from splatbatch.scene.colmap.files import shown
@@ -108,9 +108,7 @@ def _subject(cause: Cause, found: Survey) -> str:
     total = sum(image.camera_id == cause.camera_id for image in found.views.images)
     if len(cause.images) >= limits.MOST * total and total > 1:
         return f"camera {cause.camera_id}"
-    names = ", ".join(map(shown, cause.images[:_NAMED]))
-    more = f" and {counted(len(cause.images) - _NAMED, 'other')}" if len(cause.images) > _NAMED else ""
-    return f"{names}{more}"
+    return spell_some(map(shown, cause.images), _NAMED)
 
 
 def _message(cause: Cause) -> str:

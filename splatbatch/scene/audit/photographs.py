@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from splatbatch.plain_text import spell_some
 from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Image
@@ -157,10 +158,7 @@ def _first_pair(originals: list[str], copies: list[str]) -> str:
 
 
 def _spell(stems: list[str], verb: str) -> str:
-    if not stems:
-        return ""
-    more = f" and {len(stems) - 3} more" if len(stems) > 3 else ""
-    return f"{verb} {', '.join(map(shown, stems[:3]))}{more}; "
+    return f"{verb} {spell_some(map(shown, stems))}; " if stems else ""
 
 
 def _stem(name: str) -> str:

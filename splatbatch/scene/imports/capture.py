@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
-from splatbatch.plain_text import counted
+from splatbatch.plain_text import counted, spell_some
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Floats, Points2D
 
@@ -262,9 +262,8 @@ def why_no_number(value: Any) -> str:
 
 
 def some(names: Sequence[str], most: int = 3) -> str:
-    """Return some names in words: "a, b, c and 12 others"."""
-    more = f" and {counted(len(names) - most, 'other')}" if len(names) > most else ""
-    return f"{', '.join(map(shown, names[:most]))}{more}"
+    """Return some names in words: "a, b, c and 12 more"."""
+    return spell_some(map(shown, names), most)
 
 
 def unknown_keys(given: Mapping[str, Any], known: frozenset[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from splatbatch.errors import OutputError
 from splatbatch.identity import sha256_of
-from splatbatch.plain_text import spell_files, spell_place
+from splatbatch.plain_text import spell_place, spell_some
 from splatbatch.scene.patches import spell
 from splatbatch.splats import read_header
 from splatbatch.store.folders import MERGE, RESULT, InspectingFolder, PatchFolder, SceneFolder
@@ -203,9 +203,9 @@ def why_contradicted(record: dict[str, Any], folder: PatchFolder) -> Iterator[st
     files = result.trained_from.files
     recorded = {key: fact.sha256 for key, fact in files.items() if fact.sha256 and fact.num_bytes >= 0}
     if differing := [key for key, sha256 in recorded.items() if said.inputs.get(key) != sha256]:
-        yield f"names other files than {RESULT} does: {spell_files(differing)}"
+        yield f"names other files than {RESULT} does: {spell_some(differing)}"
     if files and (unknown := sorted(said.inputs.keys() - files.keys())):
-        yield f"names files that {RESULT} does not: {spell_files(unknown)}"
+        yield f"names files that {RESULT} does not: {spell_some(unknown)}"
 
 
 def why_outdated(record: dict[str, Any], task: Task, folder: PatchFolder) -> Iterator[str]:
@@ -215,7 +215,7 @@ def why_outdated(record: dict[str, Any], task: Task, folder: PatchFolder) -> Ite
         yield "names other settings than the YAML has now"
     now = {key: sha256_of(locate(key, task.patch, task.recipe)) for key in said.inputs}
     if differing := [key for key, sha256 in said.inputs.items() if now[key] != sha256]:
-        yield f"was made from other files: {spell_files(differing)}"
+        yield f"was made from other files: {spell_some(differing)}"
 
 
 def why_scene_contradicted(record: dict[str, Any], folder: SceneFolder) -> Iterator[str]:

@@ -11,6 +11,7 @@ from splatbatch.config import Offset
 from splatbatch.errors import OutputError, SceneError
 from splatbatch.files import write_json
 from splatbatch.identity import file_fact, sha256_of
+from splatbatch.plain_text import spell_some
 from splatbatch.processes import abandoned
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.partition.border import reach_of
@@ -92,8 +93,7 @@ def gather(batch: Batch, *, allow_missing: bool) -> Parts:
     usable = tuple(one for one in candidates if not one.lacking)
     lacking = tuple(one for one in candidates if one.lacking)
     if lacking and not (allow_missing and any(one.core for one in usable)):
-        reasons = "; ".join(f"{one.name}: {one.lacking}" for one in lacking[:MOST_REASONS])
-        reasons += f"; … and {len(lacking) - MOST_REASONS} more" if len(lacking) > MOST_REASONS else ""
+        reasons = spell_some((f"{one.name}: {one.lacking}" for one in lacking), MOST_REASONS, "; ")
         hint = "Train what is missing: splatbatch train. With --allow-missing the scene has holes there."
         raise OutputError(f"{len(lacking)} of {len(candidates)} patches cannot be merged: {reasons}", hint)
     return Parts(batch, partition, usable, lacking, warnings)
