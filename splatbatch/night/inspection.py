@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from splatbatch.errors import Interrupted, SplatbatchError
-from splatbatch.files import write_json
 from splatbatch.monitor.telling import tell
 from splatbatch.night.interruption import Interruption
+from splatbatch.night.making import certifying
 from splatbatch.plain_text import one_line, spell_some
 from splatbatch.report.quality import drop_in_words
 from splatbatch.scene.patches import spell
@@ -20,9 +20,7 @@ from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.quality import Inspection, grade_in_words
 from splatbatch.store.records.run import DONE, LEFT_OUT, PARTLY, Afterwards
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.quality import certificate
-from splatbatch.tasks.quality.certificate import certificate_of, certificate_of_scene
-from splatbatch.tasks.quality.inspection import SCENE, accepted, inspecting, order, order_scene
+from splatbatch.tasks.quality.inspection import SCENE, inspecting, order, order_scene
 from splatbatch.tasks.task import Task, of_patches
 
 MOST_NAMED = 5
@@ -135,14 +133,9 @@ def _inspected(
     made = inspecting(batch, told, folder)
     if is_new := how.is_again or not made.is_fresh(batch.output):
         single.make(batch.config, made, rounds, f"inspect {told.patch}", ledger)
-    found = folder.read_inspection() or Inspection()
-    if task:
-        certified = certificate_of(task, accepted(batch.output.patch(task.name)), found)
-    else:
-        certified = certificate_of_scene(batch.output.scene, told, found)
-    if not certificate.product(folder.certificate, certified).is_fresh:
-        write_json(folder.certificate, certified.to_record())
-    return found, is_new
+    if not (certificate := certifying(batch, task)).is_fresh(batch.output):
+        single.make(batch.config, certificate, rounds, f"certify {told.patch}", ledger)
+    return folder.read_inspection() or Inspection(), is_new
 
 
 def _in_words(name: str, found: Inspection) -> str:

@@ -1,4 +1,4 @@
-"""Merging and publishing as tasks of a night, and their program: `python -m splatbatch.night.making FOLDER`.
+"""Certifying, merging and publishing as tasks, and their program: `python -m splatbatch.night.making FOLDER`.
 
 Its log is that of the task; of a known mistake the last line says what it is, and the exit code of which kind.
 """
@@ -11,7 +11,7 @@ import sys
 import traceback
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,10 +24,12 @@ from splatbatch.publish.source import publishable, published
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler.single import SAYS
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.run import Making, MakingSettings
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.product import key_of
+from splatbatch.tasks.product import Product, key_of
 from splatbatch.tasks.program import OwnProgram
+from splatbatch.tasks.quality import certificate
 from splatbatch.tasks.task import Task
 
 VERSION = 1
@@ -81,16 +83,49 @@ class Publishing(OfSplats):
         return Making(names=tuple(one.name for one in splats), lacking=lacking)
 
 
-KINDS: Mapping[str, type[OfSplats]] = {"merge": Merging, "publish": Publishing}
+@dataclass(frozen=True)
+class Certifying(OfSplats):
+    """Tasks that certify an inspected splat."""
+
+    told: MakingSettings
+    subject: Task | None = None
+    """The task whose splat it is; None: the merged scene's."""
+    takes = "cpu"
+
+    def product(self, task: Task, output: OutputFolder) -> Product:
+        """Return the certificate that would be written now, beside the one that lies there."""
+        return certificate.product(self.subject, task.setup.config, output)
+
+    @staticmethod
+    def make(batch: Batch, told: MakingSettings) -> Making:
+        """Write the certificate of what is named; of nothing: of the merged scene."""
+        certificate.certify(batch, next((task for task in batch.every if task.name in told.names), None))
+        return Making(names=told.names)
+
+
+KINDS: Mapping[str, type[OfSplats]] = {"merge": Merging, "publish": Publishing, "certify": Certifying}
 
 
 def making(batch: Batch, told: MakingSettings) -> Task:
     """Return the task that makes what is named."""
+    return _task(batch, KINDS[told.what](_complete(batch, told), batch.output.following(told.what)))
+
+
+def certifying(batch: Batch, subject: Task | None) -> Task:
+    """Return the task that certifies a task's splat, once it is inspected; None: that of the merged scene."""
+    told = _complete(batch, MakingSettings("certify", names=(subject.name,) if subject else ()))
+    return _task(batch, Certifying(told, batch.output.following(told.what), subject=subject))
+
+
+def _complete(batch: Batch, told: MakingSettings) -> MakingSettings:
     told = replace(told, config=str(batch.file), inputs="")
-    kind = KINDS[told.what](replace(told, inputs=key_of(VERSION, told.to_record())), batch.output.following(told.what))
-    scene = batch.config.scene
-    name = f"afterwards/{told.what}"  # as no patch can be called
-    return kind.of(batch.config, name, Patch(told.what, scene.patches, scene.images or scene.patches))
+    return replace(told, inputs=key_of(VERSION, told.to_record()))
+
+
+def _task(batch: Batch, kind: OfSplats) -> Task:
+    what, scene = kind.told.to_record()["what"], batch.config.scene
+    subject = Patch(what, scene.patches, scene.images or scene.patches)
+    return kind.of(batch.config, f"afterwards/{what}", subject)  # as no patch can be called
 
 
 def main(folder: AttemptFolder) -> int:

@@ -93,14 +93,14 @@ class CancelRequest(TypedRecord):
 
 @dataclass(frozen=True)
 class MakingSettings(TypedRecord):
-    """settings.json where a night makes something of its splats: the merged scene, or a publication."""
+    """settings.json where something is made of splats: a certificate, the merged scene, or a publication."""
 
     what: str = ""
-    """merge or publish."""
+    """certify, merge or publish."""
     config: str = ""
     """The YAML."""
     names: tuple[str, ...] = ()
-    """What is published; none: every patch that may be."""
+    """What is published, none: every patch that may be; or the task that is certified, none: the merged scene."""
     allow_missing: bool = False
     """The merged scene may have holes."""
     clean: bool = False

@@ -7,25 +7,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from splatbatch.config import Config
 from splatbatch.errors import OutputError
+from splatbatch.files import write_json
 from splatbatch.identity import sha256_of
 from splatbatch.plain_text import spell_place, spell_some
 from splatbatch.scene.patches import spell
 from splatbatch.splats import read_header
-from splatbatch.store.folders import MERGE, RESULT, InspectingFolder, PatchFolder, SceneFolder
+from splatbatch.store.folders import MERGE, RESULT, InspectingFolder, PatchFolder, SceneFolder, SplatFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.merge import Merge
 from splatbatch.store.records.metrics import Figures
 from splatbatch.store.records.quality import (
     Certificate,
     Inspection,
-    InspectionSettings,
     grade,
     lacks,
     read_certificate,
     seal_of,
 )
 from splatbatch.store.records.result import Result
+from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import locate
 from splatbatch.tasks.plan import leaves
@@ -41,9 +43,13 @@ INSPECT = "none: splatbatch inspect writes it"
 
 
 def certificate_of(task: Task, result: Result, found: Inspection) -> Certificate:
-    """Return the certificate of a product that was inspected."""
+    """Return the certificate of a product that was inspected; files whose hash nobody has written down are read."""
+    return _certified(task, result, found, lambda key: sha256_of(locate(key, task.patch, task.recipe)))
+
+
+def _certified(task: Task, result: Result, found: Inspection, hash_of: Callable[[str], str]) -> Certificate:
     files = {key: fact for key, fact in result.trained_from.files.items() if fact.num_bytes >= 0 and key[-1:] != "/"}
-    hashes = {key: fact.sha256 or sha256_of(locate(key, task.patch, task.recipe)) for key, fact in files.items()}
+    hashes = {key: fact.sha256 or hash_of(key) for key, fact in files.items()}
     inputs = {key: sha256 for key, sha256 in hashes.items() if sha256}
     return replace(_by_records(task.name, result, found), inputs=inputs).sealed()
 
@@ -66,8 +72,14 @@ def _by_records(name: str, result: Result, found: Inspection) -> Certificate:
     )
 
 
-def certificate_of_scene(folder: SceneFolder, settings: InspectionSettings, found: Inspection) -> Certificate:
-    """Return the certificate of a merged scene that was inspected: what it was made from are its patches' splats."""
+def certificate_of_scene(folder: SceneFolder, training: Mapping[str, Any], found: Inspection) -> Certificate:
+    """Return the certificate of a merged scene that was inspected: what it was made from are its patches' splats.
+
+    Args:
+        folder: of the scene.
+        training: the section of that name of the settings that it was inspected by.
+        found: what the inspection has found.
+    """
     merged = folder.merged.read() or Merge()
     held_out = {name: one for name, one in found.photos.items() if "psnr" in one}
     return Certificate(
@@ -76,20 +88,47 @@ def certificate_of_scene(folder: SceneFolder, settings: InspectionSettings, foun
         figures=found.figures,
         splat=found.splat,
         num_gaussians=merged.num_gaussians,
-        settings=settings.recipe.get("training", {}),
+        settings=dict(training),
         settings_hash=merged.key,
         inputs=_parts(merged),
         holdout={name: _known_of(found, name, _told_in(one)) for name, one in held_out.items()},
-        offset=settings.offset,
+        offset=read_header(folder.splat).offset,
         made_with={"splatbatch": merged.version} if merged.version else {},
     ).sealed()
 
 
-def product(file: Path, made: Certificate) -> Product:
-    """Return a certificate as it would be written now, beside the one that lies there."""
-    there = read_certificate(file)
-    recorded = None if there is None else Certificate.from_record(there).seal
-    return Product(made.seal, recorded, lambda: "" if there == made.to_record() else file.name)
+def certify(batch: Batch, task: Task | None) -> None:
+    """Write the certificate of an inspected splat: of a task, or of the merged scene."""
+    folder: SplatFolder = batch.output.patch(task.name) if task else batch.output.scene
+    found = folder.read_inspection() or Inspection()
+    if task:
+        result = batch.output.patch(task.name).read_result() or Result()
+        made = certificate_of(task, result, found)
+    else:
+        made = certificate_of_scene(batch.output.scene, _training(batch.config), found)
+    write_json(folder.certificate, made.to_record())
+
+
+def product(task: Task | None, config: Config, output: OutputFolder) -> Product:
+    """Return a certificate as it would be written now, beside the one that lies there; no file of a scene is read.
+
+    Of a file whose hash nobody has written down what the certificate says counts.
+    """
+    folder: SplatFolder = output.patch(task.name) if task else output.scene
+    record, found = read_certificate(folder.certificate), folder.read_inspection() or Inspection()
+    said = Certificate.from_record(record or {})
+    if task:
+        result = output.patch(task.name).read_result() or Result()
+        made = _certified(task, result, found, lambda key: said.inputs.get(key, ""))
+    else:
+        made = certificate_of_scene(output.scene, _training(config), found)
+    damage = "" if record == made.to_record() else folder.certificate.name
+    return Product(made.seal, said.seal if record else None, lambda: damage)
+
+
+def _training(config: Config) -> Mapping[str, Any]:
+    training: Mapping[str, Any] = config.recipe("").model_dump(mode="json")["training"]
+    return training
 
 
 def _parts(merged: Merge) -> dict[str, str]:
@@ -227,7 +266,7 @@ def why_scene_contradicted(record: dict[str, Any], folder: SceneFolder) -> Itera
     if found is None:
         return
     told = InspectingFolder(folder.inspecting.path / found.attempt).read_inspection_settings()
-    known = certificate_of_scene(folder, replace(told, offset=read_header(folder.splat).offset), found)
+    known = certificate_of_scene(folder, told.recipe.get("training", {}), found)
     yield from _unlike(said, known, INSPECTION, ("patch",))
     yield from _unlike(said, known, MERGE, ("num_gaussians",))
     yield from _unlike(said, known, folder.splat.name, ("offset",))
