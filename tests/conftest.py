@@ -13,8 +13,10 @@ import pytest
 from cost import Cost
 from fake_batch import ROOT, SHARED, FakeBatch
 from hypothesis import settings
+from made_here import make_here
 
 from splatbatch.machine.gpu import gpus
+from splatbatch.scheduler import single
 
 # hundreds of processes are started: none of them compiles the package anew, none starts threads that it has no use for
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -123,6 +125,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture
 def batch(tmp_path: Path) -> FakeBatch:
     return FakeBatch(tmp_path)
+
+
+@pytest.fixture
+def made_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merge, publish and certify in the process of the test."""
+    monkeypatch.setattr(single, "make", make_here)
 
 
 @pytest.fixture

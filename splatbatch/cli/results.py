@@ -158,9 +158,9 @@ def merge(
 ) -> None:
     """Merge the splats of all patches into one, each cropped to its core; only what has changed is read again."""
     from splatbatch.commands.scene import merge as merging
-    from splatbatch.night.products import MergeOptions
 
-    merging.merge(config, MergeOptions(out, allow_missing, clean, keep_uncleaned), as_json=json_)
+    how = {"allow_missing": allow_missing, "clean": clean, "keep_uncleaned": keep_uncleaned}
+    merging.merge(config, out, how, as_json=json_)
 
 
 @app.command()

@@ -6,18 +6,16 @@ Whatever comes of it, the exit code stays that of the training.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from splatbatch.errors import SplatbatchError, in_full
-from splatbatch.files import open_regular
-from splatbatch.night import products
 from splatbatch.night.interruption import Interruption
-from splatbatch.night.making import making
+from splatbatch.night.making import Relay, making
+from splatbatch.night.products import MergedScene
 from splatbatch.plain_text import counted, one_line, spell_some
 from splatbatch.publish.publish import Wish
 from splatbatch.reader import Patience, ToldToStop, answer
@@ -27,7 +25,6 @@ from splatbatch.scheduler import single, wall
 from splatbatch.scheduler.rounds import Rounds
 from splatbatch.scheduler.work.holding import in_turn
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders import PatchFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.publication import Publication
 from splatbatch.store.records.run import DONE, LEFT_OUT, PARTLY, Afterwards, Making, MakingSettings
@@ -100,30 +97,8 @@ class Trained:
         Raises:
             SplatbatchError: it could not be merged.
         """
-        found = self.making(MakingSettings("merge", allow_missing=allow_missing, clean=clean))
-        self.show(products.scene_as_merged(self.batch, found))
-
-
-class Relay:
-    """Says, line by line, what the process of a task says from now on."""
-
-    def __init__(self, home: PatchFolder, say: Callable[[str], None]) -> None:
-        self._home, self._say = home, say
-        self._earlier = home.latest(home.files())
-        self._places = Counter[AttemptFolder]()
-
-    def look(self) -> None:
-        """Say what was said since the last look."""
-        folder = self._home.latest(self._home.files())
-        if folder is None or folder == self._earlier:
-            return
-        with suppress(OSError), open_regular(folder.log) as log:  # it may have said nothing yet
-            log.seek(self._places[folder])
-            whole, end, _ = log.read().rpartition(b"\n")
-            self._places[folder] += len(whole) + len(end)
-            for line in whole.decode(errors="replace").splitlines():
-                if not line.startswith(single.SAYS):  # why it has failed is told at the end
-                    self._say(one_line(line))
+        told = MakingSettings("merge", allow_missing=allow_missing, clean=clean)
+        self.show(MergedScene.of(self.batch, told, self.making(told)))
 
 
 After = Callable[[Trained], Sequence[Afterwards]]
@@ -205,10 +180,10 @@ def _publish(trained: Trained, *, merges: bool, allow_missing: bool) -> Afterwar
             return _nothing(batch, lacking, hint)
         if merges:
             trained.merge(allow_missing=bool(lacking))
-        trained.making(MakingSettings("publish", names=("scene",)))
+        trained.making(MakingSettings("publish", names=("scene",), waits=True))
         what = "published with holes" if lacking else "published"
     else:
-        found = trained.making(MakingSettings("publish"))
+        found = trained.making(MakingSettings("publish", waits=True))
         lacking = found.lacking
         if not found.names:
             return _nothing(batch, lacking)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from splatbatch.errors import ConfigError, OutputError
@@ -24,13 +23,13 @@ from splatbatch.night.plan import plan
 from splatbatch.night.products import merge
 from splatbatch.night.training import train
 from splatbatch.publish.publish import Wish as PublishWish
-from splatbatch.publish.source import Published, publishable, published
+from splatbatch.publish.source import SCENE
 from splatbatch.splats.export import WHOLE, Cut
 from splatbatch.splats.ply import Gaussians, read_splat
 from splatbatch.store.records.evaluation import SceneEvaluation
 from splatbatch.store.records.publication import Publication
 from splatbatch.store.records.result import Result
-from splatbatch.store.records.run import DONE, Afterwards
+from splatbatch.store.records.run import DONE, Afterwards, MakingSettings
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene.evaluation import order
 
@@ -95,9 +94,8 @@ def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
         SplatbatchError: it cannot be measured.
         Interrupted: somebody wants it to end.
     """
-    with Interruption() as interruption:
-        found = products.evaluate(batch, order(batch, splat or batch.output.scene.splat), interruption)
-        report(batch)
+    found = products.evaluate(batch, order(batch, splat or batch.output.scene.splat))
+    report(batch)
     return found
 
 
@@ -125,15 +123,26 @@ def publish(  # noqa: PLR0913 - what is left out is as the YAML says
     Raises:
         SplatbatchError: some of it could not be written, or a patch is not trained; the rest is there.
     """
-    wish = PublishWish.of(batch, to, formats, forced=forced)
-    wish = replace(wish, cut=cut, is_measured=wish.is_measured and measured)
-    splats, lacking = list[Published](), dict[str, str]()
-    if not names and not batch.output.scene.splat.exists():
-        splats, lacking = publishable(batch)
-    done = products.publish(batch, splats or published(batch, names), wish)
+    is_usual = not (names or to or formats or forced)
+    PublishWish.of(batch, to, formats, forced=forced)  # for its errors, before anything is begun
+    if not names and batch.output.scene.splat.exists():
+        names = (SCENE,)
+    told = MakingSettings(
+        "publish",
+        names=tuple(names),
+        to=str(to.absolute()) if to else "",
+        formats=formats,
+        forced=forced,
+        measured=measured,
+        sh_degree=cut.sh_degree,
+        min_opacity=cut.min_opacity,
+        in_source_frame=cut.in_source_frame,
+    )
+    lacking = products.made(batch, told).lacking
+    done = Publication.of(to or batch.config.publish.folder) or Publication()
     if lacking:
         raise OutputError("; ".join(f"{name}: {why}" for name, why in lacking.items()), "Train them: splatbatch train.")
-    if not (names or to or formats or forced):  # as a night does: what it has left out is made good
+    if is_usual:  # as a night does: what it has left out is made good
         words = f"published: {batch.config.publish.folder}"
         batch.output.note_afterwards("publish", Afterwards("publish", DONE, words, "", time.time()))
     return done

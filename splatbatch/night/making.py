@@ -10,26 +10,34 @@ import signal
 import sys
 import traceback
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from splatbatch.errors import SplatbatchError, in_full
-from splatbatch.files import write_json, write_text
+from splatbatch.files import open_regular, write_json, write_text
 from splatbatch.monitor.telling import Lines, tell
-from splatbatch.night import products
-from splatbatch.publish.publish import Wish
+from splatbatch.plain_text import one_line
+from splatbatch.publish.publish import Wish, publish
 from splatbatch.publish.source import publishable, published
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler.single import SAYS
+from splatbatch.scheduler.work.holding import in_turn
+from splatbatch.splats.export import Cut
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.folders import MergedFiles, PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.run import Making, MakingSettings
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.product import Product, key_of
 from splatbatch.tasks.program import OwnProgram
 from splatbatch.tasks.quality import certificate
+from splatbatch.tasks.scene.cleaning import Cleaning
+from splatbatch.tasks.scene.merging import gather, merge
 from splatbatch.tasks.task import Task
 
 VERSION = 1
@@ -43,9 +51,10 @@ class OfSplats(OwnProgram):
     limits: ClassVar = {"wall_s": 1e9, "stall_s": 0.0}
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
-        """Remove the attempts of earlier nights."""
+        """Remove earlier attempts, but for those that still run."""
         for one in folder.earlier():
-            shutil.rmtree(one.path, ignore_errors=True)
+            if one.has_ended():
+                shutil.rmtree(one.path, ignore_errors=True)
 
     @staticmethod
     @abstractmethod
@@ -65,21 +74,39 @@ class Merging(OfSplats):
     @staticmethod
     def make(batch: Batch, told: MakingSettings) -> Making:
         """Merge; parts that have not changed are taken over."""
-        done = products.merged(batch, products.MergeOptions(allow_missing=told.allow_missing, clean=told.clean)).done
+        files = MergedFiles.at(Path(told.to)) if told.to else batch.output.scene.merged
+        parts = gather(batch, allow_missing=told.allow_missing)
+        cleaning = Cleaning(parts.partition, parts.with_cameras(), parts.offset) if told.clean else None
+        if cleaning and told.keep_uncleaned:
+            merge(parts, uncleaned(files))
+        done = merge(parts, files, cleaning)
         return Making(num_new=done.num_new, damage=done.damage)
 
 
+def uncleaned(files: MergedFiles) -> MergedFiles:
+    """Return where a merged scene lies as it was before it was cleaned."""
+    return MergedFiles.at(files.splat.with_name(f"{files.splat.stem}-uncleaned.ply"))
+
+
 class Publishing(OfSplats):
-    """Tasks that publish; what compression costs is measured on a GPU where there is one."""
+    """Tasks that publish; what compression costs is measured on a GPU where one is ready."""
 
     takes = "any"
 
     @staticmethod
     def make(batch: Batch, told: MakingSettings) -> Making:
         """Publish what is named, else every patch that may be; outputs that have not changed stay."""
+        wish = Wish.of(batch, Path(told.to) if told.to else None, told.formats, forced=told.forced)
+        cut = Cut(told.sh_degree, told.min_opacity, in_source_frame=told.in_source_frame)
+        wish = replace(wish, cut=cut, is_measured=wish.is_measured and told.measured)
         splats, lacking = (published(batch, told.names), {}) if told.names else publishable(batch)
-        if splats:
-            products.publish(batch, splats, Wish.of(batch), Lines(tell))
+        for warning in (warning for splat in splats for warning in splat.warnings):
+            tell(f"warning: {warning}")
+        write = partial(publish, splats, wish, batch.output.path, Lines(tell))
+        if splats and told.waits:
+            in_turn(write)
+        elif splats:
+            write()
         return Making(names=tuple(one.name for one in splats), lacking=lacking)
 
 
@@ -106,9 +133,9 @@ class Certifying(OfSplats):
 KINDS: Mapping[str, type[OfSplats]] = {"merge": Merging, "publish": Publishing, "certify": Certifying}
 
 
-def making(batch: Batch, told: MakingSettings) -> Task:
-    """Return the task that makes what is named."""
-    return _task(batch, KINDS[told.what](_complete(batch, told), batch.output.following(told.what)))
+def making(batch: Batch, told: MakingSettings, home: PatchFolder | None = None) -> Task:
+    """Return the task that makes what is named; its attempts lie in `home`, None: in the output folder."""
+    return _task(batch, KINDS[told.what](_complete(batch, told), home or batch.output.following(told.what)))
 
 
 def certifying(batch: Batch, subject: Task | None) -> Task:
@@ -126,6 +153,28 @@ def _task(batch: Batch, kind: OfSplats) -> Task:
     what, scene = kind.told.to_record()["what"], batch.config.scene
     subject = Patch(what, scene.patches, scene.images or scene.patches)
     return kind.of(batch.config, f"afterwards/{what}", subject)  # as no patch can be called
+
+
+class Relay:
+    """Says, line by line, what the process of a task says from now on."""
+
+    def __init__(self, home: PatchFolder, say: Callable[[str], None]) -> None:
+        self._home, self._say = home, say
+        self._earlier = home.latest(home.files())
+        self._places = Counter[AttemptFolder]()
+
+    def look(self) -> None:
+        """Say what was said since the last look."""
+        folder = self._home.latest(self._home.files())
+        if folder is None or folder == self._earlier:
+            return
+        with suppress(OSError), open_regular(folder.log) as log:  # it may have said nothing yet
+            log.seek(self._places[folder])
+            whole, end, _ = log.read().rpartition(b"\n")
+            self._places[folder] += len(whole) + len(end)
+            for line in whole.decode(errors="replace").splitlines():
+                if not line.startswith(SAYS):  # why it has failed is told at the end
+                    self._say(one_line(line))
 
 
 def main(folder: AttemptFolder) -> int:

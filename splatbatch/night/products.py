@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from splatbatch.errors import ConfigError, Interrupted, SplatbatchError
-from splatbatch.monitor.telling import Lines, open_telling, tell
+from splatbatch.monitor.telling import tell
 from splatbatch.night.interruption import Interruption
+from splatbatch.night.making import Relay, making, uncleaned
 from splatbatch.publish.film import Film, make_film
-from splatbatch.publish.publish import Wish
-from splatbatch.publish.publish import publish as publish_splats
-from splatbatch.publish.source import Published, published
+from splatbatch.publish.source import published
 from splatbatch.scheduler import single
 from splatbatch.scheduler.rounds import Rounds
-from splatbatch.scheduler.work.holding import held_alone, in_turn
+from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.splats.export import Cut, Source, export_splat
 from splatbatch.splats.export import check_place as check_export
 from splatbatch.splats.merge import check_place
-from splatbatch.store.folders import MergedFiles
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.folders import MergedFiles, PatchFolder
 from splatbatch.store.records.evaluation import EvaluationSettings, SceneEvaluation
 from splatbatch.store.records.merge import Merge
-from splatbatch.store.records.publication import Publication
-from splatbatch.store.records.run import Making
+from splatbatch.store.records.run import Making, MakingSettings
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.scene.cleaning import Cleaning
 from splatbatch.tasks.scene.evaluation import evaluating
 from splatbatch.tasks.scene.merging import Done, gather
-from splatbatch.tasks.scene.merging import merge as merge_parts
-
-
-@dataclass(frozen=True)
-class MergeOptions:
-    """What is wanted of a merged scene."""
-
-    out: Path | None = None
-    """The splat; None: the output folder's own place for it."""
-    allow_missing: bool = False
-    clean: bool = False
-    keep_uncleaned: bool = False
-    """Write it without cleaning, too."""
+from splatbatch.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -54,80 +41,102 @@ class MergedScene:
     uncleaned: MergedFiles | None = None
     """Where it lies as it was before it was cleaned."""
 
+    @classmethod
+    def of(cls, batch: Batch, told: MakingSettings, found: Making) -> MergedScene:
+        """Return it once the task has ended that has merged it."""
+        files = MergedFiles.at(Path(told.to)) if told.to else batch.output.scene.merged
+        done = Done(files.read() or Merge(), found.num_new, found.damage)
+        return cls(files, done, uncleaned(files) if told.clean and told.keep_uncleaned else None)
 
-def merge(batch: Batch, options: MergeOptions = MergeOptions()) -> MergedScene:
+
+def make(
+    batch: Batch, task: Task, verb: str = "", *, alone: bool = True, look: Callable[[], None] = lambda: None
+) -> AttemptFolder:
+    """Make the product of a task at the word of a command, as in a night; return the attempt that has made it.
+
+    Args:
+        batch: whose product it is.
+        task: makes it.
+        verb: begins the message of an error; empty where that says it by itself.
+        alone: nobody may train meanwhile.
+        look: called meanwhile, many times a second.
+
+    Raises:
+        SplatbatchError: it could not be made.
+        Interrupted: somebody wants it to end.
+    """
+    batch.output.create()
+    with Interruption() as interruption, ExitStack() as stack:
+        try:
+            keep = stack.enter_context(held_alone(batch.output, batch.terms, tell)) if alone else str
+
+            def beat() -> None:
+                keep()
+                look()
+
+            return single.make(batch.config, task, Rounds(interruption.reason, beat), verb)
+        except SplatbatchError as error:
+            if not interruption.signal:
+                raise
+            tell(error.message)
+            raise Interrupted(interruption.exit_code) from error
+
+
+def made(batch: Batch, told: MakingSettings) -> Making:
+    """Merge, or publish, at the word of a command; return what came of it.
+
+    Raises:
+        SplatbatchError: it could not be made; what could be written of a publication is there.
+        Interrupted: somebody wants it to end.
+    """
+    with TemporaryDirectory() as aside:
+        may_write = os.access(batch.output.path, os.W_OK)  # of a colleague's folder may be published
+        task = making(batch, told, None if may_write else PatchFolder(Path(aside)))
+        relay = Relay(task.home(batch.output), tell)
+        folder = make(batch, task, alone=told.what == "merge", look=relay.look)
+        return Making.read(folder.metrics) or Making()
+
+
+def merge(
+    batch: Batch,
+    out: Path | None = None,
+    *,
+    allow_missing: bool = False,
+    clean: bool = False,
+    keep_uncleaned: bool = False,
+) -> MergedScene:
     """Merge the splats of all patches into one.
+
+    Args:
+        batch: whose.
+        out: the merged splat; None: the output folder's own place for it.
+        allow_missing: it may have holes.
+        clean: Gaussians that are invisible, oversized or float are left out.
+        keep_uncleaned: it is also written as it is without that.
 
     Raises:
         SplatbatchError: they cannot be merged, or somebody trains them; nothing was written.
+        Interrupted: somebody wants it to end.
     """
-    if options.out is not None:
-        check_place(options.out, batch.output.path)
-        batch.see_apart("--out", options.out, options.out.parent)
-    # where nothing was ever trained there is nothing to lock, and nothing to merge
-    with held_alone(batch.output, batch.terms, tell) if batch.output.path.is_dir() else nullcontext():
-        return merged(batch, options)
+    if out is not None:
+        check_place(out, batch.output.path)
+        batch.see_apart("--out", out, out.parent)
+    if not batch.output.path.is_dir():
+        gather(batch, allow_missing=allow_missing)  # which says that nothing was ever trained
+    to = str(out.absolute()) if out else ""
+    told = MakingSettings("merge", allow_missing=allow_missing, clean=clean, keep_uncleaned=keep_uncleaned, to=to)
+    return MergedScene.of(batch, told, made(batch, told))
 
 
-def merged(batch: Batch, options: MergeOptions) -> MergedScene:
-    """Merge the splats of all patches into one; nobody may train them meanwhile.
-
-    Raises:
-        SplatbatchError: they cannot be merged; nothing was written.
-    """
-    files = MergedFiles.at(options.out) if options.out else batch.output.scene.merged
-    parts, cleaning, uncleaned = gather(batch, allow_missing=options.allow_missing), None, None
-    if options.clean:
-        cleaning = Cleaning(parts.partition, parts.with_cameras(), parts.offset)
-        if options.keep_uncleaned:
-            uncleaned = MergedFiles.at(files.splat.with_name(f"{files.splat.stem}-uncleaned.ply"))
-            merge_parts(parts, uncleaned)
-    return MergedScene(files, merge_parts(parts, files, cleaning), uncleaned)
-
-
-def scene_as_merged(batch: Batch, found: Making) -> MergedScene:
-    """Return the merged scene, once the task has ended that has merged it."""
-    files = batch.output.scene.merged
-    return MergedScene(files, Done(files.read() or Merge(), found.num_new, found.damage))
-
-
-def evaluate(batch: Batch, settings: EvaluationSettings, interruption: Interruption) -> SceneEvaluation:
+def evaluate(batch: Batch, settings: EvaluationSettings) -> SceneEvaluation:
     """Measure a splat of the scene, and write down how good it is.
 
     Raises:
         SplatbatchError: it cannot be measured.
         Interrupted: somebody wants it to end.
     """
-    batch.output.create()
-    try:
-        with held_alone(batch.output, batch.terms, tell) as beat:
-            rounds = Rounds(interruption.reason, beat)
-            single.make(batch.config, evaluating(batch, settings), rounds, "evaluate")
-    except SplatbatchError as error:
-        if not interruption.signal:
-            raise
-        tell(error.message)
-        raise Interrupted(interruption.exit_code) from error
+    make(batch, evaluating(batch, settings), "evaluate")
     return batch.output.scene.read_evaluation(Path(settings.splat)) or SceneEvaluation()
-
-
-def publish(batch: Batch, splats: list[Published], wish: Wish, into: Lines | None = None) -> Publication:
-    """Publish splats.
-
-    Args:
-        batch: whose they are.
-        splats: that are accepted.
-        wish: as what, and where.
-        into: hears in a night how far it is, which waits until no other publish is at work; None: what fits stderr.
-
-    Raises:
-        SplatbatchError: some of it could not be written; the rest is there.
-    """
-    for warning in (warning for splat in splats for warning in splat.warnings):
-        tell(f"warning: {warning}")
-    with nullcontext(into) if into else open_telling() as telling:
-        write = partial(publish_splats, splats, wish, batch.output.path, telling)
-        return in_turn(write) if into else write()
 
 
 def film(batch: Batch, names: Sequence[str], wanted: Film, kind: str, to: Path | None) -> tuple[str, Path]:

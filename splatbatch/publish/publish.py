@@ -13,7 +13,7 @@ from splatbatch import __version__
 from splatbatch.config import nearest
 from splatbatch.errors import ConfigError, OutputError, SplatbatchError
 from splatbatch.machine.bounded import USUAL, Bounds
-from splatbatch.monitor.telling import Bars, Lines
+from splatbatch.monitor.telling import Lines
 from splatbatch.plain_text import counted
 from splatbatch.publish.convert import Job, Written, as_file, convert
 from splatbatch.publish.formats import FORMATS, KINDS, PAGE, TILES, Format
@@ -88,7 +88,7 @@ class Publishing:
     """Publishes splats one after the other, and keeps publish.json up to date."""
 
     wish: Wish
-    telling: Lines | Bars
+    telling: Lines
     kept: Kept
     work: Path
     failed: list[SplatbatchError] = field(default_factory=list)
@@ -277,7 +277,7 @@ def with_loss(output: Output, loss: Loss) -> Output:
     return replace(output, psnr=loss.psnr, loss_db=loss.loss_db, between_db=loss.between_db, num_photos=loss.num_photos)
 
 
-def publish(splats: Sequence[Published], wish: Wish, output: Path, telling: Lines | Bars) -> Publication:
+def publish(splats: Sequence[Published], wish: Wish, output: Path, telling: Lines) -> Publication:
     """Publish splats; return all that lies in the folder then.
 
     Args:

@@ -16,6 +16,8 @@ from fake_batch import FakeBatch
 from splatbatch import identity
 from splatbatch.splats import read_header, read_splat
 
+pytestmark = pytest.mark.usefixtures("made_here")
+
 
 @pytest.fixture(scope="module")
 def merged_once(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from splatbatch.scheduler.work.holding import held_alone
 from splatbatch.splats import Gaussians, check_splat, read_header, read_splat, write_splat
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
+
+pytestmark = pytest.mark.usefixtures("made_here")
 
 ALL = ("p0", "p1", "p2", "p3")
 PARTS = (*ALL, "backdrop")
@@ -351,15 +354,14 @@ def test_while_a_batch_runs_nothing_is_merged(batch: FakeBatch) -> None:
         process.communicate(timeout=30)
 
 
-def test_a_merge_that_is_killed_while_it_writes_leaves_a_whole_scene_and_nothing_for_long(
-    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_merge_that_is_killed_while_it_writes_leaves_a_whole_scene_and_nothing_for_long(batch: FakeBatch) -> None:
     invoke("merge", batch=batch)
-    row_by_row = json.dumps({"splatbatch.splats.merge.ROWS_AT_ONCE": 1})
-    monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", row_by_row)
+    told = f"Merging.make(open_batch(Path({str(batch.config)!r})), MakingSettings('merge'))"
+    row_by_row = "from splatbatch.splats import merge as rows; rows.ROWS_AT_ONCE = 1"
+    program = f"{row_by_row}\nfrom splatbatch.night.making import *\n{told}"
     for attempt in range(4):
         put(batch, "p0", seed=10 + attempt)
-        process = batch.start("merge")
+        process = subprocess.Popen([sys.executable, "-c", program], env=batch.environment())
         while not (aside := list(scene(batch).parent.glob(".splat.ply*"))):
             assert process.poll() is None
         time.sleep(0.02 * attempt)

@@ -13,6 +13,8 @@ from fake_batch import FakeBatch, write_model
 
 from splatbatch.config import load
 
+pytestmark = pytest.mark.usefixtures("made_here")
+
 ALL = ("p0", "p1", "p2", "p3")
 
 

@@ -28,6 +28,8 @@ from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, View
 from splatbatch.training.scene.store import Standpoint, Store
 
+pytestmark = pytest.mark.usefixtures("made_here")
+
 pyproj = pytest.importorskip("pyproj", reason="pyproj is not installed (extra geo)")
 pytestmark = pytest.mark.long
 OFFSET = (532_000.0, 5_000_200.0, 310.0)

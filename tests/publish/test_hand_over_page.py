@@ -19,6 +19,8 @@ from splat_tool import tool_or_skip
 from splatbatch.report.viewer.viewer import viewer_gz
 from splatbatch.splats import read_splat
 
+pytestmark = pytest.mark.usefixtures("made_here")
+
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(not viewer_gz(), reason="the viewer is not built (scripts/build_web, needs npm)"),

@@ -23,6 +23,8 @@ from splatbatch.report.viewer.viewer import InitialCamera, turn_upright
 from splatbatch.splats import read_header, write_splat
 from splatbatch.store.records.metrics import TrainingSettings
 
+pytestmark = pytest.mark.usefixtures("made_here")
+
 COLMAP_UP = np.array([0.0, -1.0, 0.0])
 NASTY = "p0</script><img src=x onerror=alert(1)>"
 

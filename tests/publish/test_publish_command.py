@@ -27,6 +27,8 @@ from splatbatch.publish.tiles.glb import pack
 from splatbatch.publish.tool import FOLDER
 from splatbatch.splats import read_splat
 
+pytestmark = pytest.mark.usefixtures("made_here")
+
 PATCHES = ("p0", "p1", "p2", "p3", "backdrop")
 
 

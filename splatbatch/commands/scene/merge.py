@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import typer
@@ -9,8 +10,8 @@ from rich.table import Table
 
 from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
 from splatbatch.files import MIB
-from splatbatch.night.products import MergedScene, MergeOptions
-from splatbatch.night.products import merge as merge_splats
+from splatbatch.night import api
+from splatbatch.night.products import MergedScene
 from splatbatch.plain_text import counted, one_line
 from splatbatch.store.folders import MergedFiles
 from splatbatch.store.records.merge import Hole, Merge
@@ -19,7 +20,7 @@ from splatbatch.tasks.batch import open_batch
 HEADINGS = ("patch", "Gaussians", "in the core", "cleaned away", "attempt")
 
 
-def merge(config: Path | None, options: MergeOptions, *, as_json: bool) -> None:
+def merge(config: Path | None, out: Path | None, how: Mapping[str, bool], *, as_json: bool) -> None:
     """Merge the patches of a batch, and say what came of it.
 
     Raises:
@@ -27,7 +28,7 @@ def merge(config: Path | None, options: MergeOptions, *, as_json: bool) -> None:
     """
     batch = open_batch(config)
     print_warnings(batch.config.warnings)
-    made = merge_splats(batch, options)
+    made = api.merge(batch, out, **how)
     if not as_json:
         show(made)
         return

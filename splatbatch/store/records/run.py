@@ -105,6 +105,22 @@ class MakingSettings(TypedRecord):
     """The merged scene may have holes."""
     clean: bool = False
     """It is cleaned."""
+    keep_uncleaned: bool = False
+    """It is also written as it is without."""
+    to: str = ""
+    """The file of the merged scene, or the folder of a publication; empty: the usual one."""
+    formats: str = ""
+    """Of a publication, separated by commas; empty: as the YAML says."""
+    forced: bool = False
+    """Files of somebody else may be overwritten."""
+    measured: bool = True
+    """What compression costs is measured, if the YAML says so."""
+    sh_degree: int | None = None
+    """Of a PLY, as the two that follow; see `splats.export.Cut`."""
+    min_opacity: float = 0.0
+    in_source_frame: bool = False
+    waits: bool = False
+    """For its turn, where another publish is at work."""
     inputs: str = ""
     """Hash of all this."""
 
