@@ -14,7 +14,7 @@ from splatbatch.errors import SceneError
 from splatbatch.files import MIB, read_regular
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.sightings import Mask, Sightings
-from splatbatch.scene.colmap.types import Floats, centers_of
+from splatbatch.scene.colmap.types import Floats, Image, centers_of
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import Patch, model_folder
 
@@ -82,13 +82,13 @@ def _joining(names: list[str], centers: Floats, block: frozenset[str], new: froz
     return frozenset(name for name, is_near in zip(names, near, strict=True) if is_near and name in new)
 
 
-def choose_holdout(patch: Patch, evaluation: Evaluation) -> tuple[str, ...]:
-    """Return the names of the patch's held-out photographs, sorted.
+def choose_holdout(patch: Patch, evaluation: Evaluation, images: Iterable[Image] | None = None) -> tuple[str, ...]:
+    """Return the names of the patch's held-out photographs, sorted; `images`: of its model, if that was read already.
 
     Raises:
         SceneError: a model or the hold-out list cannot be read.
     """
-    names = sorted(image.name for image in read_images(patch.sparse))
+    names = sorted(image.name for image in (read_images(patch.sparse) if images is None else images))
     if evaluation.holdout_list is not None:
         chosen = _listed(evaluation)
     elif patch.partition is not None or evaluation.holdout == "contiguous":

@@ -149,12 +149,12 @@ class Batch:
         HOLDOUT.check(self.tasks)
         return self.recipes()
 
-    def _audit(self, rules: TrainerRules, tasks: Iterable[Task]) -> Audit:
+    def _audit(self, rules: TrainerRules, tasks: Sequence[Task]) -> Audit:
         from splatbatch.scene.audit.audit import audit_patches
 
         cache = self.output.audit_cache if self.output.path.is_dir() else None
-        every = self.config.evaluation.holdout_every
-        return audit_patches(patches_of(tasks), self.config.scene.source, rules, cache, every)
+        evaluations = {task.patch.name: task.asked.recipe.evaluation for task in tasks}
+        return audit_patches(patches_of(tasks), self.config.scene.source, rules, cache, evaluations)
 
     def record(self, thing: Settled[Kind]) -> Kind | None:
         """Return what is settled of something; None as long as nothing is."""

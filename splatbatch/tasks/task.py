@@ -199,7 +199,7 @@ class Training(Kind):
         from splatbatch.trainers import rules_of
 
         recipe = task.setup.recipe
-        audit = audit_patches([task.patch], None, rules_of([recipe]), None, recipe.evaluation.holdout_every)
+        audit = audit_patches([task.patch], None, rules_of([recipe]), None, {task.patch.name: recipe.evaluation})
         return next((finding.in_words() for finding in audit.errors()), "")
 
     def retry(self, task: Task, config: Config) -> Retry:

@@ -7,9 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import invoke
+from fake_batch import FakeBatch
 from rich.console import Console
 from scenes import FOV, HEIGHT, OURS, WIDTH, MadeScene, pinhole
 
+from splatbatch.config import Evaluation
+from splatbatch.scene import holdout
 from splatbatch.scene.audit.audit import Audit, audit_patches
 from splatbatch.scene.audit.table import render
 from splatbatch.scene.photos import headers
@@ -33,6 +37,45 @@ def test_a_broken_patch_does_not_keep_the_others_from_being_audited(scene: MadeS
     audit = audit_patches([lost, scene.patch("p2")], None, OURS)
     assert audit.bad_patches() == ("p1",)
     assert [row.patch for row in audit.rows] == ["p2"]
+
+
+def held_out(scene: MadeScene, num: int) -> Evaluation:
+    """Return settings that hold out the first so many photographs by a list."""
+    names = scene.root / "held-out.txt"
+    names.write_text("\n".join(image.name for image in scene.images[:num]))
+    return Evaluation(holdout_list=names)
+
+
+def test_what_is_left_to_train_from_is_counted_by_the_list_that_holds_out(scene: MadeScene) -> None:
+    listed = {"p0": held_out(scene, 7)}
+    (finding,) = audit_patches([scene.patch()], None, OURS, evaluations=listed).findings
+    assert (finding.kind, finding.message) == (
+        "too_few_images",
+        "8 images, of which 7 held out: 1 left to train from",
+    )
+
+
+def test_what_a_list_holds_out_of_few_images_is_not_too_little(scene: MadeScene, tmp_path: Path) -> None:
+    small = MadeScene(tmp_path / "small", list(scene.cameras), scene.images[:5]).write()
+    assert [one.kind for one in small.audit().findings] == ["few_images"]
+    assert audit_patches([small.patch()], None, OURS, evaluations={"p0": held_out(small, 2)}).findings == ()
+
+
+def test_of_a_patch_of_a_partition_what_that_holds_out_is_counted(
+    scene: MadeScene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test = frozenset(image.name for image in scene.images[:7])
+    monkeypatch.setattr(holdout, "_of_partition", lambda *_: test)
+    (finding,) = audit_patches([replace(scene.patch(), partition=tmp_path / "partition.json")], None, OURS).findings
+    assert finding.message == "8 images, of which 7 held out: 1 left to train from"
+
+
+def test_each_patch_is_audited_by_its_own_hold_out(batch: FakeBatch) -> None:
+    batch.make("p0", "p1")
+    (batch.folder / "held-out.txt").write_text("\n".join(f"img{number}.png" for number in range(8)))
+    batch.change(patches={"p1": {"evaluation": {"holdout_list": "held-out.txt"}}})
+    found = json.loads(invoke("verify-dims", "--json", batch=batch).out)["findings"]
+    assert {(one["patch"], one["kind"]) for one in found if one["severity"] == "error"} == {("p1", "too_few_images")}
 
 
 def test_old_cameras_of_a_patch_have_drifted_from_the_source(scene: MadeScene, tmp_path: Path) -> None:

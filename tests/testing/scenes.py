@@ -69,7 +69,7 @@ class MadeScene:
             (self.sparse / f"{part}.{self.suffix}").write_bytes(content)
 
     def audit(self, rules: TrainerRules = OURS, source: Path | None = None, cache: Path | None = None) -> Audit:
-        return audit_patches([self.patch()], source, rules, cache, 8)
+        return audit_patches([self.patch()], source, rules, cache)
 
     def _pixels(self, image: Image) -> np.ndarray:
         camera = next(camera for camera in self.cameras if camera.id == image.camera_id)

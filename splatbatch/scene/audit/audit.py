@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
+from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.plain_text import counted
@@ -16,13 +17,22 @@ from splatbatch.reader import fault_of
 from splatbatch.scene.audit import photographs
 from splatbatch.scene.audit.findings import Finding, Sink, TrainerRules
 from splatbatch.scene.audit.geometry import check_geometry, find_misfits, measure, note_misfit
-from splatbatch.scene.audit.model import as_source, check_beside, check_camera, check_drift, check_model, check_rigs
+from splatbatch.scene.audit.model import (
+    NOTHING,
+    as_source,
+    check_beside,
+    check_camera,
+    check_drift,
+    check_model,
+    check_rigs,
+)
 from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import read_images, read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.frame import Span, span_of
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.survey import Survey
+from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.scene.photos.folders import Folders, Found, Location, find_masks, is_folder, stored_photographs
 from splatbatch.scene.photos.headers import Headers, Photo, unreadable
@@ -119,19 +129,24 @@ def audit_patches(
     source: Path | None,
     rules: TrainerRules,
     cache: Path | None = None,
-    holdout_every: int = 8,
+    evaluations: Mapping[str, Evaluation] = {},
 ) -> Audit:
     """Audit the patches, and the source reconstruction if there is one; nothing that a file holds raises.
 
-    `cache` is the file that keeps the headers of photographs between runs.
+    Args:
+        patches: that are audited.
+        source: the reconstruction that they were cut from.
+        rules: what their trainer takes.
+        cache: the file that keeps the headers of photographs between runs.
+        evaluations: what each patch holds out, by name; the usual of others.
     """
-    original = _audited(source_patch(source, patches), rules, 0) if source else None
+    original = _audited(source_patch(source, patches), rules, NOTHING) if source else None
     drift_from = as_source(original.images, original.cameras) if original and original.images else None
     rows: list[photographs.CameraRow] = []
     findings: list[Finding] = []
     spans: dict[str, Span] = {}
     paired: set[Path] = set()
-    audited = (_audited(patch, rules, holdout_every) for patch in patches)
+    audited = (_audited(patch, rules, evaluations.get(patch.name, Evaluation())) for patch in patches)
     for one, shots in _photographed(chain(audited, [original] if original else []), cache):
         findings += one.findings
         if one.span and one is not original:
@@ -182,15 +197,15 @@ def _model_of(source: Path) -> Path:
         return source / "sparse/0"
 
 
-def _audited(patch: Patch, rules: TrainerRules, holdout_every: int) -> _AuditedPatch:
+def _audited(patch: Patch, rules: TrainerRules, evaluation: Evaluation) -> _AuditedPatch:
     scribe = Sink(patch.name, rules)
     try:
-        return _opened(patch, scribe, holdout_every)
+        return _opened(patch, scribe, evaluation)
     except Exception as error:  # noqa: BLE001 - see `_wall`
         return _AuditedPatch(patch, scribe, (_fault(error, scribe),))
 
 
-def _opened(patch: Patch, scribe: Sink, holdout_every: int) -> _AuditedPatch:
+def _opened(patch: Patch, scribe: Sink, evaluation: Evaluation) -> _AuditedPatch:
     try:
         model = read_reconstruction(patch.sparse, tracks=True)
         found = measure(model, limits.IMAGES_OF_SOURCE if patch.name == SOURCE else None)
@@ -198,7 +213,10 @@ def _opened(patch: Patch, scribe: Sink, holdout_every: int) -> _AuditedPatch:
         kind = "missing_model" if isinstance(error, MissingModel) else "corrupt_model"
         finding = scribe.note(kind, shown(str(error.path)), shown(error.what), error.hint)
         return _AuditedPatch(patch, scribe, (finding,))
-    findings = [*check_model(model, scribe, holdout_every), *check_rigs(patch.sparse, scribe)]
+    held_out: tuple[str, ...] = ()
+    with contextlib.suppress(SceneError):  # the scene that it was cut from cannot be read: a finding of that
+        held_out = choose_holdout(patch, evaluation, model.images)
+    findings = [*check_model(model, scribe, evaluation, len(held_out)), *check_rigs(patch.sparse, scribe)]
     findings += check_geometry(found, scribe) if found else ()
     findings += check_beside(patch, model.images, scribe)
     folder, divisor = stored_photographs(patch.images)

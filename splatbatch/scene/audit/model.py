@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
 from splatbatch.scene.audit.findings import Finding, Sink
@@ -28,6 +29,8 @@ from splatbatch.scene.photos.undistort import UNDISTORT, is_distorted, straighte
 _FARTHEST = 1e18  # a squared distance of more is infinite in float32; see splats.ply.LARGEST_COORDINATE
 _REMOVE = "Remove them (colmap point_filtering), or cut again."
 _HUGE = 1e100  # below it nothing overflows, and thousands of centres need not be computed
+NOTHING = Evaluation(holdout_every=0)
+"""Nothing is held out: of the scene that patches were cut from."""
 _LEAST_TRAINED = 2  # photographs: below that nothing has depth
 _RECUT = "Cut the patch again from the source reconstruction."
 _RESEE = f"{_RECUT} Keep points that two of its images see."
@@ -49,26 +52,33 @@ _SAME_PLACE = 1e-4  # of the extent of the source's cameras
 _SAME_IN_TEXT = 1e-6  # relative: text may hold six digits only
 
 
-def check_model(model: Reconstruction, scribe: Sink, holdout_every: int) -> Iterator[Finding]:
-    """Yield what is wrong with the images and points of a model that was read with its tracks."""
-    yield from _check_counts(model, scribe, holdout_every)
+def check_model(
+    model: Reconstruction, scribe: Sink, evaluation: Evaluation = NOTHING, num_held_out: int = 0
+) -> Iterator[Finding]:
+    """Yield what is wrong with the images and points of a model that was read with its tracks.
+
+    Args:
+        model: of a patch.
+        scribe: writes findings down.
+        evaluation: what is to be held out.
+        num_held_out: how many of its photographs that are.
+    """
+    yield from _check_counts(len(model.images), scribe, evaluation, num_held_out)
     yield from _check_names(model.images, scribe)
     yield from _check_poses(model.images, scribe)
     if model.images:
         yield from _check_points(model.points, {image.id for image in model.images}, scribe)
 
 
-def _check_counts(model: Reconstruction, scribe: Sink, holdout_every: int) -> Iterator[Finding]:
-    count = len(model.images)
-    held_out = math.ceil(count / holdout_every) if holdout_every else 0
+def _check_counts(count: int, scribe: Sink, evaluation: Evaluation, num_held_out: int) -> Iterator[Finding]:
     if count == 0:
         yield scribe.note("no_images", "images", "0 images: the patch is empty", f"{_RECUT} Or remove the patch.")
-    elif count - held_out < _LEAST_TRAINED:
-        message = f"{counted(count, 'image')}, of which {held_out} held out: {count - held_out} left to train from"
+    elif (left := count - num_held_out) < _LEAST_TRAINED:
+        message = f"{counted(count, 'image')}, of which {num_held_out} held out: {left} left to train from"
         yield scribe.note("too_few_images", "images", message, "Merge the patch with a neighbour, or remove it.")
-    elif count < holdout_every:
-        few = counted(count, "image")
-        message = f"{few}, fewer than evaluation.holdout_every {holdout_every}: only {held_out} is held out"
+    elif evaluation.holdout_list is None and count < evaluation.holdout_every and num_held_out < 2:
+        few = f"{counted(count, 'image')}, fewer than evaluation.holdout_every {evaluation.holdout_every}"
+        message = f"{few}: {'only 1' if num_held_out else 'none'} is held out"
         remedy = "Lower evaluation.holdout_every, name photographs in evaluation.holdout_list, or enlarge the patch."
         yield scribe.note("few_images", "images", message, remedy)
 
