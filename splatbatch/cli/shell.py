@@ -18,7 +18,7 @@ def schema(
     ] = "",
 ) -> None:
     """Print the JSON Schema of the YAML, for editors; or of what a command prints with --json."""
-    from splatbatch.commands.shapes.schema import schema_of
+    from splatbatch.commands.schema import schema_of
 
     typer.echo(json.dumps(schema_of(command or "config show"), indent=1))
 

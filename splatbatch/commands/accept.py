@@ -6,9 +6,10 @@ from pathlib import Path
 
 import typer
 
-from splatbatch.commands.compare import attempt_table, rows_of
+from splatbatch.commands.compare import attempt_table
 from splatbatch.commands.output import open_console
 from splatbatch.night.accept import accept as accept_attempt
+from splatbatch.night.compare import attempts_at
 from splatbatch.store.records.metrics import spell_figures
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.task import the_task
@@ -22,4 +23,4 @@ def accept(config: Path | None, name: str, number: int) -> None:
     figures = f", {figures}" if figures else ""
     typer.echo(f"{task.name}: attempt {number} accepted{figures}; `train` keeps it until settings or inputs change")
     console = open_console()
-    console.print(attempt_table(rows_of(batch, task), console.width))
+    console.print(attempt_table(attempts_at(batch, task), console.width))

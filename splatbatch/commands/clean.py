@@ -20,12 +20,10 @@ def clean(config: Path | None, *, dry_run: bool, as_json: bool) -> None:
         OutputError: a run, or a worker, holds the output folder.
     """
     found = clean_batch(open_batch(config), dry_run=dry_run)
-    num_bytes = sum(one.num_bytes for one in found)
     if as_json:
-        files = [{"path": str(one.path), "what": one.what, "bytes": one.num_bytes} for one in found]
-        print_json({"removed": not dry_run, "bytes": num_bytes, "files": files})
+        print_json(found)
         return
-    for one in found:
-        typer.echo(plain(f"{one.path}: {one.what}, {one.num_bytes / MIB:.1f} MiB"))
-    said = "would be removed" if dry_run else "removed"
-    typer.echo(f"{counted(len(found), 'item')} {said}, {num_bytes / MIB:.1f} MiB" if found else "nothing to remove")
+    for one in found.files:
+        typer.echo(plain(f"{one.path}: {one.what}, {one.bytes / MIB:.1f} MiB"))
+    said = f"{'would be ' if dry_run else ''}removed, {found.bytes / MIB:.1f} MiB"
+    typer.echo(f"{counted(len(found.files), 'item')} {said}" if found.files else "nothing to remove")

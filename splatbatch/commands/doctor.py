@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import typer
@@ -11,12 +10,12 @@ from rich.text import Text
 from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, open_table, print_json
 from splatbatch.config.load import has_config
-from splatbatch.doctor.checks import Finding, worst_exit_code
+from splatbatch.doctor.checks import Examined, Finding, worst_exit_code
 from splatbatch.doctor.examination import examine
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report.viewer.viewer import viewer_gz
 from splatbatch.tasks.batch import open_batch
-from splatbatch.trainers.listed import trainers_here
+from splatbatch.trainers.listed import Trainers, trainers_here
 
 
 def doctor(config: Path | None, *, as_json: bool, build: bool) -> None:
@@ -33,7 +32,7 @@ def doctor(config: Path | None, *, as_json: bool, build: bool) -> None:
             typer.echo(plain(f"{finding.state:8} {finding.check}: {finding.message}{remedy}"))
     code = worst_exit_code(findings)
     if as_json:
-        print_json({"findings": [asdict(one) for one in findings], "exit_code": code})
+        print_json(Examined(tuple(findings), code))
     raise typer.Exit(code)
 
 
@@ -41,7 +40,7 @@ def list_trainers(config: Path | None, *, as_json: bool) -> None:
     """Print our own trainer, those of the config, if there is one, and the presets."""
     listed = trainers_here(configuration.find_config(config) if has_config(config) else None)
     if as_json:
-        print_json({"trainers": [{**asdict(one), "found": not one.missing} for one in listed]})
+        print_json(Trainers(listed))
         return
     headings = ("trainer", "from", "here")
     table = open_table(headings, headings)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 
 import typer
 
 from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, print_json
-from splatbatch.night.prepare import bring_in
+from splatbatch.night.prepare import Import, bring_in
 from splatbatch.plain_text import counted, one_line, plain, spell_place
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.imports.capture import ImportOptions
@@ -30,8 +29,7 @@ def import_(source: Path, folder: Path, options: ImportOptions, *, as_json: bool
     """
     done, config, audit = bring_in(source, folder, options)
     if as_json:
-        told = asdict(done.notes) | {"kind": done.capture.kind, "config": str(config), "num_points": done.num_points}
-        print_json({**told, "offset": list(done.offset), "crs": done.capture.crs or None, "audit": audit.to_record()})
+        print_json(Import.of(done, config, audit))
     else:
         _tell(folder, done, audit)
     raise typer.Exit(audit.exit_code())

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from splatbatch import config as configuration
 from splatbatch.commands.output import print_json, print_warnings
 from splatbatch.night.night import report as renew_report
-from splatbatch.night.plan import Plan
+from splatbatch.night.plan import DECISIONS, Plan
 from splatbatch.night.plan import plan as plan_of
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report import to_markdown
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.footprints import tight
-from splatbatch.tasks.plan import Decision, GivenUp, Refuse, Skip, Train
-from splatbatch.tasks.settled.every import settled_facts, settled_in_words
-
-WORDS: Mapping[type[Decision], str] = {Train: "train", Skip: "skip", Refuse: "refuse", GivenUp: "given up"}
+from splatbatch.tasks.settled.every import settled_in_words
 
 
 def plan(config: Path | None, names: Sequence[str], only: Sequence[str], *, as_json: bool) -> None:
@@ -62,36 +57,22 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
     print_warnings(batch.config.warnings)
     found = plan_of(batch)
     if as_json:
-        print_json(_plan_to_record(found))
+        print_json(found.facts())
     else:
         _print_plan(found)
     found.check_place()
 
 
-def _plan_to_record(found: Plan) -> dict[str, Any]:
-    rows = [
-        {
-            "decision": WORDS[type(one)].replace(" ", "_"),
-            **asdict(one),
-            "schedule": found.schedules.get(one.patch),
-            "need": asdict(found.footprints[one.patch]) if one.patch in found.footprints else None,
-        }
-        for one in found.decisions
-    ]
-    seconds, outlook = found.forecast.seconds if found.to_train else None, asdict(found.forecast)
-    return {"patches": rows, "forecast_s": seconds, "forecast": outlook, **settled_facts(found.batch)}
-
-
 def _print_plan(found: Plan) -> None:
     batch = found.batch
     for one in found.decisions:
-        typer.echo(one_line(f"{one.patch}: {WORDS[type(one)]}: {one.reason}"))
+        typer.echo(one_line(f"{one.patch}: {DECISIONS[type(one)].replace('_', ' ')}: {one.reason}"))
     for name, need in found.footprints.items():
         typer.echo(one_line(f"{name} expected: {need.in_words()}"))
     for name, reason in tight(found.footprints, batch.config).items():
         typer.echo(one_line(f"{name}: {reason}"))
     schedules = found.schedules.values()
-    for text in dict.fromkeys(", ".join(f"{key} {value:g}" for key, value in one.items()) for one in schedules):
+    for text in dict.fromkeys(", ".join(f"{key} {value:g}" for key, value in vars(one).items()) for one in schedules):
         typer.echo(text)
     for line in settled_in_words(batch, found.to_train):
         typer.echo(one_line(line))

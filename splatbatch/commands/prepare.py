@@ -15,7 +15,7 @@ from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.monitor.table import narrowed
-from splatbatch.night.prepare import repair, to_import, write_config
+from splatbatch.night.prepare import repair, to_import, verified, write_config
 from splatbatch.plain_text import counted, one_line, plain
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.tasks.batch import Batch, open_batch
@@ -58,8 +58,7 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
     frame = FRAME.settle(batch, Todo(batch.tasks, lambda: spans_of([audit])))
     tones = look_at_colors(batch) if options.colors else {}
     if options.as_json:
-        colors = {"colors": {name or "all": one.to_record() for name, one in tones.items()}} if options.colors else {}
-        print_json({**audit.to_record(), "frame": frame.to_record(), **colors})
+        print_json(verified(audit, frame, tones if options.colors else None))
     else:
         console = open_console()
         for part in render(audit):

@@ -76,7 +76,7 @@ def publish(config: Path | None, names: Sequence[str], options: PublishOptions, 
     how = {"forced": options.is_forced, "measured": options.is_measured}
     done = api.publish(batch, names, options.to, options.formats, **how, cut=options.cut)
     if as_json:
-        return print_json({"folder": str(options.to or batch.config.publish.folder), **done.to_record()})
+        return print_json(products.Published(**vars(done), folder=str(options.to or batch.config.publish.folder)))
     return show(done)
 
 

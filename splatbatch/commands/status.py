@@ -7,9 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import typer
 from rich.console import Group
@@ -17,18 +16,16 @@ from rich.live import Live
 from rich.text import Text
 
 from splatbatch.commands.output import open_console, print_json
-from splatbatch.engines.engine import Seen
 from splatbatch.engines.workers import EngineWorkers
 from splatbatch.monitor.table import batch_eta_s, live_view, num_shown, status_table
+from splatbatch.night.status import Standings, index_of, standings, statuses_of
 from splatbatch.plain_text import clock, one_line
-from splatbatch.store.claims import AtWork, at_work, in_short, lines_of
-from splatbatch.store.index import LEAST_NEWS, Index
+from splatbatch.store.claims import at_work, in_short, lines_of
+from splatbatch.store.index import Index
 from splatbatch.store.lock import holder
-from splatbatch.store.records.run import Holder
-from splatbatch.store.workers import LOCAL, Watcher
-from splatbatch.tasks.batch import Batch, audited, open_batch
-from splatbatch.tasks.standing import Standing
-from splatbatch.tasks.status import PatchStatus, most_interesting, read_status, summary
+from splatbatch.store.workers import Watcher
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.status import PatchStatus, most_interesting, summary
 
 REDRAW_S = 2.0
 LINES_EVERY_S = 60.0
@@ -52,36 +49,23 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     if not options.watch:
         gc.disable()  # one look, then the process ends: to go through its records again and again took a quarter of it
     batch = open_batch(config, names)
-    room, index = num_shown(len(batch.tasks)), None
-    if len(batch.tasks) >= LEAST_NEWS and not options.verify:
-        index = Index(batch.output.index)
     if options.watch and not options.as_json:
-        return _watch(Watched(batch, Watcher(batch.output), EngineWorkers(batch.config.executor, batch.output), index))
-    standing = batch.standing("every byte" if options.verify else "time", index)
-    statuses = _statuses(batch, standing, None if options.as_json else room)
-    crew = EngineWorkers(batch.config.executor, batch.output)
-    crew.look()
-    running = holder(batch.output.lock)
-    statuses = statuses if running else audited(batch, statuses)
-    present = [one for one in at_work(Watcher(batch.output)) if not crew.is_gone(one.worker.job)]
-    workers = [one for one in present if one.worker.worker != LOCAL]
+        crew = EngineWorkers(batch.config.executor, batch.output)
+        return _watch(Watched(batch, Watcher(batch.output), crew, None if options.verify else index_of(batch)))
+    room = num_shown(len(batch.tasks))
+    found = standings(batch, verify=options.verify, in_full=None if options.as_json else room)
     if options.as_json:
-        facts = {"summary": summary(statuses), "run": running and running.to_record(), "eta_s": batch_eta_s(statuses)}
-        who = [{**one.worker.to_record(), "tasks": one.tasks, "silent_s": one.silent_s} for one in workers]
-        jobs = [{"job": handle, **_spell(seen)} for handle, seen in crew.seen.items()]
-        print_json({**facts, "workers": who, "jobs": jobs, "patches": [asdict(one) for one in statuses]})
-        return None
-    console = open_console()
+        return print_json(found.facts())
+    console, statuses = open_console(), found.statuses
     shown = most_interesting(statuses, room)
     console.print(status_table(shown, console.width))
     if len(shown) < len(statuses):
         console.print(f"… and {len(statuses) - len(shown)} more: --json has all, a name shows one", markup=False)
     lines = [f"{one.patch}: {warning}" for one in shown for warning in one.warnings]
-    named = [one for one in present if one in workers or one.is_quiet]
-    for line in (*lines, *(one.in_words() for one in named), *crew.in_words()):
+    named = [one for one in found.present if one in found.workers or one.is_quiet]
+    for line in (*lines, *(one.in_words() for one in named), *found.crew.in_words()):
         console.print(one_line(line), markup=False)
-    working = [one for one in workers if not one.is_frozen]
-    console.print(one_line(_last_line(statuses, running, working)), markup=False)
+    console.print(one_line(_last_line(found)), markup=False)
     return None
 
 
@@ -97,7 +81,7 @@ class Watched:
 
     def statuses(self) -> tuple[PatchStatus, ...]:
         """Return how far every patch is now."""
-        return _statuses(self.batch, self.batch.standing(index=self.index), num_shown(len(self.batch.tasks)))
+        return statuses_of(self.batch, self.batch.standing(index=self.index), num_shown(len(self.batch.tasks)))
 
     def is_at_work(self) -> bool:
         """Return whether somebody works on it, or an engine has workers that wait."""
@@ -164,22 +148,12 @@ def _repeat(show: Callable[[], float], watched: Watched) -> None:
                 break
 
 
-def _spell(seen: Seen) -> dict[str, Any]:
-    """Return what an engine says of a worker, for programs."""
-    return {"state": type(seen).__name__.lower(), **asdict(seen)}
-
-
-def _last_line(statuses: Sequence[PatchStatus], running: Holder | None, workers: Sequence[AtWork]) -> str:
+def _last_line(found: Standings) -> str:
     """Return how it went so far, who goes on with it, and for how long."""
+    running, workers = found.running, [one for one in found.workers if not one.is_frozen]
     known = [f"process {running.pid} on {running.host}"] if running else []
     known += [in_short(workers) or "1 worker"] if workers else []
     who = " and ".join(known) or "nobody"
-    eta = batch_eta_s(statuses) if known else None
+    eta = batch_eta_s(found.statuses) if known else None
     to_go = f" About {clock(eta)} to go." if eta is not None else ""
-    return f"{summary(statuses)}. Running: {who}.{to_go}"
-
-
-def _statuses(batch: Batch, standing: Standing, in_full: int | None) -> tuple[PatchStatus, ...]:
-    found = read_status(batch.output, batch.names, in_full, standing)
-    standing.keep()
-    return found
+    return f"{summary(found.statuses)}. Running: {who}.{to_go}"

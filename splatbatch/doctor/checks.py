@@ -159,6 +159,15 @@ def problem(check: str, message: str, remedy: str, exit_code: int) -> Finding:
     return Finding(check, "problem", message, remedy, exit_code)
 
 
+@dataclass(frozen=True)
+class Examined:
+    """`doctor --json`."""
+
+    findings: tuple[Finding, ...]
+    exit_code: int
+    """5 if the machine has a problem, else 4 if the trainer has one, else 0."""
+
+
 def worst_exit_code(findings: Iterable[Finding]) -> int:
     """Return 5 if the machine has a problem, else 4 if the trainer has one, else 0."""
     return max((finding.exit_code for finding in findings), default=0)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from splatbatch import config as configuration
+from splatbatch.config import Offset
 from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.files import write_text
 from splatbatch.machine.gpu import presence
-from splatbatch.scene.audit.audit import Audit
+from splatbatch.scene.audit.audit import Audit, Audited
 from splatbatch.scene.patches import find_patches
 from splatbatch.scene.template import Kept, config_for
+from splatbatch.store.records.colors import SceneColors
+from splatbatch.store.records.frame import Frame
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.task import patches_of
 
@@ -20,6 +25,48 @@ if TYPE_CHECKING:
     from splatbatch.scene.imports.capture import ImportOptions
     from splatbatch.scene.imports.importing import Imported
     from splatbatch.scene.repair import Repaired
+
+
+@dataclass(frozen=True)
+class Verified(Audited):
+    """`verify-dims --json`: what an audit has found; `colors` with --colors only."""
+
+    frame: Frame | None = None
+    colors: dict[str, dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True)
+class Import:
+    """`import --json`."""
+
+    kind: str
+    config: str
+    num_points: int
+    offset: Offset
+    crs: str | None
+    """The coordinate reference system; null where the source names none."""
+    converted: tuple[str, ...]
+    left_out: tuple[str, ...]
+    audit: Audited
+
+    @classmethod
+    def of(cls, done: Imported, config: Path, audit: Audit) -> Import:
+        """Return what to tell of a scene that was brought in."""
+        notes, crs = done.notes, done.capture.crs or None
+        told = (tuple(notes.converted), tuple(notes.left_out), audit.facts())
+        return cls(done.capture.kind, str(config), done.num_points, done.offset, crs, *told)
+
+
+def verified(audit: Audit, frame: Frame, tones: Mapping[str, SceneColors] | None) -> Verified:
+    """Return what to tell of a batch that was audited.
+
+    Args:
+        audit: of its patches.
+        frame: in which they are trained.
+        tones: of the photographs, by scene; None: nobody has asked for them.
+    """
+    colors = None if tones is None else {name or "all": one.to_record() for name, one in tones.items()}
+    return Verified(**vars(audit.facts()), frame=frame, colors=colors)
 
 
 def bring_in(source: Path, folder: Path, options: ImportOptions) -> tuple[Imported, Path, Audit]:

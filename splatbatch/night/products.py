@@ -25,6 +25,7 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders import MergedFiles, PatchFolder
 from splatbatch.store.records.evaluation import EvaluationSettings, SceneEvaluation
 from splatbatch.store.records.merge import Merge
+from splatbatch.store.records.publication import Publication
 from splatbatch.store.records.run import Making, MakingSettings
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.scene.evaluation import evaluating
@@ -47,6 +48,25 @@ class MergedScene:
         files = MergedFiles.at(Path(told.to)) if told.to else batch.output.scene.merged
         done = Done(files.read() or Merge(), found.num_new, found.damage)
         return cls(files, done, uncleaned(files) if told.clean and told.keep_uncleaned else None)
+
+    def facts(self) -> Merged:
+        """Return what to tell of it."""
+        return Merged(**vars(self.done.merged), splat=str(self.files.splat), parts_written=self.done.num_new)
+
+
+@dataclass(frozen=True)
+class Merged(Merge):
+    """`merge --json`: where the merged splat lies, how many parts were written anew, and all of merge.json."""
+
+    splat: str = ""
+    parts_written: int = 0
+
+
+@dataclass(frozen=True)
+class Published(Publication):
+    """`publish --json`: the folder, and what publish.json says of it."""
+
+    folder: str = ""
 
 
 def make(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 from xml.etree import ElementTree
@@ -379,6 +379,31 @@ def _free(centers: Floats, targets: Floats, obstacles: Floats, lie: tuple[Floats
 
 
 @dataclass(frozen=True)
+class View:
+    """A photograph to be taken, in the coordinates of the model."""
+
+    name: str
+    position: tuple[float, float, float]
+    looks_at: tuple[float, float, float]
+    direction: tuple[float, float, float]
+    heading_deg: float
+    pitch_deg: float
+    above_target: float
+    covers: tuple[str, ...]
+    """Weak cells that it helps."""
+
+
+@dataclass(frozen=True)
+class Capture:
+    """`plan-capture --json`."""
+
+    views: tuple[View, ...]
+    weak_cells: int
+    left: int
+    """How many weak cells would still lack photographs."""
+
+
+@dataclass(frozen=True)
 class Flight:
     """What is to be flown, and how its coordinates become places on Earth."""
 
@@ -388,29 +413,33 @@ class Flight:
     crs: str = ""
     to_globe: Convert | None = None
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return every view as plain values, in the order in which they help most."""
-        return [self._record(number, view) for number, view in enumerate(self.plan.views, start=1)]
+    def facts(self) -> Capture:
+        """Return what to tell of it."""
+        return Capture(self.views(), len(self.plan.cells), len(self.plan.left))
 
-    def _record(self, number: int, view: Suggested) -> dict[str, Any]:
+    def views(self) -> tuple[View, ...]:
+        """Return every view as plain values, in the order in which they help most."""
+        return tuple(self._view(number, view) for number, view in enumerate(self.plan.views, start=1))
+
+    def _view(self, number: int, view: Suggested) -> View:
         east, north, up = axes_of(self.plan.up)
         d = view.direction
         is_down = abs(d @ up) > math.cos(math.radians(1))
         position, target = view.camera.center + self.offset, view.target + self.offset
-        return {
-            "name": f"view {number}",
-            "position": _rounded(position),
-            "looks_at": _rounded(target),
-            "direction": [round(float(one), 6) for one in d],
-            "heading_deg": 0.0 if is_down else round(math.degrees(math.atan2(d @ east, d @ north)) % 360, 1),
-            "pitch_deg": round(math.degrees(math.asin(max(-1.0, min(1.0, float(d @ up))))), 1),
-            "above_target": round(float((position - target) @ up), 3),
-            "covers": [f"cell {one + 1}" for one in view.covers],
-        }
+        return View(
+            name=f"view {number}",
+            position=_rounded(position),
+            looks_at=_rounded(target),
+            direction=_rounded(d, 6),
+            heading_deg=0.0 if is_down else round(math.degrees(math.atan2(d @ east, d @ north)) % 360, 1),
+            pitch_deg=round(math.degrees(math.asin(max(-1.0, min(1.0, float(d @ up))))), 1),
+            above_target=round(float((position - target) @ up), 3),
+            covers=tuple(f"cell {one + 1}" for one in view.covers),
+        )
 
     def to_geojson(self) -> str:
         """Return a FeatureCollection: a point for each view, a polygon for each weak cell."""
-        views = [_feature(self._places([view["position"]])[0], view) for view in self.records()]
+        views = [_feature(self._places([view.position])[0], view) for view in self.views()]
         cells = [self._cell_feature(number, cell) for number, cell in enumerate(self.plan.cells, start=1)]
         known = {"type": "FeatureCollection", "name": f"next flight: {self.name}"}
         where = {"coordinates_are": "longitude, latitude, height above the ellipsoid" if self.to_globe else LOCAL}
@@ -431,8 +460,8 @@ class Flight:
         _add(document, "name", f"next flight: {self.name}")
         if self.to_globe is None:
             _add(document, "description", f"At the equator instead, a unit as a metre: {LOCAL}")
-        for view in self.records():
-            _placemark(document, self._on_globe(np.array([view["position"]]))[0], view)
+        for view in self.views():
+            _placemark(document, self._on_globe(np.array([view.position]))[0], view)
         for number, cell in enumerate(self.plan.cells, start=1):
             ring = self._on_globe(_corners(cell, self.plan.up) + self.offset)
             _polygon(document, f"cell {number}: {cell.why}, {counted(cell.num_photos, 'photograph')}", ring)
@@ -456,13 +485,14 @@ def _corners(cell: Cell, up: Floats) -> Floats:
     return np.array([cell.place + half * (x * east + y * north) for x, y in ((-1, -1), (1, -1), (1, 1), (-1, 1))])
 
 
-def _feature(place: Floats, view: dict[str, Any]) -> dict[str, Any]:
+def _feature(place: Floats, view: View) -> dict[str, Any]:
     geometry = {"type": "Point", "coordinates": _rounded(place, 9)}
-    return {"type": "Feature", "geometry": geometry, "properties": view}
+    return {"type": "Feature", "geometry": geometry, "properties": asdict(view)}
 
 
-def _rounded(place: Floats, digits: int = 4) -> list[float]:
-    return [round(float(one), digits) for one in place]
+def _rounded(place: Floats, digits: int = 4) -> tuple[float, float, float]:
+    x, y, z = (round(float(one), digits) for one in place)
+    return x, y, z
 
 
 def _add(parent: ElementTree.Element, tag: str, text: str = "") -> ElementTree.Element:
@@ -471,17 +501,17 @@ def _add(parent: ElementTree.Element, tag: str, text: str = "") -> ElementTree.E
     return child
 
 
-def _placemark(parent: ElementTree.Element, place: Floats, view: dict[str, Any]) -> None:
+def _placemark(parent: ElementTree.Element, place: Floats, view: View) -> None:
     mark = _add(parent, "Placemark")
-    _add(mark, "name", view["name"])
+    _add(mark, "name", view.name)
     camera = _add(mark, "Camera")
     told = dict(zip(("longitude", "latitude", "altitude"), _rounded(place, 9), strict=True))
     # a tilt of 0 looks straight down, one of 90 to the horizon
-    told |= {"heading": view["heading_deg"], "tilt": round(view["pitch_deg"] + 90, 1), "roll": 0}
+    told |= {"heading": view.heading_deg, "tilt": round(view.pitch_deg + 90, 1), "roll": 0}
     for name, value in told.items():
         _add(camera, name, str(value))
     _add(camera, "altitudeMode", "absolute")
-    _add(mark, "description", f"heading {view['heading_deg']}, pitch {view['pitch_deg']}; {', '.join(view['covers'])}")
+    _add(mark, "description", f"heading {view.heading_deg}, pitch {view.pitch_deg}; {', '.join(view.covers)}")
     point = _add(mark, "Point")
     _add(point, "altitudeMode", "absolute")
     _add(point, "coordinates", ",".join(map(str, _rounded(place, 9))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from splatbatch import config as configuration
 from splatbatch.config.shipped import shipped
@@ -21,6 +21,19 @@ class Listed:
     origin: Literal["ours", "configured", "preset"]
     file: str
     missing: tuple[str, ...]
+    told: ClassVar = ("found",)
+
+    @property
+    def found(self) -> bool:
+        """Return whether it can train here."""
+        return not self.missing
+
+
+@dataclass(frozen=True)
+class Trainers:
+    """`doctor --trainers --json`."""
+
+    trainers: tuple[Listed, ...]
 
 
 def trainers_here(config: Path | None) -> tuple[Listed, ...]:

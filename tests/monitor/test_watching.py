@@ -15,9 +15,10 @@ import pytest
 from command_line import invoke, on_terminal
 from rich.console import Console
 
-from splatbatch.commands import explain, status
+from splatbatch.commands import status
 from splatbatch.monitor.console import LONGEST_LINE, heartbeat, in_words
 from splatbatch.monitor.table import batch_eta_s, batch_line, live_view, num_left, status_table
+from splatbatch.night import explain
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.claims import AtWork
 from splatbatch.store.events import AttemptEnded
@@ -189,7 +190,7 @@ def test_watching_a_terminal_goes_on_until_somebody_has_seen_enough(
     assert (ended.out.count("waiting"), "\x1b" in ended.out) == (3, False)
 
 
-def test_a_log_is_followed_until_its_attempt_has_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_is_followed_until_its_attempt_has_ended(tmp_path: Path) -> None:
     folder = AttemptFolder(tmp_path)
     folder.log.write_bytes("one ä".encode()[:-1])
 
@@ -201,9 +202,9 @@ def test_a_log_is_followed_until_its_attempt_has_ended(tmp_path: Path, capsys: p
 
     writer = threading.Thread(target=go_on)
     writer.start()
-    explain.follow(folder)
+    said = "".join(explain.follow(folder))
     writer.join()
-    assert capsys.readouterr().out == "one ä\ntwo\n"
+    assert said == "one ä\ntwo\n"
 
 
 class Writer:
@@ -229,17 +230,12 @@ class Writer:
     ids=["a sequence in two halves", "a bar of progress", "the middle cut out"],
 )
 def test_a_log_is_followed_however_it_grows(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    contents: tuple[bytes, ...],
-    shown: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contents: tuple[bytes, ...], shown: str
 ) -> None:
     folder = AttemptFolder(tmp_path)
     folder.log.touch()
     monkeypatch.setattr(explain.time, "sleep", Writer(folder, *contents))
-    explain.follow(folder)
-    assert capsys.readouterr().out == shown
+    assert "".join(explain.follow(folder)) == shown
 
 
 def test_following_a_running_attempt_ends_with_it_and_leaves_it_alone(batch: FakeBatch) -> None:

@@ -17,6 +17,7 @@ from splatbatch.scene import holdout
 from splatbatch.scene.audit.audit import Audit, audit_patches
 from splatbatch.scene.audit.table import render
 from splatbatch.scene.photos import headers
+from splatbatch.store.records.record import in_json
 
 
 def printed(audit: Audit) -> str:
@@ -157,7 +158,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(scene: MadeScene) -> None:
 
 def test_the_record_is_json_and_counts_what_it_lists(scene: MadeScene) -> None:
     scene.photograph("03.jpg", (48, 36))
-    record = json.loads(json.dumps(scene.audit().to_record()))
+    record = json.loads(json.dumps(in_json(scene.audit().facts())))
     assert record["bad_patches"] == ["p0"]
     assert record["num_errors"] == len(record["findings"]) == 2
     assert record["cameras"][0]["sizes"] == [[[WIDTH, HEIGHT], 7], [[48, 36], 1]]

@@ -129,5 +129,5 @@ def test_heading_is_clockwise_from_north() -> None:
     camera = PlacedCamera(_looking_at(np.zeros(3), np.array([-10.0, 0.0, 10.0]), UP), FOCAL, SIZE)
     weak = suggest(survey(flown((11, 11), 13)), ground())
     view = type(weak.views[0])(camera, np.zeros(3), (0,))
-    (record,) = Flight(Plan(weak.cells, [view], (), UP, 1.0), "p0", np.zeros(3)).records()
-    assert (record["heading_deg"], record["pitch_deg"]) == (90.0, -45.0)
+    (record,) = Flight(Plan(weak.cells, [view], (), UP, 1.0), "p0", np.zeros(3)).views()
+    assert (record.heading_deg, record.pitch_deg) == (90.0, -45.0)

@@ -39,7 +39,7 @@ def plan_capture(config: Path | None, names: Sequence[str], to: Path | None, *, 
     if to:
         _write(flight, to)
     if as_json:
-        print_json({"views": flight.records(), "weak_cells": len(flight.plan.cells), "left": len(flight.plan.left)})
+        print_json(flight.facts())
         return
     _show(flight)
     if to:
@@ -59,10 +59,10 @@ def _show(flight: Flight) -> None:
         typer.echo("every cell is seen often enough, from far enough apart: no photograph is needed")
         return
     table = open_table(COLUMNS, ("view", "position"))
-    for view in flight.records()[:MOST_SHOWN]:
-        place = ", ".join(f"{one:.10g}" for one in view["position"])
-        figures = (f"{view['heading_deg']:g}", f"{view['pitch_deg']:g}", f"{view['above_target']:g}")
-        table.add_row(view["name"], place, *figures, counted(len(view["covers"]), "cell"))
+    for view in flight.views()[:MOST_SHOWN]:
+        place = ", ".join(f"{one:.10g}" for one in view.position)
+        figures = (f"{one:g}" for one in (view.heading_deg, view.pitch_deg, view.above_target))
+        table.add_row(view.name, place, *figures, counted(len(view.covers), "cell"))
     open_console().print(table)
     kinds = [cell.why for cell in plan.cells]
     told = ", ".join(f"{kinds.count(why)} {why}" for why in dict.fromkeys(kinds))

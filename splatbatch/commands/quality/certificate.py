@@ -9,7 +9,7 @@ import typer
 
 from splatbatch.commands.output import print_json
 from splatbatch.plain_text import one_line
-from splatbatch.tasks.quality.certificate import problems_of_batch, problems_of_file
+from splatbatch.tasks.quality.certificate import Checked, problems_of_batch, problems_of_file
 
 NOT_ALL = 1
 
@@ -22,7 +22,7 @@ def verify(config: Path | None, names: Sequence[str], file: Path | None, *, as_j
     """
     found = {str(file): problems_of_file(file)} if file else problems_of_batch(config, names)
     if as_json:
-        print_json({name: {"holds": not why, "problems": why} for name, why in found.items()})
+        print_json({name: Checked(tuple(why)) for name, why in found.items()})
     else:
         for name, why in found.items():
             typer.echo(one_line(f"{name}: {'; '.join(why) or 'holds'}"))

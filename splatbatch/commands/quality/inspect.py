@@ -28,7 +28,7 @@ def inspect(config: Path | None, names: Sequence[str], how: Closely, *, as_json:
     print_warnings(batch.config.warnings)
     found, failed = api.inspect(batch, replace(how, of_scene=is_of_scene))
     if as_json:
-        print_json({name: one.to_record() for name, one in found.items()})
+        print_json(dict(found))
     else:
         show(found)
     for name, why in failed.items():

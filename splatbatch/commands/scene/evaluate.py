@@ -28,7 +28,7 @@ def evaluate(config: Path | None, splat: Path | None, *, as_json: bool) -> None:
     print_warnings(batch.config.warnings)
     found = api.evaluate(batch, splat)
     if as_json:
-        print_json(found.to_record())
+        print_json(found)
     else:
         show(found)
     raise typer.Exit(NOT_WHOLE if found.lacking else 0)

@@ -33,7 +33,7 @@ def merge(config: Path | None, out: Path | None, how: Mapping[str, bool], *, as_
         show(made)
         return
     _warn(made)
-    print_json({"splat": str(made.files.splat), "parts_written": made.done.num_new, **made.done.merged.to_record()})
+    print_json(made.facts())
 
 
 def show(made: MergedScene) -> None:

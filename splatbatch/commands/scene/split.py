@@ -63,7 +63,7 @@ def run(asked: SplitRequest, output: Output) -> None:
     if output.picture:
         draw(done.plan, output.picture)
     if output.as_json:
-        print_json(done.to_record())
+        print_json(done.facts())
         return
     show(done, asked.out, dry_run=output.dry_run)
 
@@ -75,19 +75,19 @@ def schema() -> None:
 
 def show(done: Split, out: Path, *, dry_run: bool) -> None:
     """Print how a scene is cut, or would be."""
-    record = done.to_record()
+    facts = done.facts()
     table = open_table(("patch", "photographs", "held out", "points", "in its core", "cost", ""), ("patch", ""))
-    for row in record["patches"]:
-        figures = (f"{row[key]:,}" for key in ("num_images", "num_test", "num_points", "num_core_points"))
-        table.add_row(row["name"], *figures, f"{row['cost']:.1%}", STATES[row["state"]])
+    for cut in facts.patches:
+        figures = (f"{num:,}" for num in (cut.num_images, cut.num_test, cut.num_points, cut.num_core_points))
+        table.add_row(cut.name, *figures, f"{cut.cost:.1%}", STATES[cut.state])
     open_console().print(table)
-    for name in record["gone"]:
+    for name in facts.gone:
         typer.echo(one_line(f"{name}: is no more"))
     print_warnings(done.notes)
-    held = f"{counted(record['num_test'], 'photograph')} held out in every patch"
-    piece = f", {record['num_contiguous']:,} in one piece" if record["num_contiguous"] else ""
-    total = f"{counted(len(record['patches']), 'patch', 'es')} of {counted(record['num_photographs'], 'photograph')}"
-    typer.echo(one_line(f"{total}, {held}{piece}; costs even within {record['evenness']:.2f}x"))
+    held = f"{counted(facts.num_test, 'photograph')} held out in every patch"
+    piece = f", {facts.num_contiguous:,} in one piece" if facts.num_contiguous else ""
+    total = f"{counted(len(facts.patches), 'patch', 'es')} of {counted(facts.num_photographs, 'photograph')}"
+    typer.echo(one_line(f"{total}, {held}{piece}; costs even within {facts.evenness:.2f}x"))
     if dry_run:
         typer.echo("nothing was written")
         return

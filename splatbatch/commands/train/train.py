@@ -13,7 +13,7 @@ import typer
 from splatbatch import config as configuration
 from splatbatch import terminal
 from splatbatch.commands import publish as publishing
-from splatbatch.commands.compare import attempt_table, rows_of
+from splatbatch.commands.compare import attempt_table
 from splatbatch.commands.look import print_plan
 from splatbatch.commands.output import open_console, print_warnings
 from splatbatch.commands.scene import evaluate as evaluating
@@ -21,6 +21,7 @@ from splatbatch.commands.scene import merge as merging
 from splatbatch.errors import ConfigError
 from splatbatch.failures.causes import spelled
 from splatbatch.night.afterwards import After, publish_as_asked
+from splatbatch.night.compare import attempts_at
 from splatbatch.night.decided import Wish
 from splatbatch.night.elsewhere import is_elsewhere
 from splatbatch.night.night import Ended
@@ -170,7 +171,7 @@ def print_retried(ended: Ended, *, save: bool) -> None:
     for task in tried[:MOST_TABLES]:
         typer.echo(plain(f"{task.name}:"))
         console = open_console()
-        console.print(attempt_table(rows_of(batch, task), console.width))
+        console.print(attempt_table(attempts_at(batch, task), console.width))
     kept = save_kept(ended) if save else kept_with_changes(ended)
     if save:
         whose = f"saved in {batch.path} for {', '.join(kept)}"

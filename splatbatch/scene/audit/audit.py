@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -92,17 +92,30 @@ class Audit:
         names, findings = (*self.patches, *other.patches), (*self.findings, *other.findings)
         return replace(self, patches=names, findings=findings, spans={**self.spans, **other.spans})
 
-    def to_record(self) -> Record:
-        """Return the JSON form."""
-        return {
-            "trainer": self.trainer,
-            "patches": list(self.patches),
-            "bad_patches": list(self.bad_patches()),
-            "num_errors": len(self.errors()),
-            "num_warnings": len(self.warnings()),
-            "cameras": [asdict(row) for row in self.rows],
-            "findings": [finding.to_record() for finding in self.findings],
-        }
+    def facts(self) -> Audited:
+        """Return what to tell of it."""
+        return Audited(
+            self.trainer,
+            self.patches,
+            self.bad_patches(),
+            len(self.errors()),
+            len(self.warnings()),
+            self.rows,
+            self.findings,
+        )
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What an audit of patches has found."""
+
+    trainer: str
+    patches: tuple[str, ...]
+    bad_patches: tuple[str, ...]
+    num_errors: int
+    num_warnings: int
+    cameras: tuple[photographs.CameraRow, ...]
+    findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from splatbatch.config import Offset
 from splatbatch.errors import OutputError, SceneError
 from splatbatch.files import MOST_JSON_BYTES, path_beside, read_regular, sync_folder, write_text
 from splatbatch.plain_text import counted
@@ -254,6 +255,46 @@ class SplitRequest:
     """Patches of an earlier split that have a splat: a cut without one of them is refused."""
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """A core as far as the scene reaches, in the axes of partition.json."""
+
+    lower: Offset
+    upper: Offset
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A patch that was cut."""
+
+    name: str
+    state: State
+    num_images: int
+    num_test: int
+    num_points: int
+    num_core_points: int
+    cost: float
+    """Its share of the scene's work."""
+    bounds: Bounds
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """`split --json`."""
+
+    partition: str
+    source: str
+    num_photographs: int
+    num_test: int
+    num_contiguous: int
+    offset: Offset
+    evenness: float
+    patches: tuple[Cut, ...]
+    gone: tuple[str, ...]
+    """Patches of an earlier split that are no more."""
+    notes: tuple[str, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Split:
     """A plan with the files that it comes to."""
@@ -265,28 +306,26 @@ class Split:
     """Patches of the earlier split that are no more."""
     notes: tuple[str, ...]
 
-    def to_record(self) -> dict[str, Any]:
-        """Return it as JSON."""
+    def facts(self) -> SplitFacts:
+        """Return what to tell of it."""
         partition, parts = self.plan.partition, self.plan.parts
-        distinct = len(self.plan.sightings.images)
-        return {
-            "partition": str(partition.path),
-            "source": str(partition.source),
-            "num_photographs": distinct,
-            "num_test": len(partition.test),
-            "num_contiguous": len(partition.contiguous),
-            "offset": list(partition.offset),
-            "evenness": round(evenness([part.cost for part in parts.values()]), 3),
-            "patches": [self._row(core) for core in partition.cores],
-            "gone": list(self.gone),
-            "notes": list(self.notes),
-        }
+        return SplitFacts(
+            str(partition.path),
+            str(partition.source),
+            len(self.plan.sightings.images),
+            len(partition.test),
+            len(partition.contiguous),
+            partition.offset,
+            round(evenness([part.cost for part in parts.values()]), 3),
+            tuple(map(self._cut, partition.cores)),
+            self.gone,
+            self.notes,
+        )
 
-    def _row(self, core: Core) -> dict[str, Any]:
-        row = {"name": core.name, "state": self.states[core.name], "num_images": core.num_images}
-        row["num_test"] = sum(name in self.plan.partition.test for name in self.photographs(core.name))
-        row |= {"num_points": core.num_points, "num_core_points": core.num_core_points, "cost": core.cost}
-        return row | {"bounds": {"lower": list(core.bounds.lower), "upper": list(core.bounds.upper)}}
+    def _cut(self, core: Core) -> Cut:
+        num_test = sum(name in self.plan.partition.test for name in self.photographs(core.name))
+        counts = (core.num_images, num_test, core.num_points, core.num_core_points)
+        return Cut(core.name, self.states[core.name], *counts, core.cost, Bounds(core.bounds.lower, core.bounds.upper))
 
     def photographs(self, patch: str) -> tuple[str, ...]:
         """Return the names of a patch's photographs, sorted."""

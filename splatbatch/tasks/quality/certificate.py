@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from splatbatch.config import Config
 from splatbatch.errors import OutputError
@@ -40,6 +40,19 @@ FEW = 3
 """Names that a message holds."""
 INSPECTION = "inspection.json"
 INSPECT = "none: splatbatch inspect writes it"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """`inspect --check --json`: whether a certificate holds, and if not, why."""
+
+    problems: tuple[str, ...]
+    told: ClassVar = ("holds",)
+
+    @property
+    def holds(self) -> bool:
+        """Return whether nothing speaks against it."""
+        return not self.problems
 
 
 def certificate_of(task: Task, result: Result, found: Inspection) -> Certificate:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from splatbatch.config import Config
-from splatbatch.files import Record
 from splatbatch.identity import Stamp, stamp_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.fingerprint import Fingerprint
@@ -75,13 +74,6 @@ def settled_in_words(batch: Whole, todo: Sequence[str]) -> list[str]:
     """Return what to tell of what is settled for a batch, of whose tasks some are to be trained."""
     known = ((thing, batch.record(thing)) for thing in SETTLED)
     return [line for thing, record in known if record for line in thing.in_words(record, batch.tasks, todo)]
-
-
-def settled_facts(batch: Whole) -> dict[str, Record]:
-    """Return what `plan --json` says of what is settled for a batch."""
-    known = ((thing, batch.record(thing)) for thing in SETTLED)
-    told = {thing.name: thing.facts(record, batch.tasks) for thing, record in known if record}
-    return {name: facts for name, facts in told.items() if facts}
 
 
 def words_of_report(output: OutputFolder, tasks: Sequence[Task]) -> list[str]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from splatbatch.config import NO_OFFSET, Config, Offset
 from splatbatch.errors import SceneError
-from splatbatch.files import Record
 from splatbatch.plain_text import spell_place
 from splatbatch.scene.partition.place import find_partition
 from splatbatch.scene.patches import Patch
@@ -91,10 +90,6 @@ class SettledFrame(Settled[Frame]):
         """Return what to add to the coordinates of the splats; nothing where they are those of the models."""
         told = note(record, (task.patch.name for task in tasks))
         return (told,) if told else ()
-
-    def facts(self, record: Frame, tasks: Sequence[Task]) -> Record:
-        """Return the record."""
-        return record.to_record()
 
 
 FRAME = SettledFrame()

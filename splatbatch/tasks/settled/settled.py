@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from splatbatch.config import Config
-from splatbatch.files import Record, write_json
+from splatbatch.files import write_json
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.record import TypedRecord
@@ -140,7 +140,3 @@ class Settled(Generic[Kind]):
     def in_words(self, record: Kind, tasks: Sequence[Task], todo: Sequence[str]) -> tuple[str, ...]:
         """Return what to tell of it, a line for each matter; of tasks, and the names of those to be trained."""
         return ()
-
-    def facts(self, record: Kind, tasks: Sequence[Task]) -> Record:
-        """Return what `plan --json` says of it; nothing for nothing."""
-        return {**record.to_record(), "words": [*self.in_words(record, tasks, [task.name for task in tasks])]}

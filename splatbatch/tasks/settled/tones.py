@@ -14,7 +14,6 @@ from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
 from splatbatch.config import Recipe
-from splatbatch.files import Record
 from splatbatch.identity import FileFacts
 from splatbatch.plain_text import counted
 from splatbatch.scene.colors.tone import NEUTRAL, Tone
@@ -92,10 +91,6 @@ class SettledTones(Settled[Colors]):
     def key(self, task: Task, record: Colors | None) -> str:
         """Return how it is asked for them."""
         return task.recipe.training.colors
-
-    def facts(self, record: Colors, tasks: Sequence[Task]) -> Record:
-        """Return nothing: they are many."""
-        return {}
 
 
 TONES = SettledTones()

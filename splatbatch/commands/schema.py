@@ -17,22 +17,58 @@ from splatbatch.errors import ConfigError
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
+def printed() -> dict[str, Any]:
+    """Return what each command prints with --json; `config show` prints the configuration, by a schema of its own."""
+    from splatbatch.doctor.checks import Examined
+    from splatbatch.night.clean import Cleaned
+    from splatbatch.night.compare import Attempts, Runs
+    from splatbatch.night.explain import Explained
+    from splatbatch.night.plan import PlanFacts
+    from splatbatch.night.prepare import Import, Verified
+    from splatbatch.night.products import Merged, Published
+    from splatbatch.night.status import Status
+    from splatbatch.outcome import Diagnosis
+    from splatbatch.report.facts import Report
+    from splatbatch.scene.capture import Capture
+    from splatbatch.scene.partition.split import SplitFacts
+    from splatbatch.store.records.evaluation import SceneEvaluation
+    from splatbatch.store.records.quality import Inspection
+    from splatbatch.tasks.quality.certificate import Checked
+    from splatbatch.trainers.listed import Trainers
+
+    return {
+        "plan": PlanFacts,
+        "status": Status,
+        "verify-dims": Verified,
+        "compare": Attempts | Runs,
+        "explain": Explained | Diagnosis,
+        "doctor": Examined | Trainers,
+        "report": Report,
+        "clean": Cleaned,
+        "import": Import,
+        "split": SplitFacts,
+        "merge": Merged,
+        "evaluate": SceneEvaluation,
+        "inspect": dict[str, Inspection] | dict[str, Checked],
+        "plan-capture": Capture,
+        "publish": Published,
+    }
+
+
 def schema_of(command: str) -> dict[str, Any]:
     """Return the JSON Schema of a command's output.
 
     Raises:
         ConfigError: it prints no JSON.
     """
-    from splatbatch.commands.shapes.shapes import SHAPES
-
     if command == "config show":
         from splatbatch.config import json_schema
 
         return json_schema()
-    if command not in SHAPES:
-        known = ", ".join(sorted([*SHAPES, "config show"]))
+    if command not in (shapes := printed()):
+        known = ", ".join(sorted([*shapes, "config show"]))
         raise ConfigError(f"schema {command}: no such schema", f"There are: {known}.")
-    schema = TypeAdapter(SHAPES[command]).json_schema(mode="serialization", schema_generator=_Printed)
+    schema = TypeAdapter(shapes[command]).json_schema(mode="serialization", schema_generator=_Printed)
     return {**schema, "$schema": DIALECT, "title": f"splatbatch {command} --json"}
 
 
