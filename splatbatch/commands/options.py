@@ -224,5 +224,5 @@ BlockOption = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Decides where the held-out piece lies.")]
 PictureOption = Annotated[
-    Optional[Path], typer.Option("--picture", metavar="FILE", help="Draw the plan, as .svg or .png; also if --dry-run.")
+    Optional[Path], typer.Option("--picture", metavar="FILE", help="Draw the plan, as .svg; also if --dry-run.")
 ]

@@ -127,7 +127,7 @@ def test_two_splits_are_the_same_byte_for_byte(scene: Path, tmp_path: Path):
     cut(scene, tmp_path / "a", wish)
     cut(scene, tmp_path / "b", wish)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
-    assert {"partition.json", "partition.svg", "partition.png"} < contents(tmp_path / "a").keys()
+    assert {"partition.json", "partition.svg"} < contents(tmp_path / "a").keys()
 
 
 def test_photographs_and_masks_are_links_that_move_with_the_scene(scene: Path, tmp_path: Path):
@@ -403,10 +403,10 @@ def test_photographs_that_lie_elsewhere_are_asked_for(scene: Path, tmp_path: Pat
 
 def test_as_a_user_split_init_verify_plan(scene: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(scene)
-    ended = invoke("split", "--source", "sparse/0", "--out", "patches", "--grid", "2x1", "--picture", "plan.png")
+    ended = invoke("split", "--source", "sparse/0", "--out", "patches", "--grid", "2x1", "--picture", "plan.svg")
     assert (ended.code, ended.err) == (0, "")
     assert "2 patches of 32 photographs, 4 photographs held out in every patch" in ended.out
-    assert (scene / "plan.png").read_bytes()[:4] == b"\x89PNG"
+    assert (scene / "plan.svg").read_text().startswith("<svg")
     assert invoke("init", ".").code == 0
     audited = invoke("verify-dims", "--strict", "--json")
     assert (audited.code, json.loads(audited.out)["findings"]) == (0, [])
@@ -443,8 +443,8 @@ def test_a_look_can_be_drawn_and_read_by_programs(scene: Path, monkeypatch: pyte
     drawn = (scene / "plan.svg").read_text()
     assert drawn.count("<circle") == 32
     assert drawn.count("<rect") == 1 + 2 * 2
-    (scene / "photo.png").write_bytes(b"mine")
-    assert invoke(*asked, "--picture", "photo.png").code == 2
+    (scene / "mine.svg").write_bytes(b"mine")
+    assert invoke(*asked, "--picture", "mine.svg").code == 2
     assert invoke(*asked, "--picture", "plan.jpg").code == 2
     assert not (scene / "patches").exists()
 

@@ -1,4 +1,4 @@
-"""A picture of a plan from above: cores, overlaps, points, cameras and cost; the same shapes as SVG and as PNG."""
+"""A picture of a plan from above: cores, overlaps, points, cameras and cost, as SVG."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError
-from splatbatch.files import open_regular, write_text, write_whole
+from splatbatch.files import open_regular, write_text
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import Box
@@ -78,23 +78,19 @@ def check_picture(path: Path) -> None:
     Raises:
         ConfigError: it cannot, or somebody else's file lies there.
     """
-    if path.suffix not in (".svg", ".png"):
-        raise ConfigError(f"--picture {path}: should end in .svg or .png")
+    if path.suffix != ".svg":
+        raise ConfigError(f"--picture {path}: should end in .svg")
     if path.is_dir() or (path.exists() and not _is_ours(path)):
         raise ConfigError(f"--picture {path}: something else lies there", "Choose another name.")
 
 
 def draw(plan: Plan, path: Path) -> None:
-    """Write a picture of a plan, as SVG or PNG as its name says.
+    """Write a picture of a plan.
 
     Raises:
         OSError: it cannot be written.
     """
-    shapes = _shapes(plan)
-    if path.suffix == ".svg":
-        write_text(path, _svg(shapes))
-    else:
-        _write_png(shapes, path)
+    write_text(path, _svg(_shapes(plan)))
 
 
 def _is_ours(path: Path) -> bool:
@@ -206,40 +202,3 @@ def _svg(shapes: _Shapes) -> str:
     return "\n".join(
         [*lines, f'<path d="M{left:g} {y:g}H{right:g}" stroke="rgb{INK}" stroke-width="2"/>', "</svg>", ""]
     )
-
-
-def _write_png(shapes: _Shapes, path: Path) -> None:
-    from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
-
-    picture = Image.new("RGB", shapes.size, "white")
-    pen = ImageDraw.Draw(picture, "RGBA")
-    pen.point([(x, y) for x, y in shapes.points.tolist()], fill=FAINT)
-    for (left, top, right, bottom), color, is_dashed in shapes.boxes:
-        if is_dashed:
-            _dashed(pen, (left, top, right, bottom), color)
-        else:
-            pen.rectangle((left, top, right, bottom), fill=(*color, 18), outline=color, width=2)
-    for x, y, color, is_held_out in shapes.cameras:
-        pen.ellipse((x - 4, y - 4, x + 4, y + 4), fill="white" if is_held_out else color, outline=color, width=2)
-    for x, y, height, text in shapes.words:
-        pen.text((x, y), text, fill=INK, font=ImageFont.load_default(height), anchor="ls")
-    left, y, right = shapes.bar
-    pen.line((left, y, right, y), fill=INK, width=2)
-    told = PngImagePlugin.PngInfo()
-    told.add_text("Software", MARK)
-    write_whole(path, lambda file: picture.save(file, "PNG", pnginfo=told))
-
-
-def _dashed(pen: object, box: tuple[float, float, float, float], color: Color, dash: float = 6.0) -> None:
-    left, top, right, bottom = box
-    for start, end in (
-        ((left, top), (right, top)),
-        ((right, top), (right, bottom)),
-        ((right, bottom), (left, bottom)),
-        ((left, bottom), (left, top)),
-    ):
-        along = np.array(end) - start
-        length = float(np.linalg.norm(along))
-        for at in np.arange(0.0, length, 2 * dash):
-            ends = np.array([start, start]) + along * np.array([[at], [min(at + dash, length)]]) / max(length, 1e-9)
-            pen.line([tuple(one) for one in ends.tolist()], fill=color)  # type: ignore[attr-defined]

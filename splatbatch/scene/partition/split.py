@@ -37,7 +37,7 @@ from splatbatch.scene.patches import model_folder, natural_key, spell
 from splatbatch.scene.photos.folders import DIVISORS, is_folder
 
 SPARSE = "sparse/0"
-PICTURES = ("partition.svg", "partition.png")
+PICTURE = "partition.svg"
 WRITERS = 2
 """Patches written at once: more would hold more in memory and gain nothing on two cores."""
 State = Literal["new", "stays", "changes"]
@@ -197,7 +197,7 @@ def finish(out: Path) -> bool:
         before = {core.name for core in read_partition(out / PARTITION).cores} if (out / PARTITION).exists() else set()
         for name in sorted(names | before):
             _put(ready, out, name, is_gone=name not in names)
-        for name in (*PICTURES, PARTITION):
+        for name in (PICTURE, PARTITION):
             if (ready / name).exists():
                 (ready / name).replace(out / name)
         sync_folder(out)
@@ -385,8 +385,7 @@ def _written(plan: Plan, contents: dict[str, Content], notes: tuple[str, ...]) -
         cores, states = [core for core, _ in done], {core.name: state for core, state in done}
         partition = replace(plan.partition, cores=tuple(cores))
         found = _described(replace(plan, partition=partition), states, notes)
-        for name in PICTURES:
-            draw(found.plan, aside / name)
+        draw(found.plan, aside / PICTURE)
         write_partition(replace(partition, path=aside / PARTITION), home=out)
     return found
 
