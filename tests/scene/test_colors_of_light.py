@@ -1,4 +1,4 @@
-"""Light that varies over a photograph, and cameras of another response: found where planted, and nowhere else."""
+"""Light that varies over a photograph: found where planted, and nowhere else."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_batch import QUARRY
-from PIL import Image
 from planted import errors, plant
-from test_colors import CALITERRA, SCENES, tones
+from test_colors import SCENES, tones
 
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors.evened import evened
@@ -59,38 +58,6 @@ def test_an_evened_copy_has_its_tilt_taken_out() -> None:
     pixels = (100 * shading[..., None] * [1.1, 1.0, 0.9]).round().astype(np.uint8)
     found = evened(pixels, Tone((1.1, 1.0, 0.9), (), (0.3, -0.2)), camera)
     assert np.abs(found.astype(int) - 100).max() <= 1
-
-
-def other_response(images: Path, power: float) -> Path:
-    """Write the quarry as if its right camera followed the left one's colours to a power."""
-    plant(QUARRY, images, most=0)
-    for path in (images / "right").iterdir():
-        pixels = np.asarray(Image.open(path)) / 255
-        Image.fromarray((255 * pixels**power).round().astype(np.uint8)).save(path, quality=97)
-    return images
-
-
-@pytest.mark.parametrize("power", [0.6, 0.8, 1.3])
-def test_a_camera_of_another_response_is_named_with_its_power(tmp_path: Path, power: float) -> None:
-    (note,) = tones(QUARRY, other_response(tmp_path / "images", power)).notes
-    assert "camera 2 (16 photographs, as right/0001.jpg) has another response" in note
-    assert float(note.partition("to the power ")[2].partition(":")[0]) == pytest.approx(power, abs=0.06)
-
-
-def test_another_response_leaves_the_scene_as_bright_and_as_untinted_as_it_was(tmp_path: Path) -> None:
-    gains = np.log([tone.gain for tone in tones(QUARRY, other_response(tmp_path / "images", 0.6)).tones.values()])
-    assert gains.mean(axis=0) == pytest.approx([0, 0, 0], abs=1e-9)
-    assert np.ptp(gains, axis=1).max() < 0.1
-
-
-def test_cameras_of_one_response_are_not_named(tmp_path: Path) -> None:
-    assert tones(QUARRY).notes == ()
-    plant(QUARRY, tmp_path / "images", most=0.4, vignetting=(-0.2, -0.1))
-    assert tones(QUARRY, tmp_path / "images").notes == ()
-
-
-def test_one_camera_has_no_other_to_be_unlike() -> None:
-    assert tones(CALITERRA).notes == ()
 
 
 def test_a_tone_comes_back_from_what_files_hold() -> None:

@@ -24,7 +24,7 @@ from splatbatch.scene.colors.observations import (
     neighbours_mean,
     shots_of,
 )
-from splatbatch.scene.colors.solve import Observations, Solution, odd_responses, settle_later, solve
+from splatbatch.scene.colors.solve import Observations, Solution, settle_later, solve
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.patches import Patch
 
@@ -135,7 +135,7 @@ def _solved(
         num_observations=len(linked.seen.photo),
         outliers=_outliers(names, found.gains.mean(axis=1), linked, is_in & ~is_held),
         left_alone=alone,
-        notes=(*_groups(linked), *_responses(linked, found, shots)),
+        notes=tuple(_groups(linked)),
     )
 
 
@@ -211,11 +211,3 @@ def _groups(linked: Linked) -> Iterable[str]:
     if len(sizes) > 1:
         told = ", ".join(map(str, sorted(sizes.tolist(), reverse=True)))
         yield f"the photographs form {len(sizes)} groups that share no points ({told}): each is evened by itself"
-
-
-def _responses(linked: Linked, found: Solution, shots: list[TrackedPhoto]) -> Iterable[str]:
-    for lens, power in odd_responses(linked.seen, found).items():
-        own = [shot for shot, one in zip(shots, linked.seen.camera, strict=True) if one == lens]
-        whose = f"camera {own[0].camera.id} ({counted(len(own), 'photograph')}, as {own[0].name})"
-        how = f"its colours follow those of the others to the power {power:.2f}"
-        yield f"{whose} has another response: {how}: a gain evens its brightness, not its contrast"
