@@ -156,7 +156,7 @@ def merge(
     ] = False,
     json_: options.JsonOption = False,
 ) -> None:
-    """Merge the splats of all patches into one, each cropped to its core; only what has changed is read again."""
+    """Merge the splats of all patches into one, each cropped to its core; written only if something has changed."""
     from splatbatch.commands.scene import merge as merging
 
     how = {"allow_missing": allow_missing, "clean": clean, "keep_uncleaned": keep_uncleaned}

@@ -73,7 +73,7 @@ class Merging(OfSplats):
 
     @staticmethod
     def make(batch: Batch, told: MakingSettings) -> Making:
-        """Merge; parts that have not changed are taken over."""
+        """Merge, unless that is done."""
         files = MergedFiles.at(Path(told.to)) if told.to else batch.output.scene.merged
         parts = gather(batch, allow_missing=told.allow_missing)
         cleaning = Cleaning(parts.partition, parts.with_cameras(), parts.offset) if told.clean else None

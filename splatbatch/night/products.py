@@ -56,7 +56,7 @@ class MergedScene:
 
 @dataclass(frozen=True)
 class Merged(Merge):
-    """`merge --json`: where the merged splat lies, how many parts were written anew, and all of merge.json."""
+    """`merge --json`: where the merged splat lies, how many parts were written, and all of merge.json."""
 
     splat: str = ""
     parts_written: int = 0

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
@@ -30,8 +28,6 @@ ROWS_AT_ONCE = 1 << 15
 """Of 8 MB at most: a merge needs no more memory for ten thousand patches than for two."""
 AGAIN = "Train it again: splatbatch train {name}."
 Mask = NDArray[np.bool_]
-NOT_HERE = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.ETXTBSY})
-"""What the kernel says where it cannot copy from file to file: other file systems, older kernels, some shares."""
 MERGED = "splatbatch merge of"
 """Begins the comment in the header of a splat that was merged."""
 MOST_DIGITS = 20
@@ -172,96 +168,27 @@ class Written:
     """By cleaning, by rule; what is neither here nor there lies outside its region."""
     sha256: str = ""
     """Of its rows as they lie there; empty: nobody knows."""
-    is_taken_over: bool = False
-    """From the merged splat that was there before."""
 
 
-@dataclass(frozen=True)
-class Earlier:
-    """A merged splat that is to be replaced."""
+def damaged_parts(path: Path, parts: Iterable[Written]) -> tuple[str, ...]:
+    """Return the parts of a merged splat whose rows are not those that were merged, or cannot be read."""
+    return tuple(one.name for one in parts if one.sha256 and not _is_whole(path, one))
 
-    path: Path
-    parts: Mapping[str, Written]
-    """By key: all that decides which rows a part has."""
 
-    def fits(self, degree: int) -> bool:
-        """Return whether its rows are those of a splat with harmonics up to this degree, and all there."""
-        try:
-            header, size = ply.read_header(self.path), self.path.stat().st_size
-        except (OSError, ValueError):
-            return False
-        are_there = all(
-            0 <= one.start <= one.start + one.num_gaussians <= header.num_gaussians for one in self.parts.values()
-        )
-        return size == header.file_bytes and header.properties == ply.names_at(degree) and are_there
-
-    def holds(self, part: Written) -> bool:
-        """Return whether the rows of a part are those that were merged; all of them are read.
-
-        Raises:
-            OSError: one of them cannot be read.
-        """
-        header, digest = ply.read_header(self.path), hashlib.sha256()
+def _is_whole(path: Path, part: Written) -> bool:
+    digest = hashlib.sha256()
+    try:
+        header = ply.read_header(path)
         row_bytes = 4 * len(header.properties)
-        with open_regular(self.path) as file:
+        with open_regular(path) as file:
             file.seek(header.header_bytes + part.start * row_bytes)
             left = part.num_gaussians * row_bytes
-            while left and (chunk := file.read(min(MIB, left))):
+            while left > 0 and (chunk := file.read(min(MIB, left))):
                 digest.update(chunk)
                 left -= len(chunk)
-        return digest.hexdigest() == part.sha256
-
-    def damaged(self) -> tuple[str, ...]:
-        """Return the parts whose rows are not those that were merged, or cannot be read."""
-        return tuple(one.name for one in self.parts.values() if one.sha256 and not self._is_whole(one))
-
-    def _is_whole(self, part: Written) -> bool:
-        try:
-            return self.holds(part)
-        except (OSError, ValueError):
-            return False
-
-    def copy(self, part: Written, target: BinaryIO) -> None:
-        """Append the rows of a part to another splat of the same form.
-
-        Raises:
-            OSError: one of them cannot be read or written.
-        """
-        header = ply.read_header(self.path)
-        row_bytes = 4 * len(header.properties)
-        with open_regular(self.path) as file:
-            at = header.header_bytes + part.start * row_bytes
-            copy_bytes(file.fileno(), at, part.num_gaussians * row_bytes, target)
-
-
-def copy_bytes(source: int, start: int, num: int, target: BinaryIO) -> None:
-    """Append bytes of an open file to another, inside the kernel where that can: file systems may share the blocks.
-
-    Raises:
-        OSError: the source is shorter, or the target cannot be written.
-    """
-    target.flush()
-    end, at = start + num, start
-    while at < end:
-        moved = _copy_in_kernel(source, at, end - at, target.fileno())
-        if moved is None:
-            moved = os.write(target.fileno(), os.pread(source, min(MIB, end - at), at))
-        if not moved:
-            raise OSError(errno.EIO, "became shorter while it was read")
-        at += moved
-    target.seek(0, os.SEEK_END)
-
-
-def _copy_in_kernel(source: int, start: int, num: int, target: int) -> int | None:
-    """Return how many bytes the kernel has copied; None if it does not do that here."""
-    if not hasattr(os, "copy_file_range"):
-        return None
-    try:
-        return os.copy_file_range(source, target, num, offset_src=start)
-    except OSError as error:
-        if error.errno in NOT_HERE:
-            return None
-        raise
+    except (OSError, ValueError):
+        return False
+    return digest.hexdigest() == part.sha256
 
 
 class Rules(Protocol):
@@ -279,7 +206,7 @@ class Part:
     source: Source
     region: Region
     key: str
-    """All that decides which rows it has: what an earlier merge has under the same key is taken over."""
+    """All that decides which rows it has."""
     rules: Rules | None = None
     may_be_empty: bool = False
     """Nothing of it need lie in its region."""
@@ -298,14 +225,13 @@ class Merged:
         return sum(part.num_gaussians for part in self.parts)
 
 
-def merge_splats(target: Path, parts: Sequence[Part], offset: Offset, earlier: Earlier | None = None) -> Merged:
+def merge_splats(target: Path, parts: Sequence[Part], offset: Offset) -> Merged:
     """Write one splat of what parts have in their regions; whole, or as it was before.
 
     Args:
         target: where it goes.
         parts: in their order in the file.
         offset: of the frame that all of them lie in.
-        earlier: the merged splat that is there, whose rows are taken over where their key is the same.
 
     Raises:
         OutputError: a splat cannot be read, is not whole or sound, lies in another frame, has nothing in its region; or
@@ -313,19 +239,13 @@ def merge_splats(target: Path, parts: Sequence[Part], offset: Offset, earlier: E
     """
     headers = [header_of(part.source, offset) for part in parts]
     degree = max(map(ply.degree_of, headers))
-    kept = earlier if earlier and earlier.fits(degree) else None
     found: list[Written] = []
 
     def write(file: BinaryIO) -> None:
         file.write(_header(0, degree, offset, len(parts)))
         for part, header in zip(parts, headers, strict=True):
             start = sum(one.num_gaussians for one in found)
-            known = kept.parts.get(part.key) if kept else None
-            if kept and known and kept.holds(known):
-                kept.copy(known, file)
-                found.append(replace(known, start=start, is_taken_over=True))
-            else:
-                found.append(replace(_write(part, header, degree, file), start=start))
+            found.append(replace(_write(part, header, degree, file), start=start))
         file.seek(0)
         file.write(_header(sum(one.num_gaussians for one in found), degree, offset, len(parts)))
 

@@ -201,12 +201,10 @@ class MergedFiles:
         content = facts.sha256(str(self.splat))
         if content == merged.sha256 or not merged.sha256 or not (content or facts.reads):
             return ""
-        from splatbatch.splats.merge import Earlier, Written
+        from splatbatch.splats.merge import Written, damaged_parts
 
-        parts = {
-            one.key: Written(one.patch, one.start, one.num_gaussians, 0, {}, one.rows_sha256) for one in merged.parts
-        }
-        damaged = Earlier(self.splat, parts).damaged() if facts.reads else ()
+        parts = (Written(one.patch, one.start, one.num_gaussians, 0, {}, one.rows_sha256) for one in merged.parts)
+        damaged = damaged_parts(self.splat, parts) if facts.reads else ()
         what = f"the rows of {', '.join(damaged)} are" if damaged else "it is"
         return f"{self.splat}: damaged on disk: {what} not {'those that were' if damaged else 'what was'} merged"
 

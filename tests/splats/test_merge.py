@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiled import partition_of_boxes, random_splat, rows_of, some, tiles, write_parts
+from tiled import partition_of_boxes, random_splat, rows_of, tiles, write_parts
 
 from splatbatch.errors import OutputError
 from splatbatch.scene.partition.boxes import EVERYWHERE
 from splatbatch.splats import Gaussians, merge, read_header, read_splat, write_splat
 from splatbatch.splats.check import check_splat
-from splatbatch.splats.merge import Earlier, Part, inside, merge_splats, outside
+from splatbatch.splats.merge import Part, inside, merge_splats, outside
 
 NONE = (0.0, 0.0, 0.0)
 UTM = (500_000.0, 4_500_000.0, 100.0)
@@ -67,62 +67,6 @@ def test_merging_twice_gives_the_same_bytes(quarters: list[Part], tmp_path: Path
     for name in ("a.ply", "b.ply"):
         merge_splats(tmp_path / name, quarters, NONE)
     assert (tmp_path / "a.ply").read_bytes() == (tmp_path / "b.ply").read_bytes()
-
-
-def test_of_one_new_patch_only_its_own_part_is_read_and_the_file_is_as_from_scratch(
-    quarters: list[Part], tmp_path: Path
-) -> None:
-    target, path = tmp_path / "scene.ply", quarters[1].source.path
-    first = merge_splats(target, quarters, NONE)
-    write_splat(path, some(read_splat(path), np.arange(len(read_splat(path))) % 3 > 0), 20)
-    parts = [replace(part, key="p1 anew") if part.source.name == "p1" else part for part in quarters]
-    earlier = Earlier(target, dict(zip([part.key for part in quarters], first.parts, strict=True)))
-    for part in parts:
-        if part.source.name != "p1":  # with the header alone left, a read would fail
-            content = part.source.path.read_bytes()
-            body = content.index(b"end_header\n") + 11
-            part.source.path.write_bytes(content[:body] + bytes(len(content) - body))
-    again = merge_splats(target, parts, NONE, earlier)
-    assert [part.is_taken_over for part in again.parts] == [True, False, True, True]
-    assert (again.parts[2].start, again.parts[2].removed) == (sum(p.num_gaussians for p in again.parts[:2]), {})
-    fresh = write_parts(partition_of_boxes(tmp_path, tiles(QUARTERS)), random_splat(2000))
-    write_splat(path, some(read_splat(path), np.arange(len(read_splat(path))) % 3 > 0), 20)
-    merge_splats(tmp_path / "fresh.ply", fresh, NONE)
-    assert target.read_bytes() == (tmp_path / "fresh.ply").read_bytes()
-
-
-@pytest.mark.parametrize("has_kernel", [True, False])
-def test_rows_are_taken_over_where_the_kernel_copies_nothing_either(
-    quarters: list[Part], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_kernel: bool
-) -> None:
-    if not has_kernel:
-        monkeypatch.delattr("os.copy_file_range")
-    first = merge_splats(tmp_path / "a.ply", quarters, NONE)
-    earlier = Earlier(tmp_path / "a.ply", dict(zip("wxyz", first.parts, strict=True)))
-    same = [replace(part, key=key) for key, part in zip("wxyz", quarters, strict=True)]
-    again = merge_splats(tmp_path / "b.ply", same[::-1], NONE, earlier)
-    assert all(part.is_taken_over for part in again.parts)
-    assert np.array_equal(rows_of(tmp_path / "a.ply"), rows_of(tmp_path / "b.ply"))
-
-
-@pytest.mark.parametrize("spoil", ["cut", "other degree", "gone", "odd record"])
-def test_an_earlier_splat_that_does_not_fit_any_more_is_not_taken_over(
-    quarters: list[Part], tmp_path: Path, spoil: str
-) -> None:
-    target = tmp_path / "scene.ply"
-    first = merge_splats(target, quarters, NONE)
-    whole = target.read_bytes()
-    if spoil == "cut":
-        target.write_bytes(whole[:-4])
-    elif spoil == "gone":
-        target.unlink()
-    elif spoil == "odd record":
-        first = replace(first, parts=tuple(replace(part, start=-1) for part in first.parts))
-    else:
-        write_splat(target, random_splat(2000, degree=0), 20)
-    earlier = Earlier(target, dict(zip([part.key for part in quarters], first.parts, strict=True)))
-    assert not any(part.is_taken_over for part in merge_splats(target, quarters, NONE, earlier).parts)
-    assert target.read_bytes() == whole
 
 
 def test_lower_harmonics_are_filled_up_with_zeros_channel_by_channel(tmp_path: Path) -> None:

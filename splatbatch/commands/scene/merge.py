@@ -78,11 +78,7 @@ def _table(merged: Merge) -> Table:
 
 def _last_line(merged: Merge, files: MergedFiles, num_new: int) -> str:
     size = f"{counted(merged.num_gaussians, 'Gaussian')}, {(merged.bytes or 0) / MIB:,.1f} MiB"
-    what = (
-        f"{num_new} of {counted(len(merged.parts), 'part')} written anew"
-        if num_new
-        else "nothing has changed: left as it was"
-    )
+    what = f"{counted(num_new, 'part')} written" if num_new else "nothing has changed: left as it was"
     cleaned = f"; cleaned away: {_removed(merged.cleaned.removed)}" if merged.cleaned else ""
     holes = f"; {counted(len(merged.holes), 'hole')}" if merged.holes else ""
     return f"{files.splat}: {size}; {what}{cleaned}{holes}"

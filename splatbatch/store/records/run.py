@@ -132,7 +132,7 @@ class Making(TypedRecord):
     inputs: str = ""
     """Of settings.json."""
     num_new: int = 0
-    """Parts of the merged scene that were not there already."""
+    """Parts of the merged scene that were written; none where it was there already."""
     damage: str = ""
     """What was wrong with the merged splat that stood there."""
     names: tuple[str, ...] = ()

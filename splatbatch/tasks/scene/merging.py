@@ -20,7 +20,7 @@ from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import Patch
 from splatbatch.splats.clean import IN_WORDS
 from splatbatch.splats.export import Source
-from splatbatch.splats.merge import Earlier, Part, Region, Written, inside, merge_splats, outside
+from splatbatch.splats.merge import Part, Region, Written, inside, merge_splats, outside
 from splatbatch.store.folders import MergedFiles
 from splatbatch.store.records.merge import FORMAT, Cleaned, Hole, Merge, MergedPart
 from splatbatch.store.records.result import Result
@@ -105,7 +105,7 @@ class Done:
 
     merged: Merge
     num_new: int
-    """Parts that were not there already."""
+    """Parts that were written; none where the splat was there already."""
     damage: str = ""
     """What was wrong with the splat that stood there."""
 
@@ -141,7 +141,7 @@ def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None) ->
         merged, num_new = before, 0
     else:
         with noting_damage(parts.batch.output):
-            merged, num_new = _written(wanted, files, before, parts.offset)
+            merged, num_new = _written(wanted, files, parts.offset), len(wanted)
         cleaned = Cleaned(dict(IN_WORDS), _totals(merged.parts)) if cleaning else None
         merged = replace(merged, key=key, cleaned=cleaned)
     merged = replace(
@@ -157,12 +157,11 @@ def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None) ->
     return Done(merged, num_new, damage)
 
 
-def _written(wanted: Sequence[Part], files: MergedFiles, before: Merge | None, offset: Offset) -> tuple[Merge, int]:
-    """Write the splat; return what is known of it, and how many parts were not there already."""
-    earlier = Earlier(files.splat, {one.key: _as_written(one) for one in before.parts}) if before else None
-    found = merge_splats(files.splat, wanted, offset, earlier)
+def _written(wanted: Sequence[Part], files: MergedFiles, offset: Offset) -> Merge:
+    """Write the splat; return what is known of it."""
+    found = merge_splats(files.splat, wanted, offset)
     fact = file_fact(files.splat)
-    merged = Merge(
+    return Merge(
         bytes=fact.num_bytes,
         mtime_ns=fact.mtime_ns,
         sha256=sha256_of(files.splat),
@@ -172,7 +171,6 @@ def _written(wanted: Sequence[Part], files: MergedFiles, before: Merge | None, o
         parts=tuple(_record(part, one) for part, one in zip(wanted, found.parts, strict=True)),
         version=__version__,
     )
-    return merged, sum(not one.is_taken_over for one in found.parts)
 
 
 def _part(parts: Parts, one: Candidate, cleaning: Cleaning | None) -> Part:
@@ -206,10 +204,6 @@ def _record(part: Part, one: Written) -> MergedPart:
         key=part.key,
         rows_sha256=one.sha256,
     )
-
-
-def _as_written(one: MergedPart) -> Written:
-    return Written(one.patch, one.start, one.num_gaussians, one.num_read, one.removed, one.rows_sha256)
 
 
 def _named(parts: Parts, records: Sequence[MergedPart]) -> tuple[MergedPart, ...]:
